@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 /// The command that starts an agent on another host: `ssh bench2`, `ip netns exec ns1`,
 /// `kubectl exec -i pod --`. It is split into words as a shell splits them, and `hotlap agent` is
-/// appended; after a path to a file called `hotlap`, only `agent`. Everything else goes over the
-/// channel as data, so nothing needs to be quoted twice.
+/// appended unless it is there; after a path to a file called `hotlap`, only `agent`. Everything
+/// else goes over the channel as data, so nothing needs to be quoted twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {
     typed: String,
@@ -28,6 +28,9 @@ pub enum CommandError {
 /// The program, as it is called where it is installed.
 const PROGRAM: &str = "hotlap";
 
+/// Its command.
+const AGENT: &str = "agent";
+
 impl FromStr for AgentCommand {
     type Err = CommandError;
 
@@ -35,12 +38,15 @@ impl FromStr for AgentCommand {
         let split = shell_words::split(typed);
         let mut argv = split.map_err(|_| CommandError::Quotes(typed.to_owned()))?;
         let last = argv.last().ok_or(CommandError::Empty)?;
-        let is_named = Path::new(last).file_name().is_some_and(|name| name == PROGRAM);
-        // A host may be called hotlap, so its name alone is not a path.
-        if !is_named || !(last.contains('/') || argv.len() == 1) {
-            argv.push(PROGRAM.to_owned());
+        let is_program =
+            |word: &str| Path::new(word).file_name().is_some_and(|name| name == PROGRAM);
+        if !matches!(&argv[..], [.., program, last] if is_program(program) && last == AGENT) {
+            // A host may be called hotlap, so its name alone is not a path.
+            if !is_program(last) || !(last.contains('/') || argv.len() == 1) {
+                argv.push(PROGRAM.to_owned());
+            }
+            argv.push(AGENT.to_owned());
         }
-        argv.push("agent".to_owned());
         Ok(Self { typed: typed.trim().to_owned(), argv })
     }
 }
@@ -54,17 +60,18 @@ impl AgentCommand {
 
     /// What to do if the command ended with this exit code, and no agent answered: a sentence.
     pub(crate) fn remedy(&self, code: Option<i32>) -> String {
-        let typed = &self.typed;
-        let has_path = self.argv.iter().rev().nth(1).is_some_and(|word| word != PROGRAM);
-        let program = if has_path { "" } else { " hotlap" };
-        let by_hand = format!("'{typed}{program} --version'");
+        let (started, host) =
+            (&self.argv[..self.argv.len() - 1], &self.argv[..self.argv.len() - 2]);
+        let has_path = started.last().is_some_and(|program| program != PROGRAM);
+        let by_hand = format!("'{} --version'", shell_words::join(started));
         match code {
             // ssh(1), EXIT STATUS: 255 if an error occurred, else that of the remote command.
             Some(255) => format!("Check the connection: run {by_hand} in a terminal"),
             _ if has_path => format!("Is hotlap installed there? Check it with {by_hand}"),
             _ => format!(
-                "Is hotlap installed there and in the PATH? Otherwise name its path: '{typed} \
-                 /path/to/hotlap'"
+                "Is hotlap installed there and in the PATH? Otherwise name its path: '{} \
+                 /path/to/hotlap'",
+                shell_words::join(host)
             ),
         }
     }
@@ -104,6 +111,9 @@ mod tests {
         assert_eq!(argv("./hotlap"), ["./hotlap", "agent"]);
         assert_eq!(argv("hotlap"), ["hotlap", "agent"]);
         assert_eq!(argv("ssh hotlap"), ["ssh", "hotlap", "hotlap", "agent"]);
+        assert_eq!(argv("ssh bench2 hotlap agent"), ["ssh", "bench2", "hotlap", "agent"]);
+        assert_eq!(argv("srun /opt/hotlap agent"), ["srun", "/opt/hotlap", "agent"]);
+        assert_eq!(argv("ssh agent"), ["ssh", "agent", "hotlap", "agent"]);
         assert_eq!(argv("env /opt/hotlap.sh"), ["env", "/opt/hotlap.sh", "hotlap", "agent"]);
     }
 
@@ -114,6 +124,7 @@ mod tests {
                          b /path/to/hotlap'";
         assert_eq!(remedy("ssh b", Some(127)), installed);
         assert_eq!(remedy("ssh b", None), installed);
+        assert_eq!(remedy("ssh b hotlap agent", None), installed);
         assert_eq!(
             remedy("ssh b /opt/hotlap", Some(127)),
             "Is hotlap installed there? Check it with 'ssh b /opt/hotlap --version'"

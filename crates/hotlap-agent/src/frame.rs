@@ -1,5 +1,6 @@
 //! How messages are written: a marker once, then frames. A frame is the length of its content in
-//! bytes (`u32`, little-endian), then JSON.
+//! bytes (`u32`, little-endian), then JSON and a newline, which is part of the content: `srun`
+//! passes output on line by line, and would hold back what comes after the last newline.
 
 use std::io::{self, Read, Write};
 
@@ -36,6 +37,7 @@ pub(crate) enum FrameError {
 pub(crate) fn encode(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message).expect("messages have text keys only");
+    bytes.push(b'\n');
     let length = bytes.len() - 4;
     if length > MAX_BYTES {
         return Err(FrameError::TooLong(length));
@@ -76,7 +78,10 @@ pub(crate) fn read(input: &mut impl Read) -> Result<Vec<u8>, FrameError> {
     // The memory grows with what arrives, not with what was announced.
     let mut content = Vec::new();
     match input.take(length as u64).read_to_end(&mut content) {
-        Ok(count) if count == length => Ok(content),
+        Ok(count) if count == length => {
+            content.pop_if(|last| *last == b'\n');
+            Ok(content)
+        }
         _ => Err(FrameError::CutOff),
     }
 }
@@ -105,10 +110,12 @@ pub(crate) fn skip_to_marker(input: &mut impl Read) -> Result<(), Vec<u8>> {
 mod tests {
     use super::*;
 
+    /// Regression: under `srun` no message but the first ever arrived.
     #[test]
-    fn a_frame_is_read_as_it_was_written() {
+    fn a_frame_is_read_as_it_was_written_and_ends_with_a_newline() {
         let mut bytes = encode(&"a \"quoted\"\nline").expect("a frame");
         bytes.extend(encode(&7).expect("a frame"));
+        assert!(bytes.ends_with(b"7\n"));
         let mut input = bytes.as_slice();
         assert_eq!(read(&mut input).expect("a frame"), br#""a \"quoted\"\nline""#);
         assert_eq!(read(&mut input).expect("a frame"), b"7");

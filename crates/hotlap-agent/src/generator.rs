@@ -1,12 +1,14 @@
 //! The generator role: what an agent does that generates load.
 
+mod load;
 mod pauses;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hotlap_load::plan::{Plan, Request, Target};
-use hotlap_load::{Outcome, Progress, Session, ValuesUsed};
+use hotlap_load::{Outcome, Progress};
 use hotlap_servers::contract::Contract;
 use hotlap_servers::cpus;
 use hotlap_servers::infer::infer;
@@ -18,6 +20,7 @@ use crate::message::Order;
 use crate::serve::Service;
 use crate::server::{boot, reach};
 use crate::together::together;
+use load::Load;
 use pauses::Pauses;
 
 /// What a generator is asked to do.
@@ -29,15 +32,27 @@ pub enum GeneratorOrder {
     Reach(Door),
     /// Probe a server for its responses.
     Probe(Box<Probe>),
-    /// Open the connections of a load.
+    /// Open the connections of a load that has one window.
     Prepare(Box<Plan>),
+    /// Open the connections of a load that is held between windows, and send between them.
+    Hold(Box<Plan>),
+    /// Something with a load.
+    Load {
+        /// Its number.
+        id: u64,
+        /// What to do.
+        call: LoadCall,
+    },
+}
+
+/// What is done with a load.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub enum LoadCall {
     /// Begin to send.
     Begin {
         /// When, in nanoseconds of the generator's monotonic clock.
         at_ns: u64,
     },
-    /// Open the connections of a load that is held between windows, and send between them.
-    Hold(Box<Plan>),
     /// Open a window of a load that is held.
     Open {
         /// When, in nanoseconds of the generator's monotonic clock.
@@ -58,7 +73,7 @@ pub enum GeneratorOrder {
     Stop,
     /// Hand over the outcome of a load that has ended.
     Join,
-    /// End the load, if there is one, and close its connections.
+    /// End the load and close its connections. It has no number any more.
     End,
 }
 
@@ -73,6 +88,8 @@ pub enum GeneratorReport {
     Probed(Box<Probed>),
     /// The order was carried out.
     Done,
+    /// The number of a load whose connections are being opened.
+    Loading(u64),
     /// The load begins.
     Begun(Begun),
     /// Whether no request is in flight.
@@ -185,132 +202,72 @@ impl Order for GeneratorOrder {
             Self::Describe => "describing its host",
             Self::Reach(_) => "looking for the servers' address",
             Self::Probe(_) => "probing the server",
-            Self::Prepare(_) => "opening connections",
-            Self::Begin { .. } => "starting the load",
-            Self::Hold(_) => "starting the load",
-            Self::Open { .. } => "opening a window",
-            Self::Pause { .. } => "pausing the load",
-            Self::Collect => "collecting the outcome",
-            Self::Status => "loading",
-            Self::Stop | Self::End => "stopping the load",
-            Self::Join => "collecting the outcome",
+            Self::Prepare(_) | Self::Hold(_) => "opening connections",
+            Self::Load { call, .. } => match call {
+                LoadCall::Begin { .. } => "starting the load",
+                LoadCall::Open { .. } => "opening a window",
+                LoadCall::Pause { .. } => "pausing the load",
+                LoadCall::Collect | LoadCall::Join => "collecting the outcome",
+                LoadCall::Status => "loading",
+                LoadCall::Stop | LoadCall::End => "stopping the load",
+            },
         }
     }
 }
 
-/// Carries out the orders of a generator.
+/// Carries out the orders of a generator. It has any number of loads: those of several servers are
+/// held at the same time, and are paused while the others send.
 #[derive(Debug)]
 pub struct Generator {
     clock: Clock,
-    session: Option<Session>,
-    /// How many values of its fields the load uses, or the last one used.
-    used: Option<ValuesUsed>,
-    /// Since the first window that is not collected.
+    loads: BTreeMap<u64, Load>,
+    /// The number of the next load.
+    next: u64,
+    /// Since the first window of any load.
     pauses: Option<Pauses>,
-    /// When each of those windows opened and, of a load that is held, closed.
-    windows: Vec<(u64, u64)>,
 }
 
 impl Generator {
     /// A generator whose times are those of this clock.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self { clock, session: None, used: None, pauses: None, windows: Vec::new() }
+        Self { clock, loads: BTreeMap::new(), next: 0, pauses: None }
     }
 
-    fn session(&self) -> Result<&Session, String> {
-        self.session.as_ref().ok_or_else(|| "there is no load".to_owned())
+    /// Keeps a load under a number.
+    fn keep(&mut self, load: Load) -> GeneratorReport {
+        let id = self.next;
+        self.next += 1;
+        self.loads.insert(id, load);
+        GeneratorReport::Loading(id)
     }
 
-    /// Ends the load, if there is one. Returns how many values of its fields it used at most.
-    fn end(&mut self) -> u64 {
-        (self.session, self.pauses) = (None, None);
-        self.windows.clear();
-        self.used.take().map_or(0, |used| used.most())
-    }
-
-    /// Keeps a load.
-    fn keep(&mut self, session: Session) {
-        self.used = Some(session.values_used());
-        self.session = Some(session);
-    }
-
-    fn prepare(&mut self, plan: &Plan) -> Result<(), String> {
-        self.end();
-        self.keep(Session::start_waiting(plan).map_err(|e| e.to_string())?);
-        Ok(())
-    }
-
-    fn begin(&mut self, at_ns: u64) -> Result<Begun, String> {
-        let pauses = Pauses::watch(self.clock);
-        let (now_ns, now) = (self.clock.now_ns(), Instant::now());
-        let late_ns = now_ns.saturating_sub(at_ns);
-        let wait = Duration::from_nanos(at_ns.saturating_sub(now_ns));
-        let start = (now + wait).checked_sub(Duration::from_nanos(late_ns)).unwrap_or(now);
-        let window = self.session()?.begin(start);
-        let window = window.ok_or("the load is not ready, or has ended")?;
-        let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
-        let begun = Begun { late_ns, opens_ns: now_ns + opens_after };
-        (self.pauses, self.windows) = (Some(pauses), vec![(begun.opens_ns, u64::MAX)]);
-        Ok(begun)
-    }
-
-    fn hold(&mut self, plan: &Plan) -> Result<(), String> {
-        self.end();
-        self.keep(Session::start_held(plan).map_err(|e| e.to_string())?);
-        Ok(())
-    }
-
-    /// Opens a window; what of it has passed is cut off.
-    fn open(&mut self, at_ns: u64, length: Duration) -> Result<Begun, String> {
-        let session = self.session()?;
-        if !session.is_ready() {
-            return Err("the load is not ready, or has ended".to_owned());
+    fn call(&mut self, id: u64, call: LoadCall) -> Result<GeneratorReport, String> {
+        if let LoadCall::End = call {
+            let used = self.loads.remove(&id).map_or(0, Load::end);
+            if self.loads.is_empty() {
+                self.pauses = None;
+            }
+            return Ok(GeneratorReport::Ended(used));
         }
-        let (now_ns, now) = (self.clock.now_ns(), Instant::now());
-        let late_ns = now_ns.saturating_sub(at_ns);
-        let wait = Duration::from_nanos(at_ns.saturating_sub(now_ns));
-        let length = length.saturating_sub(Duration::from_nanos(late_ns));
-        let window = session.open_window(wait, length);
-        let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
-        let begun = Begun { late_ns, opens_ns: now_ns + opens_after };
-        self.pauses.get_or_insert_with(|| Pauses::watch(self.clock));
-        let closes_ns = begun.opens_ns + length.as_nanos() as u64;
-        self.windows.push((begun.opens_ns, closes_ns));
-        Ok(begun)
-    }
-
-    /// The longest time in a window for which the process stood still.
-    fn paused_ns(&mut self) -> u64 {
-        let windows = std::mem::take(&mut self.windows);
-        let Some(pauses) = self.pauses.take() else { return 0 };
-        let longest = |(opens, closes): &(u64, u64)| pauses.longest_ns(*opens, *closes);
-        windows.iter().map(longest).max().unwrap_or(0)
-    }
-
-    fn collect(&mut self) -> Result<Joined, String> {
-        let outcome = self.session()?.collect().ok_or("the load has ended")?;
-        Ok(Joined { outcome, paused_ns: self.paused_ns() })
-    }
-
-    fn status(&self) -> Result<Status, String> {
-        let session = self.session()?;
-        Ok(Status {
-            is_ready: session.is_ready(),
-            is_finished: session.is_finished(),
-            progress: session.progress(),
-            at_ns: self.clock.now_ns(),
+        let load = self.loads.get_mut(&id).ok_or("this load has ended")?;
+        if let LoadCall::Begin { .. } | LoadCall::Open { .. } = call {
+            self.pauses.get_or_insert_with(|| Pauses::watch(self.clock));
+        }
+        let pauses = self.pauses.as_ref();
+        Ok(match call {
+            LoadCall::Begin { at_ns } => GeneratorReport::Begun(load.begin(at_ns)?),
+            LoadCall::Open { at_ns, length } => GeneratorReport::Begun(load.open(at_ns, length)?),
+            LoadCall::Pause { limit } => GeneratorReport::Paused(load.pause(limit)?),
+            LoadCall::Collect => GeneratorReport::Joined(Box::new(load.collect(pauses)?)),
+            LoadCall::Status => GeneratorReport::Status(load.status()?),
+            LoadCall::Stop => {
+                load.stop()?;
+                GeneratorReport::Done
+            }
+            LoadCall::Join => GeneratorReport::Joined(Box::new(load.join(pauses)?)),
+            LoadCall::End => GeneratorReport::Done,
         })
-    }
-
-    fn join(&mut self) -> Result<Joined, String> {
-        let session = self.session.take().ok_or("there is no load")?;
-        session.stop();
-        let outcome = session.join().map_err(|e| e.to_string())?;
-        if let [(opens, closes @ u64::MAX)] = &mut self.windows[..] {
-            *closes = *opens + outcome.window_ns;
-        }
-        Ok(Joined { outcome, paused_ns: self.paused_ns() })
     }
 }
 
@@ -324,29 +281,9 @@ impl Service for Generator {
             }
             GeneratorOrder::Reach(door) => GeneratorReport::Reached(door.reached()),
             GeneratorOrder::Probe(probe) => GeneratorReport::Probed(Box::new(probe.run()?)),
-            GeneratorOrder::Prepare(plan) => {
-                self.prepare(&plan)?;
-                GeneratorReport::Done
-            }
-            GeneratorOrder::Begin { at_ns } => GeneratorReport::Begun(self.begin(at_ns)?),
-            GeneratorOrder::Hold(plan) => {
-                self.hold(&plan)?;
-                GeneratorReport::Done
-            }
-            GeneratorOrder::Open { at_ns, length } => {
-                GeneratorReport::Begun(self.open(at_ns, length)?)
-            }
-            GeneratorOrder::Pause { limit } => {
-                GeneratorReport::Paused(self.session()?.pause(limit))
-            }
-            GeneratorOrder::Collect => GeneratorReport::Joined(Box::new(self.collect()?)),
-            GeneratorOrder::Status => GeneratorReport::Status(self.status()?),
-            GeneratorOrder::Stop => {
-                self.session()?.stop();
-                GeneratorReport::Done
-            }
-            GeneratorOrder::Join => GeneratorReport::Joined(Box::new(self.join()?)),
-            GeneratorOrder::End => GeneratorReport::Ended(self.end()),
+            GeneratorOrder::Prepare(plan) => self.keep(Load::prepare(&plan, self.clock)?),
+            GeneratorOrder::Hold(plan) => self.keep(Load::hold(&plan, self.clock)?),
+            GeneratorOrder::Load { id, call } => self.call(id, call)?,
         })
     }
 }

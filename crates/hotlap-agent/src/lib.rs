@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! group        several generators that send one load together, with one window or many
-//!   remote     one generator, as its controller sees it
+//!   remote     one generator and its loads, as their controller sees them
 //! generator    what an agent does that generates load
 //! channel      the controller's end: starts the command, calls the agent
 //! serve        the agent's end: carries out orders
@@ -43,5 +43,5 @@ pub use group::{
 };
 pub use hello::{Hello, Role};
 pub use message::Order;
-pub use remote::RemoteGenerator;
+pub use remote::{RemoteGenerator, RemoteLoad};
 pub use serve::{Answer, Ending, Handler, Service, handler, serve};

@@ -1,11 +1,13 @@
 //! Several generators against one server that counts for itself.
 
 use std::io::pipe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hotlap_agent::generator::Generator;
 use hotlap_agent::{
-    Channel, Clock, Generators, GroupError, GroupOutcome, RemoteGenerator, Role, handler, serve,
+    Channel, Clock, Generators, GroupError, GroupOutcome, RemoteGenerator, RemoteLoad, Role,
+    handler, serve,
 };
 use hotlap_load::plan::{Pace, Plan, Request, Stop};
 use hotlap_load::url;
@@ -39,6 +41,12 @@ fn plan(url: &str, connections: usize, stop: Stop) -> Plan {
 
 fn run(generators: &Generators, plan: &Plan) -> GroupOutcome {
     generators.start(plan).expect("a load").join().expect("an outcome")
+}
+
+fn until_ready(load: &RemoteLoad) {
+    while !load.status().expect("a status").is_ready {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -77,20 +85,18 @@ fn counts_over_a_time_equal_those_of_the_server() {
 #[test]
 fn percentiles_equal_those_of_all_samples_together() {
     let server = TestServer::responding(HELLO);
-    let group: Vec<RemoteGenerator> = (0..3).map(|_| generator(0)).collect();
+    let group: Vec<Arc<RemoteGenerator>> = (0..3).map(|_| Arc::new(generator(0))).collect();
     let mut outcomes = Vec::new();
     // Loads of very different times: 1, 2 and 60 connections wait for one another.
     for (generator, connections) in group.iter().zip([1, 2, 60]) {
         let plan = plan(&server.url(), connections, Stop::Requests(3_000));
-        generator.prepare(&plan).expect("a load");
-        while !generator.status().expect("a status").is_ready {
+        let load = generator.prepare(&plan).expect("a load");
+        until_ready(&load);
+        load.begin(0).expect("a beginning");
+        while !load.status().expect("a status").is_finished {
             std::thread::sleep(Duration::from_millis(1));
         }
-        generator.begin(0).expect("a beginning");
-        while !generator.status().expect("a status").is_finished {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        outcomes.push(generator.join().expect("an outcome").outcome);
+        outcomes.push(load.join().expect("an outcome").outcome);
     }
     let mut samples = Vec::new();
     for outcome in &outcomes {
@@ -131,7 +137,7 @@ fn clocks_that_differ_by_seconds_do_not_matter() {
 #[test]
 fn generators_divide_the_values_of_fields() {
     use hotlap_load::plan::{Field, Source};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
     let paths = Arc::new(Mutex::new(Vec::new()));
     let seen = paths.clone();
     let server = TestServer::start(move |mut client| {
@@ -217,34 +223,62 @@ fn a_load_that_is_stopped_keeps_what_was_measured() {
 fn a_load_that_is_held_has_any_number_of_windows() {
     let server = TestServer::responding(HELLO);
     let ahead_ns = 3_000_000_000;
-    let generator = generator(ahead_ns);
+    let generator = Arc::new(generator(ahead_ns));
     let plan = plan(&server.url(), 2, Stop::After(Duration::from_secs(1)));
-    generator.hold(&plan).expect("a load");
-    while !generator.status().expect("a status").is_ready {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let load = generator.hold(&plan).expect("a load");
+    until_ready(&load);
     let offset = generator.clock().expect("an offset");
     let length = Duration::from_millis(50);
     for _ in 0..2 {
         for _ in 0..2 {
             let at_ns = offset.to_remote(Clock::default().now_ns()) + 20_000_000;
-            let begun = generator.open_window(at_ns, length).expect("a window");
+            let begun = load.open_window(at_ns, length).expect("a window");
             assert!(begun.opens_ns >= at_ns, "{begun:?}");
             std::thread::sleep(Duration::from_millis(100));
-            assert!(generator.pause(Duration::from_secs(30)).expect("a pause"));
+            assert!(load.pause(Duration::from_secs(30)).expect("a pause"));
             let before = server.requests();
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(server.requests(), before, "it sent during the pause");
         }
-        let outcome = generator.collect().expect("an outcome").outcome;
+        let outcome = load.collect().expect("an outcome").outcome;
         assert!(outcome.responses > 0);
         assert_eq!(outcome.service_time.len(), outcome.responses);
         assert!(outcome.window_ns >= 50_000_000, "{}", outcome.window_ns);
     }
     // A window that should have closed long ago is empty.
-    let begun = generator.open_window(0, length).expect("a window");
+    let begun = load.open_window(0, length).expect("a window");
     assert!(begun.late_ns > 3_000_000_000);
-    assert_eq!(generator.join().expect("an outcome").outcome.responses, 0);
+    assert_eq!(load.join().expect("an outcome").outcome.responses, 0);
+}
+
+/// Regression: a generator had one load only, and a slice of one server was counted for another.
+#[test]
+fn loads_that_are_held_at_the_same_time_do_not_touch_each_other() {
+    let servers = [TestServer::responding(HELLO), TestServer::responding(HELLO)];
+    let all = generators(&[0, 0]);
+    let hold = |server: &TestServer| {
+        let plan = plan(&server.url(), 4, Stop::After(Duration::from_secs(1)));
+        let load = all.hold(&plan).expect("a load");
+        assert!(load.pause(Duration::from_secs(30)), "{:?}", load.lost());
+        load
+    };
+    let loads = servers.each_ref().map(hold);
+    let length = Duration::from_millis(50);
+    for own in [0, 1, 1, 0] {
+        let before = servers.each_ref().map(|server| server.requests() as u64);
+        loads[own].open_window(Duration::ZERO, length);
+        std::thread::sleep(length);
+        assert!(loads[own].pause(Duration::from_secs(30)), "{:?}", loads[own].lost());
+        let sent = loads[own].progress().responses;
+        let requests = servers.each_ref().map(|server| server.requests() as u64);
+        assert_eq!(sent, requests[own]);
+        assert!(requests[own] > before[own]);
+        assert_eq!(requests[1 - own], before[1 - own]);
+    }
+    for (load, server) in loads.iter().zip(&servers) {
+        let group = load.collect().expect("an outcome");
+        assert_eq!(group.outcome.totals.responses, server.requests() as u64);
+    }
 }
 
 /// The server counts for itself while windows open and close, and the group is paused.
@@ -293,7 +327,6 @@ fn requests_are_counted_at_a_moment_between_readings() {
 #[test]
 fn a_load_that_has_ended_says_how_many_values_its_generators_used() {
     use hotlap_load::plan::{Field, Source};
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     let highest = Arc::new(AtomicU64::new(0));
     let seen = highest.clone();

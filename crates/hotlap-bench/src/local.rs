@@ -36,7 +36,7 @@ mod warm_up;
 
 pub use files::allow_files;
 pub use setting::Setting;
-pub use slices::LENGTHS;
+pub use slices::{LENGTHS, shortest_slice};
 
 /// Minimum length of a lap (METHODOLOGY, *A run*): 2,000 requests at 20,000 requests/s, and a lap
 /// of each of ten servers fits into a second.

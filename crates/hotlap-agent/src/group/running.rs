@@ -16,7 +16,7 @@ use super::validity::{self, Limits};
 use crate::clock::{Clock, Offset, requests_at};
 use crate::error::ChannelError;
 use crate::generator::{Begun, Joined, Status};
-use crate::remote::RemoteGenerator;
+use crate::remote::{RemoteGenerator, RemoteLoad};
 use crate::together::{all, together};
 
 /// How long after its window a load may end, beyond the plan's timeout.
@@ -39,6 +39,8 @@ const VALUES_OF_LOST: u64 = 1 << 24;
 #[derive(Debug)]
 pub struct Running {
     load: Prepared,
+    /// The part of each generator.
+    loads: Vec<RemoteLoad>,
     /// When its window opens and closes, if it has one.
     window: Option<Window>,
     /// When the load must have ended; `None` if a number of requests ends it, or it is held.
@@ -78,8 +80,8 @@ struct Opened {
 }
 
 impl Running {
-    fn new(load: Prepared, offsets: Vec<Offset>) -> Self {
-        let count = load.generators.len();
+    fn new(load: Prepared, loads: Vec<RemoteLoad>, offsets: Vec<Offset>) -> Self {
+        let count = loads.len();
         let used = VALUES_OF_LOST * load.parts.iter().map(|part| part.threads as u64).sum::<u64>();
         let state = State {
             offsets,
@@ -88,18 +90,17 @@ impl Running {
             lost: None,
         };
         let used = GroupValues(Arc::new(AtomicU64::new(used)));
-        Self { load, window: None, deadline: None, used, state: Mutex::new(state) }
+        Self { load, loads, window: None, deadline: None, used, state: Mutex::new(state) }
     }
 
     /// Opens all connections and begins to send, all generators at the same time.
     pub(super) fn begin(load: Prepared) -> Result<Self, GroupError> {
-        let mut own = Self::new(load, Vec::new());
-        own.load.open(RemoteGenerator::prepare)?;
-        let offsets = clocks(&own.load.generators)?;
+        let loads = load.open(RemoteGenerator::prepare)?;
+        let offsets = clocks(&load.generators)?;
+        let mut own = Self::new(load, loads, offsets.clone());
         let at_ns = start_ns(&own.load.plan, &offsets);
-        let pairs: Vec<_> = own.load.generators.iter().zip(&offsets).collect();
-        let begun =
-            all(together(&pairs, |(generator, offset)| generator.begin(offset.to_remote(at_ns))))?;
+        let pairs: Vec<_> = own.loads.iter().zip(&offsets).collect();
+        let begun = all(together(&pairs, |(load, offset)| load.begin(offset.to_remote(at_ns))))?;
         let wait = Duration::from_nanos(at_ns.saturating_sub(Clock::default().now_ns()));
         let begins = Instant::now() + wait;
         own.window = Some(match own.load.plan.stop {
@@ -112,7 +113,6 @@ impl Running {
             Stop::Requests(_) => Window { opens: begins, closes: None },
         });
         let mut state = own.lock();
-        state.offsets = offsets;
         let opened = begun.into_iter().map(|begun| vec![Opened { begun, closes_ns: None }]);
         state.windows = opened.collect();
         drop(state);
@@ -121,10 +121,9 @@ impl Running {
 
     /// Opens all connections.
     pub(super) fn hold(load: Prepared) -> Result<Self, GroupError> {
-        let own = Self::new(load, Vec::new());
-        own.load.open(RemoteGenerator::hold)?;
-        own.lock().offsets = clocks(&own.load.generators)?;
-        Ok(own)
+        let loads = load.open(RemoteGenerator::hold)?;
+        let offsets = clocks(&load.generators)?;
+        Ok(Self::new(load, loads, offsets))
     }
 
     /// When the window of a load that is not held opens and closes.
@@ -148,9 +147,9 @@ impl Running {
     /// Opens a window of a held load on all generators, after `warmup` and for `length`.
     pub fn open_window(&self, warmup: Duration, length: Duration) {
         let at_ns = Clock::default().now_ns() + warmup.as_nanos() as u64;
-        let opened = self.each(|generator, offset| {
+        let opened = self.each(|load, offset| {
             let at_ns = offset.to_remote(at_ns);
-            let begun = generator.open_window(at_ns, length)?;
+            let begun = load.open_window(at_ns, length)?;
             Ok(Opened { begun, closes_ns: Some(at_ns + length.as_nanos() as u64) })
         });
         let mut state = self.lock();
@@ -162,15 +161,15 @@ impl Running {
     /// Makes all generators of a held load pause, and waits for requests in flight for at most
     /// `limit`. Returns whether none is left.
     pub fn pause(&self, limit: Duration) -> bool {
-        let paused = self.each(|generator, _| generator.pause(limit));
+        let paused = self.each(|load, _| load.pause(limit));
         paused.is_some_and(|all_idle| all_idle.into_iter().all(|is_idle| is_idle))
     }
 
     /// The outcome of the windows of a held load since the last call; `None` if a generator was
     /// lost.
     pub fn collect(&self) -> Option<GroupOutcome> {
-        let after = self.each(|generator, _| generator.clock())?;
-        let joined = self.each(|generator, _| generator.collect())?;
+        let after = self.each(|load, _| load.generator().clock())?;
+        let joined = self.each(|load, _| load.collect())?;
         let collected = self.merged(&after, joined);
         let mut state = self.lock();
         state.offsets = after;
@@ -181,7 +180,7 @@ impl Running {
     /// Asks all generators how far they have come, and returns the sum. If one is lost, the load
     /// ends.
     pub fn progress(&self) -> Progress {
-        if let Some(statuses) = self.each(|generator, _| generator.status()) {
+        if let Some(statuses) = self.each(|load, _| load.status()) {
             self.lock().statuses = statuses;
         }
         let state = self.lock();
@@ -192,7 +191,7 @@ impl Running {
         if let (Some(index), Some(deadline)) = (unfinished, self.deadline)
             && Instant::now() > deadline
         {
-            self.lose(late(&self.load.generators[index], "waiting for the end of the load", END));
+            self.lose(late(self.loads[index].generator(), "waiting for the end of the load", END));
         }
         sum
     }
@@ -212,9 +211,9 @@ impl Running {
     /// host's clock.
     fn readings(&self) -> Vec<(u64, u64)> {
         let clock = Clock::default();
-        let readings = self.each(|generator, offset| {
+        let readings = self.each(|load, offset| {
             let asked_ns = clock.now_ns();
-            let status = generator.status()?;
+            let status = load.status()?;
             // The clocks may have drifted apart since they were compared.
             let at_ns = offset.to_local(status.at_ns).clamp(asked_ns, clock.now_ns());
             Ok((at_ns, status))
@@ -233,7 +232,7 @@ impl Running {
 
     /// Ends the load now and keeps what was measured so far.
     pub fn stop(&self) {
-        let _ = self.each(|generator, _| generator.stop());
+        let _ = self.each(|load, _| load.stop());
     }
 
     /// Waits for the end of the load and merges the outcomes.
@@ -247,17 +246,18 @@ impl Running {
                 std::thread::sleep(POLL);
             }
         }
-        let joined = self.each(|generator, _| generator.clock()).and_then(|after| {
-            let joined = self.each(|generator, _| generator.join())?;
+        let joined = self.each(|load, _| load.generator().clock()).and_then(|after| {
+            let joined = self.each(|load, _| load.join())?;
             Some(self.merged(&after, joined))
         });
         joined.ok_or_else(|| GroupError::Lost(self.lost().expect("a generator was lost")))
     }
 
-    /// Does something with all generators at the same time; `None` if one is lost, or was.
+    /// Does something with the load of each generator at the same time; `None` if one is lost, or
+    /// was.
     fn each<R: Send>(
         &self,
-        does: impl Fn(&RemoteGenerator, Offset) -> Result<R, ChannelError> + Sync,
+        does: impl Fn(&RemoteLoad, Offset) -> Result<R, ChannelError> + Sync,
     ) -> Option<Vec<R>> {
         let state = self.lock();
         if state.lost.is_some() {
@@ -265,15 +265,15 @@ impl Running {
         }
         let offsets = state.offsets.clone();
         drop(state);
-        let pairs: Vec<_> = self.load.generators.iter().zip(&offsets).collect();
-        let results = together(&pairs, |(generator, offset)| does(generator, **offset));
+        let pairs: Vec<_> = self.loads.iter().zip(&offsets).collect();
+        let results = together(&pairs, |(load, offset)| does(load, **offset));
         all(results).map_err(|error| self.lose(error)).ok()
     }
 
     fn lose(&self, error: ChannelError) {
         self.lock().lost.get_or_insert(error);
         // The server is not loaded any longer than the user waits.
-        let _ = together(&self.load.generators, |generator| generator.stop());
+        let _ = together(&self.loads, RemoteLoad::stop);
     }
 
     /// The sum of the outcomes of all generators, and what each contributed.
@@ -338,7 +338,7 @@ impl Running {
 
     /// What one generator contributed, without its times.
     fn generator(&self, index: usize, joined: &Joined) -> GeneratorOutcome {
-        let (generator, part) = (&self.load.generators[index], &self.load.parts[index]);
+        let (generator, part) = (self.loads[index].generator(), &self.load.parts[index]);
         let outcome = &joined.outcome;
         GeneratorOutcome {
             command: generator.channel().command().to_owned(),
@@ -365,7 +365,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let ended = together(&self.load.generators, |generator| generator.end());
+        let ended = together(&self.loads, RemoteLoad::end);
         if let Ok(used) = all(ended) {
             self.used.0.store(used.iter().sum(), Ordering::Relaxed);
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hotlap_load::plan::Plan;
 
 use crate::error::{ChannelError, Fault};
-use crate::remote::RemoteGenerator;
+use crate::remote::{RemoteGenerator, RemoteLoad};
 use crate::together::{all, together};
 
 /// How long opening connections may take, beyond the plan's timeout.
@@ -30,32 +30,32 @@ impl Prepared {
     /// Gives each generator its part, and waits until it has opened its connections.
     pub(super) fn open(
         &self,
-        order: impl Fn(&RemoteGenerator, &Plan) -> Result<(), ChannelError> + Sync,
-    ) -> Result<(), ChannelError> {
+        order: impl Fn(&Arc<RemoteGenerator>, &Plan) -> Result<RemoteLoad, ChannelError> + Sync,
+    ) -> Result<Vec<RemoteLoad>, ChannelError> {
         let pairs: Vec<_> = self.generators.iter().zip(&self.parts).collect();
-        let opened = together(&pairs, |(generator, part)| {
-            order(generator, part)?;
-            wait_until_ready(generator, part)
-        });
-        all(opened).map(drop)
+        all(together(&pairs, |(generator, part)| {
+            let load = order(generator, part)?;
+            wait_until_ready(&load, part)?;
+            Ok(load)
+        }))
     }
 }
 
-/// Waits until a generator has opened its connections.
-fn wait_until_ready(generator: &RemoteGenerator, part: &Plan) -> Result<(), ChannelError> {
+/// Waits until a load has its connections.
+fn wait_until_ready(load: &RemoteLoad, part: &Plan) -> Result<(), ChannelError> {
     let limit = READY + part.timeout;
     let deadline = Instant::now() + limit;
     loop {
-        let status = generator.status()?;
+        let status = load.status()?;
         if status.is_ready {
             return Ok(());
         }
         if status.is_finished {
             // No connection could be opened; the error says why.
-            generator.join()?;
+            load.join()?;
         }
         if Instant::now() > deadline {
-            return Err(late(generator, "opening connections", limit));
+            return Err(late(load.generator(), "opening connections", limit));
         }
         std::thread::sleep(POLL);
     }

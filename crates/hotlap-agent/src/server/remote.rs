@@ -91,6 +91,7 @@ impl RemoteHost {
         let ServerReport::Described(description) = described.map_err(|e| e.to_string())? else {
             return Err(line.confused("describing its host").to_string());
         };
+        line.set_offset(line.channel.clock(CALL).map_err(|e| e.to_string())?);
         let mut host = Self { line: Arc::new(line), address: None, description: *description };
         match host.reach(address) {
             Err(why) if starts => Err(why),
@@ -164,6 +165,12 @@ impl RemoteHost {
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         self.address
+    }
+
+    /// How long a reading there may take until it is taken: a round trip.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.line.delay()
     }
 
     /// The certificate of servers that are started with TLS there.

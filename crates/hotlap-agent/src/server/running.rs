@@ -44,6 +44,11 @@ impl Line {
         *self.offset.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A round trip.
+    pub(super) fn delay(&self) -> Duration {
+        self.offset().error() * 2
+    }
+
     pub(super) fn set_offset(&self, offset: Offset) {
         *self.offset.lock().unwrap_or_else(PoisonError::into_inner) = offset;
     }
@@ -122,7 +127,7 @@ impl RunningServer for RemoteServer {
     }
 
     fn delay(&self) -> Duration {
-        self.line.offset().error() * 2
+        self.line.delay()
     }
 
     fn state(&mut self) -> State {

@@ -60,6 +60,12 @@ const SERVICE_TIMES: u32 = 4;
 /// are then known to within 0.3 % of its length.
 const DELAYS: u32 = 333;
 
+/// The shortest slice at whose edges readings may take this long until they are taken.
+#[must_use]
+pub fn shortest_slice(delay: Duration) -> Duration {
+    delay * DELAYS
+}
+
 /// Maximum length of a slice, however slow a server is. Bounds the time of a round.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -142,7 +148,7 @@ impl Needs {
     fn least(&self) -> Duration {
         let is_whole = self.whole || !self.delay.is_zero();
         let whole = if is_whole { WHOLE } else { Duration::ZERO };
-        whole.max((self.service * SERVICE_TIMES).max(self.delay * DELAYS).min(LONGEST))
+        whole.max((self.service * SERVICE_TIMES).max(shortest_slice(self.delay)).min(LONGEST))
     }
 }
 

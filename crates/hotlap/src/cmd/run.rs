@@ -17,6 +17,10 @@ pub mod spec;
 pub mod stress;
 pub mod timing;
 
+use std::time::Duration;
+
+use hotlap_bench::load_host::LoadHost;
+
 use crate::cli::RunArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
@@ -58,6 +62,9 @@ pub fn carry_out(spec: RunSpec, console: &Console) -> anyhow::Result<Exit> {
     let mut spec = spec;
     let elsewhere = elsewhere::open(&mut spec, console)?;
     let generators = generators::open(&mut spec, elsewhere.as_deref(), console)?;
+    let delay = elsewhere.as_ref().map_or(Duration::ZERO, |host| host.delay())
+        + generators.as_ref().map_or(Duration::ZERO, |started| started.host.delay());
+    elsewhere::lengthen_slices(&mut spec, delay, console);
     let builds = match &elsewhere {
         Some(host) => elsewhere::build(&spec, host, &interrupt, console)?,
         None if spec.is_dry => dry_run::probe(&spec, &interrupt),

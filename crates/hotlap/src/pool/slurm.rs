@@ -64,7 +64,7 @@ shard={path}/shard-$SLURM_ARRAY_TASK_ID.toml
             "generator=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" |
     grep -vx \"$SLURMD_NODENAME\" | head -n 1)
 exec \"${HOTLAP:-hotlap}\" run --shard \"$shard\" --generator-on \\
-    \"srun --nodes=1 --ntasks=1 --overlap --nodelist=$generator ${HOTLAP:-hotlap} agent\"
+    \"srun --nodes=1 --ntasks=1 --overlap --nodelist=$generator '${HOTLAP:-hotlap}' agent\"
 "
         }
     };

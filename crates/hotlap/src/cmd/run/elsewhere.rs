@@ -1,8 +1,10 @@
 //! The host of the servers, if it is another one (`--server-on`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hotlap_agent::server::{Build, RemoteHost, Wanted};
+use hotlap_bench::local::shortest_slice;
 use hotlap_servers::allocation;
 
 use super::participants::{Builds, from_catalogue};
@@ -12,6 +14,7 @@ use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::model;
 use crate::redact;
+use crate::text::number;
 
 /// Starts the agent, if there is another host, and gives the spec its cores.
 ///
@@ -46,6 +49,23 @@ pub fn open(spec: &mut RunSpec, console: &Console) -> anyhow::Result<Option<Arc<
     let at = host.address().map(|ip| format!(", at {ip}"));
     console.note(&format!("Servers run on {}{}.", host.name(), at.unwrap_or_default()));
     Ok(Some(Arc::new(host)))
+}
+
+/// Replaces the length of slices that the user chose if readings from other hosts, which may take
+/// this long, are too imprecise for it.
+pub fn lengthen_slices(spec: &mut RunSpec, delay: Duration, console: &Console) {
+    let shortest = shortest_slice(delay);
+    let ms = |time: Duration| number::time(time.as_secs_f64() * 1e3);
+    if let Some(slice) = spec.slice.filter(|slice| *slice < shortest) {
+        console.warn(&format!(
+            "Warning: slices are {} long instead of {}: a round trip to the other hosts takes {}, \
+             and shorter slices would be measured imprecisely.",
+            ms(shortest),
+            ms(slice),
+            ms(delay)
+        ));
+        spec.slice = Some(shortest);
+    }
 }
 
 /// Builds the catalogue servers there, or for a dry run, probes their toolchains.
