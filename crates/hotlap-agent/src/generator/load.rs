@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use hotlap_load::plan::Plan;
 use hotlap_load::{Session, ValuesUsed};
 
+use super::order::{Begun, Joined, Status};
 use super::pauses::Pauses;
-use super::{Begun, Joined, Status};
 use crate::clock::Clock;
 
 /// A load, from its connections on until the controller ends it.

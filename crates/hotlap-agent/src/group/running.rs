@@ -132,10 +132,12 @@ impl Running {
         self.window
     }
 
-    /// Why a generator was lost, if one was. The load has ended then.
+    /// Why a generator was lost, if one was, in this load or in another. The load has ended then.
     #[must_use]
     pub fn lost(&self) -> Option<ChannelError> {
-        self.lock().lost.clone()
+        let own = self.lock().lost.clone();
+        let closed = |load: &RemoteLoad| load.generator().channel().closed();
+        own.or_else(|| self.loads.iter().find_map(closed))
     }
 
     /// What tells how many values of its fields the load used, once it has ended.

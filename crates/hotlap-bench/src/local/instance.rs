@@ -109,10 +109,12 @@ impl Held {
     }
 
     /// Whether the next slice of a load may use these connections. Unanswered requests are kept
-    /// until they are answered or time out.
+    /// until they are answered or time out. If a generator was lost in the lap of another server,
+    /// the next lap has new connections.
     pub(super) fn goes_on(&self, load: usize) -> bool {
         let is_fresh = self.laps > 0 && self.since.elapsed() < LONGEST_PAUSE;
-        self.load == load && (self.driven.is_some() || is_fresh || !self.is_idle)
+        let may_begin = (is_fresh || !self.is_idle) && self.session.lost().is_none();
+        self.load == load && (self.driven.is_some() || may_begin)
     }
 
     /// Sends nothing more until the next slice, and gives the server this long to finish requests
