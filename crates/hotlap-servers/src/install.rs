@@ -84,9 +84,10 @@ impl Missing {
     }
 
     /// Asks the package manager for the size, and moves packages that it does not know to
-    /// [`Missing::unknown`]. `None` if it does not report a size.
+    /// [`Missing::unknown`]. `None` if it does not report a size, or has no list of packages yet,
+    /// as in a new container.
     pub fn measure(&mut self) -> Option<Size> {
-        if self.manager != Some(PackageManager::Apt) {
+        if self.manager != Some(PackageManager::Apt) || !has_lists(Path::new(APT_LISTS)) {
             return None;
         }
         // Each pass names at least one unknown package, so this ends.
@@ -137,6 +138,16 @@ impl Missing {
         }
         Ok(())
     }
+}
+
+/// Where apt has its lists of packages (apt.conf(5), `Dir::State::lists`).
+const APT_LISTS: &str = "/var/lib/apt/lists";
+
+/// Whether apt has a list of packages. Without one, it knows no package at all.
+fn has_lists(folder: &Path) -> bool {
+    let is_list = |name: &str| name.contains("_Packages");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| is_list(&entry.file_name().to_string_lossy()))
 }
 
 /// Packages that apt reports as unknown.
@@ -239,6 +250,18 @@ mod tests {
         assert_eq!(expected.about_s(), 6);
         assert_eq!(size("E: broken"), None);
         assert_eq!(size("0 upgraded, 0 newly installed, 0 to remove"), Some(Size::default()));
+    }
+
+    /// Regression: in a new container, every package was said not to exist.
+    #[test]
+    fn without_lists_apt_is_not_asked_for_packages() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!has_lists(&folder.path().join("none")));
+        std::fs::write(folder.path().join("lock"), "").unwrap();
+        assert!(!has_lists(folder.path()));
+        let list = "deb.debian.org_debian_dists_trixie_main_binary-amd64_Packages.lz4";
+        std::fs::write(folder.path().join(list), "").unwrap();
+        assert!(has_lists(folder.path()));
     }
 
     #[test]

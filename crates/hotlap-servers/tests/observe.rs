@@ -126,7 +126,13 @@ fn by_function(profile: &Profile) -> Vec<(u64, String)> {
 fn the_function_that_takes_most_of_the_time_has_most_of_the_samples() {
     let mut planted = Planted::start("arithmetic");
     let Some(profile) = planted.profile() else { return };
-    let functions = by_function(&profile);
+    // On a busy machine, the kernel may take longer to wake the server up.
+    let is_own = |name: &str| {
+        let mut frames = profile.frames.iter().filter(|frame| frame.function == name);
+        frames.any(|frame| frame.library != "kernel")
+    };
+    let mut functions = by_function(&profile);
+    functions.retain(|(_, name)| is_own(name));
     assert_eq!(functions[0].1, "hotlap_testbed::planted::planted_arithmetic", "{functions:?}");
     let (planted, all) = (functions[0].0, profile.samples());
     // 20 µs for each request.

@@ -125,12 +125,12 @@ fn object_name(suite: &str) -> String {
 pub fn dockerfile(servers: &[&str]) -> String {
     let mut text =
         "# Written by `hotlap plan`. In a checkout of hotlap: docker build -f FILE -t IMAGE .
-FROM rust:1-bookworm AS build
+FROM rust:1-trixie AS build
 WORKDIR /src
 COPY . .
 RUN cargo install --locked --path crates/hotlap --root /opt/hotlap
 
-FROM debian:bookworm
+FROM debian:trixie
 COPY --from=build /opt/hotlap/bin/hotlap /usr/local/bin/hotlap
 # The C library's headers, for servers that are compiled; the rest is installed by hotlap.
 RUN apt-get update && apt-get install -y --no-install-recommends \\
