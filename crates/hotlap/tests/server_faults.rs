@@ -341,14 +341,19 @@ fn a_slow_cable_that_loses_packets_is_no_fault() {
     let slow = Slow { delay: Duration::from_millis(10), lost_of: 100 };
     scene.hosts.slow_cable(GENERATOR, slow).unwrap();
     let ended = scene.start(&ceiling(), &["-d", "2s", "--rounds", "1"]).ended();
-    assert_eq!(ended.code, Some(0), "{}", ended.printed);
     let export = ended.export();
     // Readings may be late by a round trip, which must be little compared with a slice.
     let slice_ms = export["run"]["schedule"]["slice_ms"].as_f64().unwrap();
     assert!(slice_ms >= 333.0 * 20.0, "{slice_ms}");
     let (laps, doubts) = ended.laps();
     assert!(laps.iter().all(|lap| lap["cpu_us"].as_f64().unwrap() > 0.0), "{laps:?}");
-    assert!(!laps.is_empty(), "{doubts:?}");
+    // A packet of the channel that is lost twice in a row takes 0.6 s, which a lap must not have.
+    let is_lost_twice = |doubt: &String| doubt.starts_with("the servers' host did not answer for ");
+    match ended.code {
+        Some(0) => assert!(!laps.is_empty(), "{doubts:?}"),
+        Some(4) => assert!(laps.is_empty() && doubts.iter().all(is_lost_twice), "{doubts:?}"),
+        code => panic!("{code:?}: {}", ended.printed),
+    }
     ended.scene.is_clean();
 }
 

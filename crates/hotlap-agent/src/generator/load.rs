@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::Plan;
+use hotlap_load::plan::{Plan, Stop};
 use hotlap_load::{Session, ValuesUsed};
 
 use super::order::{Begun, Joined, Status};
@@ -15,6 +15,8 @@ pub(super) struct Load {
     clock: Clock,
     /// `None` once it has been joined.
     session: Option<Session>,
+    /// How long it sends before its window opens, if it has one window.
+    warmup: Duration,
     /// How many values of its fields it uses.
     used: ValuesUsed,
     /// When each window that is not collected opened and, of a load that is held, closed.
@@ -24,7 +26,12 @@ pub(super) struct Load {
 impl Load {
     /// Opens the connections of a load that has one window.
     pub(super) fn prepare(plan: &Plan, clock: Clock) -> Result<Self, String> {
-        Ok(Self::of(Session::start_waiting(plan).map_err(|e| e.to_string())?, clock))
+        let session = Session::start_waiting(plan).map_err(|e| e.to_string())?;
+        let warmup = match plan.stop {
+            Stop::After(_) => plan.warmup,
+            Stop::Requests(_) => Duration::ZERO,
+        };
+        Ok(Self { warmup, ..Self::of(session, clock) })
     }
 
     /// Opens the connections of a load that is held between windows.
@@ -33,7 +40,9 @@ impl Load {
     }
 
     fn of(session: Session, clock: Clock) -> Self {
-        Self { clock, used: session.values_used(), session: Some(session), windows: Vec::new() }
+        let used = session.values_used();
+        let (session, windows) = (Some(session), Vec::new());
+        Self { clock, session, warmup: Duration::ZERO, used, windows }
     }
 
     fn session(&self) -> Result<&Session, String> {
@@ -48,9 +57,11 @@ impl Load {
         let window = self.session()?.begin(start);
         let window = window.ok_or("the load is not ready, or has ended")?;
         let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
-        let begun = Begun { late_ns, opens_ns: now_ns + opens_after };
-        self.windows = vec![(begun.opens_ns, u64::MAX)];
-        Ok(begun)
+        let opens_ns = now_ns + opens_after;
+        self.windows = vec![(opens_ns, u64::MAX)];
+        // This thread may have waited for a core since it looked at the clock.
+        let agreed_ns = at_ns.saturating_add(self.warmup.as_nanos() as u64);
+        Ok(Begun { late_ns: late_ns.max(opens_ns.saturating_sub(agreed_ns)), opens_ns })
     }
 
     /// Opens a window; what of it has passed is cut off.
@@ -65,10 +76,10 @@ impl Load {
         let length = length.saturating_sub(Duration::from_nanos(late_ns));
         let window = session.open_window(wait, length);
         let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
-        let begun = Begun { late_ns, opens_ns: now_ns + opens_after };
-        let closes_ns = begun.opens_ns + length.as_nanos() as u64;
-        self.windows.push((begun.opens_ns, closes_ns));
-        Ok(begun)
+        let opens_ns = now_ns + opens_after;
+        self.windows.push((opens_ns, opens_ns + length.as_nanos() as u64));
+        // As above.
+        Ok(Begun { late_ns: late_ns.max(opens_ns.saturating_sub(at_ns)), opens_ns })
     }
 
     pub(super) fn pause(&self, limit: Duration) -> Result<bool, String> {

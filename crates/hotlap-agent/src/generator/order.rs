@@ -155,7 +155,7 @@ pub struct Probed {
 /// The beginning of a load, or of a window of a load that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Begun {
-    /// How much later than asked it begins, in nanoseconds.
+    /// How much later than asked it begins, or its window opens, in nanoseconds.
     pub late_ns: u64,
     /// When its window opens, in nanoseconds of the generator's monotonic clock.
     pub opens_ns: u64,
