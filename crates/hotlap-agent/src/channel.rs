@@ -228,7 +228,7 @@ impl Channel {
                 return Err(malformed("a second greeting"));
             };
             let (number, answer) = match serde_json::from_slice(&content).map_err(malformed)? {
-                ToController::<Box<RawValue>>::Beat => continue,
+                ToController::<Box<RawValue>>::Heartbeat => continue,
                 ToController::Clock { number, ns } => (number, Answer::Clock(ns)),
                 ToController::Report { number, report } => (number, Answer::Report(report)),
                 ToController::Refused { number, why } => (number, Answer::Refused(why)),

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Each side waits this long for anything at all from the other, however long it may take to carry
-/// out an order: the controller sends beats, which the agent answers.
+/// out an order: the controller sends heartbeats, which the agent answers.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 /// What an agent is asked to do; each role has one type of orders and one of reports.
@@ -22,7 +22,7 @@ pub trait Order: Serialize + DeserializeOwned {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToAgent<O> {
     /// The controller is there.
-    Beat,
+    Heartbeat,
     /// The agent should read its clock.
     Clock {
         /// The number of the call.
@@ -40,8 +40,8 @@ pub(crate) enum ToAgent<O> {
 /// From the agent to the controller.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToController<R> {
-    /// The agent is there. Answers each beat, whatever the agent is doing.
-    Beat,
+    /// The agent is there. Answers each heartbeat, whatever the agent is doing.
+    Heartbeat,
     /// The agent's clock.
     Clock {
         /// The number of the call.

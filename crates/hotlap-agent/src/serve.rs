@@ -118,13 +118,13 @@ fn work(
     }
 }
 
-/// Reads messages: answers beats and requests for the time at once, and passes orders on.
+/// Reads messages: answers heartbeats and requests for the time at once, and passes orders on.
 fn read_all(mut input: Heard<impl Read>, orders: &Sender<(u64, Box<RawValue>)>) {
     let wire = input.wire.clone();
     while let Ok(content) = frame::read(&mut input) {
         let Ok(message) = serde_json::from_slice(&content) else { break };
         let said = match message {
-            ToAgent::Beat => wire.say(&ToController::<()>::Beat, 0),
+            ToAgent::Heartbeat => wire.say(&ToController::<()>::Heartbeat, 0),
             ToAgent::Clock { number } => {
                 wire.say(&ToController::<()>::Clock { number, ns: wire.clock.now_ns() }, number)
             }

@@ -166,7 +166,7 @@ fn an_agent_that_is_busy_ends_its_process_when_its_channel_is_dropped() {
     assert_eq!(first, MARKER);
 }
 
-/// Takes 15 s: nothing comes from the controller, not even beats.
+/// Takes 15 s: nothing comes from the controller, not even heartbeats.
 #[test]
 fn an_agent_ends_when_nothing_comes_from_its_controller() {
     let (agent_input, mut output) = pipe().expect("a pipe");

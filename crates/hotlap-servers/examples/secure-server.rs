@@ -1,8 +1,8 @@
-//! A server behind TLS as a program, for tests that start one: it listens on `PORT` with the
-//! certificate of `TLS_CERT` and `TLS_KEY`, and without them not over TLS.
+//! A server behind TLS as a program, for tests that start one: it listens on `PORT` at `HOST` with
+//! the certificate of `TLS_CERT` and `TLS_KEY`, and without them not over TLS.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::{env, fs, thread};
@@ -19,7 +19,9 @@ fn main() -> ExitCode {
         return hotlap_servers::process::supervisor::main();
     }
     let port = env::var("PORT").unwrap_or_default().parse().unwrap_or(0);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let host = env::var("HOST").ok().and_then(|host| host.parse().ok());
+    let host = host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let listener = TcpListener::bind((host, port)).unwrap();
     let config = env::var("TLS_CERT").ok().map(|file| config(&file));
     for client in listener.incoming().flatten() {
         let config = config.clone();

@@ -4,6 +4,7 @@
 //! This is the catalogue's test, and the first command that a contributor runs. Failures are states
 //! of a row rather than errors, so one server never keeps the others from being checked.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,7 @@ use crate::manifest::{Protocol, Server};
 use crate::network::Network;
 use crate::pool;
 use crate::process::Stopped;
-use crate::start::{HOST, Started, Startup};
+use crate::start::{self, HOST, Started, Startup};
 use crate::toolchain::{BuildError, Builder, MissingToolchain, Unready};
 use crate::verify::client::Wire;
 use crate::verify::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
@@ -274,6 +275,13 @@ impl Checker<'_> {
             let target = Target { protocol: protocol.version(), ..started.target.clone() };
             verify_contracts(row, &target, HOST, contracts, requirements, true);
         }
+        if requirements != Requirements::Custom {
+            let check = listens_at(&started, network(requirements).bind);
+            if !check.pass {
+                row.outcome = CheckOutcome::Failed;
+            }
+            row.reports[first].findings.required.push(check);
+        }
         if let (Some(counts), Some(lines), CheckOutcome::Passed) =
             (counts, &mut lines, &row.outcome)
         {
@@ -323,7 +331,7 @@ impl Checker<'_> {
             counters: false,
             observes: false,
             elsewhere: requirements == Requirements::Custom,
-            network: &Network::loopback(),
+            network: &network(requirements),
             stop: self.stop(),
         };
         startup.run()
@@ -333,9 +341,9 @@ impl Checker<'_> {
     fn stop_server(&self, row: &mut CheckedServer, mut started: Started) {
         let exit = started.process.exited();
         if let (Some(exit), false) = (exit, row.outcome == CheckOutcome::Passed) {
-            row.notes.push(format!("it {} during the check", crate::start::ending(exit)));
+            row.notes.push(format!("it {} during the check", start::ending(exit)));
         }
-        let log_tail = started.process.tail(crate::start::LAST_LINES);
+        let log_tail = started.process.tail(start::LAST_LINES);
         if row.outcome != CheckOutcome::Passed && !log_tail.is_empty() {
             row.notes.push(format!("its last lines: {}", log_tail.join("\n")));
         }
@@ -349,6 +357,34 @@ impl Checker<'_> {
         if !survivors.is_empty() {
             row.notes.push(format!("these processes survived SIGKILL: {}", survivors.join(", ")));
         }
+    }
+}
+
+/// Where a server is told to listen. One of the catalogue gets another address than the usual one,
+/// so that it fails if it ignores `HOST`. Only Linux has all of 127.0.0.0/8.
+fn network(requirements: Requirements) -> Network {
+    match requirements {
+        Requirements::Catalogue { .. } if cfg!(target_os = "linux") => {
+            Network::only(Ipv4Addr::new(127, 0, 0, 2).into())
+        }
+        _ => Network::loopback(),
+    }
+}
+
+/// Checks that a server listens at `HOST` and nowhere else.
+fn listens_at(started: &Started, host: IpAddr) -> Check {
+    let mut others: Vec<String> = start::sockets(&started.process)
+        .iter()
+        .filter(|listening| listening.ip() != host)
+        .map(ToString::to_string)
+        .collect();
+    others.sort();
+    others.dedup();
+    Check {
+        name: "address".to_owned(),
+        expected: format!("it listens at $HOST ({host}) alone"),
+        pass: others.is_empty(),
+        got: others.join(", "),
     }
 }
 

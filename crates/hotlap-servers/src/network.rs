@@ -30,7 +30,7 @@ impl Network {
     pub fn at(address: IpAddr, is_own: bool) -> Self {
         match (address, is_own) {
             _ if address.is_loopback() => Self::loopback(),
-            (_, true) => Self { bind: address, reach: vec![address] },
+            (_, true) => Self::only(address),
             (IpAddr::V4(_), false) => {
                 Self { bind: Ipv4Addr::UNSPECIFIED.into(), reach: LOOPBACKS.to_vec() }
             }
@@ -40,10 +40,28 @@ impl Network {
         }
     }
 
+    /// Servers listen at this address and at no other.
+    #[must_use]
+    pub fn only(address: IpAddr) -> Self {
+        Self { bind: address, reach: vec![address] }
+    }
+
     /// Whether other hosts must reach the servers.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !self.bind.is_loopback()
+    }
+
+    /// Whether the generator reaches a server that listens at this address. A machine reaches
+    /// itself at all of its addresses; a translated address leads to any but loopback.
+    #[must_use]
+    pub fn leads_to(&self, listening: IpAddr) -> bool {
+        let is_translated = self.bind.is_unspecified();
+        match listening {
+            _ if listening.is_unspecified() || self.bind.is_loopback() => true,
+            _ if is_translated => !listening.is_loopback(),
+            _ => listening == self.bind,
+        }
     }
 }
 
@@ -142,5 +160,16 @@ mod tests {
         assert_eq!((translated.bind, translated.is_open()), (ip("0.0.0.0"), true));
         assert_eq!(Network::at(ip("fd00::2"), false).bind, ip("::"));
         assert!(!Network::at(ip("127.0.0.1"), true).is_open());
+    }
+
+    #[test]
+    fn a_server_is_reached_at_its_host_at_all_addresses_or_where_the_network_leads() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let listening = ["0.0.0.0", "::", "10.0.0.2", "10.0.0.3", "127.0.0.1"].map(ip);
+        let reached = |network: Network| listening.map(|at| network.leads_to(at));
+        assert_eq!(reached(Network::at(ip("10.0.0.2"), true)), [true, true, true, false, false]);
+        // Which address a router translates to is not known, but it is not loopback.
+        assert_eq!(reached(Network::at(ip("203.0.113.7"), false)), [true, true, true, true, false]);
+        assert_eq!(reached(Network::loopback()), [true; 5]);
     }
 }

@@ -160,8 +160,10 @@ impl Startup<'_> {
         let mut process = standby.go().map_err(failed)?;
         let target = self.await_answer(&mut process, port, began)?;
         let ready = began.elapsed();
-        if let Endpoint::Tcp(address) = &target.endpoint {
-            self.is_open(&process, address.port())?;
+        if let Endpoint::Tcp(address) = &target.endpoint
+            && address.ip() != self.network.bind
+        {
+            self.is_reached(&process, address.port())?;
         }
         let mut notes = process.notes().to_vec();
         if let Endpoint::Tcp(address) = &target.endpoint
@@ -227,20 +229,13 @@ impl Startup<'_> {
             let is_accepted = silence.is_some() || wrong.is_some();
             if looked.elapsed() > LOOK_AGAIN && !is_accepted {
                 looked = Instant::now();
-                if began.elapsed() > unready {
-                    self.is_open(process, port)?;
-                }
-                if let Some(elsewhere) = listening_elsewhere(process, port) {
-                    if self.elsewhere {
-                        addresses = reachable(elsewhere, self.network);
-                        if began.elapsed() > unready {
-                            self.is_open(process, elsewhere.port())?;
-                        }
+                if let Some(elsewhere) = listening_elsewhere(process, &addresses) {
+                    if self.elsewhere && self.network.leads_to(elsewhere.ip()) {
+                        addresses.extend(reachable(elsewhere, self.network));
                         continue;
                     }
                     if began.elapsed() > unready {
-                        let cause = format!("it listens on {elsewhere}, not on $PORT ({port})");
-                        return Err(self.out(process, &cause, "read PORT from the environment"));
+                        return Err(self.not_at_its_address(process, elsewhere, port));
                     }
                 }
             }
@@ -278,23 +273,45 @@ impl Startup<'_> {
         }
     }
 
-    /// Checks that other hosts reach the server, if they must. It fails only if the sockets of its
-    /// processes on this port are known, and all of them are on the loopback interface.
-    fn is_open(&self, process: &Process, port: u16) -> Result<(), ServerFailure> {
-        if !self.network.is_open() {
-            return Ok(());
-        }
-        let on_port: Vec<SocketAddr> =
-            sockets(process).into_iter().filter(|a| a.port() == port).collect();
-        match on_port.first() {
-            Some(address) if on_port.iter().all(|a| a.ip().is_loopback()) => {
-                let cause = format!("it listens on {address}, which other hosts do not reach");
-                let bind = self.network.bind;
-                let remedy = format!("make it listen on $HOST ({bind}), or on all addresses");
-                Err(self.out(process, &cause, &remedy))
+    /// Checks that the generator reaches a server that answered here. It fails only if the sockets
+    /// of its processes on this port are known, and the generator reaches none of them.
+    fn is_reached(&self, process: &Process, port: u16) -> Result<(), ServerFailure> {
+        let on_port = sockets(process).into_iter().filter(|a| a.port() == port);
+        let (reached, missed): (Vec<_>, Vec<_>) =
+            on_port.partition(|a| self.network.leads_to(a.ip()));
+        match missed.first() {
+            Some(address) if reached.is_empty() => {
+                Err(self.not_at_its_address(process, *address, port))
             }
             _ => Ok(()),
         }
+    }
+
+    /// The server listens at another address or port than it was told, and cannot be measured
+    /// there.
+    fn not_at_its_address(
+        &self,
+        process: &Process,
+        listening: SocketAddr,
+        port: u16,
+    ) -> ServerFailure {
+        let bind = self.network.bind;
+        let is_missed = !self.network.leads_to(listening.ip()) || listening.port() == port;
+        let (cause, remedy) = match is_missed {
+            false => (
+                format!("it listens on {listening}, not on $PORT ({port})"),
+                "read PORT from the environment".to_owned(),
+            ),
+            true if self.network.is_open() => (
+                format!("it listens on {listening}, which other hosts do not reach"),
+                format!("make it listen on $HOST ({bind}), or on all addresses"),
+            ),
+            true => (
+                format!("it listens on {listening}, not at $HOST ({bind})"),
+                "read HOST from the environment".to_owned(),
+            ),
+        };
+        self.out(process, &cause, &remedy)
     }
 
     /// Checks that the server gives the right response within `limit`.
@@ -377,7 +394,7 @@ fn free_port(address: IpAddr) -> io::Result<u16> {
 }
 
 /// The addresses where the server's process tree listens.
-fn sockets(process: &Process) -> Vec<SocketAddr> {
+pub(crate) fn sockets(process: &Process) -> Vec<SocketAddr> {
     let members = process.members().unwrap_or_default();
     let pids: Vec<u32> = members.iter().map(|m| m.pid).collect();
     let tcp = |listening| match listening {
@@ -387,9 +404,15 @@ fn sockets(process: &Process) -> Vec<SocketAddr> {
     tree::listening(&pids).unwrap_or_default().into_iter().filter_map(tcp).collect()
 }
 
-/// The address where the server's process tree listens, if not on `port`.
-fn listening_elsewhere(process: &Process, port: u16) -> Option<SocketAddr> {
-    sockets(process).into_iter().find(|address| address.port() != port)
+/// An address where the server's process tree listens, if none of those at which it is asked leads
+/// to it.
+fn listening_elsewhere(process: &Process, asked: &[SocketAddr]) -> Option<SocketAddr> {
+    let is_asked = |listening: &SocketAddr| {
+        let at_port = |address: &&SocketAddr| address.port() == listening.port();
+        let ip = listening.ip();
+        asked.iter().filter(at_port).any(|address| ip.is_unspecified() || address.ip() == ip)
+    };
+    sockets(process).into_iter().find(|listening| !is_asked(listening))
 }
 
 /// The addresses at which this machine reaches a listening socket.

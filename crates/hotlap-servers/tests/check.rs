@@ -79,6 +79,30 @@ fn a_correct_server_passes_with_all_conformance_checks() {
     assert_eq!(row.notes, [""; 0]);
 }
 
+/// Regression: 37 of 48 folders of the catalogue listened on loopback alone or at all addresses,
+/// whatever `HOST` was.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_listens_elsewhere_than_at_its_host_fails() {
+    let bench = Bench::new();
+    let server = |id: &str, address: &str| {
+        let mut server = bench.faulty(id, "[\"hello\"]", "", "none");
+        server.command.push(address.to_owned());
+        server
+    };
+    let row = bench.check(&server("faulty/open", "0.0.0.0"));
+    assert_eq!(row.outcome, CheckOutcome::Failed, "{row:#?}");
+    let failures: Vec<_> = row.failures().map(|(_, check)| check.to_string()).collect();
+    let expected = "address: expected it listens at $HOST (127.0.0.2) alone; got 0.0.0.0:";
+    assert!(failures.len() == 1 && failures[0].starts_with(expected), "{failures:?}");
+
+    let row = bench.check(&server("faulty/closed", "127.0.0.1"));
+    let CheckOutcome::ServerFailure(failure) = &row.outcome else { panic!("{row:#?}") };
+    assert!(failure.cause.starts_with("it listens on 127.0.0.1:"), "{failure:#?}");
+    assert!(failure.cause.ends_with(", not at $HOST (127.0.0.2)"), "{failure:#?}");
+    assert_eq!(failure.remedy, "read HOST from the environment");
+}
+
 #[test]
 fn each_contract_is_reported() {
     let bench = Bench::new();

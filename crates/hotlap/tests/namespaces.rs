@@ -3,6 +3,7 @@
 //! otherwise, with a message.
 
 mod hosts;
+mod laps;
 
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -29,12 +30,6 @@ fn text(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Whether a load was measured. On a host that is busy with something else it may be not valid, but
-/// its counts are right.
-fn is_counted(code: Option<i32>) -> bool {
-    matches!(code, Some(0 | 4))
-}
-
 /// Waits for the end of a process, which must come by itself.
 fn ended(mut child: Child) -> (Option<i32>, String, String) {
     let deadline = Instant::now() + LIMIT;
@@ -59,14 +54,14 @@ fn generators_on_other_hosts_count_what_the_server_counts() {
     let url = server.url();
     let counted = ["--no-check", "-n10000", "-c8", "--format", "json", &url];
     let (code, stdout, stderr) = text(&load(&generators, &counted).output().unwrap());
-    assert!(is_counted(code), "{code:?} {stderr}");
+    assert!(laps::were_measured(code), "{code:?} {stderr}");
     let json: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(json["figures"]["answers"], 10_000, "{json}");
     assert_eq!(server.requests(), 10_000);
     // The server is probed by a generator: this process cannot reach it.
     let output = load(&generators, &["-n100", "-c2", &url]).output().unwrap();
     let (code, stdout, stderr) = text(&output);
-    assert!(is_counted(code), "{code:?} {stderr}");
+    assert!(laps::were_measured(code), "{code:?} {stderr}");
     assert!(stdout.contains("100 correct responses, 0 errors"), "{stdout}");
 }
 
@@ -134,8 +129,13 @@ fn a_cable_that_is_unplugged_for_a_while_makes_the_load_invalid() {
     cabled.hosts.cable(1, "up").unwrap();
     let (code, stdout, stderr) = ended(child);
     assert_eq!(code, Some(4), "{stdout}{stderr}");
-    // The channel may come back later than its limit, and then the generator is lost.
-    let reasons = ["s while the others did. Check its connection", "a generator was lost"];
+    // The channel may come back later than its limit, and then the generator is lost. On a busy
+    // host, the other one may get no response in those 2 s either, and then has too small a share.
+    let reasons = [
+        "s while the others did. Check its connection",
+        "a generator was lost",
+        " % of its share of the requests",
+    ];
     assert!(reasons.iter().any(|reason| stderr.contains(reason)), "{stderr}");
     cabled.are_gone();
 }
@@ -148,7 +148,7 @@ fn a_slow_cable_is_no_fault_if_the_window_is_long_enough() {
     cabled.hosts.slow_cable(1, slow).unwrap();
     let child = cabled.start(&["-R200", "-d5s", "--format", "json"]);
     let (code, stdout, stderr) = ended(child);
-    assert!(is_counted(code), "{code:?} {stderr}");
+    assert!(laps::were_measured(code), "{code:?} {stderr}");
     let json: Value = serde_json::from_str(&stdout).unwrap();
     let each = &json["generators"]["each"];
     assert!(each[0]["before"]["error_ns"].as_u64().unwrap() >= 50_000_000, "{each}");

@@ -2,6 +2,8 @@
 //! network namespaces that virtual interfaces join (as root).
 #![cfg(target_os = "linux")]
 
+mod laps;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -118,12 +120,11 @@ fn ended(scene: &Scene, mut child: Child) -> (Option<i32>, Value, String) {
     (output.status.code(), scene.export(), told)
 }
 
-/// Every counted lap is the sum of what its generators contributed.
+/// Every counted lap is the sum of what its generators contributed, and has a cost.
 fn adds_up(export: &Value, generators: usize) {
+    laps::have_costs(export);
     let laps = export["laps"].as_array().unwrap();
-    assert!(!laps.is_empty());
     for lap in laps.iter().filter(|lap| lap["counts"] == true) {
-        assert!(lap["answers"].as_u64() > Some(0), "{lap}");
         let each = lap["generators"].as_array().unwrap();
         assert_eq!(each.len(), generators, "{lap}");
         let sum: u64 = each.iter().map(|own| own["answers"].as_u64().unwrap()).sum();
@@ -141,7 +142,6 @@ fn the_load_of_every_lap_comes_from_all_generators() {
     assert_eq!(hosts.len(), 2);
     assert_eq!(hosts[0]["command"], plain());
     assert!(hosts.iter().all(|own| own["host"]["cores"].as_u64().unwrap() > 0), "{hosts:?}");
-    assert!(export["laps"][0]["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{export}");
     // Readings take a round trip, so slices are as long as those of a server on another host.
     assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -192,7 +192,7 @@ fn a_capacity_is_searched_with_several_generators() {
     let server = ceiling();
     let words = ["capacity", &server, "--slo", "p99<1s", "--restarts", "1", "-c4", "-d5s"];
     let output = scene.command(&words, &[plain(), plain()]).output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
+    assert!(laps::were_measured(output.status.code()), "{}", stderr(&output));
     adds_up(&scene.export(), 2);
 }
 
@@ -202,7 +202,6 @@ fn servers_and_generators_may_both_be_elsewhere() {
     scene.run(&[plain(), plain()], &["--server-on", &plain()]);
     let export = scene.export();
     adds_up(&export, 2);
-    assert!(export["laps"][0]["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{export}");
     assert_eq!(export["host"]["generator"]["command"], plain());
 }
 
@@ -414,7 +413,6 @@ fn servers_and_generators_may_be_on_three_hosts() {
     let export = scene.export();
     adds_up(&export, 2);
     assert_eq!(export["host"]["generator"]["address"], "10.178.0.1");
-    assert!(export["laps"][0]["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{export}");
 }
 
 #[test]

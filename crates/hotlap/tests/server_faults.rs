@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 mod hosts;
+mod laps;
 mod processes;
 
 use std::fs;
@@ -300,7 +301,8 @@ fn laps_in_which_the_agent_is_stopped_for_0_3_s_are_right() {
     let ended = running.interrupted();
     assert_eq!(ended.code, Some(130), "{}", ended.printed);
     let (laps, _) = ended.laps();
-    let mut costs: Vec<f64> = laps.iter().map(|lap| lap["cpu_us"].as_f64().unwrap()).collect();
+    laps::have_costs(&ended.export());
+    let mut costs: Vec<f64> = laps.iter().filter_map(|lap| lap["cpu_us"].as_f64()).collect();
     costs.sort_by(f64::total_cmp);
     assert!(costs.len() >= 8, "{costs:?}");
     let median = costs[costs.len() / 2];
@@ -346,7 +348,7 @@ fn a_slow_cable_that_loses_packets_is_no_fault() {
     let slice_ms = export["run"]["schedule"]["slice_ms"].as_f64().unwrap();
     assert!(slice_ms >= 333.0 * 20.0, "{slice_ms}");
     let (laps, doubts) = ended.laps();
-    assert!(laps.iter().all(|lap| lap["cpu_us"].as_f64().unwrap() > 0.0), "{laps:?}");
+    laps::have_costs(&export);
     // A packet of the channel that is lost twice in a row takes 0.6 s, which a lap must not have.
     let is_lost_twice = |doubt: &String| doubt.starts_with("the servers' host did not answer for ");
     match ended.code {
@@ -399,7 +401,7 @@ fn a_login_banner_is_no_fault() {
     let agent = scene.hosts.agent(SERVERS);
     let typed = format!("sh -c 'echo Welcome; echo motd >&2; exec \"$@\"' sh {agent}");
     let (code, printed) = plain(&scene, &typed);
-    assert_eq!(code, Some(0), "{printed}");
+    assert!(laps::were_measured(code), "{code:?} {printed}");
     scene.is_clean();
 }
 

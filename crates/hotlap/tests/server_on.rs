@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod hosts;
+mod laps;
 mod processes;
 
 use std::path::PathBuf;
@@ -84,10 +85,10 @@ fn ceiling() -> String {
 fn a_server_under_an_agent_is_measured_and_nothing_stays_behind() {
     let scene = Scene::new();
     let output = scene.run(&here(), &ceiling(), &[]);
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(laps::were_measured(output.status.code()), "{}", stderr(&output));
     let export = scene.export();
+    laps::have_costs(&export);
     let lap = &export["laps"][0];
-    assert!(lap["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{lap}");
     assert!(lap["rss_mb"].as_f64().is_some_and(|mb| mb > 0.0), "{lap}");
     let generator = &export["host"]["generator"];
     assert_eq!(generator["command"], here());
@@ -222,9 +223,8 @@ fn a_server_that_runs_there_already_is_measured_and_left_alone() {
     let run = ["run", "--server-on", &agent, "http://10.177.0.1:8080/", "--restarts", "1"];
     let load = ["--rounds", "1", "-c4", "-d2s", "--allow-remote", "--export-json", &export];
     let output = on_generator(&hosts, &scene, &[&run[..], &load[..]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
-    let export = scene.export();
-    assert!(export["laps"][0]["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{}", stderr(&output));
+    assert!(laps::were_measured(output.status.code()), "{}", stderr(&output));
+    laps::have_costs(&scene.export());
     assert_eq!(server.0.try_wait().unwrap(), None, "it still runs");
     assert_eq!(scene.left(), Vec::<String>::new());
 }
@@ -238,7 +238,7 @@ fn a_server_that_runs_elsewhere_has_no_cpu_time() {
     let run = ["run", "--server-on", &agent, "http://127.0.0.1:8080/", "--restarts", "1"];
     let load = ["--rounds", "1", "-c4", "-d", "2s", "--export-json", &export];
     let output = on_generator(&hosts, &scene, &[&run[..], &load[..]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(laps::were_measured(output.status.code()), "{}", stderr(&output));
     assert_eq!(scene.export()["laps"][0]["cpu_us"], Value::Null);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let expected = format!("CPU time is unknown: http://127.0.0.1:8080 is no address of {host}.");
@@ -265,10 +265,10 @@ fn the_address_between_two_hosts_is_found_and_loaded() {
     let run = ["run", "--server-on", &agent, &server, "--restarts", "1", "--rounds", "1", "-c4"];
     let load = ["-d", "2s", "--no-ceiling", "--export-json", &export];
     let output = on_generator(&hosts, &scene, &[&run[..], &load[..]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(laps::were_measured(output.status.code()), "{}", stderr(&output));
     let export = scene.export();
     assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
-    assert!(export["laps"][0]["cpu_us"].as_f64().is_some_and(|us| us > 0.0));
+    laps::have_costs(&export);
     assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
     assert_eq!(scene.left(), Vec::<String>::new());
 }
@@ -303,8 +303,9 @@ fn an_address_that_is_not_reached_is_an_error_with_a_remedy() {
     assert!(told.contains("10.177.0.9") && told.contains("--server-address"), "{told}");
 }
 
-/// Whatever the machine is doing, windows are run there and their CPU time is read; on a busy one,
-/// the load generator may be late in all of them.
+/// Whatever the machine is doing, windows are run there and their CPU time is read. On a busy one,
+/// the load generator may be late in all of them, and the other host may stand still; then a window
+/// does not count, and may have no cost.
 #[test]
 fn a_capacity_is_searched_on_another_host() {
     let Some(hosts) = hosts(1) else { return };
@@ -317,8 +318,7 @@ fn a_capacity_is_searched_on_another_host() {
         &scene,
         &[&search[..], &["-d", "10s", "--export-json", &export]].concat(),
     );
-    // 4: no window counts.
-    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
+    assert!(laps::were_measured(output.status.code()), "{}", stderr(&output));
     let export = scene.export();
     assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
     assert_eq!(
@@ -330,10 +330,13 @@ fn a_capacity_is_searched_on_another_host() {
     let laps = export["laps"].as_array().unwrap();
     assert!(!laps.is_empty(), "{}", stderr(&output));
     for lap in laps {
-        assert!(lap["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{lap}");
-        let doubts = lap["doubts"].as_array().unwrap().iter();
-        let is_late = |doubt: &Value| doubt.as_str().unwrap().starts_with("the generator sent ");
-        assert!(doubts.into_iter().all(is_late), "{lap}");
+        let doubts = lap["doubts"].as_array().unwrap().iter().map(|doubt| doubt.as_str().unwrap());
+        let stood_still = "the servers' host did not answer for ";
+        let is_still = doubts.clone().any(|doubt| doubt.starts_with(stood_still));
+        assert!(is_still || lap["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{lap}");
+        let known = |doubt: &str| doubt.starts_with("the generator sent ") || is_still;
+        assert!(doubts.into_iter().all(known), "{lap}");
+        assert!(!is_still || lap["counts"] == false, "{lap}");
     }
     assert_eq!(scene.left(), Vec::<String>::new());
 }
@@ -350,7 +353,7 @@ fn a_difference_is_explained_on_another_host() {
         &scene,
         &[&explain[..], &["-c8", "-d", "12s", "--export-json", &export]].concat(),
     );
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(laps::were_measured(output.status.code()), "{}", stderr(&output));
     let export = scene.export();
     assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
     let missing = export["run"]["schedule"]["observing"]["missing"].as_array().unwrap();
@@ -358,7 +361,9 @@ fn a_difference_is_explained_on_another_host() {
     for what in missing {
         assert!(what["why"].as_str().unwrap().starts_with(&format!("on {host}: ")), "{what}");
     }
-    let ledger = export["explanations"][0]["ledger"].as_array().unwrap();
-    assert!(!ledger.is_empty() || !missing.is_empty(), "{}", stderr(&output));
+    if output.status.success() {
+        let ledger = export["explanations"][0]["ledger"].as_array().unwrap();
+        assert!(!ledger.is_empty() || !missing.is_empty(), "{}", stderr(&output));
+    }
     assert_eq!(scene.left(), Vec::<String>::new());
 }

@@ -23,6 +23,7 @@ async function name(request) {
 }
 
 Bun.serve({
+  hostname: process.env.HOST,
   port: Number(process.env.PORT ?? 8080),
   // Each process of the cluster listens on its own; the kernel deals out the connections.
   reusePort: process.env.WORKER !== undefined,

@@ -52,10 +52,11 @@
 (defn- run-jetty
   "Jetty with a request thread a core. The pool also feeds an acceptor, a selector
   and one thread that Jetty holds in reserve for the selector's work."
-  [handler port cpus]
+  [handler host port cpus]
   (let [threads (+ 3 cpus)]
     (jetty/run-jetty handler
-                     {:port port
+                     {:host host
+                      :port port
                       :min-threads threads
                       :max-threads threads
                       :send-server-version? false
@@ -73,13 +74,14 @@
     (println (str "Ring " (ring-version) ", Jetty " (Server/getVersion) ", "
                   (io.undertow.Version/getFullVersionString) ", Clojure " (clojure-version) ", "
                   (System/getProperty "java.vm.name") " " (Runtime/version)))
-    (let [port (parse-long (System/getenv "PORT"))
+    (let [host (System/getenv "HOST")
+          port (parse-long (System/getenv "PORT"))
           cpus (parse-long (System/getenv "CPUS"))]
       (case technique
-        "hello" (run-jetty (wrap-root hello) port cpus)
-        "tutorial" (run-jetty (wrap-root tutorial) port cpus)
-        "nocontenttype" (run-jetty (wrap-root nocontenttype) port cpus)
-        "handler" (run-jetty (wrap-root handler) port cpus)
+        "hello" (run-jetty (wrap-root hello) host port cpus)
+        "tutorial" (run-jetty (wrap-root tutorial) host port cpus)
+        "nocontenttype" (run-jetty (wrap-root nocontenttype) host port cpus)
+        "handler" (run-jetty (wrap-root handler) host port cpus)
         "lazy" (with-redefs [servlet/build-request-map lazy-request/->LazyRequest]
-                 (run-jetty (wrap-root handler) port cpus))
-        "undertow" (undertow/run-undertow (wrap-root tutorial) port cpus)))))
+                 (run-jetty (wrap-root handler) host port cpus))
+        "undertow" (undertow/run-undertow (wrap-root tutorial) host port cpus)))))

@@ -46,9 +46,9 @@
     (.send (.getResponseSender exchange) ^String body)
     (protocols/write-body-to-stream body response (.getOutputStream exchange))))
 
-(defn run-undertow [handler port cpus]
+(defn run-undertow [handler host port cpus]
   (-> (Undertow/builder)
-      (.addHttpListener (int port) "0.0.0.0")
+      (.addHttpListener (int port) ^String host)
       (.setIoThreads (int cpus))
       (.setWorkerThreads (int cpus))
       (.setHandler (BlockingHandler.

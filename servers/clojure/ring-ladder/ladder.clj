@@ -74,12 +74,12 @@
 
 (defn- run
   "Jetty with a request thread a core; an acceptor, a selector and a reserve come on top."
-  [rung port cpus]
+  [rung host port cpus]
   (let [{:keys [log finish] :or {finish (constantly nil)}} (logging/technique rung)
         threads (+ 3 cpus)
         server (jetty/run-jetty
                 (app rung log)
-                {:port port
+                {:host host :port port
                  :join? false
                  :min-threads threads
                  :max-threads threads
@@ -95,4 +95,5 @@
                   ", Log4j " (version "org.apache.logging.log4j/log4j-core")
                   ", Clojure " (clojure-version)
                   ", " (System/getProperty "java.vm.name") " " (Runtime/version)))
-    (run rung (parse-long (System/getenv "PORT")) (parse-long (System/getenv "CPUS")))))
+    (run rung (System/getenv "HOST") (parse-long (System/getenv "PORT"))
+         (parse-long (System/getenv "CPUS")))))

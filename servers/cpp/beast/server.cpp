@@ -28,8 +28,7 @@ class Session : public std::enable_shared_from_this<Session> {
         parser.emplace();
         parser->body_limit(8192);
         auto then = [self = shared_from_this()](error_code error, size_t) {
-            if (!error)
-                self->answer();
+            if (!error) self->answer();
         };
         http::async_read(socket, buffer, *parser, then);
     }
@@ -54,8 +53,7 @@ class Session : public std::enable_shared_from_this<Session> {
             response.body() = "Method Not Allowed";
         }
         response.prepare_payload();
-        if (head)
-            response.body().clear();
+        if (head) response.body().clear();
         auto then = [self = shared_from_this()](error_code error, size_t) {
             if (!error && self->response.keep_alive())
                 self->read();
@@ -76,12 +74,12 @@ void accept(tcp::acceptor& acceptor) {
     });
 }
 
-void serve(unsigned short port) {
+void serve(tcp::endpoint address) {
     asio::io_context loop(1);
-    tcp::acceptor acceptor(loop, tcp::v4());
+    tcp::acceptor acceptor(loop, address.protocol());
     acceptor.set_option(asio::socket_base::reuse_address(true));
     acceptor.set_option(asio::detail::socket_option::boolean<SOL_SOCKET, SO_REUSEPORT>(true));
-    acceptor.bind({asio::ip::address_v4::loopback(), port});
+    acceptor.bind(address);
     acceptor.listen(1024);
     accept(acceptor);
     loop.run();
@@ -93,8 +91,10 @@ int main(int count, char**) {
         return 0;
     }
     const char* cpus = std::getenv("CPUS");
-    const int port = std::stoi(std::getenv("PORT"));
+    const char* host = std::getenv("HOST");
+    const tcp::endpoint address(asio::ip::make_address(host ? host : "127.0.0.1"),
+                                std::stoi(std::getenv("PORT")));
     for (int thread = cpus ? std::stoi(cpus) : 1; thread > 1; --thread)
-        std::thread(serve, port).detach();
-    serve(port);
+        std::thread(serve, address).detach();
+    serve(address);
 }

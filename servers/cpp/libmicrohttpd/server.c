@@ -40,10 +40,10 @@ int main(int count, char **arguments) {
         printf("libmicrohttpd %s, gcc %s\n", MHD_get_version(), __VERSION__);
         return 0;
     }
-    const char *port = getenv("PORT"), *cpus = getenv("CPUS");
+    const char *host = getenv("HOST"), *port = getenv("PORT"), *cpus = getenv("CPUS");
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons(port ? atoi(port) : 0),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+                                  .sin_addr.s_addr = inet_addr(host ? host : "127.0.0.1")};
     hello = page("Hello, World!");
     missing = page("Not Found");
     refused = page("Method Not Allowed");

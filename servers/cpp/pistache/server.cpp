@@ -39,6 +39,7 @@ int main(int count, char**) {
         std::cout << "pistache " << Pistache::Version::Major << "." << Pistache::Version::Minor << "." << Pistache::Version::Patch << ", gcc " << __VERSION__ << '\n';
         return 0;
     }
+    const char* host = std::getenv("HOST");
     const char* port = std::getenv("PORT");
     const char* cpus = std::getenv("CPUS");
     if (!port) {
@@ -50,7 +51,7 @@ int main(int count, char**) {
     sigaddset(&term, SIGTERM);
     sigprocmask(SIG_BLOCK, &term, nullptr);
 
-    Http::Endpoint server(Address("127.0.0.1", Port(std::stoi(port))));
+    Http::Endpoint server(Address(host ? host : "127.0.0.1", Port(std::stoi(port))));
     server.init(Http::Endpoint::options()
                     .threads(cpus ? std::stoi(cpus) : 1)
                     .flags(Tcp::Options::ReuseAddr | Tcp::Options::NoDelay));

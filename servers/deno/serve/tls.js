@@ -1,8 +1,9 @@
 // The server of server.js behind Deno.serve, because `deno serve` has no options for TLS.
 import server from "./server.js";
 
-const [port, certificate, key] = Deno.args;
+const [hostname, port, certificate, key] = Deno.args;
 Deno.serve({
+  hostname,
   port: Number(port),
   cert: Deno.readTextFileSync(certificate),
   key: Deno.readTextFileSync(key),

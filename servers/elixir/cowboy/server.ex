@@ -9,7 +9,8 @@ defmodule Server do
     :persistent_term.put(__MODULE__, dispatch)
 
     port = String.to_integer(System.get_env("PORT", "8080"))
-    transport = %{max_connections: :infinity, socket_opts: [port: port, backlog: 4096]}
+    {:ok, ip} = :inet.parse_address(String.to_charlist(System.get_env("HOST", "127.0.0.1")))
+    transport = %{max_connections: :infinity, socket_opts: [ip: ip, port: port, backlog: 4096]}
 
     protocol = %{
       env: %{dispatch: {:persistent_term, __MODULE__}},

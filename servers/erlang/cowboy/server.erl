@@ -15,7 +15,8 @@ start() ->
     %% Kept where no connection's process has to copy it.
     persistent_term:put(?MODULE, cowboy_router:compile([{'_', Routes}])),
     Transport = #{max_connections => infinity},
-    Socket = [{port, list_to_integer(os:getenv("PORT", "8080"))}, {backlog, 4096}],
+    {ok, Ip} = inet:parse_address(os:getenv("HOST", "127.0.0.1")),
+    Socket = [{ip, Ip}, {port, list_to_integer(os:getenv("PORT", "8080"))}, {backlog, 4096}],
     Protocol = #{
         env => #{dispatch => {persistent_term, ?MODULE}},
         %% By default a connection is closed after 1,000 requests, or when it is idle for 5 s.

@@ -6,6 +6,7 @@ module Main (main) where
 import Data.ByteString.Builder (byteString)
 import Data.ByteString.Char8 (ByteString, length, pack)
 import Data.Function ((&))
+import Data.String (fromString)
 import Data.Version (showVersion)
 import Network.HTTP.Types
 import Network.Wai (Application, Response, pathInfo, requestMethod, responseBuilder)
@@ -34,8 +35,9 @@ main = do
   if arguments == ["--version"]
     then putStrLn $ "warp " <> warpVersion <> ", ghc " <> showVersion fullCompilerVersion
     else do
+      host <- fromString <$> getEnv "HOST"
       port <- read <$> getEnv "PORT"
-      let settings = defaultSettings & setPort port & setHost "127.0.0.1"
+      let settings = defaultSettings & setPort port & setHost host
       certificate <- lookupEnv "TLS_CERT"
       case certificate of
         Nothing -> runSettings settings answer

@@ -26,6 +26,7 @@ public class Hello {
             return;
         }
         WebServer.builder()
+                .host(System.getenv("HOST"))
                 .port(Integer.parseInt(System.getenv("PORT")))
                 .routing(routing -> routing
                         .addFilter(Hello::close)

@@ -76,6 +76,7 @@ public class Hello extends HttpServlet {
                 ? secure(server, configuration)
                 : new ServerConnector(server, new HttpConnectionFactory(configuration),
                         new HTTP2CServerConnectionFactory(configuration));
+        connector.setHost(System.getenv("HOST"));
         connector.setPort(Integer.parseInt(System.getenv("PORT")));
         server.addConnector(connector);
         server.setStopAtShutdown(true);

@@ -93,7 +93,7 @@ public class Hello extends SimpleChannelInboundHandler<HttpObject> {
                         else addHttp1(pipeline);
                     }
                 })
-                .bind(Integer.parseInt(System.getenv("PORT")))
+                .bind(System.getenv("HOST"), Integer.parseInt(System.getenv("PORT")))
                 .sync().channel().closeFuture().sync();
     }
 }

@@ -58,13 +58,14 @@ public class Hello {
                 .setIoThreads(Integer.parseInt(System.getenv("CPUS")))
                 .setServerOption(UndertowOptions.ENABLE_HTTP2, true)
                 .setHandler(Handlers.path().addExactPath("/", Hello::answer));
+        String host = System.getenv("HOST");
         int port = Integer.parseInt(System.getenv("PORT"));
         String certificate = System.getenv("TLS_CERT");
         if (certificate == null) {
-            builder.addHttpListener(port, "0.0.0.0");
+            builder.addHttpListener(port, host);
         } else {
             SSLContext tls = tls(Path.of(certificate), Path.of(System.getenv("TLS_KEY")));
-            builder.addHttpsListener(port, "0.0.0.0", tls);
+            builder.addHttpsListener(port, host, tls);
         }
         builder.build().start();
     }

@@ -29,7 +29,7 @@ public class Hello extends AbstractVerticle {
         }
         vertx.createHttpServer(options)
                 .requestHandler(Hello::answer)
-                .listen(Integer.parseInt(System.getenv("PORT")))
+                .listen(Integer.parseInt(System.getenv("PORT")), System.getenv("HOST"))
                 .<Void>mapEmpty()
                 .onComplete(started);
     }

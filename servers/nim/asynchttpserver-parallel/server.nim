@@ -18,7 +18,8 @@ proc answer(request: Request) {.async, gcsafe.} =
     await request.respond(Http405, "Method Not Allowed", headers)
 
 proc run(port: int) {.thread.} =
-  waitFor newAsyncHttpServer(reusePort = true).serve(Port(port), answer, "127.0.0.1")
+  let host = getEnv("HOST", "127.0.0.1")
+  waitFor newAsyncHttpServer(reusePort = true).serve(Port(port), answer, host)
 
 if paramCount() > 0: echo "asynchttpserver of Nim ", NimVersion
 else:

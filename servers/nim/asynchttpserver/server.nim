@@ -23,4 +23,6 @@ proc answer(request: Request) {.async, gcsafe.} =
     await request.respond(Http405, "Method Not Allowed", headers)
 
 if paramCount() > 0: echo "asynchttpserver of Nim ", NimVersion, ", gc ", memory
-else: waitFor newAsyncHttpServer().serve(Port(parseInt(getEnv("PORT"))), answer, "127.0.0.1")
+else:
+  let (host, port) = (getEnv("HOST", "127.0.0.1"), Port(parseInt(getEnv("PORT"))))
+  waitFor newAsyncHttpServer().serve(port, answer, host)

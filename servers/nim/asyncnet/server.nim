@@ -40,7 +40,7 @@ proc main {.async.} =
   let listener = newAsyncSocket(buffered = false)
   listener.setSockOpt(OptReuseAddr, true)
   listener.setSockOpt(OptNoDelay, true, level = posix.IPPROTO_TCP)
-  listener.bindAddr(Port(parseInt(getEnv("PORT"))), "127.0.0.1")
+  listener.bindAddr(Port(parseInt(getEnv("PORT"))), getEnv("HOST", "127.0.0.1"))
   listener.listen(1024)
   while true:
     try: asyncCheck serve(await listener.accept())

@@ -22,7 +22,7 @@ var
 proc listen(port: int): SocketHandle =
   var yes = 1.cint
   var address = Sockaddr_in(sin_family: TSa_Family(AF_INET), sin_port: htons(uint16(port)),
-                            sin_addr: InAddr(s_addr: inet_addr("127.0.0.1")))
+                            sin_addr: InAddr(s_addr: inet_addr(getEnv("HOST").cstring)))
   result = socket(AF_INET, SOCK_STREAM or nonblocking, 0)
   for (level, option) in [(SOL_SOCKET, SO_REUSEADDR), (cint IPPROTO_TCP, TCP_NODELAY)]:
     discard setsockopt(result, level, option, addr yes, SockLen(sizeof yes))

@@ -11,7 +11,7 @@ router hello:
 proc main =
   let settings = newSettings(
     port = Port(parseInt(getEnv("PORT"))),
-    bindAddr = "127.0.0.1",
+    bindAddr = getEnv("HOST", "127.0.0.1"),
     numThreads = parseInt(getEnv("CPUS", "1")),
   )
   var server = initJester(hello, settings)

@@ -47,7 +47,7 @@ proc main =
   listener.setSockOpt(OptReuseAddr, true)
   # A client is accepted when its request is there: one that says nothing blocks nobody.
   listener.getFd.setSockOptInt(posix.IPPROTO_TCP.int, deferAccept, 3600)
-  listener.bindAddr(Port(parseInt(getEnv("PORT"))), "127.0.0.1")
+  listener.bindAddr(Port(parseInt(getEnv("PORT"))), getEnv("HOST", "127.0.0.1"))
   listener.listen(1024)
   let patience = Timeval(tv_sec: posix.Time(1))
   while true:

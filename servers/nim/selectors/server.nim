@@ -58,7 +58,7 @@ proc main =
   let listener = newSocket(buffered = false)
   listener.setSockOpt(OptReuseAddr, true)
   listener.setSockOpt(OptNoDelay, true, level = posix.IPPROTO_TCP)
-  listener.bindAddr(Port(parseInt(getEnv("PORT"))), "127.0.0.1")
+  listener.bindAddr(Port(parseInt(getEnv("PORT"))), getEnv("HOST", "127.0.0.1"))
   listener.listen(1024)
   listener.getFd.setBlocking(false)
   let selector = newSelector[Connection]()

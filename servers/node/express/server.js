@@ -61,5 +61,5 @@ if (TLS_CERT) {
 }
 // Longer than a proxy in front keeps an idle connection, as Node's documentation advises.
 server.keepAliveTimeout = 65_000;
-server.listen(Number(process.env.PORT ?? 8080));
+server.listen(Number(process.env.PORT ?? 8080), process.env.HOST);
 process.on("SIGTERM", () => process.exit(0));

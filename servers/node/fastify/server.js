@@ -40,6 +40,6 @@ app.register(async (api) => {
   });
 });
 
-await app.listen({ port: Number(process.env.PORT ?? 8080), host: "0.0.0.0" });
+await app.listen({ port: Number(process.env.PORT ?? 8080), host: process.env.HOST });
 // Fastify's own close would wait for HTTP/1.1 connections over TLS.
 process.on("SIGTERM", () => process.exit(0));

@@ -27,5 +27,5 @@ server.on("stream", (stream, headers) => {
 });
 server.on("sessionError", () => {});
 
-server.listen(Number(process.env.PORT ?? 8080));
+server.listen(Number(process.env.PORT ?? 8080), process.env.HOST);
 process.on("SIGTERM", () => process.exit(0));

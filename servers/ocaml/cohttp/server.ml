@@ -50,7 +50,7 @@ let () =
     Sys.set_signal Sys.sigpipe Sys.Signal_ignore;
     let port = int_of_string (Sys.getenv "PORT") in
     Lwt_main.run
-      (let* ctx = Conduit_lwt_unix.init ~src:"127.0.0.1" () in
+      (let* ctx = Conduit_lwt_unix.init ~src:(Sys.getenv "HOST") () in
        let ctx = Cohttp_lwt_unix.Net.init ~ctx () in
        Server.create ~ctx ~backlog:1024 ~mode:(`TCP (`Port port)) (Server.make ~callback ()))
   end

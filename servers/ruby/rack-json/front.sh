@@ -2,7 +2,7 @@
 # Starts nginx in front of Passenger's builtin engine, one socket apart.
 set -eu
 
-sed "s/@PORT@/$PORT/g; s/@CPUS@/$CPUS/g" nginx.conf.in > "nginx.$PORT.conf"
+sed "s/@HOST@/$HOST/g; s/@PORT@/$PORT/g; s/@CPUS@/$CPUS/g" nginx.conf.in > "nginx.$PORT.conf"
 rm -f "passenger.$PORT.sock"
 
 passenger start --engine builtin --socket "$PWD/passenger.$PORT.sock" --environment production \

@@ -9,7 +9,7 @@ NO_DELAY = ->(socket) { socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODEL
 app, = Rack::Builder.parse_file(File.join(__dir__, "config.ru"))
 Rack::Handler::WEBrick.run(
   app,
-  Host: "0.0.0.0",
+  Host: ENV.fetch("HOST", "127.0.0.1"),
   Port: Integer(ENV.fetch("PORT", 8080)),
   AcceptCallback: NO_DELAY,
   # One thread a connection; by default the 101st connection waits until another closes.

@@ -12,7 +12,7 @@ use crate::frame::{self, FrameError};
 use crate::message::{ToAgent, ToController};
 
 /// How often the controller tells the agent that it is there.
-const BEAT: Duration = Duration::from_millis(250);
+const HEARTBEAT: Duration = Duration::from_millis(250);
 
 /// What comes from an agent.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ struct Shared {
     due_ns: AtomicU64,
     /// The longest time that an answer took since the last call of [`Link::silence`].
     longest_ns: AtomicU64,
-    /// Whether beats are sent.
-    beats: AtomicBool,
+    /// Whether heartbeats are sent.
+    heartbeats: AtomicBool,
 }
 
 struct Outgoing {
@@ -95,13 +95,13 @@ impl Link {
         }
     }
 
-    /// Sends beats from now on.
+    /// Sends heartbeats from now on.
     pub(super) fn keep_alive(&self) {
-        self.shared.beats.store(true, Ordering::Relaxed);
+        self.shared.heartbeats.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn is_kept_alive(&self) -> bool {
-        self.shared.beats.load(Ordering::Relaxed)
+        self.shared.heartbeats.load(Ordering::Relaxed)
     }
 
     /// When the last byte came.
@@ -109,8 +109,8 @@ impl Link {
         self.shared.heard_ns.load(Ordering::Relaxed)
     }
 
-    /// The longest time since the last call in which an answer was due and nothing came. Beats are
-    /// answered at once, so a break of the connection is seen but for a beat's interval.
+    /// The longest time since the last call in which an answer was due and nothing came. Heartbeats
+    /// are answered at once, so a break of the connection is seen but for their interval.
     pub(super) fn silence(&self) -> Duration {
         let longest = self.shared.longest_ns.swap(0, Ordering::Relaxed);
         let present = match self.shared.due_ns.load(Ordering::Relaxed) {
@@ -151,9 +151,9 @@ impl Shared {
 }
 
 fn write_all(mut output: impl Write, orders: &Receiver<Outgoing>, shared: &Shared) {
-    let beat = frame::encode(&ToAgent::<()>::Beat).unwrap_or_default();
+    let heartbeat = frame::encode(&ToAgent::<()>::Heartbeat).unwrap_or_default();
     loop {
-        let written = match orders.recv_timeout(BEAT) {
+        let written = match orders.recv_timeout(HEARTBEAT) {
             Ok(Outgoing { frame, is_stamped }) => {
                 let now_ns = shared.expect_answer();
                 if is_stamped {
@@ -161,9 +161,9 @@ fn write_all(mut output: impl Write, orders: &Receiver<Outgoing>, shared: &Share
                 }
                 frame::write(&mut output, &frame)
             }
-            Err(RecvTimeoutError::Timeout) if shared.beats.load(Ordering::Relaxed) => {
+            Err(RecvTimeoutError::Timeout) if shared.heartbeats.load(Ordering::Relaxed) => {
                 shared.expect_answer();
-                frame::write(&mut output, &beat)
+                frame::write(&mut output, &heartbeat)
             }
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => return,
@@ -176,7 +176,7 @@ fn write_all(mut output: impl Write, orders: &Receiver<Outgoing>, shared: &Share
 }
 
 fn read_all(mut input: impl Read, answers: &Sender<Incoming>) {
-    let beat = serde_json::to_vec(&ToController::<()>::Beat).unwrap_or_default();
+    let heartbeat = serde_json::to_vec(&ToController::<()>::Heartbeat).unwrap_or_default();
     let greeting = match frame::skip_to_marker(&mut input) {
         Ok(()) => Incoming::Marker,
         Err(printed) => {
@@ -188,7 +188,7 @@ fn read_all(mut input: impl Read, answers: &Sender<Incoming>) {
     while answers.send(next).is_ok() {
         next = loop {
             match frame::read(&mut input) {
-                Ok(content) if content == beat => {}
+                Ok(content) if content == heartbeat => {}
                 Ok(content) => {
                     let at_ns = Clock::default().now_ns();
                     break Incoming::Frame { content, at_ns };

@@ -45,7 +45,11 @@ pub(super) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
     };
     let (mut run, mut longest) = (0, 0);
     for (at, tick) in own.iter().enumerate() {
-        run = if tick.responses == 0 && others(at) > 0 { run + 1 } else { 0 };
+        run = match tick.responses {
+            // A tenth in which nobody got a response ends no silence, and adds nothing to it.
+            0 => run + usize::from(others(at) > 0),
+            _ => 0,
+        };
         longest = longest.max(run);
     }
     let is_silent = longest >= SILENT_TICKS && longest as f64 * mean >= EXPECTED;
@@ -256,6 +260,7 @@ mod tests {
         let silent = |own: &[u64], other: &[u64]| silent_ns(&[&ticks(other), &ticks(own)], 1) / MS;
         assert_eq!(silent(&[90, 0, 0, 0, 90], &[90, 90, 90, 90, 90]), 300);
         assert_eq!(silent(&[90, 0, 0, 90, 90], &[90, 90, 90, 90, 90]), 0);
+        assert_eq!(silent(&[90, 0, 0, 0, 0, 90], &[90, 90, 0, 90, 90, 90]), 300);
         // The server is silent.
         assert_eq!(silent(&[90, 0, 0, 0, 90], &[90, 0, 0, 0, 90]), 0);
         // Few responses, with gaps by chance.

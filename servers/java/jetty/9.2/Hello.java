@@ -1,6 +1,7 @@
 // The servlet of ../Hello.java for Jetty 9.2: the packages and the constructor are of their time.
 
 import java.io.IOException;
+import java.net.InetSocketAddress;
 import javax.servlet.http.HttpServlet;
 import javax.servlet.http.HttpServletRequest;
 import javax.servlet.http.HttpServletResponse;
@@ -24,7 +25,8 @@ public class Hello extends HttpServlet {
                     + System.getProperty("java.vm.name") + " " + Runtime.version());
             return;
         }
-        Server server = new Server(Integer.parseInt(System.getenv("PORT")));
+        int port = Integer.parseInt(System.getenv("PORT"));
+        Server server = new Server(new InetSocketAddress(System.getenv("HOST"), port));
         server.setStopAtShutdown(true);
         ServletContextHandler context = new ServletContextHandler(server, "/");
         context.addServlet(new ServletHolder(new Hello()), "");

@@ -12,5 +12,6 @@ module NoDelay
 end
 Puma::Client.prepend(NoDelay)
 
+host = ENV.fetch("HOST", "127.0.0.1")
 port = ENV.fetch("PORT", "8080")
-Puma::CLI.new(["--quiet", "--bind", "tcp://0.0.0.0:#{port}", "config.ru"]).run
+Puma::CLI.new(["--quiet", "--bind", "tcp://#{host}:#{port}", "config.ru"]).run

@@ -15,7 +15,8 @@ async fn hello() -> impl Responder {
 #[actix_web::main]
 async fn main() -> std::io::Result<()> {
     let number = |name| env::var(name).ok().and_then(|value| value.parse::<u16>().ok());
-    let address = ("127.0.0.1", number("PORT").expect("PORT is not set to a port number"));
+    let host = env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
+    let address = (host.as_str(), number("PORT").expect("PORT is not set to a port number"));
     let server = HttpServer::new(|| App::new().service(hello))
         .workers(number("CPUS").unwrap_or(1).into())
         .shutdown_timeout(1);

@@ -1,6 +1,6 @@
 //! axum: a router on hyper and tokio, as its documentation begins. For TLS it points to axum-server.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::{env, io};
 
 use axum::serve::ListenerExt;
@@ -11,9 +11,10 @@ use tokio::net::TcpListener;
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
+    let host = env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
+    let host = host.parse::<IpAddr>().expect("HOST is not an address");
     let port = env::var("PORT").ok().and_then(|value| value.parse().ok());
-    let address =
-        SocketAddr::from(([127, 0, 0, 1], port.expect("PORT is not set to a port number")));
+    let address = SocketAddr::new(host, port.expect("PORT is not set to a port number"));
     let app = Router::new().route("/", get(|| async { "Hello, World!" }));
     if let (Ok(certificate), Ok(key)) = (env::var("TLS_CERT"), env::var("TLS_KEY")) {
         let config = RustlsConfig::from_pem_file(certificate, key).await?;

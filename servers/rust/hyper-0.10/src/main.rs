@@ -12,11 +12,12 @@ use hyper::uri::RequestUri;
 
 fn main() {
     let number = |name| env::var(name).ok().and_then(|value| value.parse::<usize>().ok());
+    let host = env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
     let port = number("PORT").expect("PORT is not set to a port number");
     // A thread for each connection that is kept, so this many at once; those beyond it wait until
     // one of these is closed. Waiting threads cost memory only.
     let threads = 512 * number("CPUS").unwrap_or(1);
-    Server::http(("127.0.0.1", port as u16))
+    Server::http((host.as_str(), port as u16))
         .and_then(|server| server.handle_threads(answer, threads))
         .expect("PORT can be listened on");
 }

@@ -25,14 +25,16 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 type Server = Rc<auto::Builder<TokioExecutor>>;
 
 fn main() -> io::Result<()> {
-    let number = |name| env::var(name).ok().and_then(|value| value.parse::<u16>().ok());
-    let port = number("PORT").expect("PORT is not set to a port number");
+    let variable = |name| env::var(name).unwrap_or_default();
+    let host = variable("HOST").parse().expect("HOST is not set to an address");
+    let port = variable("PORT").parse().expect("PORT is not set to a port number");
+    let address = SocketAddr::new(host, port);
     let tls = env::var("TLS_CERT").ok().map(|certificate| tls(&certificate));
-    for _ in 1..number("CPUS").unwrap_or(1) {
+    for _ in 1..variable("CPUS").parse().unwrap_or(1) {
         let tls = tls.clone();
-        thread::spawn(move || serve(port, tls));
+        thread::spawn(move || serve(address, tls));
     }
-    serve(port, tls)
+    serve(address, tls)
 }
 
 fn tls(certificate: &str) -> TlsAcceptor {
@@ -47,13 +49,13 @@ fn tls(certificate: &str) -> TlsAcceptor {
 }
 
 /// Serves what the kernel deals out to this thread's listener.
-fn serve(port: u16, tls: Option<TlsAcceptor>) -> io::Result<()> {
+fn serve(address: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
-        let socket = TcpSocket::new_v4()?;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.set_reuseport(true)?;
-        socket.bind(SocketAddr::from(([127, 0, 0, 1], port)))?;
+        socket.bind(address)?;
         let listener = socket.listen(1024)?;
         // HTTP/1.1 or HTTP/2, by the first bytes of a connection.
         let mut server = auto::Builder::new(TokioExecutor::new());

@@ -11,6 +11,7 @@ use iron::{Protocol, Timeouts, method, status};
 
 fn main() {
     let number = |name| env::var(name).ok().and_then(|value| value.parse::<usize>().ok());
+    let host = env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
     let port = number("PORT").expect("PORT is not set to a port number");
     // A thread for each connection that is kept, so this many at once; those beyond it wait until
     // one of these is closed. Waiting threads cost memory only.
@@ -36,6 +37,6 @@ fn main() {
         Ok(response)
     };
     Iron::new(answer)
-        .listen_with(("127.0.0.1", port as u16), threads, Protocol::Http, Some(Timeouts::default()))
+        .listen_with((host.as_str(), port as u16), threads, Protocol::Http, Some(Timeouts::default()))
         .expect("PORT can be listened on");
 }

@@ -66,13 +66,14 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
+    let host = env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
     let port = env::var("PORT").expect("PORT is not set");
     let app = Router::new()
         .route("/", get("Hello, World!"))
         .route("/bla", get(list).post(echo).layer(middleware::from_fn(only_json)))
         .method_not_allowed_fallback(|| async { Refusal(StatusCode::METHOD_NOT_ALLOWED) })
         .fallback(|| async { Refusal(StatusCode::NOT_FOUND) });
-    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?.tap_io(|stream| {
+    let listener = TcpListener::bind(format!("{host}:{port}")).await?.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, app).await

@@ -4,7 +4,10 @@ defmodule Hello.Application do
 
   @impl true
   def start(_type, _args) do
+    {:ok, ip} = :inet.parse_address(String.to_charlist(System.get_env("HOST", "127.0.0.1")))
+
     options = [
+      ip: ip,
       port: String.to_integer(System.get_env("PORT", "8080")),
       transport_options: [max_connections: :infinity, socket_opts: [backlog: 4096]],
       # By default a connection is closed after 1,000 requests, or when it is idle for 5 s.
