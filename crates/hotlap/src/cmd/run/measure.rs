@@ -28,6 +28,7 @@ use crate::interrupt::Interrupt;
 use crate::model::{Question, Run, State};
 use crate::recorder::Recorder;
 use crate::store::Store;
+use crate::text::wrap;
 
 /// An experiment, ready to begin.
 pub struct Prepared {
@@ -110,7 +111,8 @@ pub fn run(
     console: &Console,
 ) -> anyhow::Result<Exit> {
     let Prepared { experiment, cores, run } = Prepared::new(spec, participants)?;
-    console.note(&announcement::of(&run, &experiment, &spec.scenarios, store.as_ref()));
+    let announcement = announcement::of(&run, &experiment, &spec.scenarios, store.as_ref());
+    console.note(wrap(&announcement, 0, console.width).trim_end());
     let _priority = priority(spec)?;
     let logs = Logs::new()?;
     let generators = participants.generators.as_ref();
