@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hotlap_load::plan::{Target, Tls};
+use hotlap_load::plan::{Endpoint, Target, Tls};
 
 use crate::allocation;
 use crate::certificate::{self, Certificate};
@@ -371,11 +371,16 @@ fn network(requirements: Requirements) -> Network {
     }
 }
 
-/// Checks that a server listens at `HOST` and nowhere else.
+/// Checks that a server listens at `HOST` and nowhere else. Sockets on other ports are its own
+/// affair, such as those between its processes.
 fn listens_at(started: &Started, host: IpAddr) -> Check {
+    let port = match &started.target.endpoint {
+        Endpoint::Tcp(address) => Some(address.port()),
+        Endpoint::Unix(_) => None,
+    };
     let mut others: Vec<String> = start::sockets(&started.process)
         .iter()
-        .filter(|listening| listening.ip() != host)
+        .filter(|listening| Some(listening.port()) == port && listening.ip() != host)
         .map(ToString::to_string)
         .collect();
     others.sort();

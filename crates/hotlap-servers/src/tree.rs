@@ -32,7 +32,8 @@ pub struct Member {
 /// Where a process listens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Listening {
-    /// A TCP socket.
+    /// A TCP socket. An IPv4 address to which an IPv6 socket is bound is one of IPv4 (RFC 4291,
+    /// section 2.5.5.2).
     Tcp(SocketAddr),
     /// A unix socket with a path; an abstract one starts with `@`.
     Unix(PathBuf),
@@ -68,6 +69,7 @@ pub use platform::{ProcessTree, all, listening};
 #[cfg(target_os = "linux")]
 mod platform {
     use std::collections::HashSet;
+    use std::net::SocketAddr;
 
     use procfs::process::{FDTarget, Process};
 
@@ -107,7 +109,8 @@ mod platform {
             tcp.extend(process.tcp6().unwrap_or_default());
             for entry in tcp {
                 if entry.state == procfs::net::TcpState::Listen && sockets.contains(&entry.inode) {
-                    found.push(Listening::Tcp(entry.local_address));
+                    let (ip, port) = (entry.local_address.ip(), entry.local_address.port());
+                    found.push(Listening::Tcp(SocketAddr::new(ip.to_canonical(), port)));
                 }
             }
             for entry in process.unix().unwrap_or_default() {
@@ -436,6 +439,11 @@ mod tests {
         if let Ok(v6) = std::net::TcpListener::bind("[::1]:0") {
             let found = listening(&[std::process::id()]).unwrap();
             assert!(found.contains(&Listening::Tcp(v6.local_addr().unwrap())), "{found:?}");
+            // As Java binds an IPv4 address.
+            let mapped = std::net::TcpListener::bind("[::ffff:127.0.0.1]:0").unwrap();
+            let address = ([127, 0, 0, 1], mapped.local_addr().unwrap().port()).into();
+            let found = listening(&[std::process::id()]).unwrap();
+            assert!(found.contains(&Listening::Tcp(address)), "{found:?}");
         }
     }
 }
