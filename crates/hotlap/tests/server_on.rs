@@ -66,6 +66,15 @@ impl Scene {
         let all = processes::with(&format!("HOTLAP_TEST_SCENE={}", self.tag()));
         all.into_iter().map(|(_, command)| command).collect()
     }
+
+    /// Nothing is left; what ends with an agent does so a moment after it.
+    fn is_clean(&self) {
+        let until = Instant::now() + LIMIT;
+        while !self.left().is_empty() {
+            assert!(Instant::now() < until, "left over: {:?}", self.left());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 fn stderr(output: &Output) -> String {
@@ -95,7 +104,7 @@ fn a_server_under_an_agent_is_measured_and_nothing_stays_behind() {
     // It shares this machine's network, so every server is reached.
     assert_eq!(generator["address"], "127.0.0.1");
     assert_eq!(generator["host"]["cores"], export["host"]["cores"]);
-    assert_eq!(scene.left(), Vec::<String>::new());
+    scene.is_clean();
     let logs = std::fs::read_dir(scene.path("cache/logs")).unwrap().flatten();
     let folders = logs.filter(|entry| entry.path().is_dir()).count();
     assert_eq!(folders, 0, "folders of logs are removed");
@@ -121,7 +130,7 @@ fn a_server_that_fails_over_there_is_shown_with_its_last_lines() {
     assert_eq!(failure["phase"], "start");
     assert_eq!(failure["cause"], "the server exited with code 3 before its first response");
     assert_eq!(failure["log_tail"], serde_json::json!(["the disk is gone"]));
-    assert_eq!(scene.left(), Vec::<String>::new());
+    scene.is_clean();
 }
 
 /// A catalogue with one server, whose toolchain is missing on the other host alone.
@@ -178,7 +187,7 @@ fn a_killed_agent_ends_the_run_but_not_its_finished_laps() {
     let failure = &export["failed"][0];
     let cause = failure["cause"].as_str().unwrap();
     assert!(cause.contains(HOTLAP) && cause.contains("the agent ended"), "{cause}");
-    assert_eq!(scene.left(), Vec::<String>::new());
+    scene.is_clean();
 }
 
 /// A process that is killed when the test ends.
@@ -226,7 +235,7 @@ fn a_server_that_runs_there_already_is_measured_and_left_alone() {
     assert!(laps::were_measured(output.status.code()), "{}", stderr(&output));
     laps::have_costs(&scene.export());
     assert_eq!(server.0.try_wait().unwrap(), None, "it still runs");
-    assert_eq!(scene.left(), Vec::<String>::new());
+    scene.is_clean();
 }
 
 #[test]
@@ -270,7 +279,7 @@ fn the_address_between_two_hosts_is_found_and_loaded() {
     assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
     laps::have_costs(&export);
     assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
-    assert_eq!(scene.left(), Vec::<String>::new());
+    scene.is_clean();
 }
 
 #[test]
@@ -338,7 +347,7 @@ fn a_capacity_is_searched_on_another_host() {
         assert!(doubts.into_iter().all(known), "{lap}");
         assert!(!is_still || lap["counts"] == false, "{lap}");
     }
-    assert_eq!(scene.left(), Vec::<String>::new());
+    scene.is_clean();
 }
 
 #[test]
@@ -365,5 +374,5 @@ fn a_difference_is_explained_on_another_host() {
         let ledger = export["explanations"][0]["ledger"].as_array().unwrap();
         assert!(!ledger.is_empty() || !missing.is_empty(), "{}", stderr(&output));
     }
-    assert_eq!(scene.left(), Vec::<String>::new());
+    scene.is_clean();
 }
