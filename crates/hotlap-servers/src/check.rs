@@ -371,8 +371,8 @@ fn network(requirements: Requirements) -> Network {
     }
 }
 
-/// Checks that a server listens at `HOST` and nowhere else. Sockets on other ports are its own
-/// affair, such as those between its processes.
+/// Checks that a server listens at `HOST` and nowhere else. Only the port that answers counts:
+/// its processes may have sockets between them.
 fn listens_at(started: &Started, host: IpAddr) -> Check {
     let port = match &started.target.endpoint {
         Endpoint::Tcp(address) => Some(address.port()),
@@ -387,7 +387,7 @@ fn listens_at(started: &Started, host: IpAddr) -> Check {
     others.dedup();
     Check {
         name: "address".to_owned(),
-        expected: format!("it listens at $HOST ({host}) alone"),
+        expected: format!("a socket at $HOST ({host}) alone"),
         pass: others.is_empty(),
         got: others.join(", "),
     }

@@ -93,7 +93,7 @@ fn a_server_that_listens_elsewhere_than_at_its_host_fails() {
     let row = bench.check(&server("faulty/open", "0.0.0.0"));
     assert_eq!(row.outcome, CheckOutcome::Failed, "{row:#?}");
     let failures: Vec<_> = row.failures().map(|(_, check)| check.to_string()).collect();
-    let expected = "address: expected it listens at $HOST (127.0.0.2) alone; got 0.0.0.0:";
+    let expected = "address: expected a socket at $HOST (127.0.0.2) alone; got 0.0.0.0:";
     assert!(failures.len() == 1 && failures[0].starts_with(expected), "{failures:?}");
 
     let row = bench.check(&server("faulty/closed", "127.0.0.1"));

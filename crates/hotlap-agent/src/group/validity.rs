@@ -46,7 +46,7 @@ pub(super) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
     let (mut run, mut longest) = (0, 0);
     for (at, tick) in own.iter().enumerate() {
         run = match tick.responses {
-            // A tenth in which nobody got a response ends no silence, and adds nothing to it.
+            // A tenth in which no generator got a response neither ends a silence nor adds to it.
             0 => run + usize::from(others(at) > 0),
             _ => 0,
         };

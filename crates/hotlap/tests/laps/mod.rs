@@ -1,5 +1,5 @@
-//! What the laps of any run must show, on a host that is busy as well: there, a server may give no
-//! response for seconds, and an agent may be late.
+//! What the laps of every run must show, even on a busy host, where a server may give no response
+//! for seconds and an agent may be late.
 #![allow(dead_code)]
 
 use serde_json::Value;
