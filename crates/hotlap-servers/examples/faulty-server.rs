@@ -1,16 +1,14 @@
 //! A faulty server as a program, for tests that start one: `faulty-server hello|json-api FAULT`
-//! listens on `PORT`, at `HOST` or at the address in a third word.
+//! listens on `PORT` at `HOST`.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::process::ExitCode;
 
 use hotlap_testbed::{Fault, Site, TestServer};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let own: Option<IpAddr> = words.get(2).map(|address| address.parse().unwrap());
-    words.truncate(2);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (site, fault) = match words[..] {
         ["supervisor"] => return hotlap_servers::process::supervisor::main(),
         ["hello", "none"] => (Site::Hello, Fault::None),
@@ -21,9 +19,8 @@ fn main() -> ExitCode {
         _ => return ExitCode::from(64),
     };
     let port = std::env::var("PORT").unwrap_or_default().parse().unwrap_or(0);
-    let host = std::env::var("HOST").ok().and_then(|host| host.parse().ok());
-    let address = own.or(host).unwrap_or(Ipv4Addr::LOCALHOST.into());
-    let listener = TcpListener::bind((address, port)).unwrap();
+    let host = std::env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
+    let listener = TcpListener::bind((host.as_str(), port)).unwrap();
     let _server = TestServer::faulty_on(listener, site, fault);
     loop {
         std::thread::park();

@@ -2,7 +2,7 @@
 //! the certificate of `TLS_CERT` and `TLS_KEY`, and without them not over TLS.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::{env, fs, thread};
@@ -19,9 +19,8 @@ fn main() -> ExitCode {
         return hotlap_servers::process::supervisor::main();
     }
     let port = env::var("PORT").unwrap_or_default().parse().unwrap_or(0);
-    let host = env::var("HOST").ok().and_then(|host| host.parse().ok());
-    let host = host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let listener = TcpListener::bind((host, port)).unwrap();
+    let host = env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
+    let listener = TcpListener::bind((host.as_str(), port)).unwrap();
     let config = env::var("TLS_CERT").ok().map(|file| config(&file));
     for client in listener.incoming().flatten() {
         let config = config.clone();

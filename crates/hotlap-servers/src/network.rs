@@ -56,12 +56,11 @@ impl Network {
     /// itself at all of its addresses; a translated address leads to any but loopback.
     #[must_use]
     pub fn leads_to(&self, listening: IpAddr) -> bool {
-        let is_translated = self.bind.is_unspecified();
-        match listening {
-            _ if listening.is_unspecified() || self.bind.is_loopback() => true,
-            _ if is_translated => !listening.is_loopback(),
-            _ => listening == self.bind,
+        if self.bind.is_loopback() || listening.is_unspecified() {
+            return true;
         }
+        let is_translated = self.bind.is_unspecified();
+        if is_translated { !listening.is_loopback() } else { listening == self.bind }
     }
 }
 

@@ -87,7 +87,7 @@ fn a_server_that_listens_elsewhere_than_at_its_host_fails() {
     let bench = Bench::new();
     let server = |id: &str, address: &str| {
         let mut server = bench.faulty(id, "[\"hello\"]", "", "none");
-        server.command.push(address.to_owned());
+        server.command.splice(..0, ["env".to_owned(), format!("HOST={address}")]);
         server
     };
     let row = bench.check(&server("faulty/open", "0.0.0.0"));

@@ -121,10 +121,7 @@ pub(super) struct Holders {
 /// exact address is preferred to a wildcard, and IPv4's wildcard to IPv6's, as in the kernel
 /// (`compute_score` in net/ipv4/inet_hashtables.c).
 fn fit(bound: IpAddr, asked: IpAddr) -> Option<u8> {
-    let bound = match bound {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(bound, IpAddr::V4),
-        IpAddr::V4(_) => bound,
-    };
+    let bound = bound.to_canonical();
     match (bound, asked) {
         _ if bound == asked => Some(0),
         (IpAddr::V4(bound), IpAddr::V4(_)) if bound.is_unspecified() => Some(1),
