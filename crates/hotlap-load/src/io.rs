@@ -57,6 +57,12 @@ impl Events {
         Self(mio::Events::with_capacity(EVENTS))
     }
 
+    /// Whether nothing has happened.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The sockets that are ready, without the waker and the timer.
     #[inline(always)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Ready> + '_ {

@@ -69,10 +69,9 @@ pub struct Plan {
     pub check_one_in: u32,
     /// The cores that the worker threads are pinned to, one after the other; empty: not pinned.
     pub cpus: Vec<usize>,
-    /// In an open loop, poll without sleeping shortly before a request is due and after it was
-    /// sent, if each thread has a core of its own. Waking up takes tens of microseconds, more in a
-    /// virtual machine, and would count as latency of the server. Nothing else should use the
-    /// cores.
+    /// While the load is under way, poll without sleeping, if each thread has a core of its own.
+    /// Waking up takes tens of microseconds, which would count as latency of the server, and the
+    /// server would pay for waking the generator. Nothing else should use the cores.
     pub busy_poll: bool,
     /// The local addresses to connect from, one after the other; empty: the system chooses.
     pub sources: Vec<IpAddr>,

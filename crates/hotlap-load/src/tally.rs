@@ -43,6 +43,8 @@ pub(crate) struct Tally {
     tick: Tick,
     tick_ends_ns: u64,
     pub(crate) wakeups: u64,
+    /// Time in which the worker waited awake.
+    pub(crate) idle_ns: u64,
     pub(crate) sent: u64,
     first_wrong: Option<WrongResponse>,
     /// One entry for each request of the plan; empty if the plan has one request only.
@@ -77,6 +79,7 @@ impl Tally {
             tick: Tick::default(),
             tick_ends_ns: opens_ns + TICK_NS,
             wakeups: 0,
+            idle_ns: 0,
             sent: 0,
             first_wrong: None,
             by_request: vec![RequestOutcome::default(); requests],
@@ -331,6 +334,7 @@ impl Tally {
             threads: vec![ThreadUsage {
                 wall_ns: window_ns,
                 wakeups: self.wakeups,
+                idle_ns: self.idle_ns,
                 sent: self.sent,
                 ..ThreadUsage::default()
             }],

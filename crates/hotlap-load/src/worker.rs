@@ -1,7 +1,8 @@
 //! A worker: one thread with its own connections and counts.
 //!
 //! It loops: wait for events, read the clock, handle ready sockets, send due requests. Nothing that
-//! it writes per request is shared; other threads see what it publishes at each wake-up.
+//! it writes per request is shared; other threads see what it publishes at each wake-up. While a
+//! window is open it does not sleep if it has a core of its own (`poll`).
 //!
 //! The clock is read once per wake-up and once after each read, which is when one request ends and
 //! the next begins; its bytes leave a fraction of a microsecond later. With one reading per
@@ -13,10 +14,10 @@ mod connect;
 mod fail;
 mod frames;
 mod measurement;
+mod poll;
 mod receive;
 mod requests;
 mod send;
-mod sleep;
 mod slot;
 mod slots;
 mod stages;
@@ -34,6 +35,7 @@ use crate::tls::TlsConfig;
 use crate::window::Times;
 
 use measurement::{Measurement, Snapshot};
+use poll::Polling;
 use requests::Requests;
 use slots::Slots;
 
@@ -150,6 +152,7 @@ impl Worker {
     /// Runs until the window closes or the session is stopped.
     pub(crate) fn run(mut self) -> Outcome {
         let (mut events, mut buffer) = (Events::new(), vec![0; BUFFER]);
+        let mut polling = self.plan.may_busy_poll().then(|| Polling::new(&self.plan));
         let mut now = clock::now();
         self.scan_ns = now + self.scan_every_ns;
         while self.stage != Stage::Done {
@@ -157,10 +160,10 @@ impl Worker {
                 self.open_new(now);
             }
             let next_ns = self.next_ns();
-            let wake_ns = self.wake_ns(next_ns, now);
-            self.io.wait(wake_ns, &mut events);
-            self.measurement.tally.wakeups += u64::from(wake_ns.is_some());
-            now = clock::now();
+            now = match &mut polling {
+                Some(polling) if self.is_under_way() => self.poll(polling, next_ns, &mut events),
+                _ => self.sleep(next_ns, now, &mut events),
+            };
             if now >= next_ns || self.stage <= Stage::Ready || self.has_commands() {
                 self.keep_time(now);
             }
@@ -209,15 +212,14 @@ impl Worker {
         next
     }
 
-    /// The latest time to wake up if the next task is due at `next_ns`; `None` to poll without
-    /// sleeping.
+    /// Sleeps until something happens or the next task is due, and stores the events; returns the
+    /// time.
     #[inline]
-    fn wake_ns(&self, next_ns: u64, now: u64) -> Option<u64> {
-        if self.requests.has_schedule() && self.plan.may_busy_poll() {
-            sleep::until(self.requests.awaited_since_ns(), now, next_ns)
-        } else {
-            (next_ns > now).then_some(next_ns)
-        }
+    fn sleep(&mut self, next_ns: u64, now: u64, events: &mut Events) -> u64 {
+        let wake_ns = (next_ns > now).then_some(next_ns);
+        self.io.wait(wake_ns, events);
+        self.measurement.tally.wakeups += u64::from(wake_ns.is_some());
+        clock::now()
     }
 
     #[inline]

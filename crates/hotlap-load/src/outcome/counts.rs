@@ -175,8 +175,10 @@ pub struct ThreadUsage {
     pub cpu_ns: u64,
     /// Wall time, in nanoseconds.
     pub wall_ns: u64,
-    /// How often the thread waited for events.
+    /// How often the thread waited for events, or found some without waiting.
     pub wakeups: u64,
+    /// The part of the CPU time in which it waited for events without sleeping, in nanoseconds.
+    pub idle_ns: u64,
     /// Requests sent.
     pub sent: u64,
     /// The core that the thread is pinned to.
@@ -184,10 +186,10 @@ pub struct ThreadUsage {
 }
 
 impl ThreadUsage {
-    /// The share of the window that the thread was on a core, from 0 to 1.
+    /// The share of the window in which the thread had something to do, from 0 to 1.
     #[must_use]
     pub fn busy(&self) -> f64 {
-        self.cpu_ns as f64 / self.wall_ns.max(1) as f64
+        self.cpu_ns.saturating_sub(self.idle_ns) as f64 / self.wall_ns.max(1) as f64
     }
 }
 

@@ -17,8 +17,6 @@ pub(super) struct Requests {
     pub(super) left: u64,
     /// Requests in flight, over all slots.
     pub(super) in_flight: u64,
-    /// When a request of the schedule was last sent.
-    pub(super) last_sent_ns: u64,
 }
 
 impl Requests {
@@ -31,19 +29,12 @@ impl Requests {
             is_limited: matches!(plan.stop, Stop::Requests(_)),
             left: limit,
             in_flight: 0,
-            last_sent_ns: 0,
         }
     }
 
     /// Starts the load, with this schedule if it is an open loop.
     pub(super) fn start(&mut self, schedule: Option<Schedule>) {
         self.schedule = schedule;
-    }
-
-    /// Whether the load has started as an open loop.
-    #[inline]
-    pub(super) fn has_schedule(&self) -> bool {
-        self.schedule.is_some()
     }
 
     /// Whether no request is in flight, and none may be sent.
@@ -80,12 +71,6 @@ impl Requests {
         self.left -= 1;
         self.in_flight += 1;
         InFlight { turn: self.mix.next(), due_ns, sent_ns }
-    }
-
-    /// When a request of the schedule was last sent, if any request is in flight.
-    #[inline]
-    pub(super) fn awaited_since_ns(&self) -> Option<u64> {
-        (self.in_flight > 0).then_some(self.last_sent_ns)
     }
 
     /// Records a failed connection with this many requests in flight. Without any, the failure

@@ -58,7 +58,6 @@ impl Worker {
             let sent_ns = clock::now();
             // The slot was free when the request was due, so the delay is the generator's.
             self.measurement.tally.lag.record(sent_ns - due_ns);
-            self.requests.last_sent_ns = sent_ns;
             self.begin(number, due_ns, sent_ns);
             if self.slots[number].state == State::Down {
                 self.connect(number, sent_ns);
