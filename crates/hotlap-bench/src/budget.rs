@@ -1,17 +1,18 @@
 //! Decides how many restarts and rounds to run, from what has been run and how long it took.
 //!
 //! It is separate from the schedule because it only does arithmetic: it starts nothing and reads no
-//! clock. The stopping rule is in `hotlap_stats`; counts that the user set override it.
+//! clock. How many restarts divide the time best is known by `hotlap_stats`; counts that the user
+//! set come first.
 
 use std::time::Duration;
 
 use hotlap_stats::{
-    Costs, Decision, Goal, MIN_RESTARTS, Pair, RESTARTS_BEFORE_LOOK, RunProgress, StopReason,
-    StoppingRule, median, pairs, pooled,
+    Costs, MIN_RESTARTS, Pair, RESTARTS_BEFORE_LOOK, Share, further_restarts, is_precise, median,
+    pairs,
 };
 
 use crate::experiment::{Experiment, Over, Place};
-use crate::lap::{Kind, Lap, Share, readings};
+use crate::lap::{Kind, Lap, readings};
 use crate::participant::Role;
 
 /// Maximum number of restarts that end with paced laps: the first ones, one for each of this many
@@ -45,12 +46,19 @@ pub struct Budget {
     experiment: Experiment,
     /// The experiment's, or what a useful result takes if that is longer and the budget may grow.
     total: Duration,
-    rule: StoppingRule,
     started: Vec<Duration>,
     /// Expected time to start all servers once more.
     again: Duration,
+    /// How long rounds took. The first of each restart has the A/A control and the ceiling too.
+    first_rounds: Vec<Duration>,
     rounds: Vec<Duration>,
     paced: Vec<Duration>,
+    /// The rounds of the restarts that have ended.
+    had: Vec<u32>,
+    /// The present restart, and when the next one should begin.
+    until: Option<(u32, Duration)>,
+    /// Length of a lap.
+    lap: Duration,
     /// Restart, round and share of the cost of every lap that counts, by participant and load.
     costs: Vec<Vec<Vec<(u32, u32, Share)>>>,
     /// Requests/s of every lap that counts under the first closed loop, by participant.
@@ -63,24 +71,25 @@ impl Budget {
     #[must_use]
     pub fn new(experiment: &Experiment) -> Self {
         let n = experiment.participants.len();
-        let goal = Goal {
-            budget_s: experiment.budget.as_secs_f64(),
-            precision: experiment.precision,
-            ..Goal::default()
-        };
         let mut budget = Self {
-            rule: StoppingRule::new(goal),
             total: experiment.budget,
             started: Vec::new(),
             again: Duration::ZERO,
+            first_rounds: Vec::new(),
             rounds: Vec::new(),
             paced: Vec::new(),
+            had: vec![0; experiment.from.restart as usize],
+            until: None,
+            lap: Duration::ZERO,
             costs: vec![vec![Vec::new(); experiment.loads.len()]; n],
             rates: vec![Vec::new(); n],
             out: (0..n).map(|i| experiment.past.out.contains(&i)).collect(),
             experiment: experiment.clone(),
         };
         for lap in &experiment.past.laps {
+            if let Some(rounds) = budget.had.get_mut(lap.at.restart as usize) {
+                *rounds = (*rounds).max(lap.at.round + 1);
+            }
             let share = lap.cost.unwrap_or(lap.rate);
             budget.costs[lap.participant][lap.load].push((lap.at.restart, lap.at.round, share));
             if Some(lap.load) == experiment.closed_loop() {
@@ -97,9 +106,9 @@ impl Budget {
         self.again = again;
     }
 
-    /// A round has ended.
-    pub fn round_run(&mut self, took: Duration) {
-        self.rounds.push(took);
+    /// A round has ended; whether it was the first of its restart.
+    pub fn round_run(&mut self, is_first: bool, took: Duration) {
+        if is_first { &mut self.first_rounds } else { &mut self.rounds }.push(took);
     }
 
     /// A restart's paced laps have ended.
@@ -122,6 +131,7 @@ impl Budget {
         }
         if Some(lap.load) == self.experiment.closed_loop() {
             self.rates[lap.participant].push(lap.outcome.rate());
+            self.lap = Duration::from_nanos(lap.outcome.window_ns);
         }
         // Servers of unknown cost are compared by their rate.
         let share = lap.cost_share().unwrap_or_else(|| lap.rate_share());
@@ -154,69 +164,86 @@ impl Budget {
     /// What to run next; `next` is the first place that has not been run.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
         self.grow();
-        let elapsed = self.of_the_budget(elapsed);
+        let elapsed = self.of_the_budget(elapsed) + self.paced_takes(next.restart);
         let begun = next.restart + 1;
-        match (self.experiment.restarts, self.experiment.rounds) {
-            (Some(restarts), Some(rounds)) => {
-                if next.round < rounds {
-                    Next::Round
-                } else if begun < restarts {
-                    Next::Restart
-                } else {
-                    Next::Stop(Over::Done)
-                }
-            }
-            (Some(restarts), None) => {
-                let share = self.total * begun / restarts.max(1);
-                if elapsed + self.paced_takes(next.restart) + mean(&self.rounds) <= share {
-                    Next::Round
-                } else if begun < restarts {
-                    Next::Restart
-                } else {
-                    Next::Stop(Over::Budget)
-                }
-            }
-            (None, Some(rounds)) if next.round < rounds => Next::Round,
-            (None, Some(rounds)) => {
-                // This restart's paced laps, and the next restart's.
-                let paced = self.paced_takes(next.restart) + self.paced_takes(begun);
-                let restart = self.start_takes() + mean(&self.rounds) * rounds;
-                let fits = elapsed + restart + paced <= self.total;
-                if fits { Next::Restart } else { Next::Stop(Over::Budget) }
-            }
-            (None, None) => self.by_rule(next, elapsed),
+        let until = self.plan(next.restart, elapsed);
+        let another_round = match self.experiment.rounds {
+            Some(rounds) => next.round < rounds,
+            None => elapsed + self.round_takes() <= until,
+        };
+        if another_round {
+            return Next::Round;
         }
+        let had: Vec<u32> = self.had.iter().copied().chain([next.round]).collect();
+        if self.experiment.precision.is_some_and(|p| is_precise(&self.comparisons(), p)) {
+            return Next::Stop(Over::Precise);
+        }
+        let another_restart = match (self.experiment.restarts, self.experiment.rounds) {
+            (Some(restarts), _) => begun < restarts,
+            (None, Some(rounds)) => self.fits(elapsed, rounds),
+            (None, None) => self.further_restarts(&had, self.total.saturating_sub(elapsed)) > 0,
+        };
+        if another_restart {
+            self.had = had;
+            return Next::Restart;
+        }
+        match (self.experiment.restarts, self.experiment.rounds) {
+            (Some(_), Some(_)) => Next::Stop(Over::Done),
+            (None, None) if elapsed + self.round_takes() <= self.total => Next::Round,
+            _ => Next::Stop(Over::Budget),
+        }
+    }
+
+    /// When this restart should end: the rest of the budget is divided evenly among it and the
+    /// restarts to come.
+    fn plan(&mut self, restart: u32, elapsed: Duration) -> Duration {
+        match self.until {
+            Some((planned, until)) if planned == restart => return until,
+            _ => {}
+        }
+        let first_round = self.first_rounds.last().copied().unwrap_or_default();
+        let began = elapsed.saturating_sub(first_round);
+        let start = self.start_takes();
+        let left = self.total.saturating_sub(began) + start;
+        let restarts = match self.experiment.restarts {
+            Some(restarts) => restarts.saturating_sub(restart),
+            None => self.further_restarts(&self.had, left),
+        };
+        // A first round may have changed the length of the others, so the total is a limit too.
+        let until = began + (left / restarts.max(1)).saturating_sub(start);
+        let until = until.min(self.total);
+        self.until = Some((restart, until));
+        until
+    }
+
+    fn further_restarts(&self, had: &[u32], left: Duration) -> u32 {
+        let round = self.round_takes();
+        let extra = mean(&self.first_rounds).saturating_sub(round);
+        let restart = self.start_takes() + extra + self.paced_takes(had.len() as u32);
+        let costs = Costs {
+            restart_s: restart.as_secs_f64(),
+            round_s: round.as_secs_f64().max(1e-3),
+            lap_s: 2.0 * self.lap.as_secs_f64(),
+        };
+        further_restarts(had, left.as_secs_f64(), &costs)
     }
 
     /// Whether the budget has time for another round of this restart.
     #[must_use]
     pub fn has_time_for_round(&self, elapsed: Duration) -> bool {
-        self.of_the_budget(elapsed) + mean(&self.rounds) <= self.total
+        self.of_the_budget(elapsed) + self.round_takes() <= self.total
     }
 
     /// Whether the budget has time for another restart of some rounds.
     #[must_use]
     pub fn has_time_for_restart(&self, elapsed: Duration, rounds: u32) -> bool {
-        let restart = self.start_takes() + mean(&self.rounds) * rounds;
-        self.of_the_budget(elapsed) + restart <= self.total
+        self.fits(self.of_the_budget(elapsed), rounds)
     }
 
-    fn by_rule(&mut self, next: Place, elapsed: Duration) -> Next {
-        let comparisons = self.comparisons();
-        let progress = RunProgress {
-            // What ends this restart is as good as spent.
-            spent_s: (elapsed + self.paced_takes(next.restart)).as_secs_f64(),
-            costs: self.what_time_buys(next.restart + 1),
-            restarts: next.restart + 1,
-            rounds: next.round,
-            comparisons: &comparisons,
-        };
-        match self.rule.next(&progress) {
-            Decision::Round => Next::Round,
-            Decision::Restart => Next::Restart,
-            Decision::Stop(StopReason::Precise) => Next::Stop(Over::Precise),
-            Decision::Stop(StopReason::Budget) => Next::Stop(Over::Budget),
-        }
+    /// Whether another restart fits into the rest of the budget, with its paced laps.
+    fn fits(&self, elapsed: Duration, rounds: u32) -> bool {
+        let paced = self.paced_takes(self.had.len() as u32 + 1);
+        elapsed + self.start_takes() + self.round_takes() * rounds + paced <= self.total
     }
 
     /// Extends a budget that may grow, once the length of rounds and starts is known.
@@ -226,13 +253,12 @@ impl Budget {
         }
         let [usual, fewest] = USEFUL_RESTARTS.map(|restarts| self.takes(restarts, USEFUL_ROUNDS));
         self.total = self.total.max(if usual <= LONG { usual } else { fewest });
-        self.rule.set_budget_s(self.total.as_secs_f64());
     }
 
     /// The part of the budget that so many restarts take, of so many rounds each.
     fn takes(&self, restarts: u32, rounds: u32) -> Duration {
         let paced: Duration = (0..restarts).map(|restart| self.paced_takes(restart)).sum();
-        mean(&self.rounds) * (restarts * rounds) + self.start_takes() * (restarts - 1) + paced
+        self.round_takes() * (restarts * rounds) + self.start_takes() * (restarts - 1) + paced
     }
 
     /// The whole budget, as it is now.
@@ -253,8 +279,8 @@ impl Budget {
         let paced: Duration = (next.restart..next.restart + 1 + restarts_after)
             .map(|restart| self.paced_takes(restart))
             .sum();
-        let restart = self.start_takes() + mean(&self.rounds) * rounds;
-        mean(&self.rounds) * rounds_here + paced + restart * restarts_after
+        let restart = self.start_takes() + self.round_takes() * rounds;
+        self.round_takes() * rounds_here + paced + restart * restarts_after
     }
 
     /// The part of the elapsed time that counts against the budget: not the first start, with its
@@ -276,36 +302,27 @@ impl Budget {
         match (self.is_paced(restart), &self.paced[..]) {
             (false, _) => Duration::ZERO,
             (true, []) => {
-                mean(&self.rounds) / 2 / u32::try_from(self.experiment.loads.len()).unwrap_or(1)
+                self.round_takes() / 2 / u32::try_from(self.experiment.loads.len()).unwrap_or(1)
             }
             (true, paced) => mean(paced),
         }
     }
 
-    /// The costs of the next restart and of a round. Each restart pays for the paced laps that end
-    /// it.
-    fn what_time_buys(&self, restart: u32) -> Costs {
-        let round_s = mean(&self.rounds).as_secs_f64().max(1e-3);
-        Costs { restart_s: (self.start_takes() + self.paced_takes(restart)).as_secs_f64(), round_s }
+    /// Time of a round that is not the first of its restart.
+    fn round_takes(&self) -> Duration {
+        if self.rounds.is_empty() { mean(&self.first_rounds) } else { mean(&self.rounds) }
     }
 
-    /// The pairs of every server and load against the reference, as in the report: reference and
-    /// control count as one side, except for the control itself.
+    /// The pairs of every server and load against the reference, as in the report.
     fn comparisons(&self) -> Vec<Vec<Pair>> {
-        let role = |role| self.experiment.participants.iter().position(|e| e.role == role);
-        let Some(reference) = role(Role::Reference) else { return Vec::new() };
-        let double = role(Role::Control);
-        (0..self.experiment.participants.len())
-            .filter(|n| *n != reference && !self.out[*n])
+        let participants = &self.experiment.participants;
+        let reference = participants.iter().position(|e| e.role == Role::Reference);
+        let Some(reference) = reference else { return Vec::new() };
+        let of = |n: usize, load: usize| readings(self.costs[n][load].iter().copied());
+        (0..participants.len())
+            .filter(|n| participants[*n].role == Role::Plain && !self.out[*n])
             .flat_map(|n| (0..self.experiment.loads.len()).map(move |load| (n, load)))
-            .map(|(n, load)| {
-                let of = |n: usize| readings(self.costs[n][load].iter().copied());
-                let against = match double.filter(|double| *double != n) {
-                    Some(double) => pooled(&of(reference), &of(double)),
-                    None => of(reference),
-                };
-                pairs(&of(n), &against)
-            })
+            .map(|(n, load)| pairs(&of(n, load), &of(reference, load)))
             .collect()
     }
 }

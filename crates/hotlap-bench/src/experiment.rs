@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use hotlap_stats::Goal;
+use hotlap_stats::Share;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::{Explain, ExplainLap};
-use crate::lap::{Lap, Share};
+use crate::lap::Lap;
 use crate::participant::{Load, Participant};
 use crate::runner::{Probed, Ready, Warmup};
 use crate::slo::Objective;
@@ -221,10 +221,10 @@ impl Experiment {
         self.loads.iter().position(|load| load.rate.is_none())
     }
 
-    /// The confidence at which its intervals are computed, see [`Goal::confidence_of_run`].
+    /// The confidence at which its intervals are computed.
     #[must_use]
     pub fn confidence(&self) -> f64 {
-        Goal { precision: self.precision, ..Goal::default() }.confidence_of_run()
+        hotlap_stats::confidence(self.precision)
     }
 }
 

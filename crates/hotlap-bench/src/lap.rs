@@ -1,11 +1,11 @@
 //! One measurement window of one server under one load.
 
 use hotlap_servers::counters::Counted;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hotlap_agent::GeneratorOutcome;
 use hotlap_load::Outcome;
-use hotlap_stats::Reading;
+use hotlap_stats::{Reading, Share};
 use serde::{Deserialize, Serialize};
 
 /// A measured lap.
@@ -184,9 +184,11 @@ pub enum Violation {
 
 impl Violation {
     /// Whether the lap is left out of every estimate. A busy generator only makes it a lower bound.
+    /// Failures are what the server does to its requests: without such laps, a server would be
+    /// compared by its good ones.
     #[must_use]
     pub fn invalidates(&self) -> bool {
-        !matches!(self, Self::Generator { .. })
+        !matches!(self, Self::Generator { .. } | Self::Failures { .. })
     }
 }
 
@@ -247,118 +249,59 @@ impl Lap {
     /// Its share of the requests/s of its round.
     #[must_use]
     pub fn rate_share(&self) -> Share {
-        Share::rate(self.outcome.responses, self.outcome.window_ns)
+        rate_share(self.outcome.responses, self.outcome.window_ns)
     }
 }
 
-/// A lap's share of a ratio: numerator and denominator. Laps are summed before dividing, so that a
-/// lap in which the server stalled has its true weight.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Share {
-    /// The numerator, for instance CPU time.
-    pub amount: f64,
-    /// The denominator, for instance requests.
-    pub of: f64,
+/// A share of requests/s: responses in a window.
+#[must_use]
+pub fn rate_share(responses: u64, window_ns: u64) -> Share {
+    Share { amount: responses as f64, of: window_ns as f64 / 1e9 }
 }
 
-impl Share {
-    /// The share of requests/s: responses in a window.
-    #[must_use]
-    pub fn rate(answers: u64, window_ns: u64) -> Self {
-        Self { amount: answers as f64, of: window_ns as f64 / 1e9 }
-    }
-
-    /// The sum of both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self { amount: self.amount + other.amount, of: self.of + other.of }
-    }
-
-    /// The ratio; `None` if the denominator is 0.
-    #[must_use]
-    pub fn value(self) -> Option<f64> {
-        (self.of > 0.0).then(|| self.amount / self.of)
-    }
-}
-
-/// One reading per round of an amount per request: the sum over its mirrored laps, given as
-/// restart, round and share, so that a drift that is linear in time cancels within the round.
-///
-/// A round without a request has no value of its own but still counts: what the server spent then
-/// belongs to the requests before and after. So every round of that restart reads as the restart's
-/// total amount over its total requests. A restart without any request has no reading.
+/// One reading per round of an amount per request, from laps given as restart, round and share. The
+/// laps of a round are mirrored, so a drift that is linear in time cancels within the round.
 #[must_use]
 pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
-    per_request(laps, 0.0)
+    let mut rounds = BTreeMap::<(u32, u32), Share>::new();
+    for (restart, round, share) in laps {
+        let sum = rounds.entry((restart, round)).or_default();
+        *sum = sum.and(share);
+    }
+    let reading = |((restart, round), share)| Reading { restart, round, share };
+    rounds.into_iter().map(reading).collect()
 }
 
-/// One reading of requests/s per round, as in [`readings`].
-///
-/// A round without a response cannot be compared as a ratio, and leaving it out would make a server
-/// that stalls look better. So every round of that restart reads as the restart's total responses
-/// over its total time, which is what the server delivered. A restart without any response reads as
-/// half a response: more than none, but too little to matter.
+/// One reading of requests/s per round. A restart without any response reads as half a response:
+/// more than none, but too little to matter.
 #[must_use]
 pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
-    let inverse = |share: Share| Share { amount: share.of, of: share.amount };
-    let laps = laps.into_iter().map(|(restart, round, share)| (restart, round, inverse(share)));
-    let mut readings = per_request(laps, 0.5);
-    readings.iter_mut().for_each(|reading| reading.value = 1.0 / reading.value);
+    let mut readings = readings(laps);
+    for restart in readings.chunk_by_mut(|a, b| a.restart == b.restart) {
+        if restart.iter().all(is_silent) {
+            restart[0].share.amount = 0.5;
+        }
+    }
     readings
 }
 
-/// The number of rounds without any request.
+/// Whether a server sent no response in a round, given its reading of requests/s.
 #[must_use]
-pub fn silent_rounds(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> u32 {
-    let (rounds, _) = sums(laps);
-    rounds.values().filter(|sum| sum.amount <= 0.0).count() as u32
-}
-
-/// Shares summed by round and by restart.
-type Sums = (BTreeMap<(u32, u32), Share>, BTreeMap<u32, Share>);
-
-fn sums(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Sums {
-    let (mut rounds, mut restarts) = Sums::default();
-    for (restart, round, share) in laps {
-        let round = rounds.entry((restart, round)).or_default();
-        *round = round.and(share);
-        let restart = restarts.entry(restart).or_default();
-        *restart = restart.and(share);
-    }
-    (rounds, restarts)
-}
-
-/// Readings of shares divided by requests; a restart counts as at least `least` requests.
-fn per_request(laps: impl IntoIterator<Item = (u32, u32, Share)>, least: f64) -> Vec<Reading> {
-    let (rounds, restarts) = sums(laps);
-    let is_silent = |sum: &Share| sum.of <= 0.0;
-    let stalled: BTreeSet<u32> =
-        rounds.iter().filter(|(_, sum)| is_silent(sum)).map(|((restart, _), _)| *restart).collect();
-    let reading = |((restart, round), sum): ((u32, u32), Share)| {
-        let sum = match stalled.contains(&restart) {
-            true => Share { of: restarts[&restart].of.max(least), ..restarts[&restart] },
-            false => sum,
-        };
-        Some(Reading { restart, round, value: sum.value()? })
-    };
-    rounds.into_iter().filter_map(reading).filter(|reading| reading.value > 0.0).collect()
+pub fn is_silent(rate: &Reading) -> bool {
+    rate.share.amount < 1.0
 }
 
 #[cfg(test)]
 mod tests {
-    use hotlap_stats::pairs;
+    use hotlap_stats::{level, pairs};
 
     use super::*;
-
-    fn share(amount: f64) -> Share {
-        Share { amount, of: 1.0 }
-    }
 
     #[test]
     fn a_drift_that_is_linear_in_time_cancels_within_a_mirrored_round() {
         // In the order A B · B A, while the machine slows down by a tenth from lap to lap.
         let slow = |place: f64| 1.0 + 0.1 * place;
-        let lap = |cost: f64, place| (0, 0, share(cost * slow(place)));
+        let lap = |cost: f64, place| (0, 0, Share::whole(cost * slow(place)));
         let a = readings([lap(100.0, 0.0), lap(100.0, 3.0)]);
         let b = readings([lap(120.0, 1.0), lap(120.0, 2.0)]);
         let pairs = pairs(&b, &a);
@@ -366,42 +309,15 @@ mod tests {
         assert!((pairs[0].log_ratio - 1.2f64.ln()).abs() < 1e-12);
     }
 
-    #[test]
-    fn a_lap_in_which_the_server_stalled_has_its_true_weight() {
-        let rate = |answers| (0, 0, Share { amount: answers, of: 0.1 });
-        let readings = rates([rate(1_000.0), rate(0.0), rate(1_000.0), rate(1_000.0)]);
-        assert_eq!(readings.len(), 1);
-        assert!((readings[0].value - 7_500.0).abs() < 1e-9);
-    }
-
     /// Regression: a round without a response was left out, so a server that stalls looked better.
     #[test]
     fn a_round_without_a_response_counts() {
         let lap = |restart, round, answers| (restart, round, Share { amount: answers, of: 0.1 });
-        let laps = [
-            lap(0, 0, 900.0),
-            lap(0, 1, 0.0),
-            lap(0, 2, 600.0),
-            lap(1, 0, 1_000.0),
-            lap(2, 0, 0.0),
-            lap(2, 1, 0.0),
-        ];
-        let values: Vec<f64> = rates(laps).iter().map(|r| r.value).collect();
-        let expected = [5_000.0, 5_000.0, 5_000.0, 10_000.0, 2.5, 2.5];
-        assert_eq!(values.len(), expected.len());
-        for (value, expected) in values.iter().zip(expected) {
-            assert!((value / expected - 1.0).abs() < 1e-12, "{values:?}");
-        }
-        assert_eq!(silent_rounds(laps), 3);
-    }
-
-    #[test]
-    fn cpu_time_in_a_round_without_a_response_is_part_of_the_cost() {
-        let lap = |round, cpu, requests| (0, round, Share { amount: cpu, of: requests });
-        let values: Vec<f64> =
-            readings([lap(0, 50.0, 10.0), lap(1, 50.0, 0.0)]).iter().map(|r| r.value).collect();
-        assert_eq!(values, [10.0, 10.0]);
-        assert_eq!(readings([lap(0, 50.0, 0.0)]), [], "no cost without a request");
-        assert_eq!(readings([lap(0, 0.0, 10.0)]), [], "an unknown amount gives no reading");
+        let laps =
+            [lap(0, 0, 900.0), lap(0, 1, 0.0), lap(0, 1, 0.0), lap(1, 0, 0.0), lap(1, 1, 0.0)];
+        let rates = rates(laps);
+        assert_eq!(rates.iter().map(|r| r.share.amount).collect::<Vec<_>>(), [900.0, 0.0, 0.5, 0.0]);
+        assert_eq!(rates.iter().filter(|rate| is_silent(rate)).count(), 3);
+        assert_eq!(level(&rates[2..], 0.95).unwrap().value, 2.5);
     }
 }

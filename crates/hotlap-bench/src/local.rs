@@ -36,7 +36,7 @@ mod warm_up;
 
 pub use files::allow_files;
 pub use setting::Setting;
-pub use slices::{LENGTHS, shortest_slice};
+pub use slices::{LENGTHS, TOLERANCE, shortest_slice};
 
 /// Minimum length of a lap (METHODOLOGY, *A run*): 2,000 requests at 20,000 requests/s, and a lap
 /// of each of ten servers fits into a second.
@@ -307,7 +307,7 @@ impl Runner for LocalRunner {
         let found = |(participant, load): (usize, usize)| {
             let found = self.slices.found((self.program(participant), load))?;
             let slice_ms = found.slice.as_secs_f64() * 1e3;
-            Some(Probed { participant, load, slice_ms, ratio: found.ratio })
+            Some(Probed { participant, load, slice_ms, ratio: found.ratio, rate: found.rate })
         };
         (0..self.instances.len()).flat_map(each).filter_map(found).collect()
     }
@@ -383,7 +383,6 @@ impl Runner for LocalRunner {
 
     fn begin_explaining(&mut self) {
         self.observes = true;
-        self.slices.limit_to_observed();
     }
 
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>) {

@@ -180,8 +180,10 @@ pub struct Probed {
     /// Length of the slices, in milliseconds: the run's, or a shorter one at which the server
     /// already recovered.
     pub slice_ms: f64,
-    /// CPU time per request in the window of a slice over that after it, with its 95 % interval.
+    /// CPU time per request in the window of a slice over that after it, with its 95% interval.
     pub ratio: Estimate,
+    /// The same for requests/s.
+    pub rate: Estimate,
 }
 
 /// A verified server.

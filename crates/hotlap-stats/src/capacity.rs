@@ -31,7 +31,7 @@ mod trial;
 
 use std::collections::BTreeMap;
 
-use crate::compare::Reading;
+use crate::compare::{Reading, Share};
 use curve::Curve;
 pub use trial::Trial;
 use trial::border;
@@ -81,7 +81,7 @@ impl Capacity {
         let reading = |(restart, log): (&u32, &f64)| Reading {
             restart: *restart,
             round: 0,
-            value: log.exp(),
+            share: Share::whole(log.exp()),
         };
         self.by_restart.iter().map(reading).collect()
     }
@@ -206,7 +206,7 @@ mod tests {
         let readings = Capacity::fit(&trials).unwrap().readings();
         for (reading, (restart, rate)) in readings.iter().zip(all) {
             assert_eq!((reading.restart, reading.round), (restart, 0));
-            assert!((reading.value / rate - 1.0).abs() < 5e-3, "{readings:?}");
+            assert!((reading.share.amount / rate - 1.0).abs() < 5e-3, "{readings:?}");
         }
     }
 

@@ -9,21 +9,19 @@
 //!    whether there are enough samples for it.
 //! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. It reports
 //!    when the server has reached its [`SteadyState`], and the [`Class`] of its warm-up.
-//! 3. **One server.** The figure of one round is a [`Reading`]. [`level`] turns the readings of all
-//!    restarts into an [`Estimate`] with a confidence interval.
-//! 4. **Two servers.** [`pairs`] pairs their readings by round, and [`effect`] turns the pairs into
-//!    an [`Effect`]: a ratio with its interval and p-value. [`unpaired`] compares two stored runs.
-//!    What explains a difference is an [`Amount`] per request.
-//! 5. **Stopping.** After each round, a [`StoppingRule`] turns the [`RunProgress`] into a
-//!    [`Decision`]: another round, another restart, or the end.
-//! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`], which contains the
-//!    [`NoiseFloor`] from the A/A control, and returns a [`Verdict`]. [`ranks`] orders the servers
-//!    by their verdicts.
+//! 3. **One server.** What a server did in one round is a [`Reading`]. [`level`] turns the totals of
+//!    all restarts into an [`Estimate`] with a confidence interval.
+//! 4. **Two servers.** [`pairs`] pairs their restarts, and [`effect`] turns the pairs into an
+//!    [`Effect`]: a ratio with its interval and p-value. [`unpaired`] compares two stored runs. What
+//!    explains a difference is an [`Amount`] per request.
+//! 5. **Stopping.** [`further_restarts`] divides the time of a run, and [`is_precise`] says whether
+//!    the run may end early.
+//! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`] and returns a
+//!    [`Verdict`]. [`ranks`] orders the servers by their verdicts.
 //! 7. **Capacity.** A [`Trial`] is a window at one rate, which kept a goal or not. [`next_rate`]
 //!    chooses the rates, and [`Capacity::fit`] finds the one that keeps it as often as not.
-//! 8. **Nodes.** Where a run was repeated on several machines, [`by_node`] reduces it to one value
-//!    per restart, labelled with its node, so that [`effect`] rests on nodes. [`NodeSpread`] says
-//!    how much nodes differ.
+//! 8. **Nodes.** Where a run was repeated on several machines, [`by_node`] labels each restart with
+//!    its node, so that [`effect`] rests on nodes. [`NodeSpread`] says how much nodes differ.
 //! 9. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
 //!
 //! # Modules
@@ -61,8 +59,8 @@ pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
 pub use censored::{Ages, Censored};
 pub use change_points::change_points;
 pub use compare::{
-    Amount, Effect, NodeSpread, Pair, Reading, Spread, across_nodes, by_node, effect, level, pairs,
-    pooled, readings_by_node, unpaired,
+    Amount, Bursts, Effect, NodeSpread, Pair, Reading, Share, Shift, across_nodes, by_node, effect,
+    level, level_of_nodes, pairs, shifted_effect, unpaired, values_by_restart,
 };
 pub use estimate::Estimate;
 pub use histogram::export::interval_log;
@@ -70,11 +68,8 @@ pub use histogram::{BadHistogram, Histogram};
 pub use robust::{mad, median};
 pub use sample_size::{Concurrency, samples_suffice};
 pub use steady::{Class, DetectorSettings, PreviousWarmup, SteadyDetector, SteadyState};
-pub use stop::{
-    Costs, Decision, Goal, RESTARTS_BEFORE_LOOK, RunProgress, StopReason, StoppingRule,
-};
+pub use stop::{Costs, RESTARTS_BEFORE_LOOK, confidence, further_restarts, is_precise};
 pub use survival::{Percentile, Survival};
 pub use verdict::{
-    Better, Criterion, Inconclusive, MAX_CONTROL_DIFFERENCE, MIN_RESTARTS, NoiseFloor, Verdict,
-    holm, ranks, verdicts,
+    Better, CONTROL_ALPHA, Criterion, Inconclusive, MIN_RESTARTS, Verdict, holm, ranks, verdicts,
 };

@@ -27,46 +27,6 @@ pub fn mad(values: &[f64]) -> Option<f64> {
     Some(MAD_TO_SD * median(&deviations)?)
 }
 
-/// The tuning constant of Tukey's biweight, in standard deviations: values further than this from
-/// the centre have no weight. With 4.685 the biweight is 95 % efficient for normal values
-/// (Mosteller and Tukey, "Data Analysis and Regression", 1977, chapter 10).
-const BIWEIGHT_CUTOFF: f64 = 4.685;
-
-/// Distance from the centre in units of the cutoff, squared: `u²` of the biweight's formulas.
-pub(crate) fn biweight_u2(value: f64, centre: f64, scale: f64) -> f64 {
-    ((value - centre) / scale / BIWEIGHT_CUTOFF).powi(2)
-}
-
-/// Tukey's biweight location: the weighted mean with weights (1 − u²)², where u² is
-/// [`biweight_u2`], found by iteration from `start`. `scale` is the standard deviation of the
-/// values without outliers; if it is 0, the result is `start`.
-pub(crate) fn biweight(values: &[f64], start: f64, scale: f64) -> f64 {
-    let mut centre = start;
-    if scale <= 0.0 {
-        return centre;
-    }
-    for _ in 0..20 {
-        let (mut sum, mut weights) = (0.0, 0.0);
-        for v in values {
-            let weight = (1.0 - biweight_u2(*v, centre, scale)).max(0.0).powi(2);
-            // Averaging distances instead of values keeps equal values exactly equal.
-            sum += weight * (v - centre);
-            weights += weight;
-        }
-        let step = sum / weights;
-        if weights <= 0.0 || is_negligible(step, scale) {
-            break;
-        }
-        centre += step;
-    }
-    centre
-}
-
-/// Whether a step of the iteration is too small to matter.
-fn is_negligible(step: f64, scale: f64) -> bool {
-    step.abs() <= 1e-12 * scale
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,11 +44,5 @@ mod tests {
     fn mad_ignores_an_outlier() {
         assert_eq!(mad(&[1.0, 2.0, 3.0, 4.0, 1e9]), Some(1.482_602_218_505_602));
         assert_eq!(mad(&[]), None);
-    }
-
-    #[test]
-    fn the_iteration_ends_at_a_trillionth_of_the_scale() {
-        assert!(is_negligible(1e-12, 1.0) && is_negligible(-2e-12, 2.0));
-        assert!(!is_negligible(1.1e-12, 1.0) && !is_negligible(1e-12, 0.5));
     }
 }

@@ -1,7 +1,7 @@
 //! Comparison with other tools: each value was computed by the expression above it, in SciPy 1.17.1
 //! with NumPy 2.4.6 unless stated otherwise.
 
-use hotlap_stats::{Pair, Reading, effect, holm, mad, samples_suffice, student, unpaired};
+use hotlap_stats::{Pair, Reading, Share, effect, holm, mad, samples_suffice, student, unpaired};
 
 fn close(ours: f64, theirs: f64) {
     assert!((ours / theirs - 1.0).abs() < 1e-10, "ours {ours:e}, theirs {theirs:e}");
@@ -40,12 +40,12 @@ fn the_quantile_of_t() {
 }
 
 #[test]
-fn the_interval_of_one_round_per_restart_is_students() {
+fn the_interval_over_restarts_is_students() {
     // r = scipy.stats.ttest_1samp(x, 0); ci = r.confidence_interval(.95)
     // x.mean(), ci.low, ci.high (each as its exponential), r.pvalue
     let x = [0.012, 0.019, 0.008, 0.022, 0.015];
     let pairs: Vec<Pair> =
-        (0..).zip(x).map(|(restart, log_ratio)| Pair { restart, round: 0, log_ratio }).collect();
+        (0..).zip(x).map(|(restart, log_ratio)| Pair { restart, log_ratio, rounds: 1 }).collect();
     let effect = effect(&pairs, 0.95).unwrap();
     close(effect.ratio.value, 1.015316107532257);
     close(effect.ratio.low, 1.008354949575685);
@@ -84,7 +84,9 @@ fn two_levels_of_separate_runs_have_welchs_interval() {
     // r = scipy.stats.ttest_ind(log(a), log(b), equal_var=False); ci = r.confidence_interval(.95)
     // exp(log(a).mean() - log(b).mean()), exp(ci.low), exp(ci.high), r.pvalue
     let readings = |values: &[f64]| -> Vec<Reading> {
-        (0..).zip(values).map(|(restart, &value)| Reading { restart, round: 0, value }).collect()
+        let share = |&value| Share::whole(value);
+        let reading = |(restart, value)| Reading { restart, round: 0, share: share(value) };
+        (0..).zip(values).map(reading).collect()
     };
     let (a, b) = (readings(&[16.9, 17.1, 16.8, 17.3, 17.0]), readings(&[18.2, 18.9, 18.4]));
     let effect = unpaired(&a, &b, 0.95).unwrap();

@@ -174,6 +174,12 @@ impl Between {
         self.silence = self.silence.max(other.silence);
     }
 
+    /// Requests per second, if there were any.
+    pub(super) fn per_second(&self) -> Option<f64> {
+        let is_known = self.requests > 0 && self.wall_ns > 0;
+        is_known.then(|| self.requests as f64 * 1e9 / self.wall_ns as f64)
+    }
+
     /// CPU time per request in nanoseconds, if both are known and not 0.
     pub(super) fn cost_ns(&self) -> Option<f64> {
         let cpu_ns = self.cpu_ns.filter(|cpu_ns| *cpu_ns > 0 && self.requests > 0)?;

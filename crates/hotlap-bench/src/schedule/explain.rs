@@ -298,7 +298,7 @@ mod tests {
         let experiment = Experiment { explain, ..experiment(Some(3), Some(2)) };
         let mut runner = runner(three());
         let (laps, others, over) = laps(&experiment, &mut runner);
-        assert_eq!((over, others), (Over::Done, 3 * 2 * 3 * 2));
+        assert_eq!((over, others), (Over::Done, 3 * (3 + 2) * 2));
         let restarts: Vec<u32> = laps.iter().map(|lap| lap.lap.restart).collect();
         assert_eq!((restarts.iter().min(), restarts.iter().max()), (Some(&3), Some(&10)));
         let begun = runner.log.iter().position(|line| line == "begin explaining").unwrap();

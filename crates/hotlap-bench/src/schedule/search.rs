@@ -138,7 +138,7 @@ impl Schedule<'_> {
                 self.driven(place, nth, participant, lap)?;
             }
         }
-        self.budget.round_run(self.elapsed().saturating_sub(began));
+        self.budget.round_run(false, self.elapsed().saturating_sub(began));
         Ok(())
     }
 

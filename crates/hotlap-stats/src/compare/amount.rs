@@ -1,14 +1,13 @@
 //! An amount per request, or a difference between two servers in one.
 
-use super::location::Location;
-use super::nested::Restarts;
+use super::location::{Location, by_unit};
 use crate::estimate::Estimate;
 
 /// An amount per request, or a difference between two servers in one: in its own unit, not on
 /// logarithms, because it may be 0 or negative, and because amounts are added up.
 ///
-/// Rounds and restarts count as in [`crate::effect`]. With one value per restart, the estimate is
-/// their mean, so that the estimates of parts add up to the estimate of their sum.
+/// The estimate is the mean of the restarts' means, so the estimates of parts add up to the estimate
+/// of their sum.
 #[derive(Debug)]
 pub struct Amount {
     location: Location,
@@ -21,8 +20,9 @@ impl Amount {
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
         let finite = values.into_iter().filter(|(_, value)| value.is_finite());
-        let restarts = Restarts::of(finite)?;
-        Some(Self { location: restarts.location(), restarts: restarts.count() as u32 })
+        let means = by_unit(finite);
+        let location = Location::student(&means)?;
+        Some(Self { location, restarts: means.len() as u32 })
     }
 
     /// The amount with its interval at `confidence` (0.95).

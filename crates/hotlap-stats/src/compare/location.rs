@@ -1,11 +1,12 @@
 //! A location with its standard error, from which confidence intervals and p-values are computed.
 
+use std::collections::BTreeMap;
+
 use crate::estimate::Estimate;
-use crate::robust::{biweight, biweight_u2, median};
 use crate::student;
 
 /// An estimated location, on the scale of the values (natural logarithms for ratios).
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Location {
     pub value: f64,
     /// Standard error of `value`; infinite for a single value.
@@ -15,34 +16,13 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// The mean of independent values, with the standard error of Student's t.
-    pub fn student(values: &[f64]) -> Self {
+    /// The mean of independent values, with the standard error of Student's t; `None` without a
+    /// value.
+    pub fn student(values: &[f64]) -> Option<Self> {
         let n = values.len() as f64;
         let standard_error =
             if values.len() < 2 { f64::INFINITY } else { (variance(values) / n).sqrt() };
-        Self { value: mean(values), standard_error, df: n - 1.0 }
-    }
-
-    /// The biweight location of at least five independent values, with its standard error and
-    /// 0.7 (n − 1) degrees of freedom (Mosteller and Tukey 1977, chapter 10; Kafadar, "A biweight
-    /// approach to the one-sample problem", JASA 77, 1982). `scale` must be positive.
-    ///
-    /// If the values form two groups with nothing in between, the formula breaks down (its
-    /// denominator is not positive), and the result is [`Location::student`].
-    pub fn biweight(values: &[f64], scale: f64) -> Self {
-        let centre = biweight(values, median(values).unwrap_or(0.0), scale);
-        let (mut squares, mut slope) = (0.0, 0.0);
-        for v in values {
-            let u2 = biweight_u2(*v, centre, scale);
-            let within = (1.0 - u2).max(0.0);
-            squares += ((v - centre) * within.powi(2)).powi(2);
-            slope += within * (1.0 - 5.0 * u2);
-        }
-        if slope <= 1.0 {
-            return Self::student(values);
-        }
-        let standard_error = (squares / (slope * (slope - 1.0).max(1.0))).sqrt();
-        Self { value: centre, standard_error, df: 0.7 * (values.len() - 1) as f64 }
+        (n > 0.0).then(|| Self { value: mean(values), standard_error, df: n - 1.0 })
     }
 
     /// Half the width of Student's interval.
@@ -87,6 +67,15 @@ fn welch_term(squared_error: f64, df: f64) -> f64 {
     if squared_error > 0.0 { squared_error.powi(2) / df } else { 0.0 }
 }
 
+/// The mean of each unit's values (a restart, a node), in the order of the units.
+pub(super) fn by_unit(values: impl IntoIterator<Item = (u32, f64)>) -> Vec<f64> {
+    let mut units = BTreeMap::<u32, Vec<f64>>::new();
+    for (unit, value) in values {
+        units.entry(unit).or_default().push(value);
+    }
+    units.values().map(|values| mean(values)).collect()
+}
+
 pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
@@ -115,8 +104,9 @@ mod tests {
 
     #[test]
     fn a_single_value_has_no_interval() {
-        let one = Location::student(&[3.0]);
+        let one = Location::student(&[3.0]).unwrap();
         assert_eq!((one.value, one.half_width(0.95), one.p()), (3.0, f64::INFINITY, 1.0));
+        assert!(Location::student(&[]).is_none());
     }
 
     #[test]

@@ -2,54 +2,29 @@
 //!
 //! Restarts on one machine share whatever is particular to it, so an interval that is to hold for
 //! machines of a kind must rest on machines, as one within a machine rests on restarts (Kalibera
-//! and Jones 2013, section 6: the highest level that was repeated). Each restart is reduced to its
-//! location, and labelled with its node. [`crate::effect`] then finds a node's location and
-//! Student's interval over the nodes.
+//! and Jones 2013, section 6: the highest level that was repeated). Each restart is labelled with
+//! its node, and [`crate::effect`] takes the mean of a node's restarts and Student's interval over
+//! the nodes.
 //!
 //! Nodes have equal weight. Weights from each node's own variance, as in a meta-analysis, rest on
 //! the few restarts of a node; `tests/nodes` compares both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::location::{mean, variance};
-use super::nested::Restarts;
-use super::reading::{Pair, Reading};
+use super::reading::Pair;
 use crate::estimate::Estimate;
 use crate::fisher::{self, MANY};
 
-/// One pair per restart: its location, with the node in place of the restart, and the restart in
-/// place of the round. `node_of` has the node of each restart; restarts without one, and pairs that
-/// are not finite, are left out.
+/// The pairs, each with its node in place of the restart. `node_of` has the node of each restart;
+/// restarts without one are left out.
 #[must_use]
 pub fn by_node(pairs: &[Pair], node_of: &[u32]) -> Vec<Pair> {
-    let finite = pairs.iter().filter(|p| p.log_ratio.is_finite());
-    let located = located(finite.map(|p| (p.restart, p.log_ratio)), node_of);
-    let pair = |(node, restart, log_ratio)| Pair { restart: node, round: restart, log_ratio };
-    located.into_iter().map(pair).collect()
-}
-
-/// The same for the readings of one server.
-#[must_use]
-pub fn readings_by_node(readings: &[Reading], node_of: &[u32]) -> Vec<Reading> {
-    let logs = readings.iter().filter_map(|r| Some((r.restart, r.log()?)));
-    let reading = |(node, restart, log): (u32, u32, f64)| Reading {
-        restart: node,
-        round: restart,
-        value: log.exp(),
+    let of_node = |pair: &Pair| {
+        let restart = *node_of.get(pair.restart as usize)?;
+        Some(Pair { restart, ..*pair })
     };
-    located(logs, node_of).into_iter().map(reading).collect()
-}
-
-/// The node, the restart, and the location of each restart.
-fn located(
-    values: impl Iterator<Item = (u32, f64)> + Clone,
-    node_of: &[u32],
-) -> Vec<(u32, u32, f64)> {
-    let numbers: BTreeSet<u32> = values.clone().map(|(restart, _)| restart).collect();
-    let centres = Restarts::of(values).map_or_else(Vec::new, |restarts| restarts.centres());
-    let of_node =
-        |(restart, centre): (u32, f64)| Some((*node_of.get(restart as usize)?, restart, centre));
-    numbers.into_iter().zip(centres).filter_map(of_node).collect()
+    pairs.iter().filter_map(of_node).collect()
 }
 
 /// How much nodes differ in a ratio: the variance component above restarts.
@@ -114,39 +89,30 @@ mod tests {
     use super::*;
     use crate::effect;
 
-    fn pair(restart: u32, round: u32, log_ratio: f64) -> Pair {
-        Pair { restart, round, log_ratio }
+    fn pair(restart: u32, log_ratio: f64) -> Pair {
+        Pair { restart, log_ratio, rounds: 1 }
     }
 
     #[test]
-    fn each_restart_becomes_one_value_of_its_node() {
-        let pairs = [
-            pair(0, 0, 0.1),
-            pair(0, 1, 0.1),
-            pair(1, 0, 0.3),
-            pair(2, 0, f64::NAN),
-            pair(2, 1, 0.5),
-            pair(7, 0, 0.9),
-        ];
-        let found = by_node(&pairs, &[4, 4, 6]);
-        assert_eq!(found, [pair(4, 0, 0.1), pair(4, 1, 0.3), pair(6, 2, 0.5)]);
+    fn each_restart_is_labelled_with_its_node() {
+        let pairs = [pair(0, 0.1), pair(1, 0.3), pair(2, 0.5), pair(7, 0.9)];
+        assert_eq!(by_node(&pairs, &[4, 4, 6]), [pair(4, 0.1), pair(4, 0.3), pair(6, 0.5)]);
         assert_eq!(by_node(&[], &[0]), []);
     }
 
+    /// Regression: a node was the robust mean of its restarts, which left out slow starts.
     #[test]
-    fn readings_keep_their_unit() {
-        let reading = |restart, round, value| Reading { restart, round, value };
-        let found = readings_by_node(&[reading(0, 0, 8.0), reading(1, 0, 0.0)], &[3, 3]);
-        assert_eq!(found.len(), 1);
-        assert_eq!((found[0].restart, found[0].round), (3, 0));
-        assert!((found[0].value - 8.0).abs() < 1e-12);
+    fn a_slow_start_has_its_weight_in_the_mean_of_a_node() {
+        let node = |node: u32| (0..5).map(move |n| pair(node, if n == 4 { 0.3 } else { 0.0 }));
+        let found = effect(&node(0).chain(node(1)).collect::<Vec<_>>(), 0.95).unwrap();
+        assert!((found.ratio.value.ln() - 0.06).abs() < 1e-12, "{found:?}");
     }
 
     /// Many restarts of two nodes do not make up for there being two nodes.
     #[test]
     fn an_interval_rests_on_nodes_and_not_on_restarts() {
         let restarts = |node: u32, around: f64| {
-            (0..8).map(move |i| pair(node * 8 + i, 0, around + 0.001 * f64::from(i)))
+            (0..8).map(move |i| pair(node * 8 + i, around + 0.001 * f64::from(i)))
         };
         let pairs: Vec<Pair> = restarts(0, 0.10).chain(restarts(1, 0.14)).collect();
         let node_of: Vec<u32> = (0..16).map(|restart| restart / 8).collect();
@@ -165,8 +131,7 @@ mod tests {
     /// 0.975 = 0.0253178.
     #[test]
     fn the_spread_of_nodes_is_what_restarts_do_not_explain() {
-        let node =
-            |node: u32, around: f64| [pair(node, 0, around - 0.01), pair(node, 1, around + 0.01)];
+        let node = |node: u32, around: f64| [pair(node, around - 0.01), pair(node, around + 0.01)];
         let pairs = [node(0, 0.1), node(1, 0.2), node(2, 0.3)].concat();
         let found = NodeSpread::of(&pairs, 0.95).unwrap();
         assert!((found.between.value.powi(2) - 0.0099).abs() < 1e-12, "{found:?}");
@@ -181,7 +146,7 @@ mod tests {
     #[test]
     fn nodes_that_restarts_explain_are_not_proven_to_differ() {
         let pairs: Vec<Pair> =
-            (0..12).map(|i| pair(i % 4, i, [0.0, 0.1, -0.1][(i / 4) as usize])).collect();
+            (0..12).map(|i| pair(i % 4, [0.0, 0.1, -0.1][(i / 4) as usize])).collect();
         let found = NodeSpread::of(&pairs, 0.95).unwrap();
         assert_eq!((found.between.value, found.between.low), (0.0, 0.0));
         assert!(!found.is_proven() && found.within > 0.05);
@@ -189,8 +154,8 @@ mod tests {
 
     #[test]
     fn one_node_or_one_restart_per_node_says_nothing_about_nodes() {
-        assert_eq!(NodeSpread::of(&[pair(0, 0, 0.1), pair(0, 1, 0.2)], 0.95), None);
-        assert_eq!(NodeSpread::of(&[pair(0, 0, 0.1), pair(1, 1, 0.2)], 0.95), None);
+        assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(0, 0.2)], 0.95), None);
+        assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(1, 0.2)], 0.95), None);
         assert_eq!(NodeSpread::of(&[], 0.95), None);
     }
 }

@@ -1,26 +1,33 @@
-//! Simulated runs on a busy machine, with a true ratio of exactly 1.
+//! Simulated servers on a busy machine, whose true cost is 1.
 
-use hotlap_stats::Pair;
+use hotlap_stats::{Reading, Share};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A simulated machine, in log units. The noise of a lap is 1 %, and so is that of a round (two
-/// laps against two).
+/// A simulated machine, in log units. The noise of a lap is 1%, and a round has two laps of each
+/// server.
 #[derive(Debug, Clone, Copy)]
 pub struct World {
     pub name: &'static str,
-    /// Variance between restarts, as a multiple of the variance between rounds.
+    /// Variance of a ratio between restarts, as a multiple of its variance between rounds.
     pub restart_variance: f64,
-    /// Standard deviation of the slope within a restart (first to last round), and across restarts.
+    /// Standard deviation of the slope of a ratio within a restart (first to last round), and across
+    /// restarts.
     pub drift: f64,
-    /// Share of laps that a disturbance makes 10 to 50 % longer.
+    /// Share of laps that a disturbance makes 10 to 50% longer.
     pub outliers: f64,
+    /// Share of rounds in which the first server has a burst of its own: it costs twice as much.
+    pub bursts: f64,
 }
 
 /// Standard deviation of one lap.
 const LAP_NOISE: f64 = 0.01;
 
-const QUIET: World = World { name: "quiet", restart_variance: 0.0, drift: 0.0, outliers: 0.0 };
+/// The mean excess of a disturbed lap.
+const DISTURBED: f64 = 0.3;
+
+const QUIET: World =
+    World { name: "quiet", restart_variance: 0.0, drift: 0.0, outliers: 0.0, bursts: 0.0 };
 
 pub const WORLDS: [World; 8] = [
     QUIET,
@@ -28,20 +35,25 @@ pub const WORLDS: [World; 8] = [
     World { name: "starts differ, variance 0.5", restart_variance: 0.5, ..QUIET },
     World { name: "starts differ, variance 2", restart_variance: 2.0, ..QUIET },
     World { name: "starts differ, variance 40", restart_variance: 40.0, ..QUIET },
-    World { name: "0.5, and drift", restart_variance: 0.5, drift: 0.02, outliers: 0.0 },
+    World { name: "0.5, and drift", restart_variance: 0.5, drift: 0.02, ..QUIET },
     World {
-        name: "0.5, drift, 5 % of laps hit",
+        name: "0.5, drift, 5% of laps hit",
         restart_variance: 0.5,
         drift: 0.01,
         outliers: 0.05,
+        ..QUIET
     },
     World {
-        name: "0.5, drift, 10 % of laps hit",
+        name: "0.5, drift, 10% of laps hit",
         restart_variance: 0.5,
         drift: 0.01,
         outliers: 0.1,
+        ..QUIET
     },
 ];
+
+/// One of twenty rounds costs a server twice as much.
+pub const BURSTY: World = World { name: "bursts", bursts: 0.05, ..WORLDS[2] };
 
 pub struct Machine {
     pub world: World,
@@ -59,43 +71,50 @@ impl Machine {
 
     /// A standard normal value (Box and Muller, "A note on the generation of random normal
     /// deviates", Annals of Mathematical Statistics 29, 1958).
-    pub fn normal(&mut self) -> f64 {
+    fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// How much longer than normal a lap takes, as a logarithm.
-    pub fn lap(&mut self) -> f64 {
-        let noise = LAP_NOISE * self.normal();
-        if self.uniform() >= self.world.outliers {
-            return noise;
+    /// The cost of a lap.
+    fn lap(&mut self) -> f64 {
+        let noise = (LAP_NOISE * self.normal()).exp();
+        let is_hit = self.uniform() < self.world.outliers;
+        noise * if is_hit { 1.1 + 0.4 * self.uniform() } else { 1.0 }
+    }
+
+    /// The rounds of one server. Half of the variance of a ratio is its own.
+    pub fn server(&mut self, restarts: u32, rounds: u32) -> Vec<Reading> {
+        let World { restart_variance, drift, .. } = self.world;
+        let half = 0.5_f64.sqrt();
+        let across = half * drift * self.normal();
+        let place = |n: u32, of: u32| (f64::from(n) + 0.5) / f64::from(of) - 0.5;
+        let mut readings = Vec::new();
+        for restart in 0..restarts {
+            let start = LAP_NOISE * (restart_variance / 2.0).sqrt() * self.normal();
+            let slope = half * drift * self.normal();
+            for round in 0..rounds {
+                let log = start + slope * place(round, rounds) + across * place(restart, restarts);
+                let cost = self.lap().midpoint(self.lap()) * log.exp();
+                readings.push(Reading { restart, round, share: Share::whole(cost) });
+            }
         }
-        noise + (1.1 + 0.4 * self.uniform()).ln()
+        readings
     }
 
-    /// One restart of a run; `across` is the run's drift up to it.
-    pub fn restart(&mut self, number: u32, rounds: u32, across: f64) -> Vec<Pair> {
-        let start = LAP_NOISE * self.world.restart_variance.sqrt() * self.normal();
-        let slope = self.world.drift * self.normal();
-        (0..rounds)
-            .map(|round| {
-                let place = (f64::from(round) + 0.5) / f64::from(rounds) - 0.5;
-                let server = (self.lap().exp() + self.lap().exp()) / 2.0;
-                let reference = (self.lap().exp() + self.lap().exp()) / 2.0;
-                let log_ratio = (server / reference).ln() + start + slope * place + across;
-                Pair { restart: number, round, log_ratio }
-            })
-            .collect()
+    /// A server with the bursts of this world, and its true cost.
+    pub fn bursting(&mut self, restarts: u32, rounds: u32) -> (Vec<Reading>, f64) {
+        let mut readings = self.server(restarts, rounds);
+        for reading in &mut readings {
+            if self.uniform() < self.world.bursts {
+                reading.share.amount *= 2.0;
+            }
+        }
+        (readings, self.true_cost() * (1.0 + self.world.bursts))
     }
 
-    /// One run.
-    pub fn run(&mut self, restarts: u32, rounds: u32) -> Vec<Pair> {
-        let slope = self.world.drift * self.normal();
-        (0..restarts)
-            .flat_map(|h| {
-                let place = (f64::from(h) + 0.5) / f64::from(restarts) - 0.5;
-                self.restart(h, rounds, slope * place)
-            })
-            .collect()
+    /// The true cost of every server, disturbances included.
+    pub fn true_cost(&self) -> f64 {
+        1.0 + self.world.outliers * DISTURBED
     }
 }

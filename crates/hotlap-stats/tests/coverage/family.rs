@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use hotlap_stats::{Better, Criterion, NoiseFloor, Reading, effect, pairs, pooled, verdicts};
+use hotlap_stats::{Better, Criterion, Verdict, effect, pairs, verdicts};
 
 use super::data::{Machine, WORLDS, World};
 
@@ -11,70 +11,42 @@ use super::data::{Machine, WORLDS, World};
 /// independently of each other, which is the worst case.
 const MEASURES: u32 = 2;
 
-/// Rounds in each restart.
-const ROUNDS: u32 = 3;
-
-/// One server's readings in one measure.
-fn server(machine: &mut Machine, restarts: u32) -> Vec<Reading> {
-    let mut readings = Vec::new();
-    for restart in 0..restarts {
-        // Half of the variance of `World`, which is that of a ratio of two servers.
-        let start = 0.01 * (machine.world.restart_variance / 2.0).sqrt() * machine.normal();
-        for round in 0..ROUNDS {
-            let value = (start + machine.lap().midpoint(machine.lap())).exp();
-            readings.push(Reading { restart, round, value });
-        }
-    }
-    readings
-}
-
-/// Whether a table of this many servers, the reference and its control has a false verdict: with
-/// the noise floor, and by the p-values alone.
-fn is_false(machine: &mut Machine, servers: u32, restarts: u32) -> (bool, bool) {
-    let (mut with, mut without) = (false, false);
+/// Whether a table of this many servers and the reference has a false verdict.
+fn is_false(machine: &mut Machine, servers: u32, (restarts, rounds): (u32, u32)) -> bool {
+    let criterion = Criterion { alpha: 0.05, margin: 0.0, withheld: None, better: Better::Lower };
+    let mut compared = Vec::new();
     for _ in 0..MEASURES {
-        let [reference, control] = [(); 2].map(|()| server(machine, restarts));
-        let floor = NoiseFloor::of(effect(&pairs(&control, &reference), 0.95).as_ref());
-        // As in a report, the servers are compared with reference and control together.
-        let floor = floor.against_pooled();
-        let both = pooled(&reference, &control);
-        let effects: Vec<_> = (0..servers)
-            .filter_map(|_| effect(&pairs(&server(machine, restarts), &both), 0.95))
-            .collect();
-        let any = |floor| {
-            let criterion = Criterion { alpha: 0.05, floor, bias: 0.0, better: Better::Lower };
-            let compared: Vec<_> = effects.iter().map(|&effect| (criterion, effect)).collect();
-            verdicts(&compared).iter().any(|verdict| verdict.differs())
-        };
-        with |= any(floor);
-        without |= any(NoiseFloor::NoControl);
+        let reference = machine.server(restarts, rounds);
+        compared.extend((0..servers).filter_map(|_| {
+            let pairs = pairs(&machine.server(restarts, rounds), &reference);
+            Some((criterion, effect(&pairs, 0.95)?))
+        }));
     }
-    (with, without)
+    verdicts(&compared).into_iter().any(Verdict::differs)
 }
 
-/// The shares of tables with a false verdict, in per cent.
-fn count(world: World, servers: u32, restarts: u32, tables: u32) -> (f64, f64) {
+/// The share of tables with a false verdict, in per cent.
+fn count(world: World, servers: u32, shape: (u32, u32), tables: u32) -> f64 {
     let mut machine = Machine::new(world, 3);
-    let (mut with, mut without) = (0, 0);
-    for _ in 0..tables {
-        let (a, b) = is_false(&mut machine, servers, restarts);
-        (with, without) = (with + u32::from(a), without + u32::from(b));
-    }
-    let share = |n: u32| 100.0 * f64::from(n) / f64::from(tables);
-    (share(with), share(without))
+    let n = (0..tables).filter(|_| is_false(&mut machine, servers, shape)).count();
+    100.0 * n as f64 / f64::from(tables)
 }
 
+/// Regression: in worlds with disturbed laps, up to 89% of tables had a false verdict, and they were
+/// not simulated.
 #[test]
-fn at_most_5_percent_of_tables_have_a_false_sentence() {
-    for world in [WORLDS[0], WORLDS[2], WORLDS[4]] {
-        for (servers, restarts) in [(1, 3), (1, 10), (8, 5), (8, 10)] {
-            let (with, without) = count(world, servers, restarts, 600);
-            let at = format!("{}, {servers} servers, {restarts} restarts", world.name);
-            assert!(with <= 5.0, "{at}: {with} %");
-            // Otherwise the noise floor would not be what limits it.
-            assert!(without > 5.0, "{at}: {without} % by p-values alone");
+fn at_most_5_percent_of_tables_have_a_false_sentence_in_each_world() {
+    let mut all = Vec::new();
+    for world in WORLDS {
+        for (servers, shape) in [(1, (3, 3)), (1, (10, 6)), (8, (5, 3)), (8, (10, 6))] {
+            let found = count(world, servers, shape, 500);
+            // The standard error of a share of 5% in 500 tables is 1%.
+            assert!(found <= 7.5, "{}, {servers} servers, {shape:?}: {found}%", world.name);
+            all.push(found);
         }
     }
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    assert!(mean <= 5.0, "{mean}% over all");
 }
 
 /// The table of METHODOLOGY: `cargo test --release -p hotlap-stats --test coverage false_verdicts
@@ -82,12 +54,15 @@ fn at_most_5_percent_of_tables_have_a_false_sentence() {
 #[test]
 #[ignore = "writes a table, takes a minute"]
 fn table_of_false_verdicts() {
-    let mut table =
-        String::from("| servers | restarts | with the noise floor | p-values alone |\n");
-    for servers in [1, 2, 8, 20] {
-        for restarts in [3, 5, 10, 20] {
-            let (with, without) = count(WORLDS[2], servers, restarts, 4000);
-            let _ = writeln!(table, "| {servers} | {restarts} | {with:.1} % | {without:.1} % |");
+    let shapes = [(3, 3), (5, 6), (10, 6), (20, 6)];
+    let mut table = String::from("| world | servers |");
+    shapes.iter().for_each(|(h, b)| _ = write!(table, " {h} × {b} |"));
+    for world in WORLDS {
+        for servers in [1, 2, 8, 20] {
+            let _ = write!(table, "\n| {} | {servers} |", world.name);
+            for shape in shapes {
+                let _ = write!(table, " {:.1}% |", count(world, servers, shape, 4_000));
+            }
         }
     }
     let _ = writeln!(std::io::stdout(), "{table}");

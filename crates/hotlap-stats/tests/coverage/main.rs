@@ -1,9 +1,8 @@
-//! Coverage: whether 95 % intervals contain the true ratio in 95 of 100 runs.
+//! Coverage: whether 95% intervals contain the true ratio, and the true level, in 95 of 100 runs.
 //!
-//! Runs are simulated with a true ratio of 1, as on a busy machine. The seeds are fixed, so a test
-//! that passes once always passes.
+//! Runs are simulated from their laps, as on a busy machine. The seeds are fixed, so a test that
+//! passes once always passes.
 
-mod candidates;
 mod data;
 mod family;
 mod stopping;
@@ -11,80 +10,98 @@ mod stopping;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use candidates::{CANDIDATES, Candidate, chosen};
-use data::{Machine, WORLDS, World};
-use hotlap_stats::{Pair, median};
+use data::{BURSTY, Machine, WORLDS, World};
+use hotlap_stats::{Estimate, effect, level, median, pairs};
 
-fn by_restart(pairs: &[Pair], restarts: u32) -> Vec<Vec<f64>> {
-    let mut rounds = vec![Vec::new(); restarts as usize];
-    for pair in pairs {
-        rounds[pair.restart as usize].push(pair.log_ratio);
-    }
-    rounds
+/// How often intervals hold the truth, in per cent, and their median half width in per cent.
+#[derive(Debug, Default)]
+struct Coverage {
+    runs: u32,
+    held: u32,
+    half_widths: Vec<f64>,
 }
 
-/// The share of runs whose interval contains the true ratio, and their median half width, both in
-/// per cent.
-fn count(candidate: Candidate, world: World, shape: (u32, u32), runs: u32) -> (f64, f64) {
+impl Coverage {
+    fn add(&mut self, found: Estimate, truth: f64) {
+        self.runs += 1;
+        self.held += u32::from(found.contains(truth));
+        self.half_widths.push(50.0 * (found.high / found.low).ln());
+    }
+
+    fn held(&self) -> f64 {
+        100.0 * f64::from(self.held) / f64::from(self.runs)
+    }
+
+    fn half_width(&self) -> f64 {
+        median(&self.half_widths).unwrap()
+    }
+}
+
+/// Ratios and levels of runs of this many restarts and rounds.
+fn coverage(world: World, (restarts, rounds): (u32, u32), runs: u32) -> (Coverage, Coverage) {
     let mut machine = Machine::new(world, 1);
-    let (restarts, rounds) = shape;
-    let mut held = 0;
-    let mut half_widths = Vec::new();
+    let (mut ratios, mut levels) = (Coverage::default(), Coverage::default());
     for _ in 0..runs {
-        let (centre, half_width) = candidate(&by_restart(&machine.run(restarts, rounds), restarts));
-        held += u32::from(centre.abs() <= half_width);
-        half_widths.push(100.0 * half_width);
+        let reference = machine.server(restarts, rounds);
+        let (server, truth) = machine.bursting(restarts, rounds);
+        let found = effect(&pairs(&server, &reference), 0.95).unwrap();
+        ratios.add(found.ratio, truth / machine.true_cost());
+        levels.add(level(&server, 0.95).unwrap(), truth);
     }
-    (100.0 * f64::from(held) / f64::from(runs), median(&half_widths).unwrap())
+    (ratios, levels)
 }
+
+const SHAPES: [(u32, u32); 5] = [(3, 3), (4, 2), (5, 3), (8, 6), (20, 6)];
 
 #[test]
-fn an_interval_of_95_percent_contains_the_true_ratio_in_95_of_100_runs() {
+fn an_interval_of_95_percent_contains_the_truth_in_95_of_100_runs() {
     let mut shares = Vec::new();
     for world in WORLDS {
-        for shape in [(2, 5), (3, 3), (4, 2), (5, 3), (10, 2)] {
-            let (held, _) = count(chosen, world, shape, 1500);
-            // The standard error of a share of 95 % in 1,500 runs is 0.6 %.
-            assert!((93.0..=98.5).contains(&held), "{}, {shape:?}: {held} %", world.name);
-            shares.push(held);
+        for shape in SHAPES {
+            let (ratios, levels) = coverage(world, shape, 1_500);
+            // Few short restarts may not have met any of the disturbances that a level contains. In
+            // a ratio they cancel.
+            let is_seen = world.outliers == 0.0 || shape.0 >= 8;
+            let levels = is_seen.then(|| ("level", levels.held()));
+            for (what, held) in std::iter::once(("ratio", ratios.held())).chain(levels) {
+                // The standard error of a share of 95% in 1,500 runs is 0.6%.
+                assert!(
+                    (92.5..=98.5).contains(&held),
+                    "{}, {shape:?}, {what}: {held}%",
+                    world.name
+                );
+                shares.push(held);
+            }
         }
     }
     let all = shares.iter().sum::<f64>() / shares.len() as f64;
-    assert!((94.5..=96.5).contains(&all), "over all: {all} %");
+    assert!((94.0..=96.0).contains(&all), "over all: {all}%");
 }
 
+/// Regression: the robust mean over rounds left out bursts, so 0.4% of intervals held the truth.
 #[test]
-fn the_rounds_of_one_restart_contain_the_true_ratio_of_that_restart() {
-    for world in WORLDS {
-        let same_start = World { restart_variance: 0.0, drift: 0.0, ..world };
-        for shape in [(1, 2), (1, 6), (1, 10)] {
-            let (held, _) = count(chosen, same_start, shape, 400);
-            assert!((93.0..=98.5).contains(&held), "{}, {shape:?}: {held} %", world.name);
-        }
-    }
+fn a_servers_own_bursts_are_part_of_its_cost() {
+    let (ratios, levels) = coverage(BURSTY, (10, 12), 1_500);
+    let held = (ratios.held(), levels.held());
+    assert!(held.0 > 90.0 && held.1 > 90.0, "{held:?}");
 }
 
-/// The table of METHODOLOGY: `cargo test --release -p hotlap-stats --test coverage -- --ignored
-/// --nocapture`.
+/// The table of METHODOLOGY: `cargo test --release -p hotlap-stats --test coverage
+/// table_of_coverage -- --ignored --nocapture`.
 #[test]
 #[ignore = "writes a table, takes a minute"]
-fn table_of_candidates() {
-    let shapes = [(1, 8), (2, 5), (3, 3), (3, 6), (4, 2), (5, 2), (5, 4), (10, 2), (10, 10)];
-    let mut table = String::new();
-    for world in WORLDS {
-        let _ = write!(table, "\n{}\n| restarts × rounds |", world.name);
-        for (restarts, rounds) in shapes {
-            let _ = write!(table, " {restarts} × {rounds} |");
-        }
-        let _ = write!(table, "\n|---|{}", "---:|".repeat(shapes.len()));
-        for (name, candidate) in CANDIDATES {
-            let _ = write!(table, "\n| {name} |");
-            for shape in shapes {
-                let (held, half_width) = count(candidate, world, shape, 4000);
-                let _ = write!(table, " {held:.1} ± {half_width:.2} |");
+fn table_of_coverage() {
+    let mut table = String::from("| world | of |");
+    SHAPES.iter().for_each(|(h, b)| _ = write!(table, " {h} × {b} |"));
+    for world in WORLDS.into_iter().chain([BURSTY]) {
+        let found: Vec<_> = SHAPES.iter().map(|shape| coverage(world, *shape, 4_000)).collect();
+        for what in ["ratio", "level"] {
+            let _ = write!(table, "\n| {} | {what} |", world.name);
+            for (ratios, levels) in &found {
+                let one = if what == "ratio" { ratios } else { levels };
+                let _ = write!(table, " {:.1}% ± {:.2} |", one.held(), one.half_width());
             }
         }
-        table.push('\n');
     }
     let _ = writeln!(std::io::stdout(), "{table}");
 }

@@ -10,9 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_bench::lap::Share;
-use hotlap_stats::{Estimate, Reading};
+use hotlap_bench::local::TOLERANCE;
+use hotlap_stats::{Estimate, Reading, Share, Shift};
 
+use super::Measure;
 use crate::model::{Lap, Probed, Run};
 
 /// A bias above this share is reported.
@@ -39,7 +40,8 @@ pub fn of_alone(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec
         Some((start.restart, warmup.alone_cost_ns?))
     });
     let reading = |(restart, alone): (u32, f64)| {
-        Some(Reading { restart, round: 0, value: costs.get(&restart)?.value()? / alone })
+        let share = Share::whole(costs.get(&restart)?.value()? / alone);
+        Some(Reading { restart, round: 0, share })
     };
     alone.filter_map(reading).collect()
 }
@@ -52,18 +54,34 @@ pub fn in_slices(run: &Run, load: usize, server: usize) -> Option<Estimate> {
     run.schedule.probed.iter().find(is_own).map(|probed| probed.ratio)
 }
 
-/// The shift of the ratio of two servers' CPU times that slices cause, in log units, as far as the
-/// probes prove it: the distance between the two probed ratios, less that of their intervals (half
-/// widths added as independent errors). It is 0 if the intervals overlap or one is unknown. All
-/// probes are of one load.
+/// What slices did to the ratio of two servers in one measure, as far as probes prove that a server
+/// costs more or less in slices. What noise may explain is not taken off.
 #[must_use]
-pub fn proven_shift(probed: &[Probed], (server, other): (usize, usize)) -> f64 {
-    let probed =
-        |server| probed.iter().find(|probed| probed.participant == server).map(|p| p.ratio);
-    let (Some(one), Some(two)) = (probed(server), probed(other)) else { return 0.0 };
-    let half = |ratio: &Estimate| (ratio.high / ratio.low).ln() / 2.0;
-    let shift = (one.value / two.value).ln().abs() - half(&one).hypot(half(&two));
-    if shift.is_finite() { shift.max(0.0) } else { 0.0 }
+pub fn shift(probed: &[Probed], measure: Measure, (server, other): (usize, usize)) -> Shift {
+    let of = |server: usize| {
+        let found = probed.iter().find(|probed| probed.participant == server)?;
+        let ratio = match measure {
+            Measure::Cost => found.ratio,
+            Measure::Rate => found.rate,
+            Measure::P50 | Measure::P99 | Measure::Memory => return None,
+        };
+        is_biased(&found.ratio).then_some(ratio)
+    };
+    let (log, variance) = [(server, 1.0), (other, -1.0)]
+        .into_iter()
+        .filter_map(|(server, sign)| Some((of(server)?, sign)))
+        .map(|(ratio, sign)| {
+            // Half of a 95% interval is 1.96 standard errors.
+            (sign * ratio.value.ln(), ((ratio.high / ratio.low).ln() / 3.92).powi(2))
+        })
+        .fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+    Shift { log, standard_error: variance.sqrt() }
+}
+
+/// Whether probes prove that a server costs over 3% more or less in slices than alone.
+#[must_use]
+pub fn is_biased(in_slices: &Estimate) -> bool {
+    in_slices.is_bounded() && (in_slices.low > TOLERANCE || in_slices.high < 1.0 / TOLERANCE)
 }
 
 /// Whether a server provably costs over 3 % more or less CPU time in its laps than alone at the end
@@ -78,25 +96,21 @@ pub fn is_reported(of_alone: &Estimate) -> bool {
 mod tests {
     use super::*;
 
-    fn shift(one: (f64, f64), two: (f64, f64)) -> f64 {
-        let probed = |participant, (value, half): (f64, f64)| Probed {
-            participant,
-            load: 0,
-            slice_ms: 12.0,
-            ratio: Estimate { value, low: value / half, high: value * half },
-        };
-        let both = [probed(0, one), probed(1, two)];
-        assert_eq!(proven_shift(&both, (0, 2)), 0.0, "that was not probed");
-        proven_shift(&both, (0, 1))
-    }
-
     #[test]
-    fn only_the_part_of_a_bias_that_probes_prove_counts() {
-        let shift_12 = shift((1.12, 1.02), (1.00, 1.01));
-        assert!((shift_12 - (1.12_f64.ln() - 1.02_f64.ln().hypot(1.01_f64.ln()))).abs() < 1e-12);
-        assert_eq!(shift((1.12, 1.2), (1.00, 1.01)), 0.0, "noise proves nothing");
-        assert_eq!(shift((1.12, 1.001), (1.12, 1.001)), 0.0, "slices treat them alike");
-        assert_eq!(shift((1.12, f64::INFINITY), (1.0, 1.01)), 0.0, "one probe proves nothing");
+    fn a_bias_that_probes_prove_is_taken_off_with_its_error() {
+        let probed = |participant, value: f64, half: f64| {
+            let of = |value: f64| Estimate { value, low: value / half, high: value * half };
+            Probed { participant, load: 0, slice_ms: 12.0, ratio: of(value), rate: of(1.0 / value) }
+        };
+        let probes = [probed(0, 1.12, 1.02), probed(1, 0.89, 1.03), probed(2, 1.2, 1.3)];
+        let of = |measure, pair| shift(&probes, measure, pair);
+        let found = of(Measure::Cost, (0, 1));
+        assert!((found.log - f64::ln(1.12 / 0.89)).abs() < 1e-12);
+        let error = 1.02_f64.ln().hypot(1.03_f64.ln()) / 1.96;
+        assert!((found.standard_error - error).abs() < 1e-12);
+        assert!((of(Measure::Rate, (0, 1)).log + found.log).abs() < 1e-12);
+        assert_eq!(of(Measure::Cost, (2, 3)), Shift::default(), "noise proves nothing");
+        assert_eq!(of(Measure::P99, (0, 1)), Shift::default());
     }
 
     #[test]

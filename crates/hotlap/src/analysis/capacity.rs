@@ -4,7 +4,7 @@
 use hotlap_bench::slo::{Objective, WindowOutcome};
 use hotlap_load::Failures;
 use hotlap_stats::{
-    Better, Capacity, Criterion, Estimate, NoiseFloor, Reading, Trial, effect, level, median, pairs,
+    Better, Capacity, Criterion, Estimate, Reading, Trial, effect, level, median, pairs,
 };
 
 use super::compare::{Found, judged};
@@ -105,8 +105,8 @@ impl CapacityAnalysis {
         let confidence = confidence(run);
         let criterion = Criterion {
             alpha: 1.0 - confidence,
-            floor: NoiseFloor::NoControl,
-            bias: 0.0,
+            margin: 0.0,
+            withheld: None,
             better: Better::Higher,
         };
         let others: Vec<usize> = (0..self.servers.len())

@@ -1,6 +1,6 @@
 //! The comparison of two servers, and which comparisons are judged together.
 
-use hotlap_stats::{Criterion, Effect, Estimate, NoiseFloor, Verdict, verdicts};
+use hotlap_stats::{Criterion, Effect, Estimate, Verdict, verdicts};
 
 use super::{Measure, PerMeasure};
 
@@ -54,12 +54,7 @@ pub fn found_in_families(
     compared: PerMeasure<Vec<Option<(Criterion, Effect)>>>,
 ) -> Vec<PerMeasure<Found>> {
     let pairs = compared[Measure::Rate].len();
-    let mut all = Measure::ALL.iter().flat_map(|measure| &compared[*measure]).flatten();
-    let has_floor = all.all(|(criterion, _)| criterion.floor != NoiseFloor::NoControl);
-    let families: &[&[Measure]] = match has_floor {
-        true => &[&[Measure::Rate], &[Measure::Cost], &LATENCY_AND_MEMORY],
-        false => &[&[Measure::Rate, Measure::Cost], &LATENCY_AND_MEMORY],
-    };
+    let families: [&[Measure]; 2] = [&[Measure::Rate, Measure::Cost], &LATENCY_AND_MEMORY];
     let mut found = vec![PerMeasure::default(); pairs];
     for family in families {
         let members: Vec<_> = family.iter().flat_map(|m| compared[*m].iter().copied()).collect();

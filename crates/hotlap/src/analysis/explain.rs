@@ -13,10 +13,8 @@ pub mod group;
 pub mod ledger;
 mod sampled;
 
-use std::collections::BTreeMap;
-
 use hotlap_bench::lap::readings;
-use hotlap_stats::{Amount, Estimate, MIN_RESTARTS};
+use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, values_by_restart};
 
 use super::confidence;
 use crate::model::{ExplainLap, Role, Run};
@@ -107,56 +105,42 @@ impl Explanation {
     }
 }
 
-/// CPU time per request of the laps without an instrument. Rounds are pairs, so what disturbs one
-/// round does not count much.
+/// CPU time per request of the laps without an instrument, by restart, over the rounds that both
+/// servers have.
 struct Plain {
-    /// By restart and round, of the rounds that both servers have.
-    by_round: [BTreeMap<(u32, u32), f64>; 2],
-    /// The mean of each restart.
     by_restart: [ByRestart; 2],
 }
 
 impl Plain {
     /// Of a reference and a server; `None` without a round of both.
     fn of(laps: [&[&ExplainLap]; 2]) -> Option<Self> {
-        let mut by_round = laps.map(|laps| -> BTreeMap<(u32, u32), f64> {
+        let of_both = laps.map(|laps| {
             let plain = laps.iter().filter(|lap| lap.observation.is_none());
             let shares = plain.filter_map(|lap| Some((lap.restart, lap.round, lap.cost_share()?)));
-            readings(shares).iter().map(|r| ((r.restart, r.round), r.value)).collect()
+            readings(shares)
         });
-        let [a, b] = &mut by_round;
-        a.retain(|round, _| b.contains_key(round));
-        b.retain(|round, _| a.contains_key(round));
-        let by_restart = [&*a, &*b].map(means);
-        (!by_round[0].is_empty()).then_some(Self { by_round, by_restart })
+        let [reference, server] = &of_both;
+        let by_restart =
+            [values_by_restart(reference, server), values_by_restart(server, reference)];
+        (!by_restart[0].is_empty()).then_some(Self { by_restart })
     }
 
-    /// The difference, round by round.
+    /// The difference, restart by restart.
     fn difference(&self) -> Option<Amount> {
-        let [a, b] = &self.by_round;
-        Amount::of(a.iter().map(|(round, value)| (round.0, b[round] - value)))
+        let [a, b] = &self.by_restart;
+        Amount::of(a.iter().filter_map(|(restart, value)| Some((*restart, b.get(restart)? - value))))
     }
 
     fn amounts(&self, difference: &Amount, confidence: f64) -> Option<Amounts> {
-        let level = |own: &BTreeMap<(u32, u32), f64>| {
-            Amount::of(own.iter().map(|(round, value)| (round.0, *value)))
+        let level = |own: &ByRestart| {
+            Some(Amount::of(own.iter().map(|(n, value)| (*n, *value)))?.estimate(confidence))
         };
         Some(Amounts {
-            reference: level(&self.by_round[0])?.estimate(confidence),
-            server: level(&self.by_round[1])?.estimate(confidence),
+            reference: level(&self.by_restart[0])?,
+            server: level(&self.by_restart[1])?,
             difference: difference.estimate(confidence),
             p: difference.p(),
             restarts: difference.restarts,
         })
     }
-}
-
-/// The mean of each restart.
-fn means(rounds: &BTreeMap<(u32, u32), f64>) -> ByRestart {
-    let mut sums = BTreeMap::<u32, (f64, f64)>::new();
-    for ((restart, _), value) in rounds {
-        let (sum, n) = sums.entry(*restart).or_default();
-        (*sum, *n) = (*sum + value, *n + 1.0);
-    }
-    sums.into_iter().map(|(restart, (sum, n))| (restart, sum / n)).collect()
 }

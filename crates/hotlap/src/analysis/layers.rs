@@ -66,8 +66,8 @@ fn below(run: &Run, layer: usize) -> Option<usize> {
     None
 }
 
-/// The difference is the lower layer's level times (ratio - 1), with the interval of the ratio: the
-/// error of the level is common to both layers and cancels in their comparison.
+/// The difference is the lower layer's level times (ratio - 1). The errors of both are added as
+/// independent ones.
 fn step(
     run: &Run,
     analysis: &Analysis,
@@ -81,8 +81,9 @@ fn step(
     Step {
         to,
         from,
-        cpu_us: cpu.map(|((e, v), level)| (difference(level.value / 1e3, &e.ratio), v)),
-        wall_us: wall.map(|((e, v), level)| (difference(1e6 / level.value, &inverse(&e.ratio)), v)),
+        cpu_us: cpu.map(|((e, v), level)| (difference(&scaled(&level, 1e-3), &e.ratio), v)),
+        wall_us: wall
+            .map(|((e, v), level)| (difference(&scaled(&inverse(&level), 1e6), &inverse(&e.ratio)), v)),
         rate,
         cost,
         wrong: analysis.servers[to].wrong,
@@ -90,12 +91,24 @@ fn step(
     }
 }
 
-fn difference(level: f64, ratio: &Estimate) -> Estimate {
+fn difference(level: &Estimate, ratio: &Estimate) -> Estimate {
+    let value = level.value * (ratio.value - 1.0);
+    // What the ends of one interval do to the difference, while the other stays at its value.
+    let end = |ratio_end: f64, level_end: f64| {
+        let of_ratio = level.value * (ratio_end - ratio.value);
+        let of_level = (level_end - level.value) * (ratio.value - 1.0);
+        of_ratio.hypot(of_level)
+    };
     Estimate {
-        value: level * (ratio.value - 1.0),
-        low: level * (ratio.low - 1.0),
-        high: level * (ratio.high - 1.0),
+        value,
+        low: value - end(ratio.low, if value < 0.0 { level.high } else { level.low }),
+        high: value + end(ratio.high, if value < 0.0 { level.low } else { level.high }),
     }
+}
+
+fn scaled(estimate: &Estimate, by: f64) -> Estimate {
+    let Estimate { value, low, high } = *estimate;
+    Estimate { value: value * by, low: low * by, high: high * by }
 }
 
 /// The inverse of a ratio.
@@ -120,4 +133,24 @@ pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> 
     // A single failed lap is left out, as with any validity check. If most laps fail, the server
     // does not do the work of its layer.
     (failed * 2 > laps().count()).then_some(SideEffect { required, counted: happened })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the level of the layer below was taken as exact.
+    #[test]
+    fn a_price_is_as_uncertain_as_the_level_of_the_layer_below() {
+        let level = Estimate { value: 10.0, low: 8.4, high: 11.6 };
+        let exact = Estimate { value: 2.0, low: 2.0, high: 2.0 };
+        let found = difference(&level, &exact);
+        assert_eq!((found.value, found.low, found.high), (10.0, 8.4, 11.6));
+        let ratio = Estimate { value: 2.0, low: 1.88, high: 2.12 };
+        let found = difference(&level, &ratio);
+        // 10 × 0.12 and 1.6 × 1 are 1.2 and 1.6: together 2.
+        assert!((found.low - 8.0).abs() < 1e-9 && (found.high - 12.0).abs() < 1e-9, "{found:?}");
+        let found = difference(&level, &Estimate { value: 0.5, low: 0.5, high: 0.5 });
+        assert_eq!((found.value, found.low, found.high), (-5.0, -5.8, -4.2));
+    }
 }

@@ -1,10 +1,8 @@
 //! One load: its servers, measured and compared.
 
-use std::borrow::Cow;
-
 use hotlap_stats::{
-    Criterion, Effect, Estimate, Goal, Inconclusive, NodeSpread, NoiseFloor, Pair, Reading,
-    Verdict, pairs, pooled,
+    Bursts, CONTROL_ALPHA, Criterion, Effect, Estimate, Inconclusive, MIN_RESTARTS, NodeSpread,
+    Pair, Shift, Verdict, pairs,
 };
 
 use super::compare::{Found, Limited, ServerComparison, ServerPair, found_in_families};
@@ -81,45 +79,31 @@ impl Analysis {
             return None;
         }
         let pairs = pairs(&control.readings[measure], &reference.readings[measure]);
-        self.rests_on.effect(&pairs, self.confidence)
+        self.rests_on.effect(&pairs, Shift::default(), self.confidence)
     }
 
-    /// The noise floor of one measure, for two servers other than the reference.
+    /// Why no verdict is given in a measure: the A/A control differs from the reference.
     #[must_use]
-    pub fn floor(&self, measure: Measure) -> NoiseFloor {
-        match self.reference.zip(self.control) {
-            Some(_) => NoiseFloor::of(self.noise[measure].as_ref()),
-            None => NoiseFloor::NoControl,
-        }
+    pub fn withheld(&self, measure: Measure) -> Option<Inconclusive> {
+        let control = self.noise[measure]?;
+        let differs = control.restarts >= MIN_RESTARTS && control.p < CONTROL_ALPHA;
+        differs.then_some(Inconclusive::ControlDiffers)
     }
 
-    /// The smallest difference from the reference that is not noise, as a share; `None` if unknown.
+    /// How far the A/A control may be from the reference, as a share; `None` if unknown.
     #[must_use]
     pub fn noise_band(&self, measure: Measure) -> Option<f64> {
-        if self.floor(measure) == NoiseFloor::Unusable(Inconclusive::NoiseUnknown) {
-            return None;
-        }
-        let floor = NoiseFloor::Known(self.noise[measure]?.far_end()).against_pooled();
-        let NoiseFloor::Known(noise) = floor else { return None };
-        Some(noise.exp_m1())
+        let control = self.noise[measure]?;
+        let is_known = control.restarts >= MIN_RESTARTS && control.ratio.is_bounded();
+        is_known.then(|| control.far_end().exp_m1())
     }
 
-    /// A server's readings as one side of a comparison. The A/A control is the same program as the
-    /// reference, so its readings count as further readings of the reference.
+    /// The rounds in which a server cost far more than usual, if there are such.
     #[must_use]
-    pub fn side(&self, server: usize, measure: Measure) -> Cow<'_, [Reading]> {
-        let own = &self.servers[server].readings[measure];
-        match self.control.filter(|_| Some(server) == self.reference) {
-            Some(control) => pooled(own, &self.servers[control].readings[measure]).into(),
-            None => own.into(),
-        }
-    }
-
-    /// Whether a side of a comparison, see [`Self::side`], is a lower bound.
-    fn is_lower_bound(&self, server: usize, measure: Measure) -> bool {
-        let control = self.control.filter(|_| Some(server) == self.reference);
-        let mut of_side = std::iter::once(server).chain(control);
-        of_side.any(|server| self.servers[server].is_lower_bound[measure])
+    pub fn bursts(&self, server: usize) -> Option<Bursts> {
+        let reference = self.reference.filter(|reference| *reference != server)?;
+        let [own, other] = [server, reference].map(|s| &self.servers[s].readings[Measure::Cost]);
+        Bursts::of(own, other)
     }
 
     /// The ceiling's CPU time per request divided by a server's; `None` if either is unknown.
@@ -127,7 +111,7 @@ impl Analysis {
     pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
         let costs = |server: usize| &self.servers[server].readings[Measure::Cost];
         let pairs = pairs(costs(self.ceiling?), costs(server));
-        Some(self.rests_on.effect(&pairs, self.confidence)?.ratio)
+        Some(self.rests_on.effect(&pairs, Shift::default(), self.confidence)?.ratio)
     }
 
     /// Servers in the order in which tables and sentences name them.
@@ -204,28 +188,23 @@ impl Analysis {
             Measure::Rate => limited == 2 || self.keep_up(server, other),
             measure => {
                 limited > 0 && measure.is_hidden_by_generator()
-                    || [server, other].iter().any(|&s| self.is_lower_bound(s, measure))
+                    || of_both.iter().any(|server| server.is_lower_bound[measure])
             }
         };
         if is_hidden || of_both.iter().any(|s| s.wrong > 0) {
             return None;
         }
-        let effect = self.effect(server, other, measure)?;
-        let reference = if Some(server) == self.reference { server } else { other };
-        let bias = match measure {
-            Measure::Cost => bias::proven_shift(&self.probed, (server, other)),
-            _ => 0.0,
-        };
-        Some((Criterion { bias, ..self.criterion_against(reference, measure) }, effect))
+        Some((self.criterion(measure), self.effect(server, other, measure)?))
     }
 
     /// The ratio of two servers in one measure. Servers of a pool that no shard measured together
     /// are compared through the reference.
     fn effect(&self, server: usize, other: usize, measure: Measure) -> Option<Effect> {
         let against = |a: usize, b: usize| -> Vec<Pair> {
-            pairs(&self.side(a, measure), &self.side(b, measure))
+            pairs(&self.servers[a].readings[measure], &self.servers[b].readings[measure])
         };
-        let found = self.rests_on.effect(&against(server, other), self.confidence);
+        let shift = bias::shift(&self.probed, measure, (server, other));
+        let found = self.rests_on.effect(&against(server, other), shift, self.confidence);
         found.or_else(|| {
             let reference = self.reference.filter(|r| ![server, other].contains(r))?;
             let [one, two] = [server, other].map(|server| against(server, reference));
@@ -242,19 +221,20 @@ impl Analysis {
             if !matches!(measure, Measure::Rate | Measure::Cost) {
                 return None;
             }
-            let [own, reference] = [server, self.reference?].map(|s| self.side(s, measure));
-            self.rests_on.spread(&pairs(&own, &reference), self.confidence)
+            let [own, reference] = [server, self.reference?].map(|s| &self.servers[s].readings);
+            self.rests_on.spread(&pairs(&own[measure], &reference[measure]), self.confidence)
         })
     }
 
-    /// The noise floor for a comparison with `other`, without bias. The reference counts together
-    /// with the A/A control, see [`Self::side`].
+    /// What decides comparisons in a measure.
     #[must_use]
-    pub fn criterion_against(&self, other: usize, measure: Measure) -> Criterion {
-        let is_pooled = Some(other) == self.reference && self.control.is_some();
-        let floor = self.floor(measure);
-        let floor = if is_pooled { floor.against_pooled() } else { floor };
-        Criterion { alpha: 1.0 - self.confidence, floor, bias: 0.0, better: measure.better() }
+    pub fn criterion(&self, measure: Measure) -> Criterion {
+        Criterion {
+            alpha: 1.0 - self.confidence,
+            margin: 0.0,
+            withheld: self.withheld(measure),
+            better: measure.better(),
+        }
     }
 
     /// Removes the ratio of requests/s if it is a bound, and keeps what the bound proves.
@@ -292,8 +272,8 @@ fn of_nodes(found: &mut Found) {
 
 /// The confidence of every interval of a run; 1 - confidence is the accepted rate of false alarms
 /// over all comparisons of one table. It is higher if the run was to stop once its intervals were
-/// narrow enough, see [`Goal::confidence_of_run`].
+/// narrow enough, see [`hotlap_stats::confidence`].
 #[must_use]
 pub fn confidence(run: &Run) -> f64 {
-    Goal { precision: run.schedule.precision, ..Goal::default() }.confidence_of_run()
+    hotlap_stats::confidence(run.schedule.precision)
 }

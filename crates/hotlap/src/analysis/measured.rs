@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_bench::lap::{Share, Usage, rates, readings, silent_rounds};
+use hotlap_bench::lap::{Usage, is_silent, rates, readings};
 use hotlap_load::{Failures, OpenLoop, Outcome};
 use hotlap_servers::counters::Counted;
-use hotlap_stats::{Concurrency, Estimate, Reading, median};
+use hotlap_stats::{Concurrency, Estimate, Reading, Share, median};
 
 use super::compare::ServerComparison;
 use super::latency::{Times, known};
@@ -29,8 +29,9 @@ pub struct MeasuredServer {
     pub keeps_up: bool,
     /// Wrong responses in all of its laps. A server with any is neither compared nor ranked.
     pub wrong: u64,
-    /// One reading per round of each measure; CPU time and service time in nanoseconds, memory in
-    /// bytes. A round without enough responses for its 99th percentile has none.
+    /// Readings of each measure; CPU time and service time in nanoseconds, memory in bytes.
+    /// Percentiles and memory have one per restart, if it has enough responses, the others one per
+    /// round.
     pub readings: PerMeasure<Vec<Reading>>,
     /// Whether a reading, and so the level, is a lower bound: requests/s because the generator
     /// limits the server, p50 and p99 because they depend on requests without a response. A latency
@@ -115,7 +116,7 @@ impl MeasuredServer {
             readings,
             is_lower_bound: PerMeasure { requests_per_s: generator_limited, ..rests_on_unanswered },
             of_alone: rests_on.level(&bias::of_alone(run, (server, load), &good), confidence),
-            silent_rounds: silent_rounds(responses(&good)),
+            silent_rounds: rates(responses(&good)).iter().filter(|rate| is_silent(rate)).count() as u32,
             against: None,
             service: Times::merged(good.iter().map(|lap| Times::of(lap, offered.is_some()))),
             response: paced
@@ -177,24 +178,25 @@ fn readings_of(
     laps: &[&Lap],
     offered: Option<f64>,
 ) -> (PerMeasure<Vec<Reading>>, PerMeasure<bool>) {
-    let mut rounds = BTreeMap::<(u32, u32), Vec<&Lap>>::new();
+    let mut restarts = BTreeMap::<u32, Vec<&Lap>>::new();
     for lap in laps {
-        rounds.entry((lap.restart, lap.round)).or_default().push(lap);
+        restarts.entry(lap.restart).or_default().push(lap);
     }
+    let of_restart = |restart, value| Reading { restart, round: 0, share: Share::whole(value) };
     let quantiles = |q: f64| -> (Vec<Reading>, bool) {
-        let reading = |(&(restart, round), laps): (&(u32, u32), &Vec<&Lap>)| {
+        let reading = |(&restart, laps): (&u32, &Vec<&Lap>)| {
             let times = Times::merged(laps.iter().map(|lap| Times::of(lap, offered.is_some())));
-            // The interval is computed over rounds and restarts, so samples within a round may
-            // depend on each other. It is enough that there are samples beyond the percentile.
+            // The interval is computed over restarts, so samples within a restart may depend on
+            // each other. It is enough that there are samples beyond the percentile.
             let found = known(&times.survival(), q, Concurrency::ONE)?;
-            Some((Reading { restart, round, value: found.ns as f64 }, found.is_lower_bound))
+            Some((of_restart(restart, found.ns as f64), found.is_lower_bound))
         };
-        let (readings, bounds): (_, Vec<bool>) = rounds.iter().filter_map(reading).unzip();
+        let (readings, bounds): (_, Vec<bool>) = restarts.iter().filter_map(reading).unzip();
         (readings, bounds.contains(&true))
     };
-    let memory = |(&(restart, round), laps): (&(u32, u32), &Vec<&Lap>)| {
+    let memory = |(&restart, laps): (&u32, &Vec<&Lap>)| {
         let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.rss_bytes)).max();
-        Some(Reading { restart, round, value: most.filter(|bytes| *bytes > 0)? as f64 })
+        Some(of_restart(restart, most.filter(|bytes| *bytes > 0)? as f64))
     };
     let spent = |lap: &&Lap| Some((lap.restart, lap.round, lap.cost_share()?));
     let ((p50, is_p50_a_bound), (p99, is_p99_a_bound)) = (quantiles(0.5), quantiles(0.99));
@@ -203,7 +205,7 @@ fn readings_of(
         cost: readings(laps.iter().filter_map(spent)),
         p50,
         p99,
-        memory: rounds.iter().filter_map(memory).collect(),
+        memory: restarts.iter().filter_map(memory).collect(),
     };
     let bounds = PerMeasure { p50: is_p50_a_bound, p99: is_p99_a_bound, ..PerMeasure::default() };
     (readings, bounds)

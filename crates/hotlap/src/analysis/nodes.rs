@@ -1,8 +1,8 @@
 //! What intervals rest on: the restarts of one machine, or the nodes of a pool.
 
 use hotlap_stats::{
-    Effect, Estimate, NodeSpread, Pair, Reading, across_nodes, by_node, effect, level,
-    readings_by_node,
+    Effect, Estimate, NodeSpread, Pair, Reading, Shift, across_nodes, by_node, level,
+    level_of_nodes, shifted_effect,
 };
 
 use crate::model::Run;
@@ -27,12 +27,12 @@ impl Level {
         self.node_of.is_some()
     }
 
-    /// The ratio from pairs, with its interval at `confidence`.
+    /// The ratio from pairs without what the method did to it, with its interval at `confidence`.
     #[must_use]
-    pub fn effect(&self, pairs: &[Pair], confidence: f64) -> Option<Effect> {
+    pub fn effect(&self, pairs: &[Pair], shift: Shift, confidence: f64) -> Option<Effect> {
         match &self.node_of {
-            None => effect(pairs, confidence),
-            Some(nodes) => effect(&by_node(pairs, nodes), confidence),
+            None => shifted_effect(pairs, shift, confidence),
+            Some(nodes) => shifted_effect(&by_node(pairs, nodes), shift, confidence),
         }
     }
 
@@ -41,7 +41,7 @@ impl Level {
     pub fn level(&self, readings: &[Reading], confidence: f64) -> Option<Estimate> {
         match &self.node_of {
             None => level(readings, confidence),
-            Some(nodes) => level(&readings_by_node(readings, nodes), confidence),
+            Some(nodes) => level_of_nodes(readings, nodes, confidence),
         }
     }
 

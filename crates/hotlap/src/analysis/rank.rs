@@ -1,6 +1,6 @@
 //! Ranks: the order of the servers, as far as the verdicts determine one.
 
-use hotlap_stats::{MIN_RESTARTS, NoiseFloor, Verdict, ranks};
+use hotlap_stats::{MIN_RESTARTS, Verdict, ranks};
 
 use super::compare::{ServerPair, judged};
 use super::{Analysis, Limited, Measure, ServerComparison};
@@ -52,14 +52,15 @@ impl Analysis {
         }
     }
 
-    /// Whether a server responds correctly, and has enough restarts and a noise floor to be ranked.
+    /// Whether a server responds correctly, and has enough restarts, and is not
+    /// ranked if verdicts are withheld.
     fn can_rank(&self, server: usize) -> bool {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;
         let by = if is_by_cost { Measure::Cost } else { Measure::Rate };
         measured.wrong == 0
             && self.rests_on.count(&measured.readings[by]) >= MIN_RESTARTS as usize
-            && !matches!(self.floor(by), NoiseFloor::Unusable(_))
+            && self.withheld(by).is_none()
     }
 }
 

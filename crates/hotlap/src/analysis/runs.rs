@@ -1,6 +1,6 @@
 //! The comparison of two runs: the same statistics as within a run, as far as unpaired laps allow.
 
-use hotlap_stats::{Better, Criterion, Effect, Inconclusive, NoiseFloor, unpaired};
+use hotlap_stats::{Better, Criterion, Effect, Inconclusive, unpaired};
 
 use super::capacity::CapacityAnalysis;
 use super::compare::{Found, found_in_families, judged};
@@ -122,21 +122,14 @@ impl LoadPair {
         unpaired(&new.readings[measure], &old.readings[measure], self.confidence)
     }
 
-    /// The noise floor is the higher of the two runs', and at least the change of the ceiling from
-    /// one to the other.
+    /// A difference must exceed the change of the ceiling from one run to the other.
     fn criterion(&self, measure: Measure) -> Criterion {
-        let drift = match self.ceiling(measure) {
-            _ if self.is_ceiling_a_bound(measure) => {
-                NoiseFloor::Unusable(Inconclusive::NoiseUnknown)
-            }
-            Some(drift) => NoiseFloor::Known(drift.ratio.value.ln().abs()),
-            None => NoiseFloor::NoControl,
-        };
-        let of_runs = self.before.floor(measure).or_higher(self.after.floor(measure));
+        let unknown = self.is_ceiling_a_bound(measure).then_some(Inconclusive::ChangeUnknown);
+        let withheld = [&self.before, &self.after].map(|run| run.withheld(measure));
         Criterion {
             alpha: 1.0 - self.confidence,
-            floor: of_runs.or_higher(drift),
-            bias: 0.0,
+            margin: self.ceiling(measure).map_or(0.0, |change| change.ratio.value.ln().abs()),
+            withheld: withheld.into_iter().flatten().next().or(unknown),
             better: measure.better(),
         }
     }
@@ -170,8 +163,8 @@ impl SearchPair {
     pub fn compared(&self, servers: &[Matched]) -> Vec<Found> {
         let criterion = Criterion {
             alpha: 1.0 - self.confidence,
-            floor: NoiseFloor::NoControl,
-            bias: 0.0,
+            margin: 0.0,
+            withheld: None,
             better: Better::Higher,
         };
         let effect = |&(old, new): &Matched| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotlap_load::outcome::Negotiated;
-use hotlap_stats::{Estimate, Reading, median};
+use hotlap_stats::{Bursts, Estimate, Reading, median};
 
 use super::capacity::{Highest, ServerCapacity, TrialView};
 use super::{Analysis, CapacityAnalysis, Measure, MeasuredServer, bias};
@@ -72,6 +72,17 @@ pub enum ServerWarning {
     CostChanged(f64),
     /// Its CPU time per request in laps differs from that alone, by this ratio.
     Bias(Estimate),
+    /// Probes prove that it costs more or less in slices than alone, by this ratio.
+    InSlices(Estimate),
+    /// It cost far more than usual in some rounds.
+    Bursty(Bursts),
+    /// More of its requests failed than usual.
+    Failing {
+        /// Failed requests.
+        failures: u64,
+        /// All requests.
+        requests: u64,
+    },
     /// It sent no response in this many rounds.
     Silent(u32),
     /// It did not serve the full rate of its load, or the common rate.
@@ -196,6 +207,11 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     [
         cost_change(&measured.readings[Measure::Cost]).map(ServerWarning::CostChanged),
         measured.of_alone.filter(bias::is_reported).map(ServerWarning::Bias),
+        bias::in_slices(run, analysis.load, server)
+            .filter(bias::is_biased)
+            .map(ServerWarning::InSlices),
+        analysis.bursts(server).map(ServerWarning::Bursty),
+        failing(run, analysis.load, server),
         (measured.silent_rounds > 0).then_some(ServerWarning::Silent(measured.silent_rounds)),
         behind.map(|(offered, reached)| ServerWarning::Behind { offered, reached }),
         // If no lap counts, the sentences of the table give the reason.
@@ -205,6 +221,17 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// A server whose laps count although more than 1% of their requests failed.
+fn failing(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
+    let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) && l.counts();
+    let failed = run.laps.iter().filter(own).flat_map(|lap| &lap.failed);
+    let (failures, requests) = failed.fold((0, 0), |sum, violation| match violation {
+        Violation::Failures { failures, requests } => (sum.0 + failures, sum.1 + requests),
+        _ => sum,
+    });
+    (failures > 0).then_some(ServerWarning::Failing { failures, requests })
 }
 
 fn generator_limited(run: &Run, analysis: &Analysis) -> Option<Warning> {
@@ -232,7 +259,7 @@ fn delayed_acknowledgements(run: &Run, analysis: &Analysis) -> Option<Warning> {
 fn cost_change(costs: &[Reading]) -> Option<f64> {
     let mut restarts = BTreeMap::<u32, Vec<f64>>::new();
     for reading in costs {
-        restarts.entry(reading.restart).or_default().push(reading.value);
+        restarts.entry(reading.restart).or_default().extend(reading.share.value());
     }
     let change = |rounds: &Vec<f64>| {
         let third = rounds.len() / 3;

@@ -73,7 +73,7 @@ fn read(plan: &Plan, folder: &Path) -> anyhow::Result<(ByKind, Vec<usize>)> {
             .with_context(|| format!("cannot read shard {shard}"))?;
         let condition = Condition::of(&run);
         lighten(&mut run);
-        let (noise, ceiling_ns) = (condition.noise(), condition.ceiling_ns);
+        let (noise, ceiling_ns) = (condition.noise, condition.ceiling_ns);
         let kind = Kind::of(&run);
         let measured = Measured { shard, run, noise, ceiling_ns, apart: None };
         kinds.entry(kind).or_default().push((measured, condition));

@@ -4,7 +4,7 @@
 //! The measuring thread only pushes four figures per lap; the drawing thread computes the
 //! estimates.
 
-use hotlap_stats::{Reading, level};
+use hotlap_stats::{Reading, Share, level};
 
 use crate::report::figure::{micros, per_second};
 use crate::text::layout;
@@ -110,8 +110,10 @@ impl Board {
         server: usize,
         value: impl Fn(&Seen) -> Option<f64>,
     ) -> Option<hotlap_stats::Estimate> {
-        let reading =
-            |l: &Seen| Some(Reading { restart: l.restart, round: l.round, value: value(l)? });
+        let reading = |l: &Seen| {
+            let share = Share::whole(value(l)?);
+            Some(Reading { restart: l.restart, round: l.round, share })
+        };
         level(&self.of(server).filter_map(reading).collect::<Vec<_>>(), 0.95)
     }
 

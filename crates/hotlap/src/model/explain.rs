@@ -1,7 +1,8 @@
 //! Laps that explain where a difference in cost comes from. They count for no other figure.
 
 use hotlap_bench::explain as measured;
-use hotlap_bench::lap::{Share, Violation};
+use hotlap_bench::lap::Violation;
+use hotlap_stats::Share;
 use hotlap_servers::observe::{Observation, ObserveError};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,8 @@
 //! A lap: what the load generator counted and timed, what the server used, and which validity
 //! checks failed.
 
-use hotlap_bench::lap::{self as measured, Share, Violation};
+use hotlap_bench::lap::{self as measured, Violation, rate_share};
+use hotlap_stats::Share;
 use hotlap_load::outcome::{FailureCount, RequestOutcome, Tick};
 use hotlap_stats::{Ages, Censored, Histogram};
 use serde::{Deserialize, Serialize};
@@ -159,7 +160,7 @@ impl Lap {
     /// Its contribution to the requests/s of its round.
     #[must_use]
     pub fn rate_share(&self) -> Share {
-        Share::rate(self.answers, self.window_ns)
+        rate_share(self.answers, self.window_ns)
     }
 
     /// Its contribution to the CPU time per request of its round, in nanoseconds.

@@ -4,7 +4,7 @@
 //! never the servers whose ratios are merged: that would choose results by what they say. What a
 //! node makes faster or slower alike cancels in its ratios, so the limits are wide.
 
-use hotlap_stats::{Inconclusive, NoiseFloor, mad, median};
+use hotlap_stats::{mad, median};
 
 use crate::analysis::{Analysis, Measure};
 use crate::model::{Apart, Run};
@@ -31,9 +31,11 @@ const MIN_SHARDS: usize = 3;
 pub struct Condition {
     /// Whether the reference has laps that count.
     pub has_reference: bool,
-    /// Its noise floor in CPU time per request, or in requests/s if CPU time is unknown: the
-    /// highest of all loads.
-    pub floor: NoiseFloor,
+    /// Whether the A/A control differs from the reference.
+    pub control_differs: bool,
+    /// How far the control may be from the reference in CPU time per request, or in requests/s if
+    /// CPU time is unknown, in log units: the most under any load. `None` if unknown.
+    pub noise: Option<f64>,
     /// CPU time per request of its ceiling under the first load, in nanoseconds.
     pub ceiling_ns: Option<f64>,
 }
@@ -44,29 +46,23 @@ impl Condition {
     pub fn of(run: &Run) -> Self {
         let analyses = Analysis::of_all(run);
         let measured = |a: &Analysis| a.reference.is_some_and(|r| a.servers[r].is_measured());
-        let floor = |a: &Analysis| match a.floor(Measure::Cost) {
-            NoiseFloor::Unusable(Inconclusive::NoiseUnknown) => a.floor(Measure::Rate),
-            known => known,
-        };
+        let either = [Measure::Cost, Measure::Rate];
+        let noise = |a: &Analysis| either.iter().find_map(|m| Some(a.noise_band(*m)?.ln_1p()));
+        let differs = |a: &Analysis| a.withheld(Measure::Cost).is_some();
         let ceiling = |a: &Analysis| Some(a.servers[a.ceiling?].level[Measure::Cost]?.value);
         Self {
             has_reference: !analyses.is_empty() && analyses.iter().all(measured),
-            floor: analyses.iter().map(floor).fold(NoiseFloor::NoControl, NoiseFloor::or_higher),
+            control_differs: analyses.iter().any(differs),
+            noise: analyses.iter().filter_map(noise).max_by(f64::total_cmp),
             ceiling_ns: analyses.first().and_then(ceiling),
         }
-    }
-
-    /// The noise floor in log units; `None` if it is unknown.
-    #[must_use]
-    pub fn noise(&self) -> Option<f64> {
-        if let NoiseFloor::Known(noise) = self.floor { Some(noise) } else { None }
     }
 }
 
 /// Which of these shards of one kind of machine are set apart, and why.
 #[must_use]
 pub fn apart(shards: &[Condition]) -> Vec<Option<Apart>> {
-    let noise: Vec<f64> = shards.iter().filter_map(Condition::noise).collect();
+    let noise: Vec<f64> = shards.iter().filter_map(|shard| shard.noise).collect();
     let ceilings: Vec<f64> = shards.iter().filter_map(|s| Some(s.ceiling_ns?.ln())).collect();
     let middle = |values: &[f64]| median(values).filter(|_| values.len() >= MIN_SHARDS);
     let (noise, ceiling) = (middle(&noise), middle(&ceilings));
@@ -76,10 +72,10 @@ pub fn apart(shards: &[Condition]) -> Vec<Option<Apart>> {
         let distance = (own.ln() - pool).abs();
         distance > FACTOR.ln() && distance > DEVIATIONS * spread
     };
-    let why = |shard: &Condition| match (shard.floor, shard.ceiling_ns) {
+    let why = |shard: &Condition| match (shard.noise, shard.ceiling_ns) {
         _ if !shard.has_reference => Some(Apart::NoReference),
-        (NoiseFloor::Unusable(Inconclusive::ControlDiffers), _) => Some(Apart::ControlDiffers),
-        (NoiseFloor::Known(own), _) if noise.is_some_and(|pool| is_noisy(own, pool)) => {
+        _ if shard.control_differs => Some(Apart::ControlDiffers),
+        (Some(own), _) if noise.is_some_and(|pool| is_noisy(own, pool)) => {
             Some(Apart::Noise { own, pool: noise? })
         }
         (_, Some(own)) if ceiling.is_some_and(|pool| is_off(own, pool)) => {

@@ -118,8 +118,8 @@ fn words(measure: Measure, found: Option<Verdict>) -> &'static str {
         Some(Verdict::Inconclusive(Inconclusive::TooFewNodes)) => {
             "inconclusive: fewer than three nodes"
         }
-        Some(Verdict::Inconclusive(Inconclusive::NoiseUnknown)) => {
-            "inconclusive: the noise floor is unknown"
+        Some(Verdict::Inconclusive(Inconclusive::ChangeUnknown)) => {
+            "inconclusive: no ceiling shows what the machine changed"
         }
         Some(Verdict::Inconclusive(Inconclusive::ControlDiffers)) => {
             "inconclusive: the A/A control differs from the reference"

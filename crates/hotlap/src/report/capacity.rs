@@ -343,7 +343,7 @@ fn inconclusive(why: Inconclusive) -> String {
         Inconclusive::TooFewRestarts | Inconclusive::TooFewNodes => {
             format!("fewer than {MIN_RESTARTS} restarts (--duration gives more)")
         }
-        Inconclusive::NoiseUnknown | Inconclusive::ControlDiffers => {
+        Inconclusive::ChangeUnknown | Inconclusive::ControlDiffers => {
             "the noise is unknown".to_owned()
         }
     }

@@ -1,5 +1,7 @@
 //! The run and its machine.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::loads::{load_words, request_and_load, slice_words};
@@ -175,7 +177,8 @@ fn title(run: &Run) -> Vec<String> {
         parts.push(plural(run.host.generators.len(), "generator"));
     }
     let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
-    let rounds = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.round + 1).max();
+    let rounds: BTreeSet<(u32, u32)> =
+        run.laps.iter().filter(|l| run.is_main(l)).map(|l| (l.restart, l.round)).collect();
     if run.question == Question::Capacity {
         let goals: Vec<String> = schedule.objectives.iter().map(ToString::to_string).collect();
         parts.push(format!("open loop, Poisson, {}", goals.join(" and ")));
@@ -191,10 +194,9 @@ fn title(run: &Run) -> Vec<String> {
             plural(restarts as usize, "restart")
         ));
         parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
-    } else if let Some(rounds) = rounds {
-        let (restarts, rounds) =
-            (plural(restarts as usize, "restart"), plural(rounds as usize, "round"));
-        parts.push(format!("{restarts} × {rounds}"));
+    } else if !rounds.is_empty() {
+        parts.push(plural(restarts as usize, "restart"));
+        parts.push(plural(rounds.len(), "round"));
         parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
     }
     parts

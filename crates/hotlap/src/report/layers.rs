@@ -113,7 +113,7 @@ fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
     match verdict {
         _ if !difference.is_bounded() => "too few laps for an interval",
         Verdict::Inconclusive(_) => "inconclusive",
-        Verdict::NoDifference => "within noise",
+        Verdict::NoDifference => "not decided",
         _ => "",
     }
 }
@@ -141,8 +141,8 @@ mod tests {
                 Some((cpu, Verdict::Worse)),
                 Some((wall, Verdict::NoDifference))
             ),
-            "a:json, on plain: +1.74 µs [+1.60, +1.90] of CPU, −0.20 µs [−1.10, +0.70] of wall time (within \
-             noise) a request."
+            "a:json, on plain: +1.74 µs [+1.60, +1.90] of CPU, −0.20 µs [−1.10, +0.70] of wall time (not \
+             decided) a request."
         );
     }
 }

@@ -1,12 +1,12 @@
 //! The sentences of a table: one per comparison, with ratios and intervals.
 
-use hotlap_stats::{Effect, Estimate, Inconclusive, MAX_CONTROL_DIFFERENCE, MIN_RESTARTS, Verdict};
+use hotlap_stats::{Effect, Estimate, Inconclusive, MIN_RESTARTS, Verdict};
 
 use super::figure::{exactly, ratio};
 use super::warnings::left_out;
 use crate::analysis::{Analysis, Limited, Measure, ServerComparison};
 use crate::model::{Question, Run};
-use crate::text::number::{self, count, grouped, plural};
+use crate::text::number::{self, count, plural};
 
 /// More comparisons than this are easier to read in the table.
 const MOST: usize = 5;
@@ -123,17 +123,17 @@ pub(super) fn needed<'a>(
              laps that count. Run shards that are missing, on other nodes than before, or plan \
              with more --nodes-per-server."
         ),
-        Inconclusive::NoiseUnknown => {
-            "A verdict needs the noise floor, which is unknown here: too few laps of the reference \
-             or of its A/A control count."
+        Inconclusive::ChangeUnknown => {
+            "A verdict needs the ceiling of both runs, to show what the machine changed between \
+             them. A percentile of the ceiling is only a bound here."
                 .to_owned()
         }
-        Inconclusive::ControlDiffers => format!(
-            "The A/A control, the same program as the reference, differs from it by more than {} %, \
-             so other differences may have the same cause. Look for what disturbs one of the two, \
-             and repeat the run.",
-            grouped(100.0 * MAX_CONTROL_DIFFERENCE, 0)
-        ),
+        Inconclusive::ControlDiffers => {
+            "Verdicts are withheld: the A/A control, the same program as the reference, differs \
+             from it (p < 0.01), so other differences may have the same cause. Look for what \
+             disturbs one of the two, and repeat the run."
+                .to_owned()
+        }
     })
 }
 
@@ -279,8 +279,8 @@ fn no_difference(server: &str, other: &str, against: &ServerComparison) -> Strin
             format!("{pair}: inconclusive, too few laps ({figures}){bound}.")
         }
         () if known().any(|(e, _)| beyond_one(&e)) => format!(
-            "{pair}: no significant difference ({figures}); with this noise and this many \
-             comparisons, it may be chance{bound}."
+            "{pair}: not decided ({figures}); alone it would be a difference, among these \
+             comparisons it may be chance{bound}."
         ),
         () => format!("{pair}: no difference that could be measured ({figures}){bound}."),
     }
@@ -293,14 +293,11 @@ fn beyond_one(effect: &Effect) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hotlap_stats::Spread;
-
     use super::*;
 
     fn effect(value: f64, low: f64, high: f64) -> Effect {
         let ratio = Estimate { value, low, high };
-        let spread = Spread { sd_restart: 0.0, sd_round: 0.0 };
-        Effect { ratio, p: 0.001, spread, restarts: 3, rounds: 18 }
+        Effect { ratio, p: 0.001, restarts: 3, rounds: 18 }
     }
 
     fn against(rate: (f64, Verdict), cost: (f64, Verdict)) -> ServerComparison {
@@ -322,8 +319,8 @@ mod tests {
         };
         assert_eq!(
             said(0.59, 0.65, 0.72),
-            "a and b: no significant difference (CPU per request 0.65× [0.59, 0.72]); with this \
-             noise and this many comparisons, it may be chance."
+            "a and b: not decided (CPU per request 0.65× [0.59, 0.72]); alone it would be a \
+             difference, among these comparisons it may be chance."
         );
         assert_eq!(
             said(0.96, 1.02, 1.08),

@@ -1,7 +1,7 @@
 //! Warnings in words, each with a remedy.
 
 use hotlap_bench::local::LENGTHS;
-use hotlap_stats::Estimate;
+use hotlap_stats::{Bursts, Estimate};
 
 use super::figure::ratio;
 use super::loads::under;
@@ -109,6 +109,18 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
     match warning {
         ServerWarning::CostChanged(change) => cost_changed(run, load, &[(server, *change)]),
         ServerWarning::Bias(of_alone) => bias(&name, of_alone, run.schedule.slice_ms),
+        ServerWarning::InSlices(ratio) => in_slices(&name, ratio),
+        ServerWarning::Bursty(Bursts { factor, rounds, of }) => format!(
+            "{name} costs {} times as much as usual in {rounds} of {of} rounds. They count: look \
+             for garbage collection, checkpoints or other work that comes in bursts.",
+            grouped(*factor, 1)
+        ),
+        ServerWarning::Failing { failures, requests } => format!(
+            "{name}: {} of {} requests failed in the laps with failures. They count: requests/s \
+             are its correct responses, and CPU per request is that of all requests.",
+            count(*failures),
+            count(*requests)
+        ),
         ServerWarning::Silent(rounds) => format!(
             "{name} sent no response in {}. They count: its requests/s in such a restart are all of \
              its responses ÷ all of its time. Look for what made it wait, for instance in its log.",
@@ -155,6 +167,20 @@ fn bias(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> String {
              warm-up ({found}): it was still warming up. A longer --duration gives it more time."
         ),
     }
+}
+
+/// The warning that a server costs more or less in slices than alone.
+fn in_slices(name: &str, found: &Estimate) -> String {
+    let percent = grouped((found.value - 1.0).abs() * 100.0, 0);
+    let (what, why) = match found.value > 1.0 {
+        true => ("more", "its caches are cold after other servers"),
+        false => ("less", "its timers fire before a slice is measured"),
+    };
+    format!(
+        "{name} costs {percent}% {what} CPU per request in slices than alone ({}), possibly because \
+         {why}. Comparisons are corrected for it. Longer slices (--slice 1s) show it as it is.",
+        ratio(found).spread
+    )
 }
 
 /// The warning about a server's laps that do not count: the failed validity checks and the remedy;

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hotlap_bench::lap::Share;
 use hotlap_servers::observe::{Events, Observation};
-use hotlap_stats::{MIN_RESTARTS, holm};
+use hotlap_stats::{MIN_RESTARTS, Share, holm};
 
 use super::amounts::{Amounts, ByRestart};
 use crate::model::ExplainLap;

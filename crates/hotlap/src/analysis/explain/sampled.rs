@@ -8,8 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_bench::lap::Share;
 use hotlap_servers::observe::{Observation, Profile, Stack};
+
+use hotlap_stats::Share;
 
 use super::amounts::ByRestart;
 use super::function::{Function, KERNEL, UNKNOWN};
