@@ -316,7 +316,10 @@ mod tests {
         let laps =
             [lap(0, 0, 900.0), lap(0, 1, 0.0), lap(0, 1, 0.0), lap(1, 0, 0.0), lap(1, 1, 0.0)];
         let rates = rates(laps);
-        assert_eq!(rates.iter().map(|r| r.share.amount).collect::<Vec<_>>(), [900.0, 0.0, 0.5, 0.0]);
+        assert_eq!(
+            rates.iter().map(|r| r.share.amount).collect::<Vec<_>>(),
+            [900.0, 0.0, 0.5, 0.0]
+        );
         assert_eq!(rates.iter().filter(|rate| is_silent(rate)).count(), 3);
         assert_eq!(level(&rates[2..], 0.95).unwrap().value, 2.5);
     }

@@ -148,12 +148,16 @@ impl LocalRunner {
                 Some(held) => held,
                 None => self.hold(participant, load)?,
             };
-        let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
-        // A call to another host may take long: the window must not open before the server runs.
-        if self.instances[participant].is_elsewhere() {
+        let (Some(&opens), Some(&closes)) = (edges.first(), edges.last()) else {
+            return Ok(Vec::new());
+        };
+        // The window must not open before the server runs: a call to another host takes a while, and
+        // a generator that never sleeps may keep this thread from its core for some milliseconds.
+        // If they share a core, it is the server that may keep this thread from it.
+        let is_apart = !self.setting.cores.shared || self.instances[participant].is_elsewhere();
+        if is_apart {
             self.instances[participant].thaw();
         }
-        // Start the load before resuming the server: the server may take this thread's core.
         let began = Instant::now();
         held.session.open_window(opens, closes - opens);
         self.instances[participant].thaw();

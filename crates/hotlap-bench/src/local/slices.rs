@@ -368,7 +368,8 @@ mod tests {
     /// Regression: work on timers, which slices hide, did not lengthen them.
     #[test]
     fn slices_in_which_a_server_costs_less_are_too_short() {
-        let hidden = |by: f64| settled(&[NONE; 2], move |_, length| if length < 100 { by } else { 1.0 });
+        let hidden =
+            |by: f64| settled(&[NONE; 2], move |_, length| if length < 100 { by } else { 1.0 });
         assert_eq!(hidden(0.89).0, 100);
         assert_eq!(hidden(0.99).0, 12);
     }
@@ -376,7 +377,10 @@ mod tests {
     #[test]
     fn a_server_that_has_recovered_is_probed_no_further() {
         let (length, probes) =
-            settled(&[NONE; 2], |server, length| if server == 1 && length < 100 { 1.2 } else { 1.0 });
+            settled(
+                &[NONE; 2],
+                |server, length| if server == 1 && length < 100 { 1.2 } else { 1.0 },
+            );
         assert_eq!((length, probes[0]), (100, 8));
         assert!(probes[1] >= 16, "{probes:?}");
     }
@@ -391,12 +395,8 @@ mod tests {
                 for _ in 0..2 {
                     n += 1;
                     let ratio = mean * if n % 2 == 0 { 1.3 } else { 1.0 / 1.3 };
-                    let of = |cpu_ns| Between {
-                        requests: 1,
-                        wall_ns: 1,
-                        cpu_ns,
-                        ..Between::default()
-                    };
+                    let of =
+                        |cpu_ns| Between { requests: 1, wall_ns: 1, cpu_ns, ..Between::default() };
                     let (within, after) = (of(Some((1e6 * ratio) as u64)), of(Some(1_000_000)));
                     slices.probed(next[0], &within, &after);
                 }

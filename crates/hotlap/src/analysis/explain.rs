@@ -128,7 +128,9 @@ impl Plain {
     /// The difference, restart by restart.
     fn difference(&self) -> Option<Amount> {
         let [a, b] = &self.by_restart;
-        Amount::of(a.iter().filter_map(|(restart, value)| Some((*restart, b.get(restart)? - value))))
+        Amount::of(
+            a.iter().filter_map(|(restart, value)| Some((*restart, b.get(restart)? - value))),
+        )
     }
 
     fn amounts(&self, difference: &Amount, confidence: f64) -> Option<Amounts> {

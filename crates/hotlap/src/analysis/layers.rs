@@ -82,8 +82,9 @@ fn step(
         to,
         from,
         cpu_us: cpu.map(|((e, v), level)| (difference(&scaled(&level, 1e-3), &e.ratio), v)),
-        wall_us: wall
-            .map(|((e, v), level)| (difference(&scaled(&inverse(&level), 1e6), &inverse(&e.ratio)), v)),
+        wall_us: wall.map(|((e, v), level)| {
+            (difference(&scaled(&inverse(&level), 1e6), &inverse(&e.ratio)), v)
+        }),
         rate,
         cost,
         wrong: analysis.servers[to].wrong,

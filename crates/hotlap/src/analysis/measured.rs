@@ -116,7 +116,8 @@ impl MeasuredServer {
             readings,
             is_lower_bound: PerMeasure { requests_per_s: generator_limited, ..rests_on_unanswered },
             of_alone: rests_on.level(&bias::of_alone(run, (server, load), &good), confidence),
-            silent_rounds: rates(responses(&good)).iter().filter(|rate| is_silent(rate)).count() as u32,
+            silent_rounds: rates(responses(&good)).iter().filter(|rate| is_silent(rate)).count()
+                as u32,
             against: None,
             service: Times::merged(good.iter().map(|lap| Times::of(lap, offered.is_some()))),
             response: paced

@@ -2,8 +2,8 @@
 
 use hotlap_bench::explain as measured;
 use hotlap_bench::lap::Violation;
-use hotlap_stats::Share;
 use hotlap_servers::observe::{Observation, ObserveError};
+use hotlap_stats::Share;
 use serde::{Deserialize, Serialize};
 
 use crate::redact;

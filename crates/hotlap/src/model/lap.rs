@@ -2,8 +2,8 @@
 //! checks failed.
 
 use hotlap_bench::lap::{self as measured, Violation, rate_share};
-use hotlap_stats::Share;
 use hotlap_load::outcome::{FailureCount, RequestOutcome, Tick};
+use hotlap_stats::Share;
 use hotlap_stats::{Ages, Censored, Histogram};
 use serde::{Deserialize, Serialize};
 
