@@ -14,6 +14,7 @@ mod elf;
 mod events;
 #[cfg(target_os = "linux")]
 mod functions;
+mod interrupts;
 #[cfg(target_os = "linux")]
 mod kallsyms;
 mod observation;

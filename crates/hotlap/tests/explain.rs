@@ -102,6 +102,34 @@ fn lines_add_up() {
     assert_eq!(functions, sum(&[LedgerKind::Group]));
 }
 
+/// Regression: the cost of waking the generator was printed as that of `_raw_spin_unlock_irqrestore`
+/// in kernel network.
+#[test]
+fn waking_the_receiver_has_a_line_and_a_note() {
+    let wakes = |ns: f64, wobble: &[f64]| {
+        let mut script = server(2_000.0, 4_000.0, 1.0, wobble);
+        let sends = ["tcp_sendmsg", "tcp_v4_rcv", "sock_def_readable"];
+        let mut stack = vec![("main", "app"), ("entry_SYSCALL_64", KERNEL)];
+        stack.extend(sends.map(|name| (name, KERNEL)));
+        stack.push(("_raw_spin_unlock_irqrestore", KERNEL));
+        script.profile.push((stack, ns));
+        script.cost_ns += ns;
+        script
+    };
+    let run = hold(&explained(wakes(300.0, &QUIET), wakes(1_300.0, &OTHER)), None).run;
+    let found = Report::of(&run).explanations.remove(0);
+    let row = &found.ledger[0];
+    assert_eq!((row.name.as_str(), row.difference_us), ("notifying the receiver", 1.0));
+    assert_eq!(found.ledger[1].name, "sock_def_readable");
+    assert!(found.notes.iter().any(|note| note.starts_with("Notifying the receiver is part")));
+    let report = Report::of(&run);
+    for format in [Format::Json, Format::Markdown, Format::Html] {
+        assert!(!render(&report, format).contains("_raw_spin_unlock"));
+    }
+    let alike = hold(&explained(wakes(300.0, &QUIET), wakes(300.0, &OTHER)), None).run;
+    assert!(Report::of(&alike).explanations[0].notes.is_empty());
+}
+
 /// Regression: the flame graph counted the CPU time of the profiled laps, so where the profiler
 /// slowed one server down more, its colours contradicted the ledger.
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::OnceLock;
 
 use super::functions::Functions;
+use super::interrupts::KERNEL;
 use super::observation::Frame;
 
 /// The functions of the running kernel.
@@ -25,7 +26,7 @@ impl Kernel {
     /// The function at an address of the kernel.
     pub(super) fn frame(&self, address: u64) -> Frame {
         let function = self.0.at(address).unwrap_or("[kernel]").to_owned();
-        Frame { function, library: "kernel".to_owned() }
+        Frame { function, library: KERNEL.to_owned() }
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::interrupts::seen_instead;
+
 /// What is observed during a lap. Instruments disturb each other, so a lap has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -108,9 +110,13 @@ impl Profile {
         self.stacks.iter().map(|stack| stack.samples).sum()
     }
 
-    /// The frames of one of its stacks, outermost first.
+    /// The frames of one of its stacks, outermost first. The last one has spent the time: where the
+    /// sampling clock saw a function instead of its caller, the stack ends with the caller.
     pub fn stack<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = &'a Frame> {
-        stack.frames.iter().filter_map(|at| self.frames.get(*at as usize))
+        let frames = stack.frames.iter().filter_map(|at| self.frames.get(*at as usize));
+        let mut frames: Vec<&Frame> = frames.collect();
+        frames.truncate(frames.len() - seen_instead(&frames));
+        frames.into_iter()
     }
 }
 

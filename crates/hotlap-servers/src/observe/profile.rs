@@ -4,7 +4,7 @@
 //! while a thread is on a core and keeps what is left of its period while it is not, so samples
 //! come at even intervals of each thread's CPU time, however short the times for which it runs. The
 //! timer cannot interrupt a section of the kernel with interrupts off: its time is seen at the
-//! instruction that switches them on again.
+//! instruction that switches them on again. [`Profile::stack`] gives it to the caller.
 //!
 //! Callers are found by frame pointers, and the caller of a function that keeps no frame by the
 //! word on top of the stack ([`super::call`]). Code that is compiled without frame pointers has a

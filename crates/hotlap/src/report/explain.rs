@@ -16,6 +16,7 @@ use super::figure::{Figure, difference, micros, scaled};
 use super::loads::{load_title, under};
 use super::warnings::violation;
 use crate::analysis::Explanation;
+use crate::analysis::explain::Group;
 use crate::model::{Load, Run};
 use crate::text::layout::shortened;
 use crate::text::number::{count, grouped};
@@ -205,6 +206,13 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
                 "The profiler changes what it measures: in its laps, {} is added to the difference.",
                 difference(&scaled(&by, 1e-3)).text
             ));
+        }
+        if ledger.groups.iter().any(|line| line.differs && line.group == Group::Notifying) {
+            notes.push(
+                "Notifying the receiver is part of sending. It costs more if the receiver sleeps \
+                 and has to be woken. The load generator sleeps if it shares cores with a server."
+                    .to_owned(),
+            );
         }
         if ledger.lost > 0.01 {
             let percent = grouped(ledger.lost * 100.0, 0);

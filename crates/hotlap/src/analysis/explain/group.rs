@@ -3,6 +3,9 @@
 //! The function on top of the stack decides, so time in libc counts for libc, whoever called it.
 //! Only kernel functions are grouped by their callers: `copy_to_iter` belongs to the network if
 //! `tcp_recvmsg` called it.
+//!
+//! On one host, a send also delivers: within it, the kernel tells the process at the other end, and
+//! wakes that process if it sleeps. Waking is with interrupts off, so its parts cannot be told apart.
 
 use hotlap_servers::observe::Frame;
 
@@ -13,6 +16,8 @@ use super::function::{Function, KERNEL};
 pub enum Group {
     /// Sockets, TCP and IP, and waiting for them.
     KernelNetwork,
+    /// Telling the process at the other end of a socket that data has come, and waking it.
+    Notifying,
     /// Everything else in the kernel: files, memory, the scheduler.
     KernelOther,
     /// Entering and leaving the kernel.
@@ -66,6 +71,12 @@ const NETWORK: [&str; 38] = [
     "release_sock",
     "lock_sock",
 ];
+
+/// The kernel function that tells the reader of a socket that data has come.
+const NOTIFIES: &str = "sock_def_readable";
+
+/// Words in the names of kernel functions that send.
+const SENDS: [&str; 2] = ["sendmsg", "transmit_skb"];
 
 /// Kernel functions whose own time is that of entering and leaving the kernel.
 const ENTRY: [&str; 10] = [
@@ -217,11 +228,17 @@ impl Group {
         if begins(&top.function, &ENTRY) {
             return Self::SystemCallEntry;
         }
-        let mut callers =
-            std::iter::once(top).chain(inwards).take_while(|frame| frame.library == KERNEL);
-        match callers.any(|frame| begins(&frame.function, &NETWORK)) {
-            true => Self::KernelNetwork,
-            false => Self::KernelOther,
+        let callers: Vec<&str> = std::iter::once(top)
+            .chain(inwards)
+            .take_while(|frame| frame.library == KERNEL)
+            .map(|frame| frame.function.as_str())
+            .collect();
+        let sends = |name: &&str| SENDS.iter().any(|word| name.contains(word));
+        let mut outside = callers.iter().skip_while(|name| **name != NOTIFIES);
+        match () {
+            () if outside.any(sends) => Self::Notifying,
+            () if callers.iter().any(|name| begins(name, &NETWORK)) => Self::KernelNetwork,
+            () => Self::KernelOther,
         }
     }
 
@@ -305,21 +322,37 @@ mod tests {
         Group::of(frames.iter())
     }
 
+    /// The group of functions that a system call leads to.
+    fn in_call(inner: &[&str]) -> Group {
+        let mut stack =
+            vec![("main", "app"), ("entry_SYSCALL_64", KERNEL), ("do_syscall_64", KERNEL)];
+        stack.extend(inner.iter().map(|name| (*name, KERNEL)));
+        group(&stack)
+    }
+
     #[test]
     fn the_kernel_is_grouped_by_the_nearest_caller_that_is_known() {
-        let call = [("main", "app"), ("entry_SYSCALL_64", KERNEL), ("do_syscall_64", KERNEL)];
-        let with = |more: &[&'static str]| {
-            let mut stack = call.to_vec();
-            stack.extend(more.iter().map(|name| (*name, KERNEL)));
-            group(&stack)
-        };
-        assert_eq!(with(&[]), Group::SystemCallEntry);
+        assert_eq!(in_call(&[]), Group::SystemCallEntry);
         assert_eq!(
-            with(&["ksys_write", "sock_write_iter", "copy_from_iter"]),
+            in_call(&["ksys_write", "sock_write_iter", "copy_from_iter"]),
             Group::KernelNetwork
         );
-        assert_eq!(with(&["do_sys_openat2", "memcg_slab_alloc"]), Group::KernelOther);
+        assert_eq!(in_call(&["do_sys_openat2", "memcg_slab_alloc"]), Group::KernelOther);
         assert_eq!(group(&[("main", "app"), ("asm_exc_page_fault", KERNEL)]), Group::KernelOther);
+    }
+
+    #[test]
+    fn a_send_that_wakes_the_receiver_has_a_group_of_its_own() {
+        let receives = ["tcp_sendmsg", "__tcp_transmit_skb", "net_rx_action", "tcp_v4_rcv"];
+        let wakes = [&receives[..], &["sock_def_readable"]].concat();
+        assert_eq!(in_call(&receives), Group::KernelNetwork);
+        assert_eq!(in_call(&wakes), Group::Notifying);
+        let deeper = [&wakes[..], &["__wake_up_sync_key", "ep_poll_callback"]].concat();
+        assert_eq!(in_call(&deeper), Group::Notifying);
+        // Data from another host wakes a thread of the server itself.
+        assert_eq!(in_call(&["net_rx_action", "sock_def_readable"]), Group::KernelNetwork);
+        // So does a thread that has work for another.
+        assert_eq!(in_call(&["futex_wake", "try_to_wake_up"]), Group::KernelOther);
     }
 
     #[test]

@@ -279,6 +279,7 @@ pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
 pub(super) fn name(group: Group) -> &'static str {
     match group {
         Group::KernelNetwork => "kernel network",
+        Group::Notifying => "notifying the receiver",
         Group::KernelOther => "kernel other",
         Group::SystemCallEntry => "system call entry",
         Group::Libc => "libc and allocator",
