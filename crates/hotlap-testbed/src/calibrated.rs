@@ -10,13 +10,16 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::process::{getpid, getppid};
 
 use crate::event_loop::Behaviour;
 use crate::request::Request;
 use crate::serve::{ServeError, serve};
+use cost::{burn, is_chosen, one_cycle, thread_cpu_ns, work};
 
-/// A server with a known property. Written `name:number[:number[:number]]`, as the variants show.
+mod cost;
+
+/// A known property of a server. Written `name:number[:number[:number]]`, as the variants show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calibrated {
     /// `fixed:US`: every response is delayed by this many microseconds.
@@ -75,6 +78,41 @@ pub enum Calibrated {
         /// Number of reads; each waits for the one before it.
         steps: u64,
     },
+    /// `calling:COUNT`: every request makes this many system calls that do next to nothing.
+    Calling {
+        /// Number of calls.
+        count: u64,
+    },
+    /// `bursting:EVERY:US`: after every `every` requests, the server takes this much CPU time.
+    Bursting {
+        /// Requests from one burst to the next.
+        every: u64,
+        /// Microseconds of the thread's CPU time.
+        us: u64,
+    },
+    /// `ticking:EVERY_MS:US`: a timer takes this much CPU time, with or without requests.
+    Ticking {
+        /// From the end of one tick to the beginning of the next, in milliseconds.
+        every_ms: u64,
+        /// Microseconds of the thread's CPU time.
+        us: u64,
+    },
+    /// `starting:ONE_IN:ROUNDS`: one process in `one_in`, by its number, is slow for its whole
+    /// life. Every request to a slow process takes this many rounds of arithmetic.
+    Starting {
+        /// One process in this many is slow.
+        one_in: u64,
+        /// Rounds as in `working`.
+        rounds: u64,
+    },
+    /// `compiling:REQUESTS:ROUNDS`: the first request takes this many rounds of arithmetic, later
+    /// ones take less and less. From this request on, none takes any.
+    Compiling {
+        /// Requests until the rounds are gone.
+        requests: u64,
+        /// Rounds as in `working`.
+        rounds: u64,
+    },
 }
 
 /// A text that is not a [`Calibrated`] server.
@@ -82,7 +120,9 @@ pub enum Calibrated {
 #[error(
     "{0:?} is not a calibrated server; use fixed:US, bimodal:US:SLOW_US:ONE_IN, \
      pausing:EVERY_MS:PAUSE_MS, queue:WORKERS:US, queue:WORKERS:US:SLOW_US:ONE_IN, erring:ONE_IN, \
-     costing:NS, working:ROUNDS or walking:STEPS"
+     costing:NS, working:ROUNDS, walking:STEPS, calling:COUNT, bursting:EVERY:US, \
+     ticking:EVERY_MS:US, starting:ONE_IN:ROUNDS or compiling:REQUESTS:ROUNDS, or several joined \
+     by +"
 )]
 pub struct NotCalibrated(String);
 
@@ -110,6 +150,13 @@ impl FromStr for Calibrated {
             ("costing", &[ns]) => Ok(Self::Costing { ns }),
             ("working", &[rounds]) => Ok(Self::Working { rounds }),
             ("walking", &[steps]) => Ok(Self::Walking { steps }),
+            ("calling", &[count]) => Ok(Self::Calling { count }),
+            ("bursting", &[every, us]) if every > 0 => Ok(Self::Bursting { every, us }),
+            ("ticking", &[every_ms, us]) => Ok(Self::Ticking { every_ms, us }),
+            ("starting", &[one_in, rounds]) if one_in > 0 => Ok(Self::Starting { one_in, rounds }),
+            ("compiling", &[requests, rounds]) if requests > 0 => {
+                Ok(Self::Compiling { requests, rounds })
+            }
             _ => Err(error()),
         }
     }
@@ -128,29 +175,116 @@ impl fmt::Display for Calibrated {
             Self::Costing { ns } => write!(f, "costing:{ns}"),
             Self::Working { rounds } => write!(f, "working:{rounds}"),
             Self::Walking { steps } => write!(f, "walking:{steps}"),
+            Self::Calling { count } => write!(f, "calling:{count}"),
+            Self::Bursting { every, us } => write!(f, "bursting:{every}:{us}"),
+            Self::Ticking { every_ms, us } => write!(f, "ticking:{every_ms}:{us}"),
+            Self::Starting { one_in, rounds } => write!(f, "starting:{one_in}:{rounds}"),
+            Self::Compiling { requests, rounds } => write!(f, "compiling:{requests}:{rounds}"),
         }
     }
 }
 
-impl Calibrated {
+/// A server with one or more known properties. Written `working:2000+calling:3`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CalibratedServer(Vec<Calibrated>);
+
+impl FromStr for CalibratedServer {
+    type Err = NotCalibrated;
+
+    fn from_str(text: &str) -> Result<Self, NotCalibrated> {
+        text.split('+').map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for CalibratedServer {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let parts: Vec<String> = self.0.iter().map(Calibrated::to_string).collect();
+        f.write_str(&parts.join("+"))
+    }
+}
+
+impl CalibratedServer {
     /// Serves the contract `hello` until the process ends, with one event loop per thread.
     ///
     /// # Errors
     /// The address is unavailable, or the system refuses an event loop.
-    pub fn serve(self, address: SocketAddr, threads: usize) -> Result<(), ServeError> {
+    pub fn serve(&self, address: SocketAddr, threads: usize) -> Result<(), ServeError> {
         // A queue is one queue, and each event loop would have its own.
-        let threads = if matches!(self, Self::Queue { .. }) { 1 } else { threads };
-        serve(address, threads, || Server::new(self))
+        let has_queue = self.0.iter().any(|kind| matches!(kind, Calibrated::Queue { .. }));
+        serve(address, if has_queue { 1 } else { threads }, || Server::new(self))
+    }
+
+    /// The CPU time that the properties add to a request, in nanoseconds, timed without a server.
+    ///
+    /// It is timed in stretches of this many requests, which must be a multiple of those between
+    /// two bursts. Of several repetitions, the one with the lowest median counts.
+    #[must_use]
+    pub fn alone_ns(&self, requests: u64) -> f64 {
+        const REPETITIONS: usize = 5;
+        const STRETCHES: usize = 9;
+        let mut server = Server::new(self);
+        let mut out = b"Hello, World!".to_vec();
+        let mut median_ns = || {
+            let mut stretches = [0; STRETCHES].map(|_: u64| {
+                let began_ns = thread_cpu_ns();
+                for _ in 0..requests {
+                    let _ = server.spend(&mut out);
+                }
+                thread_cpu_ns() - began_ns
+            });
+            stretches.sort_unstable();
+            stretches[STRETCHES / 2]
+        };
+        let least_ns = (0..REPETITIONS).map(|_| median_ns()).min().unwrap_or(0);
+        least_ns as f64 / requests.max(1) as f64
     }
 }
 
 /// A calibrated server in one thread.
 #[derive(Debug)]
-struct Server {
+struct Server(Vec<Part>);
+
+impl Server {
+    fn new(server: &CalibratedServer) -> Self {
+        Self(server.0.iter().copied().map(Part::new).collect())
+    }
+
+    /// Does what each property asks for at a request. Returns the delay of the response.
+    fn spend(&mut self, out: &mut [u8]) -> Duration {
+        self.0.iter_mut().map(|part| part.spend(out)).sum()
+    }
+}
+
+impl Behaviour for Server {
+    fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
+        request.reply.write(request.close, out);
+        self.spend(out)
+    }
+
+    fn after_events(&mut self) {
+        self.0.iter_mut().for_each(Part::after_events);
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        self.0.iter().filter_map(Part::wakes_at).min()
+    }
+
+    /// True if its latency is the known property.
+    fn busy_polls(&self) -> bool {
+        let is_latency = |part: &Part| {
+            matches!(part.kind, Calibrated::Fixed { .. } | Calibrated::Bimodal { .. })
+        };
+        self.0.iter().any(is_latency)
+    }
+}
+
+/// One property of a server in one thread, and what it remembers.
+#[derive(Debug)]
+struct Part {
     kind: Calibrated,
     responses: u64,
-    /// When the last pause ended.
-    paused_until: Instant,
+    /// When the last pause or tick ended.
+    ended: Instant,
     /// When each worker of a queue becomes free.
     free_at: BinaryHeap<Reverse<Instant>>,
     /// The thread's CPU time at the first request, in nanoseconds.
@@ -160,15 +294,19 @@ struct Server {
     places: Vec<u32>,
     /// Where the last walk ended.
     place: usize,
+    /// The result of the last rounds of arithmetic. The next ones wait for it.
+    result: u64,
+    /// Whether this process is one of the slow ones.
+    is_slow: bool,
 }
 
-impl Server {
+impl Part {
     fn new(kind: Calibrated) -> Self {
         let is_walking = matches!(kind, Calibrated::Walking { .. });
         Self {
             kind,
             responses: 0,
-            paused_until: Instant::now(),
+            ended: Instant::now(),
             free_at: match kind {
                 Calibrated::Queue { workers, .. } => {
                     (0..workers).map(|_| Reverse(Instant::now())).collect()
@@ -178,14 +316,21 @@ impl Server {
             cpu_began_ns: None,
             places: if is_walking { one_cycle(PLACES) } else { Vec::new() },
             place: 0,
+            result: 0,
+            is_slow: match kind {
+                Calibrated::Starting { one_in, .. } => {
+                    is_chosen(getpid().as_raw_pid().unsigned_abs(), one_in)
+                }
+                _ => false,
+            },
         }
     }
 }
 
-impl Behaviour for Server {
-    fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
+impl Part {
+    /// Does what the property asks for at a request. Returns the delay of the response.
+    fn spend(&mut self, out: &mut [u8]) -> Duration {
         self.responses += 1;
-        request.reply.write(request.close, out);
         match self.kind {
             Calibrated::Fixed { us } => return Duration::from_micros(us),
             Calibrated::Bimodal { us, slow_us, one_in } => {
@@ -203,7 +348,7 @@ impl Behaviour for Server {
                     *last = b'?';
                 }
             }
-            Calibrated::Working { rounds } => work(rounds),
+            Calibrated::Working { rounds } => self.work(rounds),
             Calibrated::Walking { steps } => {
                 for _ in 0..steps {
                     self.place = self.places[self.place] as usize;
@@ -218,27 +363,60 @@ impl Behaviour for Server {
                 let began_ns = *self.cpu_began_ns.get_or_insert_with(thread_cpu_ns);
                 while thread_cpu_ns() < began_ns + ns * self.responses {}
             }
-            Calibrated::Erring { .. } | Calibrated::Pausing { .. } => {}
+            Calibrated::Calling { count } => {
+                for _ in 0..count {
+                    let _ = getppid();
+                }
+            }
+            Calibrated::Bursting { every, us } if self.responses.is_multiple_of(every) => {
+                burn(Duration::from_micros(us));
+            }
+            Calibrated::Starting { rounds, .. } if self.is_slow => self.work(rounds),
+            Calibrated::Compiling { requests, rounds } => {
+                let left = requests.saturating_sub(self.responses - 1);
+                self.work(rounds.saturating_mul(left) / requests);
+            }
+            Calibrated::Erring { .. }
+            | Calibrated::Pausing { .. }
+            | Calibrated::Bursting { .. }
+            | Calibrated::Ticking { .. }
+            | Calibrated::Starting { .. } => {}
         }
         Duration::ZERO
     }
 
+    fn work(&mut self, rounds: u64) {
+        self.result = work(self.result, rounds);
+    }
+
     fn after_events(&mut self) {
-        if let Calibrated::Pausing { every_ms, pause_ms } = self.kind
-            && self.paused_until.elapsed() >= Duration::from_millis(every_ms)
-        {
-            std::thread::sleep(Duration::from_millis(pause_ms));
-            self.paused_until = Instant::now();
+        match self.kind {
+            Calibrated::Pausing { every_ms, pause_ms }
+                if self.ended.elapsed() >= Duration::from_millis(every_ms) =>
+            {
+                std::thread::sleep(Duration::from_millis(pause_ms));
+                self.ended = Instant::now();
+            }
+            Calibrated::Ticking { us, .. }
+                if self.wakes_at().is_some_and(|due| due <= Instant::now()) =>
+            {
+                burn(Duration::from_micros(us));
+                self.ended = Instant::now();
+            }
+            _ => {}
         }
     }
 
-    /// True if its latency is the known property.
-    fn busy_polls(&self) -> bool {
-        matches!(self.kind, Calibrated::Fixed { .. } | Calibrated::Bimodal { .. })
+    /// When the next tick is due.
+    fn wakes_at(&self) -> Option<Instant> {
+        match self.kind {
+            Calibrated::Ticking { every_ms, .. } => {
+                Some(self.ended + Duration::from_millis(every_ms))
+            }
+            _ => None,
+        }
     }
-}
 
-impl Server {
     /// How long a request that arrives now waits in the queue and is served.
     fn queued(&mut self, takes: Duration, now: Instant) -> Duration {
         let free_at = self.free_at.pop().map_or(now, |Reverse(free_at)| free_at);
@@ -248,54 +426,13 @@ impl Server {
     }
 }
 
-fn thread_cpu_ns() -> u64 {
-    let t = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
-}
-
-/// Arithmetic that takes the same time each round: each round waits for the one before it, and none
-/// touches memory, which some processors learn to skip after a while.
-fn work(rounds: u64) {
-    let mut x = std::hint::black_box(rounds);
-    for _ in 0..rounds {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(x >> 33);
-    }
-    std::hint::black_box(x);
-}
-
 /// 10 MB of places.
 const PLACES: usize = 10_000_000 / size_of::<u32>();
-
-/// A random permutation of one cycle, so that a walk visits every place before it repeats one
-/// (Sattolo, "An algorithm to generate a random cyclic permutation", Information Processing Letters
-/// 22, 1986). It is the same each time.
-fn one_cycle(places: usize) -> Vec<u32> {
-    let mut next: Vec<u32> = (0..).take(places).collect();
-    let mut x = 0x9E37_79B9_7F4A_7C15_u64;
-    for last in (1..places).rev() {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        next.swap(last, (x >> 33) as usize % last);
-    }
-    next
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::response::Reply;
-
-    #[test]
-    fn a_walk_visits_every_place_once() {
-        let next = one_cycle(1_000);
-        let mut seen = vec![false; next.len()];
-        let mut place = 0;
-        for _ in 0..next.len() {
-            assert!(!seen[place], "{place} twice");
-            seen[place] = true;
-            place = next[place] as usize;
-        }
-        assert_eq!(place, 0);
-    }
 
     #[test]
     fn a_calibrated_server_is_parsed_as_it_is_written() {
@@ -308,19 +445,27 @@ mod tests {
             "costing:41200",
             "working:152",
             "walking:1000",
+            "calling:3",
+            "bursting:200000:150000",
+            "ticking:20:2000",
+            "starting:5:1000",
+            "compiling:100000:1000",
         ] {
             assert_eq!(text.parse::<Calibrated>().unwrap().to_string(), text);
         }
         assert_eq!("queue:1:500".parse(), "queue:1:500:500:1".parse::<Calibrated>());
-        for text in ["fixed", "fixed:", "erring:0", "bimodal:1:2", "queue:0:1", "quick:1"] {
+        let sum = "working:2000+calling:3";
+        assert_eq!(sum.parse::<CalibratedServer>().unwrap().to_string(), sum);
+        for text in ["fixed", "fixed:", "erring:0", "bimodal:1:2", "queue:0:1", "quick:1", ""] {
             assert_eq!(text.parse::<Calibrated>(), Err(NotCalibrated(text.to_owned())));
+            assert_eq!(text.parse::<CalibratedServer>(), Err(NotCalibrated(text.to_owned())));
         }
     }
 
     #[test]
     fn a_queue_serves_in_order_of_arrival_with_the_worker_that_is_free_first() {
         let ms = Duration::from_millis;
-        let mut server = Server::new("queue:2:10000".parse().unwrap());
+        let mut server = Part::new("queue:2:10000".parse().unwrap());
         let began = Instant::now();
         let mut at = |after| server.queued(ms(10), began + after);
         assert_eq!([at(ms(0)), at(ms(1)), at(ms(2)), at(ms(3))], [10, 10, 18, 18].map(ms));
@@ -329,7 +474,7 @@ mod tests {
 
     #[test]
     fn exactly_one_response_in_a_hundred_is_wrong() {
-        let mut server = Server::new(Calibrated::Erring { one_in: 100 });
+        let mut server = Server::new(&"erring:100".parse().unwrap());
         let request = Request { reply: Reply::Greeting, close: false, len: 1 };
         let wrong = (0..1000)
             .filter(|_| {
@@ -339,5 +484,42 @@ mod tests {
             })
             .count();
         assert_eq!(wrong, 10);
+    }
+
+    /// The CPU time of each of these calls, in nanoseconds.
+    fn taken_ns(calls: usize, mut call: impl FnMut()) -> Vec<u64> {
+        let mut taken_ns = || {
+            let began_ns = thread_cpu_ns();
+            call();
+            thread_cpu_ns() - began_ns
+        };
+        (0..calls).map(|_| taken_ns()).collect()
+    }
+
+    #[test]
+    fn exactly_one_request_in_so_many_has_a_burst() {
+        let mut server = Server::new(&"bursting:10:3000".parse().unwrap());
+        let taken_ns = taken_ns(100, || {
+            let _ = server.spend(&mut []);
+        });
+        let bursts = taken_ns.iter().enumerate().filter(|(_, ns)| **ns >= 3_000_000);
+        let at: Vec<usize> = bursts.map(|(at, _)| at + 1).collect();
+        assert_eq!(at, [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]);
+    }
+
+    #[test]
+    fn a_burst_alone_costs_its_share_of_a_request() {
+        let ns = "bursting:10:3000".parse::<CalibratedServer>().unwrap().alone_ns(10);
+        assert!(ns >= 300_000.0, "{ns}");
+    }
+
+    #[test]
+    fn a_tick_is_due_after_the_end_of_the_last_one() {
+        let mut later = Server::new(&"ticking:600000:1000".parse().unwrap());
+        assert!(taken_ns(1, || later.after_events())[0] < 1_000_000);
+        let mut due = Server::new(&"ticking:0:1000".parse().unwrap());
+        let first = due.wakes_at().unwrap();
+        assert!(taken_ns(1, || due.after_events())[0] >= 1_000_000);
+        assert!(due.wakes_at().unwrap() >= first + Duration::from_millis(1));
     }
 }

@@ -29,6 +29,11 @@ pub(crate) trait Behaviour {
     /// Called after each set of events; a server may stall here on purpose.
     fn after_events(&mut self) {}
 
+    /// When it wants to be called again, even if there are no events.
+    fn wakes_at(&self) -> Option<Instant> {
+        None
+    }
+
     /// Whether the loop polls without sleeping while it has a connection, so that no wake-up adds
     /// to the time of a response.
     fn busy_polls(&self) -> bool {
@@ -42,9 +47,9 @@ pub(crate) trait Behaviour {
 /// to wait when the response is due.
 const BUSY: Duration = Duration::from_micros(if cfg!(target_os = "linux") { 60 } else { 2_000 });
 
-/// How long to sleep if a response is due in `left`.
-fn sleep_before(left: Duration) -> Duration {
-    left.saturating_sub(BUSY)
+/// Until when to sleep if a response is due then.
+fn sleep_until(due: Instant) -> Instant {
+    due.checked_sub(BUSY).unwrap_or(due)
 }
 
 /// How soon to retry after accepting failed: soon enough that clients do not notice, with at most
@@ -89,6 +94,8 @@ pub(crate) struct EventLoop<B> {
     delayed: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     serial: u64,
     timer: Timer,
+    /// When the timer will fire, if the wait for events needs no timeout in addition.
+    armed: Option<Instant>,
     /// Whether clients may still be in the listener's queue without an event to come, because
     /// accepting failed before the queue was empty.
     unaccepted: bool,
@@ -109,6 +116,7 @@ impl<B: Behaviour> EventLoop<B> {
             out: Vec::with_capacity(READ_BYTES),
             delayed: BinaryHeap::new(),
             serial: 0,
+            armed: None,
             unaccepted: false,
         })
     }
@@ -124,7 +132,7 @@ impl<B: Behaviour> EventLoop<B> {
             for event in &events {
                 match event.token() {
                     LISTENER => self.unaccepted = true,
-                    TIMER => {}
+                    TIMER => self.armed = None,
                     Token(index) => self.handle(index),
                 }
             }
@@ -149,10 +157,18 @@ impl<B: Behaviour> EventLoop<B> {
         if self.behaviour.busy_polls() && self.connections.len() > self.free.len() {
             return Some(Duration::ZERO);
         }
-        let Reverse((due, ..)) = *self.delayed.peek()?;
-        match sleep_before(due.saturating_duration_since(Instant::now())) {
+        let response = self.delayed.peek().map(|Reverse((due, ..))| sleep_until(*due));
+        let until = response.into_iter().chain(self.behaviour.wakes_at()).min()?;
+        if self.armed == Some(until) {
+            return None;
+        }
+        match until.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Some(Duration::ZERO),
-            sleep => self.timer.set(sleep),
+            sleep => {
+                let wait = self.timer.set(sleep);
+                self.armed = wait.is_none().then_some(until);
+                wait
+            }
         }
     }
 
@@ -334,7 +350,11 @@ mod tests {
     /// Regression: a delayed response was sent one or two milliseconds late.
     #[test]
     fn the_loop_does_not_sleep_when_a_response_is_due() {
-        assert_eq!(sleep_before(BUSY), Duration::ZERO);
-        assert_eq!(sleep_before(BUSY + Duration::from_millis(50)), Duration::from_millis(50));
+        let now = Instant::now();
+        assert_eq!(sleep_until(now + BUSY), now);
+        assert_eq!(
+            sleep_until(now + BUSY + Duration::from_millis(50)),
+            now + Duration::from_millis(50)
+        );
     }
 }

@@ -4,7 +4,7 @@
 //! - **The ceiling** ([`serve_ceiling`]) does the least work with which a correct response can be
 //!   sent: one edge-triggered event loop per core, each with its own listening socket. Every table
 //!   compares servers with it, so that figures can be compared between machines.
-//! - **Calibrated servers** ([`Calibrated`]) are the same loop with a known latency, error rate or
+//! - **Calibrated servers** ([`CalibratedServer`]) are the same loop with a known latency, error rate or
 //!   cost. The self-test measures them and compares its results with the true values.
 //! - **Planted servers** ([`Planted`]) are the same loop with one difference each. The explanation
 //!   of a difference must name it.
@@ -40,7 +40,7 @@ mod serve;
 mod test_server;
 mod timer;
 
-pub use calibrated::{Calibrated, NotCalibrated};
+pub use calibrated::{Calibrated, CalibratedServer, NotCalibrated};
 pub use ceiling::serve_ceiling;
 pub use faulty::{Fault, Site};
 pub use planted::{NotPlanted, Planted};

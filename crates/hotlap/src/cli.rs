@@ -357,10 +357,10 @@ pub struct HistoryArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  hotlap selftest             about two minutes; exit code 4 if a figure is off")]
+  hotlap selftest             about three minutes; exit code 4 if a figure is off")]
 pub struct SelftestArgs {
     /// Time to spend
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = quantity::span)]
+    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = quantity::span)]
     pub duration: Duration,
     /// Print JSON
     #[arg(long)]

@@ -56,7 +56,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         Command::Agent(AgentArgs {}) => agent::run(),
         Command::Supervisor(_) => hidden::supervisor(),
         Command::Ceiling(_) => hidden::ceiling(),
-        Command::Known(args) => hidden::known(&args.argv),
+        Command::Known(args) => hidden::known(&args.argv, console),
         Command::Planted(args) => hidden::planted(&args.argv),
     }
 }

@@ -6,8 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use hotlap_testbed::{Calibrated, Planted, serve_ceiling};
+use hotlap_testbed::{CalibratedServer, Planted, serve_ceiling};
 
+use crate::console::Console;
 use crate::exit::Exit;
 
 /// The supervisor of one server; it reads its commands from stdin.
@@ -30,13 +31,21 @@ pub fn ceiling() -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The test server with the name in the first argument, on port `PORT` at `HOST`.
+/// The test server with the name in the first argument, on port `PORT` at `HOST`. With
+/// `--alone REQUESTS NAME`, there is no server. Then it prints the nanoseconds that the server's
+/// work takes per request, timed in stretches of so many requests.
 ///
 /// # Errors
 /// If there is no such server, `PORT` is not set, or the address is not available.
-pub fn known(argv: &[OsString]) -> anyhow::Result<Exit> {
-    let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
-    let server: Calibrated = name.parse()?;
+pub fn known(argv: &[OsString], console: &Console) -> anyhow::Result<Exit> {
+    let text = |at: usize| argv.get(at).map(|a| a.to_string_lossy()).unwrap_or_default();
+    if text(0) == "--alone" {
+        let requests = text(1).parse().context("--alone needs a number of requests")?;
+        let server: CalibratedServer = text(2).parse()?;
+        console.print(&format!("{}\n", server.alone_ns(requests)))?;
+        return Ok(Exit::Ok);
+    }
+    let server: CalibratedServer = text(0).parse()?;
     server.serve(address()?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
 }

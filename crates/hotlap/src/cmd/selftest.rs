@@ -4,6 +4,7 @@
 pub mod arena;
 mod bare;
 pub mod claim;
+pub mod extra;
 pub mod queues;
 mod trials;
 
@@ -22,7 +23,7 @@ use claim::{Claim, Word};
 
 /// The time that everything except the experiment with the twins takes. That experiment has the
 /// rest of the budget, and at least this long.
-const OTHERS: Duration = Duration::from_secs(100);
+const OTHERS: Duration = Duration::from_secs(150);
 const TWINS: Duration = Duration::from_secs(16);
 
 /// The time for the search for the capacities of three queues.
@@ -72,6 +73,10 @@ fn claims(
     claims.extend(trials::pausing(arena, &stop)?);
     live.phase("the capacity of three queues".to_owned());
     claims.extend(trials::capacities(arena, SEARCH, 1, &stop)?);
+    for trial in &extra::TRIALS {
+        live.phase(format!("a known cost: {}", trial.name));
+        claims.push(extra::measure(arena, trial, 1, &stop)?);
+    }
     live.phase("two equal servers, and one with 3 % more CPU".to_owned());
     let budget = args.duration.saturating_sub(OTHERS).max(TWINS);
     claims.extend(trials::costlier(arena, budget, 1, &stop)?);

@@ -2,7 +2,9 @@
 //! servers. The benchmark of the method uses it too.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -13,16 +15,17 @@ use hotlap_bench::local::Setting;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::cpus;
 use hotlap_servers::launch::Launch;
 use hotlap_servers::network::Network;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::running::LocalHost;
 use hotlap_servers::verify::Requirements;
-use hotlap_testbed::Calibrated;
 
 use crate::cmd::run::logs::Logs;
 use crate::cmd::run::timing::{GRACE, START_LIMIT};
 use crate::model::{self, Observing, Question, Run, State};
+use anyhow::Context;
 
 /// The timeout of a request: longer than the longest pause.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,6 +41,18 @@ pub struct Arena {
     logs: Logs,
 }
 
+/// Does something on these cores. Processes that it starts stay there too.
+pub fn pinned<T: Send>(cpus: &[usize], task: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // Where threads cannot be pinned, servers are not pinned either.
+            let _ = cpus::pin(cpus);
+            task()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 impl Arena {
     /// `program` is this program, whose hidden commands are the test servers.
     ///
@@ -48,9 +63,9 @@ impl Arena {
         Ok(Self { program: program.to_owned(), cores, logs: Logs::new()? })
     }
 
-    /// A test server.
+    /// A test server, as a [`hotlap_testbed::CalibratedServer`] is written.
     #[must_use]
-    pub fn participant(&self, name: &str, known: Calibrated, role: Role) -> Participant {
+    pub fn participant(&self, name: &str, known: impl Display, role: Role) -> Participant {
         let program = self.program.to_string_lossy().into_owned();
         let argv = vec![program, "__known".to_owned(), known.to_string()];
         Participant {
@@ -65,6 +80,19 @@ impl Arena {
             counts: None,
             cpus: None,
         }
+    }
+
+    /// The nanoseconds that a test server's work takes per request without a server, in a process
+    /// on the core of servers. It is timed in stretches of so many requests.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn alone_ns(&self, known: &str, requests: u64) -> anyhow::Result<f64> {
+        let mut command = Command::new(&self.program);
+        command.args(["__known", "--alone", &requests.to_string(), known]);
+        let timed = pinned(&self.cores.server, || command.output())?;
+        let text = String::from_utf8_lossy(&timed.stdout);
+        text.trim().parse().with_context(|| format!("{known} was not timed alone: {text:?}"))
     }
 
     /// A load over this many connections: a closed loop, or half of its rate.

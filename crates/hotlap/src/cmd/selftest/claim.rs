@@ -119,6 +119,7 @@ impl Claim {
     fn text(&self, value: f64) -> String {
         match self.unit {
             _ if value.is_nan() => "nothing".to_owned(),
+            Unit::Us if value.abs() < 10.0 => format!("{value:.2} µs"),
             Unit::Us if value < 100.0 => format!("{value:.1} µs"),
             Unit::Us if value < 10_000.0 => format!("{} µs", number::grouped(value, 0)),
             Unit::Us => format!("{} ms", number::grouped(value / 1e3, 1)),

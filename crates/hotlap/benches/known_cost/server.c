@@ -1,0 +1,114 @@
+// A server whose work per request is known. Options, each with a number:
+//   --base, --extra        rounds of arithmetic per request, in two calls
+//   --every, --burn-ms     after so many requests, a burst of so much CPU time
+//   --timer-ms, --tick-ms  a pause of a timer, and the CPU time of each tick
+//   --alone                no server: time the extra rounds in stretches of so many requests, and
+//                          print the nanoseconds per request of each stretch
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t cpu_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+// Each call waits for the result of the one before, so that the processor cannot overlap them.
+static volatile uint64_t result;
+static void work(uint64_t rounds) {
+  uint64_t x = result;
+  for (uint64_t i = 0; i < rounds; i++) x = x * 6364136223846793005ull + (x >> 33);
+  result = x;
+}
+
+static void burn(double ms) {
+  uint64_t end = cpu_ns() + (uint64_t)(ms * 1e6);
+  while (cpu_ns() < end) work(100);
+}
+
+static double option(int argc, char **argv, const char *name) {
+  for (int i = 1; i + 1 < argc; i++)
+    if (!strcmp(argv[i], name)) return atof(argv[i + 1]);
+  return 0;
+}
+
+static void arm(int timer, double ms) {
+  struct itimerspec spec = {.it_value = {(time_t)(ms / 1e3), (long)(ms * 1e6) % 1000000000}};
+  timerfd_settime(timer, 0, &spec, 0);
+}
+
+int main(int argc, char **argv) {
+  uint64_t base = option(argc, argv, "--base"), extra = option(argc, argv, "--extra");
+  uint64_t every = option(argc, argv, "--every"), alone = option(argc, argv, "--alone");
+  double burn_ms = option(argc, argv, "--burn-ms");
+  double timer_ms = option(argc, argv, "--timer-ms"), tick_ms = option(argc, argv, "--tick-ms");
+  for (int stretch = 0; alone && stretch < 45; stretch++) {
+    uint64_t began = cpu_ns();
+    for (uint64_t i = 0; i < alone; i++) work(extra);
+    printf("%.3f\n", (double)(cpu_ns() - began) / alone);
+  }
+  if (alone) return 0;
+
+  const char *port = getenv("PORT");
+  struct sockaddr_in address = {.sin_family = AF_INET,
+                                .sin_port = htons(port ? atoi(port) : 8080),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  if (bind(listener, (void *)&address, sizeof address) || listen(listener, 4096)) {
+    perror("cannot listen");
+    return 1;
+  }
+  int poll = epoll_create1(0), timer = -1;
+  struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, events[512];
+  epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
+  if (timer_ms > 0) {
+    event.data.fd = timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    epoll_ctl(poll, EPOLL_CTL_ADD, timer, &event);
+    arm(timer, timer_ms);
+  }
+  static char request[65536];
+  static const char response[] =
+      "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
+  uint64_t served = 0;
+  for (;;) {
+    int count = epoll_wait(poll, events, 512, -1);
+    for (int i = 0; i < count; i++) {
+      int fd = events[i].data.fd;
+      if (fd == listener) {
+        while ((event.data.fd = accept4(listener, 0, 0, SOCK_NONBLOCK)) >= 0) {
+          setsockopt(event.data.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+          epoll_ctl(poll, EPOLL_CTL_ADD, event.data.fd, &event);
+        }
+        continue;
+      }
+      if (fd == timer) {
+        burn(tick_ms);
+        arm(timer, timer_ms);
+        continue;
+      }
+      ssize_t length = recv(fd, request, sizeof request, 0);
+      if (length < 0 && errno == EAGAIN) continue;
+      // Every request is expected in one piece.
+      if (length < 4 || memcmp(request + length - 4, "\r\n\r\n", 4)) {
+        close(fd);
+        continue;
+      }
+      if (base) work(base);
+      if (extra) work(extra);
+      if (every && ++served % every == 0) burn(burn_ms);
+      if (send(fd, response, sizeof response - 1, MSG_NOSIGNAL) < 0) close(fd);
+    }
+  }
+}
