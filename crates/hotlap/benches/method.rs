@@ -12,8 +12,8 @@
 //! arithmetic more on each request. The first `--best-runs` of them also measure reference and twin
 //! as best of three, one after the other, to compare the errors. Every run is written to the kept
 //! file when it ends; the same command goes on where it was left, and one with a smaller `--runs`
-//! only tells what is there. Run N has the seed N. The first run is preceded by a calibration that
-//! takes as long as four; `--iterations` takes the result of an earlier one.
+//! only tells what is there. Run N has the seed N. Before the first run, the arithmetic is timed
+//! alone, so that its cost is known; `--iterations` takes the result of an earlier timing.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -35,7 +35,7 @@ use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
 use hotlap_servers::machine::Machine;
-use hotlap_stats::{Criterion, Reading, Verdict, effect, median, pairs, verdicts};
+use hotlap_stats::{Criterion, Reading, Share, Verdict, effect, median, pairs, verdicts};
 use hotlap_testbed::Calibrated;
 use neighbour::Neighbour;
 use serde::{Deserialize, Serialize};
@@ -79,9 +79,6 @@ struct Found {
     is_called: bool,
     /// The least difference in cost that this run would have called; none where it would call none.
     smallest: Option<f64>,
-    /// Standard deviation of ln(twin / reference), cost, between restarts and between rounds.
-    sd_restart: Option<f64>,
-    sd_round: Option<f64>,
     /// ln(twin / reference), requests/s, best of three.
     best_rate: Option<f64>,
     /// The share of the run that was measured.
@@ -110,11 +107,9 @@ fn main() {
         let one = beside_neighbour(&arena, &options, run, iterations);
         keep(&options, &one);
         eprintln!(
-            "run {run}: twin {:+.2} % cost (restarts {:.2}, rounds {:.2}), {:+.2} % requests/s; more CPU \
-             {:+.2} %, least {:.1} %; {} restarts, {} rounds; {:.0} % measured",
+            "run {run}: twin {:+.2} % cost, {:+.2} % requests/s; more CPU {:+.2} %, least {:.1} %; \
+             {} restarts, {} rounds; {:.0} % measured",
             percent(one.twin_cost),
-            one.sd_restart.unwrap_or(f64::NAN) * 100.0,
-            one.sd_round.unwrap_or(f64::NAN) * 100.0,
             percent(one.twin_rate),
             percent(one.costlier_cost),
             one.smallest.unwrap_or(f64::INFINITY) * 100.0,
@@ -200,25 +195,20 @@ fn keep(options: &Options, found: &Found) {
     writeln!(file.expect("a file to keep the runs in"), "{line}").expect("a line kept");
 }
 
-/// How many iterations of arithmetic make a request cost more by what was asked. By what they cost
-/// alone it would be a third less: a server that is a little slower than the generator sleeps less
-/// often, and finds more requests at a wake-up. So the reference is raced against one with about as
-/// many as it will be, under the conditions of the runs, four times, and as many are taken as
-/// explain what was asked by what was found.
+/// How many iterations of arithmetic make a request cost more by what was asked: by what a request
+/// costs without any, and what an iteration costs alone.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
-    let iterations = alone(arena, options) * 4 / 3;
-    let found: Vec<f64> = (1..=4)
-        .map(|n| beside_neighbour(arena, options, UNCOUNTED + n, iterations).costlier_cost)
-        .map(percent)
-        .collect();
-    let mean = found.iter().sum::<f64>() / found.len() as f64;
-    let enough = (iterations as f64 * options.extra_cpu / mean).round() as u64;
-    eprintln!("{iterations} iterations are {found:.2?} %: {enough} iterations");
-    enough
+    const MANY: u64 = 2_000;
+    let known = if options.data { "walking" } else { "working" };
+    let alone = arena.alone_ns(&format!("{known}:{MANY}"), 10_000).expect("a time");
+    let iteration = alone / MANY as f64;
+    let plain = plain_cost_ns(arena, options);
+    let iterations = (plain * options.extra_cpu / 100.0 / iteration).round() as u64;
+    eprintln!(
+        "a request costs {plain:.0} ns, an iteration {iteration:.2}: {iterations} iterations"
+    );
+    iterations
 }
-
-/// Runs from this number on are not counted.
-const UNCOUNTED: u64 = 1_000_000;
 
 /// A run with a neighbour of its own.
 fn beside_neighbour(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Found {
@@ -226,35 +216,19 @@ fn beside_neighbour(arena: &Arena, options: &Options, run: u64, iterations: u64)
     experiment(arena, options, run, iterations)
 }
 
-/// The same, by what iterations cost a server alone: the cost of a request without any, and that of
-/// one with so many that the difference is known well.
-fn alone(arena: &Arena, options: &Options) -> u64 {
-    const MANY: u64 = 2_000;
-    let participants = [0, MANY].map(|iterations| {
-        let known = options.server(iterations);
-        arena.participant(&known.to_string(), known, Role::Plain)
-    });
+/// The cost of a request to a server without extra work.
+fn plain_cost_ns(arena: &Arena, options: &Options) -> f64 {
+    let participants = [arena.participant("plain", options.server(0), Role::Plain)];
     let loads = [arena.load(options.connections)];
     let setting = arena.setting(Some(Duration::from_millis(12)), Duration::from_secs(1));
     let mut live =
         LocalRunner::new(setting, &participants, &loads, Arc::new(AtomicBool::new(false)));
-    for participant in 0..2 {
-        live.bring_up(participant).expect("a start");
-        live.warm(participant, 0).expect("a warm-up");
-    }
-    let mut costs = [Vec::new(), Vec::new()];
-    for participant in [0, 1, 1, 0].repeat(20) {
-        let lap = live.whole_lap(participant, 0, Kind::Flat).expect("a lap");
-        costs[participant].extend(lap.cost_ns());
-    }
-    for participant in 0..2 {
-        let _ = live.stop(participant);
-    }
-    let [plain, many] = costs.map(|c| median(&c).expect("laps"));
-    let round = (many - plain) / MANY as f64;
-    let iterations = (plain * options.extra_cpu / 100.0 / round).round() as u64;
-    eprintln!("a request costs {plain:.0} ns, a round {round:.2} ns: {iterations} iterations");
-    iterations
+    live.bring_up(0).expect("a start");
+    live.warm(0, 0).expect("a warm-up");
+    let laps = (0..40).map(|_| live.whole_lap(0, 0, Kind::Flat).expect("a lap"));
+    let costs: Vec<f64> = laps.filter_map(|lap| lap.cost_ns()).collect();
+    let _ = live.stop(0);
+    median(&costs).expect("laps")
 }
 
 /// One run.
@@ -281,18 +255,17 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
         found(server, measure)
             .map_or((None, Verdict::NoDifference), |(e, v)| (Some(e.ratio.value.ln()), v))
     };
-    let spread = found(2, Measure::Cost).map(|(effect, _)| effect);
+    let effect = found(2, Measure::Cost).map(|(effect, _)| effect);
     let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Measure::Cost), ln(2, Measure::Rate));
     let (costlier_cost, called) = ln(3, Measure::Cost);
-    let criterion = analysis.criterion_against(0, Measure::Cost);
-    let costs = |server: usize| analysis.side(server, Measure::Cost);
+    let criterion = analysis.criterion(Measure::Cost);
+    let costs = |server: usize| &analysis.servers[server].readings[Measure::Cost];
     let readings = |measure| {
-        let told = |r: &Reading| (r.restart, r.round, r.value);
-        let of = |s: &MeasuredServer| s.readings[measure].iter().map(told).collect();
+        let told = |r: &Reading| Some((r.restart, r.round, r.share.value()?));
+        let of = |s: &MeasuredServer| s.readings[measure].iter().filter_map(told).collect();
         analysis.servers.iter().map(of).collect()
     };
     let windows: u64 = kept.laps.iter().map(|l| l.window_ns).sum();
-    let noise = analysis.noise[Measure::Cost];
     Found {
         run,
         setting: options.setting(),
@@ -303,13 +276,11 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
         alarm_rate: rate.differs(),
         costlier_cost,
         is_called: called == Verdict::Worse,
-        smallest: smallest(&costs(2), &costs(0), &criterion),
-        sd_restart: spread.map(|e| e.spread.sd_restart),
-        sd_round: spread.map(|e| e.spread.sd_round),
+        smallest: smallest(costs(2), costs(0), &criterion),
         best_rate: (1..=options.best_runs).contains(&run).then(|| best_of_three(arena, options)),
         measured: windows as f64 / 1e6 / kept.took_ms.max(1) as f64,
-        restarts: noise.map_or(0, |n| n.restarts),
-        rounds: noise.map_or(0, |n| n.rounds),
+        restarts: effect.map_or(0, |effect| effect.restarts),
+        rounds: effect.map_or(0, |effect| effect.rounds),
         cost_readings: readings(Measure::Cost),
         rate_readings: readings(Measure::Rate),
     }
@@ -319,7 +290,10 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
 /// of a tenth of a per cent until they do.
 fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> Option<f64> {
     let called = |by: f64| {
-        let raised = |r: &Reading| Reading { value: r.value * (1.0 + by), ..*r };
+        let raised = |r: &Reading| {
+            let share = Share { amount: r.share.amount * (1.0 + by), ..r.share };
+            Reading { share, ..*r }
+        };
         let raised: Vec<Reading> = twin.iter().map(raised).collect();
         let found = effect(&pairs(&raised, reference), 1.0 - criterion.alpha);
         found.is_some_and(|effect| verdicts(&[(*criterion, effect)])[0] == Verdict::Worse)

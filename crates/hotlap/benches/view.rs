@@ -36,7 +36,7 @@ mod unix {
     use hotlap::recorder::Recorder;
     use hotlap_bench::local::LocalRunner;
     use hotlap_bench::participant::Role;
-    use hotlap_stats::{Reading, effect, pairs};
+    use hotlap_stats::{Reading, Share, effect, pairs};
     use hotlap_testbed::Calibrated;
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{Winsize, tcsetwinsize};
@@ -105,7 +105,7 @@ mod unix {
             let reading = |(restart, f): (usize, &(f64, f64))| Reading {
                 restart: restart as u32,
                 round: 0,
-                value: of(f),
+                share: Share::whole(of(f)),
             };
             found.iter().enumerate().map(reading).collect::<Vec<_>>()
         };
@@ -141,7 +141,7 @@ mod unix {
         let analysis = Analysis::of(&kept, 0);
         let level = |measure| {
             let readings = &analysis.servers[0].readings[measure];
-            readings.iter().map(|r| r.value).sum::<f64>() / readings.len().max(1) as f64
+            readings.iter().map(|r| r.share.amount).sum::<f64>() / readings.len().max(1) as f64
         };
         (level(Measure::Rate), level(Measure::Cost))
     }

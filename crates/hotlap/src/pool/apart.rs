@@ -93,7 +93,8 @@ mod tests {
     fn shard(noise: f64, ceiling_ns: f64) -> Condition {
         Condition {
             has_reference: true,
-            floor: NoiseFloor::Known(noise),
+            control_differs: false,
+            noise: Some(noise),
             ceiling_ns: Some(ceiling_ns),
         }
     }
@@ -135,11 +136,9 @@ mod tests {
     fn without_a_usable_reference_or_control_there_is_nothing_to_compare() {
         let none = Condition { has_reference: false, ..shard(0.02, 3600.0) };
         assert_eq!(pool(none), Some(Apart::NoReference));
-        let floor = NoiseFloor::Unusable(Inconclusive::ControlDiffers);
-        let differs = Condition { floor, ..shard(0.0, 3600.0) };
+        let differs = Condition { control_differs: true, ..shard(0.0, 3600.0) };
         assert_eq!(pool(differs), Some(Apart::ControlDiffers));
-        let floor = NoiseFloor::Unusable(Inconclusive::NoiseUnknown);
-        let few = Condition { floor, ceiling_ns: None, ..shard(0.0, 0.0) };
+        let few = Condition { noise: None, ceiling_ns: None, ..shard(0.0, 0.0) };
         assert_eq!(pool(few), None, "too few restarts say nothing of the node");
     }
 
