@@ -89,6 +89,8 @@ pub fn further_restarts(had: &[u32], left_s: f64, costs: &Costs) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
 
     const COSTS: Costs = Costs { restart_s: 2.0, round_s: 0.5, lap_s: 0.2 };
@@ -148,7 +150,7 @@ mod tests {
         assert!(!is_precise(&[], 0.01));
         // The half width of the widest one, at the confidence of the run.
         let half = effect(&apart, 0.975).unwrap().ratio.relative_half_width();
-        assert!(is_precise(&[apart.clone()], half) && !is_precise(&[apart], half * 0.999));
+        assert!(is_precise(from_ref(&apart), half) && !is_precise(&[apart], half * 0.999));
     }
 
     #[test]
