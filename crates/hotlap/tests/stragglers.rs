@@ -3,7 +3,7 @@
 
 use hotlap::model::Apart;
 use hotlap::pool::apart::{Condition, apart};
-use hotlap_stats::{NoiseFloor, Pair, effect};
+use hotlap_stats::{CONTROL_ALPHA, Pair, effect};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -21,15 +21,15 @@ impl Machines {
     fn shard(&mut self, restarts: u32, noise: f64, ceiling: f64) -> Condition {
         let mut pairs = Vec::new();
         for restart in 0..restarts {
-            let start = 0.01 * noise * self.normal();
-            for round in 0..5 {
-                let log_ratio = start + 0.01 * noise * self.normal();
-                pairs.push(Pair { restart, round, log_ratio });
-            }
+            let of_rounds = self.normal() / 5.0_f64.sqrt();
+            let log_ratio = 0.01 * noise * (self.normal() + of_rounds);
+            pairs.push(Pair { restart, log_ratio, rounds: 5 });
         }
+        let control = effect(&pairs, 0.95).expect("pairs");
         Condition {
             has_reference: true,
-            floor: NoiseFloor::of(effect(&pairs, 0.95).as_ref()),
+            control_differs: control.p < CONTROL_ALPHA,
+            noise: Some(control.far_end()),
             ceiling_ns: Some(5_000.0 * ceiling * (0.04 * self.normal()).exp()),
         }
     }

@@ -74,7 +74,8 @@ pub fn apart(shards: &[Condition]) -> Vec<Option<Apart>> {
     };
     let why = |shard: &Condition| match (shard.noise, shard.ceiling_ns) {
         _ if !shard.has_reference => Some(Apart::NoReference),
-        _ if shard.control_differs => Some(Apart::ControlDiffers),
+        // By chance, one control in a hundred differs, but hardly by this much.
+        (Some(own), _) if shard.control_differs && own > QUIET => Some(Apart::ControlDiffers),
         (Some(own), _) if noise.is_some_and(|pool| is_noisy(own, pool)) => {
             Some(Apart::Noise { own, pool: noise? })
         }
@@ -136,7 +137,7 @@ mod tests {
     fn without_a_usable_reference_or_control_there_is_nothing_to_compare() {
         let none = Condition { has_reference: false, ..shard(0.02, 3600.0) };
         assert_eq!(pool(none), Some(Apart::NoReference));
-        let differs = Condition { control_differs: true, ..shard(0.0, 3600.0) };
+        let differs = Condition { control_differs: true, ..shard(0.06, 3600.0) };
         assert_eq!(pool(differs), Some(Apart::ControlDiffers));
         let few = Condition { noise: None, ceiling_ns: None, ..shard(0.0, 0.0) };
         assert_eq!(pool(few), None, "too few restarts say nothing of the node");
