@@ -24,9 +24,8 @@ use hotlap_servers::start::ending;
 /// How long a reading of a server's memory is reused. Bounds the time spent reading.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
-/// Laps over the same connections: those of a round. The cost per request depends on the set of
-/// connections (standard deviation 1 % with 64 of them) for as long as it is kept; with one set per
-/// restart, restarts would differ by as much (METHODOLOGY, appendix A.10).
+/// Laps over the same connections: those of a round. What a request costs depends on the set of
+/// connections (METHODOLOGY, *Connections held for a whole restart*).
 const LAPS_A_SET: u32 = 2;
 
 /// Connections that were idle for longer are replaced before the next slice, because many servers

@@ -19,7 +19,7 @@ const WARM_WINDOW: Duration = Duration::from_millis(100);
 
 /// A server's cost alone is taken from the later half of its warm-up, at most this many windows, if
 /// the warm-up had at least as many: the first windows after a start cost more (METHODOLOGY,
-/// *Bias*).
+/// appendix C, *Probes*: the *cost alone*).
 const ALONE_WINDOWS: usize = 10;
 
 /// How long hardware counters run after a warm-up (METHODOLOGY, *The method*).
