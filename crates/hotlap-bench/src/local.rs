@@ -151,8 +151,8 @@ impl LocalRunner {
         let (Some(&opens), Some(&closes)) = (edges.first(), edges.last()) else {
             return Ok(Vec::new());
         };
-        // The window must not open before the server runs: a call to another host takes a while, and
-        // a generator that never sleeps may keep this thread from its core for some milliseconds.
+        // The window must not open before the server runs: a call to another host takes a while,
+        // and a generator that never sleeps may keep this thread from its core for milliseconds.
         // If they share a core, it is the server that may keep this thread from it.
         let is_apart = !self.setting.cores.shared || self.instances[participant].is_elsewhere();
         if is_apart {

@@ -38,8 +38,8 @@ pub enum Role {
     Plain,
     /// The server that the others are compared with.
     Reference,
-    /// The A/A control: the reference again under a hidden name. How far the two may be apart is the
-    /// noise floor.
+    /// The A/A control: the reference again under a hidden name. How far the two may be apart is
+    /// the noise floor.
     Control,
     /// hotlap's own minimal server.
     Ceiling,

@@ -212,6 +212,37 @@ impl Worker {
         next
     }
 
+    /// Whether requests are sent, or will be soon: from the command to open a window until the
+    /// window closes. The server may be stopped at other times.
+    #[inline]
+    fn is_under_way(&self) -> bool {
+        self.times.start_ns < clock::FAR_NS && self.times.opens_ns < clock::FAR_NS
+    }
+
+    /// Polls once it is time to, and stores the events; returns the time.
+    #[inline]
+    fn poll(&mut self, polling: &mut Polling, next_ns: u64, events: &mut Events) -> u64 {
+        let began_ns = clock::now();
+        let poll_ns = polling.due_ns().min(next_ns);
+        let mut now = began_ns;
+        while now < poll_ns && !self.has_commands() {
+            std::hint::spin_loop();
+            now = clock::now();
+        }
+        self.io.wait(None, events);
+        let after_ns = clock::now();
+        let tally = &mut self.measurement.tally;
+        if events.is_empty() {
+            tally.idle_ns += after_ns - began_ns;
+        } else {
+            tally.idle_ns += now - began_ns;
+            tally.wakeups += 1;
+        }
+        let completed = tally.responses + tally.failed;
+        polling.polled(now, self.requests.in_flight, completed);
+        after_ns
+    }
+
     /// Sleeps until something happens or the next task is due, and stores the events; returns the
     /// time.
     #[inline]

@@ -9,11 +9,11 @@
 //!    whether there are enough samples for it.
 //! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. It reports
 //!    when the server has reached its [`SteadyState`], and the [`Class`] of its warm-up.
-//! 3. **One server.** What a server did in one round is a [`Reading`]. [`level`] turns the totals of
-//!    all restarts into an [`Estimate`] with a confidence interval.
+//! 3. **One server.** What a server did in one round is a [`Reading`]. [`level`] turns the totals
+//!    of all restarts into an [`Estimate`] with a confidence interval.
 //! 4. **Two servers.** [`pairs`] pairs their restarts, and [`effect`] turns the pairs into an
-//!    [`Effect`]: a ratio with its interval and p-value. [`unpaired`] compares two stored runs. What
-//!    explains a difference is an [`Amount`] per request.
+//!    [`Effect`]: a ratio with its interval and p-value. [`unpaired`] compares two stored runs.
+//!    What explains a difference is an [`Amount`] per request.
 //! 5. **Stopping.** [`further_restarts`] divides the time of a run, and [`is_precise`] says whether
 //!    the run may end early.
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`] and returns a

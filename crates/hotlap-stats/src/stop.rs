@@ -24,9 +24,9 @@ const RESTART_VARIANCE: f64 = 0.25;
 /// is measured for less where that allows five restarts.
 const SERVES_S: f64 = 2.0;
 
-/// The confidence at which the intervals of a run must be computed, for [`effect`], [`crate::level`]
-/// and (as 1 − this) [`crate::Criterion::alpha`], so that they hold in 95 of 100 runs. `precision`
-/// says whether the run may end once its intervals are narrow enough.
+/// The confidence at which the intervals of a run must be computed, for [`effect`],
+/// [`crate::level`] and (as 1 − this) [`crate::Criterion::alpha`], so that they hold in 95 of 100
+/// runs. `precision` says whether the run may end once its intervals are narrow enough.
 ///
 /// A run that ends when it looks precise ends too often when the restarts agree by chance: at 95 %
 /// it finds a difference between identical servers in up to 10 of 100 runs. With half the alpha,

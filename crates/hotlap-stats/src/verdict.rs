@@ -78,8 +78,8 @@ impl Criterion {
     }
 }
 
-/// The verdicts on comparisons that form one family, in their order. If nothing differs, at most 5 %
-/// of families have a false verdict: p-values are corrected for their number by [`holm`].
+/// The verdicts on comparisons that form one family, in their order. If nothing differs, at most
+/// 5% of families have a false verdict: p-values are corrected for their number by [`holm`].
 ///
 /// The sentences of a table give two verdicts per server, on CPU time per request and on
 /// requests/s. They are one family. Further measures (latency, memory) are another one.

@@ -303,13 +303,16 @@ fn a_percentile_that_is_a_lower_bound_is_shown_as_one_and_decides_nothing() {
 
 /// A ceiling whose p99 is a lower bound does not tell what an unchanged program differs by.
 #[test]
-fn a_ceiling_whose_percentile_is_a_lower_bound_leaves_the_noise_unknown() {
+fn a_ceiling_whose_percentile_is_a_lower_bound_shows_no_change_of_the_machine() {
     let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
     hang(&mut after, 4);
     let comparison = RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
     let go = &comparison.tables[0].servers[0];
     let p99 = go.changes.iter().find(|c| c.measure == "p99").unwrap();
-    assert_eq!(p99.found.inconclusive(), Some("inconclusive: the noise floor is unknown"));
+    assert_eq!(
+        p99.found.inconclusive(),
+        Some("inconclusive: no ceiling shows what the machine changed")
+    );
 }
 
 /// Requests/s of a server that the generator limits were shown as exact.

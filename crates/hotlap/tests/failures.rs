@@ -13,10 +13,7 @@ use std::sync::Barrier;
 use hotlap::model::{Run, State};
 use hotlap::store::Store;
 use hotlap_testbed::{HELLO, TestServer};
-use scene::{hold, record, three};
-
-/// Laps of the run that [`three`] tells.
-const LAPS: usize = 3 * 6 * 10;
+use scene::{LAPS, hold, record, three};
 
 fn laps(path: &Path, number: u64) -> usize {
     let run = Store::open_existing(path).unwrap().run(number).unwrap();

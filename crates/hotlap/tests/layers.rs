@@ -19,7 +19,7 @@ fn layers_shows_what_each_step_costs() {
     insta::assert_snapshot!(table(&scene, 80), @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 restarts × 6 rounds · slices of 20 ms
+    3 restarts · 18 rounds · slices of 20 ms
 
         server   req/s        vs reference  CPU/req    p50*    p99*  memory
      1  plain   37,000           reference  27.0 µs  1.7 ms  1.7 ms   50 MB
@@ -27,10 +27,10 @@ fn layers_shows_what_each_step_costs() {
     2=  json    34,500  0.93× [0.93, 0.94]  29.0 µs  1.8 ms  1.9 ms   50 MB
     * closed loop, at saturation
 
-    route, on plain: +1.99 µs [+1.98, +2.00] of CPU, +1.95 µs [+1.89, +2.00] of
+    route, on plain: +1.99 µs [+1.98, +2.00] of CPU, +1.95 µs [+1.89, +2.01] of
     wall time a request.
-    json, on route: +0.00 µs [−0.01, +0.01] of CPU (within noise), +0.01 µs
-    [−0.06, +0.07] of wall time (within noise) a request.
+    json, on route: +0.00 µs [−0.01, +0.02] of CPU (not decided), +0.01 µs [−0.05,
+    +0.08] of wall time (not decided) a request.
     No request errors. Intervals of levels, conformance: --details
     ");
 }

@@ -46,7 +46,7 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     insta::assert_snapshot!(terminal::render(&report, 100, false), @"
 
     hello · 64 connections, keep-alive, 2,000 requests/s offered
-    server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 0.5 s
+    server on core 0, generator on core 1 · 3 restarts · 18 rounds · slices of 0.5 s
 
        server  req/s  CPU/req    CPU vs reference     p50*     p99*  memory
     1  lean    2,000  10.0 µs           reference  31.7 ms  31.7 ms  7.0 MB
@@ -54,7 +54,7 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     * open loop at 2,000 req/s, counted from when each request was due
 
     rich: 2.00× the CPU per request of lean [2.00, 2.00].
-    Noise floor (lean against itself): ± 0.00% in requests/s, ± 0.06% in CPU per request.
+    Noise floor (lean against itself): ± 0.00% in requests/s, ± 0.6% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
     ");
     let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
@@ -230,12 +230,12 @@ fn warnings_about_one_of_several_loads_name_it() {
     let mut run = under_two_loads();
     let of = |lap: &&mut hotlap::model::Lap| lap.load == 1 && lap.server == 2;
     for lap in run.laps.iter_mut().filter(of).take(4) {
-        lap.failed = vec![Violation::Failures { failures: 30, requests: 100 }];
+        lap.failed = vec![Violation::Connections { asked: 64, up: 12 }];
     }
     let told = Report::of(&run).warnings.join("\n");
-    let expected = "python3 app.py under POST /x: 4 of 36 laps do not count: 30 of 100 requests \
-                    failed in the first of them. Look into the server's log, and try fewer \
-                    connections (-c) or a longer --timeout.";
+    let expected = "python3 app.py under POST /x: 4 of 36 laps do not count: only 12 of 64 connections \
+                    were up in the first of them. Check whether the server limits its \
+                    connections (backlog, `ulimit -n`), or use fewer (-c).";
     assert!(told.contains(expected), "{told}");
 }
 
@@ -246,7 +246,7 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     for (nth, lap) in run.laps.iter_mut().enumerate() {
         lap.failed = vec![match nth % 3 {
             0 => Violation::Connections { asked: 64, up: 12 },
-            _ => Violation::Failures { failures: 30, requests: 100 },
+            _ => Violation::SideEffect { expected: 90, counted: 30 },
         }];
     }
     run.state = State::Invalid;
@@ -255,14 +255,14 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     assert!(!text.contains("CPU") && !text.contains("requests/s"), "{text}");
     let said = flat(&text);
     assert!(said.contains("No lap of this run passed the validity checks"), "{text}");
-    assert!(said.contains("All 180 laps failed a validity check"), "{text}");
-    let why = "× failed requests (first: 30 of 100 requests failed), ";
+    assert!(said.contains("All 120 laps failed a validity check"), "{text}");
+    let why = "× side effect (first: ";
     assert!(said.contains("go/net-http: all 36 laps do not count: 2"), "{text}");
     assert!(said.contains(why) && said.contains("× connections (first: only 12 of 64"), "{text}");
-    assert!(said.contains("Look into the server's log"), "{text}");
+    assert!(said.contains("Check whether the server drops work"), "{text}");
     assert!(!render(&report, Format::Markdown).contains("| --: |"));
     let junit = render(&report, Format::Junit);
-    assert!(junit.contains("errors=\"3\"") && junit.contains("Look into the server"), "{junit}");
+    assert!(junit.contains("errors=\"3\"") && junit.contains("the server drops work"), "{junit}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn an_interrupted_suite_goes_on_with_a_new_restart() {
     };
     let path = folder.path().join("cut.db");
     let (mut scene, run) = suite();
-    let cut = hold(&scene, run.clone(), &path, Some(Duration::from_secs(15)));
+    let cut = hold(&scene, run.clone(), &path, Some(Duration::from_secs(12)));
     assert_eq!((cut.over, cut.run.state), (Over::Interrupted, State::Interrupted));
     let last = *laps(&cut.run).last().unwrap();
     assert_eq!((last.0, last.1), (1, 3), "it was cut in the second restart");
@@ -83,7 +83,7 @@ fn a_server_that_was_out_stays_out() {
     let path = folder.path().join("cut.db");
     let (mut scene, run) = suite();
     scene.scripts[1].dies_at = Some(4);
-    hold(&scene, run.clone(), &path, Some(Duration::from_secs(15)));
+    hold(&scene, run.clone(), &path, Some(Duration::from_secs(12)));
     let earlier = resume::earlier(&Store::open(&path).unwrap(), "mine").unwrap();
     scene.scripts[1].dies_at = None;
     let before = earlier.laps.iter().filter(|l| l.server == 1).count();

@@ -19,19 +19,19 @@ use serde_json::Value;
 fn the_whole_table_at_120_columns() {
     insta::assert_snapshot!(table(&three(), 120), @"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts · 18 rounds · slices of 20 ms
 
-       server               req/s           vs reference   CPU/req         CPU vs ref.     p50*     p99*  memory
-    1  go/net-http         57,900              reference   16.9 µs                   –   1.1 ms   1.1 ms  7.0 MB
-    2  node/http:cluster   38,300     0.66× [0.66, 0.66]   25.6 µs  1.51× [1.51, 1.52]   1.7 ms   1.7 ms  131 MB
-    3  python3 app.py       2,100  0.036× [0.036, 0.037]  469.8 µs  27.8× [27.8, 27.8]  30.2 ms        –   23 MB
-       ceiling            123,200                      –    7.1 µs                   –  0.51 ms  0.53 ms  1.0 MB
+       server               req/s           vs reference   CPU/req         CPU vs ref.     p50*    p99*  memory
+    1  go/net-http         57,900              reference   16.9 µs                   –   1.1 ms  1.1 ms  7.0 MB
+    2  node/http:cluster   38,300     0.66× [0.66, 0.67]   25.6 µs  1.51× [1.51, 1.52]   1.7 ms  1.7 ms  131 MB
+    3  python3 app.py       2,100  0.036× [0.036, 0.036]  469.9 µs  27.8× [27.8, 27.8]  30.2 ms       –   23 MB
+       ceiling            123,300                      –    7.1 µs                   –  0.51 ms       –  1.0 MB
     * closed loop, at saturation
     p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
-    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.66], 51 % more CPU per request [51, 52].
-    python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.037], 27.8× the CPU per request [27.8, 27.8].
-    Noise floor (go/net-http against itself): ± 0.6% in requests/s, ± 0.1% in CPU per request.
+    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51 % more CPU per request [51, 52].
+    python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the CPU per request [27.8, 27.8].
+    Noise floor (go/net-http against itself): ± 1.3% in requests/s, ± 0.3% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
     ");
 }
@@ -53,22 +53,22 @@ fn the_whole_table_at_80_columns() {
     insta::assert_snapshot!(table(&three(), 80), @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 restarts × 6 rounds · slices of 20 ms
+    3 restarts · 18 rounds · slices of 20 ms
 
-       server               req/s           vs reference   CPU/req     p99*
-    1  go/net-http         57,900              reference   16.9 µs   1.1 ms
-    2  node/http:cluster   38,300     0.66× [0.66, 0.66]   25.6 µs   1.7 ms
-    3  python3 app.py       2,100  0.036× [0.036, 0.037]  469.8 µs        –
-       ceiling            123,200                      –    7.1 µs  0.53 ms
+       server               req/s           vs reference   CPU/req    p99*
+    1  go/net-http         57,900              reference   16.9 µs  1.1 ms
+    2  node/http:cluster   38,300     0.66× [0.66, 0.67]   25.6 µs  1.7 ms
+    3  python3 app.py       2,100  0.036× [0.036, 0.036]  469.9 µs       –
+       ceiling            123,300                      –    7.1 µs       –
     * closed loop, at saturation
     p99 is left out (–) where there are too few requests for it: a longer
     --duration measures more
 
-    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.66], 51 % more
+    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51 % more
     CPU per request [51, 52].
-    python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.037], 27.8× the
+    python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the
     CPU per request [27.8, 27.8].
-    Noise floor (go/net-http against itself): ± 0.6% in requests/s, ± 0.1% in CPU
+    Noise floor (go/net-http against itself): ± 1.3% in requests/s, ± 0.3% in CPU
     per request.
     No request errors. Intervals of levels, conformance: --details
     ");
@@ -85,10 +85,10 @@ fn details_tell_all_that_is_known_of_each_server() {
       version: node/http:cluster 1.0
       command: ./serve node/http:cluster
       requests/s: 38,300 ± 0.5%
-      requests/s vs reference: 0.66× [0.66, 0.66]: slower
+      requests/s vs reference: 0.66× [0.66, 0.67]: slower
       CPU time per request: 25.6 µs ± 0.09%
       CPU time vs reference: 1.51× [1.51, 1.52]: costs more
-      of ceiling: 28 % ± 0.06%
+      of ceiling: 28 % ± 0.07%
       latency under the load: mean 1.7 ms, stdev 0.16 ms, p50 1.7 ms, p90 1.7
         ms, p99 1.7 ms, max 3.4 ms
       errors: none
@@ -110,24 +110,24 @@ fn the_whole_table_as_markdown() {
     insta::assert_snapshot!(render(&report, Format::Markdown), @r"
     # hello
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts · 18 rounds · slices of 20 ms
 
-    **node/http:cluster: 0.66× the throughput of go/net-http \[0.66, 0.66\], 51 % more CPU per request \[51, 52\].**
+    **node/http:cluster: 0.66× the throughput of go/net-http \[0.66, 0.67\], 51 % more CPU per request \[51, 52\].**
 
-    **python3 app.py: 0.036× the throughput of go/net-http \[0.036, 0.037\], 27.8× the CPU per request \[27.8, 27.8\].**
+    **python3 app.py: 0.036× the throughput of go/net-http \[0.036, 0.036\], 27.8× the CPU per request \[27.8, 27.8\].**
 
     |  | server | req/s | vs reference | CPU/req | CPU vs ref. | p50\* | p99\* | memory |
     | --: | :-- | --: | --: | --: | --: | --: | --: | --: |
     | 1 | go/net-http | 57,900 ± 0.3% | reference | 16.9 µs ± 0.05% | – | 1.1 ms | 1.1 ms | 7.0 MB |
-    | 2 | node/http:cluster | 38,300 ± 0.5% | 0.66× \[0.66, 0.66\] | 25.6 µs ± 0.09% | 1.51× \[1.51, 1.52\] | 1.7 ms | 1.7 ms | 131 MB |
-    | 3 | python3 app.py | 2,100 ± 0.3% | 0.036× \[0.036, 0.037\] | 469.8 µs ± 0.05% | 27.8× \[27.8, 27.8\] | 30.2 ms | – | 23 MB |
-    |  | *ceiling* | 123,200 ± 0.1% | – | 7.1 µs ± 0.03% | – | 0.51 ms | 0.53 ms | 1.0 MB |
+    | 2 | node/http:cluster | 38,300 ± 0.5% | 0.66× \[0.66, 0.67\] | 25.6 µs ± 0.09% | 1.51× \[1.51, 1.52\] | 1.7 ms | 1.7 ms | 131 MB |
+    | 3 | python3 app.py | 2,100 ± 0.3% | 0.036× \[0.036, 0.036\] | 469.9 µs ± 0.04% | 27.8× \[27.8, 27.8\] | 30.2 ms | – | 23 MB |
+    |  | *ceiling* | 123,300 ± 1.4% | – | 7.1 µs ± 0.3% | – | 0.51 ms | – | 1.0 MB |
 
     \* closed loop, at saturation
 
     p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
-    Noise floor (go/net-http against itself): ± 0.6% in requests/s, ± 0.1% in CPU per request.
+    Noise floor (go/net-http against itself): ± 1.3% in requests/s, ± 0.3% in CPU per request.
 
     2026-11-21T20:15:00Z · hotlap 0.1.0 · seed 7
     2 × Imaginary CPU, 16 GB, Debian GNU/Linux 12, Linux 6.18
@@ -142,10 +142,10 @@ fn the_whole_table_as_csv() {
     let report = Report::of(&hold(&three(), None).run);
     insta::assert_snapshot!(render(&report, Format::Csv), @"
     load,rank,server,role,version,request,requests,share_percent,requests_per_s,requests_per_s_low,requests_per_s_high,generator_limited,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_reached,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_left_out,lower_bounds
-    ,1,go/net-http,reference,go/net-http 1.0,,,,57911.3,57755.5,58067.5,false,42.0088,16.8988,16.8898,16.9077,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,,2.2569,,,,,7,7,97.8704,0,20,0,36,0,
-    ,2,node/http:cluster,plain,node/http:cluster 1.0,,,,38343.2,38167.6,38519.5,false,27.7321,25.5932,25.5692,25.6173,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,,131,131,98.135,0,20,0,36,0,
-    ,3,python3 app.py,plain,python3 app.py 1.0,,,,2103.79,2097.3,2110.29,false,1.51096,469.823,469.59,470.055,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,,23,23,98.8174,0,20,0,36,0,
-    ,,ceiling,ceiling,ceiling 1.0,,,,123170,123016,123325,false,100,7.09894,7.09717,7.10072,,,0.0998072,0.519479,0.0522007,0.514815,0.525311,0.525311,,1.06189,,,,,1,1,87.4365,0,20,0,36,0,
+    ,1,go/net-http,reference,go/net-http 1.0,,,,57916.6,57766.5,58067.2,false,42.0116,16.8985,16.8898,16.9072,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,,2.2569,,,,,7,7,97.8704,0,20,0,36,0,
+    ,2,node/http:cluster,plain,node/http:cluster 1.0,,,,38344.4,38168.4,38521.2,false,27.7257,25.593,25.5691,25.617,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,,131,131,98.135,0,20,0,36,0,
+    ,3,python3 app.py,plain,python3 app.py 1.0,,,,2102.78,2096.81,2108.76,false,1.5125,469.937,469.745,470.13,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,,23,23,98.8174,0,20,0,36,0,
+    ,,ceiling,ceiling,ceiling 1.0,,,,123307,121577,125061,false,100,7.0974,7.07728,7.11759,,,0.0998175,0.518901,0.0521249,0.509695,0.525311,,,1.06189,,,,,1,1,87.5166,0,20,0,6,0,
     ");
 }
 
@@ -162,16 +162,16 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
     );
     insta::assert_snapshot!(text, @"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts · 18 rounds · slices of 20 ms
 
         server   req/s        vs reference  CPU/req         CPU vs ref.    p50*    p99*  memory
     1=  first   50,000           reference  20.0 µs                   –  1.3 ms  1.3 ms   10 MB
-    1=  second  50,000  1.00× [1.00, 1.00]  20.0 µs  1.00× [1.00, 1.00]  1.3 ms  1.3 ms   10 MB
+    1=  second  50,000  1.00× [0.99, 1.01]  20.0 µs  1.00× [1.00, 1.00]  1.3 ms  1.3 ms   10 MB
     * closed loop, at saturation
 
-    second and first: no difference that could be measured (throughput 1.00× [1.00, 1.00], CPU per request 1.00× [1.00,
+    second and first: no difference that could be measured (throughput 1.00× [0.99, 1.01], CPU per request 1.00× [1.00,
     1.00]).
-    Noise floor (first against itself): ± 0.2% in requests/s, ± 0.04% in CPU per request.
+    Noise floor (first against itself): ± 2.9% in requests/s, ± 0.6% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
     ");
 }
@@ -199,7 +199,7 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     let text = table(&scene(&[("slow", Role::Reference, slow), ("fast", Role::Plain, fast)]), 120);
     insta::assert_snapshot!(text, @"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts · 18 rounds · slices of 20 ms
 
        server      req/s  CPU/req    CPU vs reference     p50*     p99*  memory
     1  fast    ≥ 100,000   8.0 µs  0.20× [0.20, 0.20]  0.63 ms  0.64 ms  1.0 MB
@@ -207,7 +207,7 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     * closed loop, at saturation
     p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
-    fast: 80 % less CPU per request than slow [80, 80]; throughput at least 4.99×, limited by the load generator.
+    fast: 80 % less CPU per request than slow [80, 80]; throughput at least 4.98×, limited by the load generator.
     The load generator limited 1 server (≥). It is ranked by CPU per request.
     No request errors. Intervals of levels, conformance: --details
 
@@ -270,7 +270,7 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
     insta::assert_snapshot!(text, @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 restarts × 6 rounds · slices of 20 ms
+    3 restarts · 18 rounds · slices of 20 ms
 
       server   req/s  CPU/req    p50*  memory
       good    20,000  40.0 µs  3.2 ms  9.0 MB
@@ -334,7 +334,7 @@ fn published_figures_stand_beside_what_is_measured() {
     let report = Report::of(&run);
     let row = |name: &str| report.tables[0].rows.iter().find(|r| r.name == name).unwrap();
     let node = &row("node/http:cluster").published[0];
-    assert_eq!(node.sentence, "2016: 2.32× of go/net-http · here: 0.66× [0.66, 0.66]");
+    assert_eq!(node.sentence, "2016: 2.32× of go/net-http · here: 0.66× [0.66, 0.67]");
     assert_eq!(row("go/net-http").published[0].sentence, "2016: 1×, the others are relative to it");
     let text = terminal::render(&report, 80, false);
     assert!(text.contains("  Published in 2016: a page\n"), "{text}");
@@ -343,7 +343,7 @@ fn published_figures_stand_beside_what_is_measured() {
     );
     let markdown = render(&report, Format::Markdown);
     assert!(markdown.contains("| node/http:cluster | X | 115,969 |"), "{markdown}");
-    assert!(markdown.contains("| 2.32× | 0.66× \\[0.66, 0.66\\] | best of three |"), "{markdown}");
+    assert!(markdown.contains("| 2.32× | 0.66× \\[0.66, 0.67\\] | best of three |"), "{markdown}");
 }
 
 /// What the generator was the limit of was said not to be measured.

@@ -10,7 +10,7 @@ use hotlap::model::{Question, Run, State, Subject};
 use hotlap::render::terminal;
 use hotlap::report::Report;
 use hotlap::store::Store;
-use scene::{hold, record, stressed, three};
+use scene::{LAPS, hold, record, stressed, three};
 
 /// All of a run in text, histograms as their stored bytes; starts in the order of restarts and
 /// servers.
@@ -28,7 +28,7 @@ fn what_is_stored_is_what_is_read() {
     assert_eq!(kept.run.number, Some(1));
     let read = Store::open_existing(&path).unwrap().run(1).unwrap();
     assert_eq!(read.state, State::Finished);
-    assert_eq!(read.laps.len(), 3 * 6 * 10);
+    assert_eq!(read.laps.len(), LAPS);
     let schedule = kept.run.schedule.clone();
     assert!(told(&read) == told(&Run { schedule, ..kept.run }), "what was read differs");
 }
@@ -141,7 +141,7 @@ fn a_store_that_may_only_be_read_is_read() {
     permit(0o555).unwrap();
     let read = Store::open_existing(&path).unwrap().run(1);
     permit(0o755).unwrap();
-    assert_eq!(read.unwrap().laps.len(), 3 * 6 * 10);
+    assert_eq!(read.unwrap().laps.len(), LAPS);
 }
 
 #[test]

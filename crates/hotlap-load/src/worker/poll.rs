@@ -9,9 +9,6 @@
 //! A worker with a core of its own therefore never sleeps while a load is under way, and polls at
 //! intervals at which it finds several responses, however fast the server is.
 
-use super::Worker;
-use crate::clock;
-use crate::io::Events;
 use crate::plan::{Plan, Reuse};
 
 /// Polls per mean service time. A response waits for a sixteenth of its service time on average,
@@ -42,9 +39,23 @@ pub(super) struct Polling {
 }
 
 impl Polling {
+    /// Without an interval, until the service time is known.
     pub(super) fn new(plan: &Plan) -> Self {
         let may_wait = !plan.is_open_loop() && plan.reuse == Reuse::KeepAlive;
         Self { may_wait, interval_ns: 0, last_ns: 0, adapted: (0, 0) }
+    }
+
+    /// When to poll next.
+    #[inline]
+    pub(super) fn due_ns(&self) -> u64 {
+        self.last_ns + self.interval_ns
+    }
+
+    /// Records a poll, with the requests in flight and completed, and adapts the interval.
+    #[inline]
+    pub(super) fn polled(&mut self, now: u64, in_flight: u64, completed: u64) {
+        self.last_ns = now;
+        self.adapt(now, in_flight, completed);
     }
 
     /// Sets the interval to a share of the mean service time, which by Little's law is the number
@@ -62,40 +73,6 @@ impl Polling {
             Some(0) => LONGEST_NS,
             Some(count) => ((now - since_ns) * in_flight / count / POLLS).min(LONGEST_NS),
         };
-    }
-}
-
-impl Worker {
-    /// Whether requests are sent, or will be soon: from the command to open a window until the
-    /// window closes. The server may be stopped at other times.
-    #[inline]
-    pub(super) fn is_under_way(&self) -> bool {
-        self.times.start_ns < clock::FAR_NS && self.times.opens_ns < clock::FAR_NS
-    }
-
-    /// Polls once it is time to, and stores the events; returns the time.
-    #[inline]
-    pub(super) fn poll(&mut self, polling: &mut Polling, next_ns: u64, events: &mut Events) -> u64 {
-        let began_ns = clock::now();
-        let poll_ns = (polling.last_ns + polling.interval_ns).min(next_ns);
-        let mut now = began_ns;
-        while now < poll_ns && !self.has_commands() {
-            std::hint::spin_loop();
-            now = clock::now();
-        }
-        polling.last_ns = now;
-        self.io.wait(None, events);
-        let after_ns = clock::now();
-        let tally = &mut self.measurement.tally;
-        if events.is_empty() {
-            tally.idle_ns += after_ns - began_ns;
-        } else {
-            tally.idle_ns += now - began_ns;
-            tally.wakeups += 1;
-        }
-        let completed = tally.responses + tally.failed;
-        polling.adapt(after_ns, self.requests.in_flight, completed);
-        after_ns
     }
 }
 

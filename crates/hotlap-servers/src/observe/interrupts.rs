@@ -7,8 +7,6 @@
 //! Functions that enter and leave the kernel by a system call switch interrupts on too. They are
 //! not listed, because the time before is that of entering and leaving.
 
-use super::observation::Frame;
-
 /// The library of functions of the kernel.
 pub(super) const KERNEL: &str = "kernel";
 
@@ -30,10 +28,11 @@ const ENDS: [&str; 8] = [
 
 /// How many frames at the end of a stack, outermost first, the clock saw instead of their caller.
 /// A caller in user mode has not spent the kernel's time.
-pub(super) fn seen_instead(stack: &[&Frame]) -> usize {
-    let stands_for_caller = |pair: &&[&Frame]| {
-        let ends = ENDS.iter().any(|beginning| pair[1].function.starts_with(beginning));
-        ends && pair[0].library == KERNEL && pair[1].library == KERNEL
+/// Each frame is a function and its library.
+pub(super) fn seen_instead(stack: &[(&str, &str)]) -> usize {
+    let stands_for_caller = |pair: &&[(&str, &str)]| {
+        let ends = ENDS.iter().any(|beginning| pair[1].0.starts_with(beginning));
+        ends && pair[0].1 == KERNEL && pair[1].1 == KERNEL
     };
     stack.windows(2).rev().take_while(stands_for_caller).count()
 }
@@ -44,14 +43,9 @@ mod tests {
 
     /// The function that has a sample of `main` and these functions of the kernel.
     fn spent_by(in_kernel: &[&str]) -> String {
-        let frame = |function: &str, library: &str| Frame {
-            function: function.to_owned(),
-            library: library.to_owned(),
-        };
-        let mut stack = vec![frame("main", "app")];
-        stack.extend(in_kernel.iter().map(|function| frame(function, KERNEL)));
-        let stack: Vec<&Frame> = stack.iter().collect();
-        stack[stack.len() - 1 - seen_instead(&stack)].function.clone()
+        let kernel = in_kernel.iter().map(|function| (*function, KERNEL));
+        let stack: Vec<(&str, &str)> = std::iter::once(("main", "app")).chain(kernel).collect();
+        stack[stack.len() - 1 - seen_instead(&stack)].0.to_owned()
     }
 
     #[test]

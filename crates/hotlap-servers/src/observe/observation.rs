@@ -115,7 +115,9 @@ impl Profile {
     pub fn stack<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = &'a Frame> {
         let frames = stack.frames.iter().filter_map(|at| self.frames.get(*at as usize));
         let mut frames: Vec<&Frame> = frames.collect();
-        frames.truncate(frames.len() - seen_instead(&frames));
+        let names: Vec<(&str, &str)> =
+            frames.iter().map(|f| (f.function.as_str(), f.library.as_str())).collect();
+        frames.truncate(frames.len() - seen_instead(&names));
         frames.into_iter()
     }
 }

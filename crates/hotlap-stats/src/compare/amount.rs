@@ -6,8 +6,8 @@ use crate::estimate::Estimate;
 /// An amount per request, or a difference between two servers in one: in its own unit, not on
 /// logarithms, because it may be 0 or negative, and because amounts are added up.
 ///
-/// The estimate is the mean of the restarts' means, so the estimates of parts add up to the estimate
-/// of their sum.
+/// The estimate is the mean of the restarts' means, so the estimates of parts add up to the
+/// estimate of their sum.
 #[derive(Debug)]
 pub struct Amount {
     location: Location,

@@ -1,13 +1,12 @@
 //! Why a comparison may get no verdict.
 
 /// Fewer restarts than this give no verdict, because an interval must know how much restarts
-/// differ. From a single restart it says nothing about the next one: 72 % of such 95 % intervals
-/// contain the true ratio (simulated in `tests/coverage`). From two restarts it has one degree of
-/// freedom and is 12.7 standard errors wide on either side.
+/// differ. From a single restart there is none. From two restarts it has one degree of freedom and
+/// is 12.7 standard errors wide on either side.
 pub const MIN_RESTARTS: u32 = 3;
 
-/// Verdicts are withheld if the A/A control differs from the reference with a smaller p-value. It is
-/// a diagnostic and no threshold: one in a hundred runs loses its verdicts by chance.
+/// Verdicts are withheld if the A/A control differs from the reference with a smaller p-value. It
+/// is a diagnostic and no threshold: one in a hundred runs loses its verdicts by chance.
 pub const CONTROL_ALPHA: f64 = 0.01;
 
 /// Why a comparison is inconclusive.

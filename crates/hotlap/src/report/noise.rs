@@ -25,9 +25,9 @@ pub struct Noise {
 pub struct MeasureNoise {
     /// The ratio of the control's figure to the reference's; `null` if unknown.
     pub ratio: Option<Figure>,
-    /// The smallest difference beyond the noise, as a share; `null` if unknown.
+    /// How far the control may be from the reference, as a share; `null` if unknown.
     pub band: Option<f64>,
-    /// The range around the reference's figure in which differences may be noise.
+    /// The same as a range around the reference's figure.
     pub around: Option<(f64, f64)>,
 }
 

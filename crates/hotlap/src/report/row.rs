@@ -18,7 +18,7 @@ use crate::text::number::grouped;
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// 1 + the number of servers that are better; `None` for the ceiling, and if there is no
-    /// verdict (fewer than three restarts, an unknown noise floor).
+    /// verdict (fewer than three restarts, a control that differs).
     pub rank: Option<u32>,
     /// Its name in tables.
     pub name: String,

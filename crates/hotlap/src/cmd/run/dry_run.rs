@@ -161,8 +161,8 @@ fn rounds(experiment: &Experiment, run: &Run) -> Vec<String> {
     ));
     lines.push(match experiment.slice {
         Some(slice) => format!("slices of {} ms", slice.as_secs_f64() * 1e3),
-        None => "slices of 12 ms, 48 ms, 0.3 s or 1 s: the shortest at which no server costs more \
-             than when left running"
+        None => "slices of 12 ms or 0.1 s: the shorter if every server costs in it what it \
+             costs when left running"
             .to_owned(),
     });
     lines
