@@ -52,7 +52,8 @@ pub fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     if all < 2 {
         notes.push(
             "server and generator share the only core: compare CPU time per request only, since \
-             requests/s depend on both"
+             requests/s depend on both. The generator sleeps between responses, so CPU time \
+             contains the cost of waking it"
                 .to_owned(),
         );
         // A quota leaves other cores, but using them would get both throttled.

@@ -4,8 +4,8 @@
 //! - **The ceiling** ([`serve_ceiling`]) does the least work with which a correct response can be
 //!   sent: one edge-triggered event loop per core, each with its own listening socket. Every table
 //!   compares servers with it, so that figures can be compared between machines.
-//! - **Calibrated servers** ([`CalibratedServer`]) are the same loop with a known latency, error rate or
-//!   cost. The self-test measures them and compares its results with the true values.
+//! - **Calibrated servers** ([`CalibratedServer`]) are the same loop with a known latency, error
+//!   rate or cost. The self-test measures them and compares its results with the true values.
 //! - **Planted servers** ([`Planted`]) are the same loop with one difference each. The explanation
 //!   of a difference must name it.
 //! - **Test servers** ([`TestServer`]) run in a test's own process, one blocking thread per

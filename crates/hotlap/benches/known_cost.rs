@@ -12,8 +12,8 @@
 //! Each case is a run of its own, and is written to the kept file when it ends. The same command
 //! goes on where it was left.
 //!
-//! `--bursts` measures bursts and timers in a server in C. The truth is what `wrk` finds in turns of
-//! 8 s on the same cores, all turns taken together.
+//! `--bursts` measures bursts and timers in a server in C. The truth is what `wrk` finds in turns
+//! of 8 s on the same cores, all turns taken together.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -164,8 +164,8 @@ impl Program {
         }
     }
 
-    /// What so many rounds cost alone, in microseconds. Of several groups of stretches, the one with
-    /// the lowest median counts.
+    /// What so many rounds cost alone, in microseconds. Of several groups of stretches, the one
+    /// with the lowest median counts.
     fn alone_us(&self, rounds: u64) -> f64 {
         const STRETCH: &str = "1000";
         let argv = match self.lang.as_str() {

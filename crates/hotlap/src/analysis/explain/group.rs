@@ -5,7 +5,8 @@
 //! `tcp_recvmsg` called it.
 //!
 //! On one host, a send also delivers: within it, the kernel tells the process at the other end, and
-//! wakes that process if it sleeps. Waking is with interrupts off, so its parts cannot be told apart.
+//! wakes that process if it sleeps. Waking is with interrupts off, so its parts cannot be told
+//! apart.
 
 use hotlap_servers::observe::Frame;
 
