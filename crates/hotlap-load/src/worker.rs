@@ -219,8 +219,9 @@ impl Worker {
         self.times.start_ns < clock::FAR_NS && self.times.opens_ns < clock::FAR_NS
     }
 
-    /// Polls once it is time to, and stores the events; returns the time.
-    #[inline]
+    /// Polls once it is time to, and stores the events; returns the time. Not inlined, because a
+    /// worker that sleeps should not pay for it.
+    #[inline(never)]
     fn poll(&mut self, polling: &mut Polling, next_ns: u64, events: &mut Events) -> u64 {
         let began_ns = clock::now();
         let poll_ns = polling.due_ns().min(next_ns);
@@ -245,7 +246,7 @@ impl Worker {
 
     /// Sleeps until something happens or the next task is due, and stores the events; returns the
     /// time.
-    #[inline]
+    #[inline(always)]
     fn sleep(&mut self, next_ns: u64, now: u64, events: &mut Events) -> u64 {
         let wake_ns = (next_ns > now).then_some(next_ns);
         self.io.wait(wake_ns, events);
