@@ -52,8 +52,7 @@ impl Analysis {
         }
     }
 
-    /// Whether a server responds correctly, and has enough restarts, and is not
-    /// ranked if verdicts are withheld.
+    /// Whether a server responds correctly and has enough restarts, and verdicts are not withheld.
     fn can_rank(&self, server: usize) -> bool {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;
