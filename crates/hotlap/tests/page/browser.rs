@@ -360,7 +360,11 @@ fn tells_each_lap(browser: &Browser) {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(browser.text(rows), "216", "6 participants, 3 restarts, 6 rounds, twice in each");
+    assert_eq!(
+        browser.text(rows),
+        "156",
+        "3 restarts, twice in each round: 4 servers in 6 rounds, control and ceiling in one"
+    );
     browser.run(
         "const s = document.querySelector('#each select'); s.value = '3';\
          s.dispatchEvent(new Event('change'))",
