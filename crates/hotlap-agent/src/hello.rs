@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// The number of the protocol; it changes when a message does.
-const PROTOCOL: u32 = 4;
+const PROTOCOL: u32 = 5;
 
 /// What an agent does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -255,6 +255,16 @@ impl Budget {
         self.total = self.total.max(if usual <= LONG { usual } else { fewest });
     }
 
+    /// What three restarts take, if servers are compared and the budget has no time for them.
+    #[must_use]
+    pub fn is_too_short(&self) -> Option<Duration> {
+        let Experiment { participants, restarts, rounds, .. } = &self.experiment;
+        let is_compared = participants.iter().any(|participant| participant.role == Role::Plain);
+        let is_given = restarts.is_some() || rounds.is_some();
+        let fits = self.takes(MIN_RESTARTS, 1) <= self.total;
+        (is_compared && !is_given && !fits).then(|| self.takes(MIN_RESTARTS, USEFUL_ROUNDS))
+    }
+
     /// The part of the budget that so many restarts take, of so many rounds each.
     fn takes(&self, restarts: u32, rounds: u32) -> Duration {
         let paced: Duration = (0..restarts).map(|restart| self.paced_takes(restart)).sum();

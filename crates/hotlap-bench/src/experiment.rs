@@ -175,6 +175,11 @@ pub enum Event<'a> {
         /// The whole budget.
         budget: Duration,
     },
+    /// Servers are compared, and three restarts take longer than the budget.
+    TooShort {
+        /// What they take.
+        needed: Duration,
+    },
     /// A round has ended.
     Round {
         /// The first place that has not been run.

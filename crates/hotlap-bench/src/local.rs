@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Pace, Stop, Target};
+use hotlap_load::plan::{Pace, Target};
 
 use crate::lap::{Kind, Lap};
 use crate::load_host::Measured;
@@ -22,13 +22,13 @@ use instance::{Between, Instance};
 use slices::{Needs, Next, Slices, WHOLE};
 use trouble::{Run, Trouble, unloaded};
 
+mod bursts;
 mod explain;
 mod files;
 mod instance;
 mod load;
 mod open_loop;
 mod setting;
-mod settle;
 mod slices;
 mod start;
 mod trouble;
@@ -252,18 +252,12 @@ impl Runner for LocalRunner {
     fn warm(&mut self, participant: usize, load: usize) -> Result<Warmup, ServerFailure> {
         let mut tries = 1;
         let warmup = loop {
-            self.instances[participant].held = None;
-            self.instances[participant].thaw();
-            let mut plan = self.plan(participant, load)?;
-            plan.warmup = Duration::ZERO;
-            plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
-            match self.warm_up(participant, load, &plan) {
+            match self.warm_up(participant, load) {
                 // The next try starts the generator again.
                 Err(Trouble::Generator(_)) if tries < WARM_UPS => tries += 1,
                 warmup => break warmup,
             }
         };
-        let warmup = warmup.and_then(|warmup| self.settle((participant, load), warmup));
         self.freeze(participant);
         let instance = &self.instances[participant];
         warmup.map_err(|trouble| trouble.into_failure(instance, "warm-up"))
@@ -364,7 +358,9 @@ impl Runner for LocalRunner {
         rate: f64,
     ) -> Result<Lap, ServerFailure> {
         let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
-        let run = self.open_loop(participant, load, (Pace::Constant { rate }, window));
+        // The n-th paced lap of each server has the same arrivals.
+        let seed = self.instances[participant].next_paced();
+        let run = self.open_loop(participant, load, (Pace::Poisson { rate, seed }, window));
         self.freeze(participant);
         self.judged((participant, load, Kind::Paced { rate }), run, validity::judge)
     }

@@ -94,6 +94,11 @@ impl Schedule<'_> {
                 if budget > before {
                     (self.watch)(Event::Extended { budget });
                 }
+                if place == (Place { restart: 0, round: 1 })
+                    && let Some(needed) = self.budget.is_too_short()
+                {
+                    (self.watch)(Event::TooShort { needed });
+                }
                 let left = self.budget.left(place, self.elapsed());
                 (self.watch)(Event::Round { next: place, left });
                 if next != Next::Round {

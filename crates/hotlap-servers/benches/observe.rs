@@ -76,7 +76,7 @@ mod linux {
                     env: server.env,
                     explain_env: server.explain_env,
                     cwd: PathBuf::from(build),
-                    tls: None,
+                    ..Launch::default()
                 });
             }
             _ => return ExitCode::from(64),

@@ -25,6 +25,15 @@ pub struct CpuAllocation {
 }
 
 impl CpuAllocation {
+    /// The cores of both, sorted; none if nothing is pinned.
+    #[must_use]
+    pub fn all(&self) -> Vec<usize> {
+        let mut all = [&self.server[..], &self.generator].concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// The cores for one server that wants `asked` of them, or all: the number, for `CPUS`, and the
     /// cores to pin it to. A server that wants more than there are is pinned to all.
     #[must_use]

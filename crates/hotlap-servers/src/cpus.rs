@@ -54,21 +54,67 @@ fn group(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<
     cores
 }
 
-pub use platform::{allowed, pin};
+#[cfg(target_os = "linux")]
+pub(crate) use platform::threads;
+pub use platform::{allowed, move_threads, pin};
 
 #[cfg(target_os = "linux")]
 mod platform {
-    use std::io;
+    use std::{fs, io};
 
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+
+    /// A thread may start another before it is moved, so threads are looked for again, at most this
+    /// often.
+    const MOST_LOOKS: usize = 10;
 
     /// The cores that this thread may use.
     ///
     /// # Errors
     /// The system does not report them.
     pub fn allowed() -> io::Result<Vec<usize>> {
-        let set = sched_getaffinity(None)?;
+        allowed_to(None)
+    }
+
+    fn allowed_to(thread: Option<Pid>) -> io::Result<Vec<usize>> {
+        let set = sched_getaffinity(thread)?;
         Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+    }
+
+    /// The threads of a process, by id; none if it has ended.
+    pub(crate) fn threads(pid: u32) -> Vec<u32> {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+        let id = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
+        tasks.filter_map(|task| id(task.ok()?)).collect()
+    }
+
+    /// Moves the threads of processes that run on the cores `from`, or on cores outside of `to`, to
+    /// the cores `to`. Threads that pinned themselves to some of `to` stay there, and so does one
+    /// that may not be moved. Both lists are sorted.
+    pub fn move_threads(pids: &[u32], from: &[usize], to: &[usize]) {
+        if from == to {
+            return;
+        }
+        let moves = |thread: u32| {
+            let id = Pid::from_raw(thread.cast_signed());
+            let Ok(cores) = allowed_to(id) else { return false };
+            let is_placed = cores != from && cores.iter().all(|core| to.contains(core));
+            !is_placed && sched_setaffinity(id, &set(to)).is_ok()
+        };
+        for _ in 0..MOST_LOOKS {
+            let threads = pids.iter().flat_map(|&pid| threads(pid));
+            if threads.filter(|&thread| moves(thread)).count() == 0 {
+                break;
+            }
+        }
+    }
+
+    fn set(cpus: &[usize]) -> CpuSet {
+        let mut set = CpuSet::new();
+        for &cpu in cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
+            set.set(cpu);
+        }
+        set
     }
 
     /// Pins this thread, and threads that it starts from now on, to cores.
@@ -76,11 +122,7 @@ mod platform {
     /// # Errors
     /// Not permitted, or no such core. Callers report this and go on.
     pub fn pin(cpus: &[usize]) -> io::Result<()> {
-        let mut set = CpuSet::new();
-        for &cpu in cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
-            set.set(cpu);
-        }
-        Ok(sched_setaffinity(None, &set)?)
+        Ok(sched_setaffinity(None, &set(cpus))?)
     }
 }
 
@@ -95,6 +137,9 @@ mod platform {
     pub fn allowed() -> io::Result<Vec<usize>> {
         std::thread::available_parallelism().map(|count| (0..count.get()).collect())
     }
+
+    /// Does nothing: this system cannot move threads.
+    pub fn move_threads(_pids: &[u32], _from: &[usize], _to: &[usize]) {}
 
     /// Pins this thread to cores.
     ///
@@ -134,5 +179,39 @@ mod tests {
             assert_eq!(allowed().unwrap(), [last]);
         });
         thread.join().unwrap();
+    }
+
+    /// A thread of its own process cannot be told from others of this test binary, so a child is
+    /// moved.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn threads_are_moved_unless_they_pinned_themselves() {
+        let cpus = allowed().unwrap();
+        let [first, .., last] = cpus[..] else { return };
+        let cores_of = |pid: u32| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let line = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+            parse(line.unwrap()).unwrap()
+        };
+        let start = |on: usize| {
+            let thread = std::thread::spawn(move || {
+                pin(&[on]).unwrap();
+                std::process::Command::new("sleep").arg("1000").spawn().unwrap()
+            });
+            thread.join().unwrap()
+        };
+        let mut child = start(first);
+        move_threads(&[child.id()], &[first], &cpus);
+        assert_eq!(cores_of(child.id()), cpus);
+        move_threads(&[child.id()], &cpus, &[first]);
+        assert_eq!(cores_of(child.id()), [first]);
+        // It chose one of the cores itself.
+        move_threads(&[child.id()], &[last], &cpus);
+        assert_eq!(cores_of(child.id()), [first]);
+        // It chose one that it should not have.
+        move_threads(&[child.id()], &cpus, &[last]);
+        assert_eq!(cores_of(child.id()), [last]);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

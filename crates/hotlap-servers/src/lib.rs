@@ -34,6 +34,7 @@ pub mod catalogue;
 pub mod certificate;
 pub mod check;
 pub mod clock_flush;
+pub mod compilers;
 pub mod contract;
 pub mod counters;
 pub mod cpus;

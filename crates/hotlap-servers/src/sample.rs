@@ -91,6 +91,11 @@ impl Sampler {
         self.tree.cpu()
     }
 
+    /// Its processes; those of the last look if the process table cannot be read.
+    pub fn pids(&mut self) -> Vec<u32> {
+        self.tree.pids()
+    }
+
     /// Context switches. Takes some tens of µs per thread.
     ///
     /// # Errors
@@ -119,6 +124,11 @@ impl Sampler {
 
 #[cfg(not(target_os = "linux"))]
 impl Sampler {
+    /// Its processes: unknown on this system.
+    pub fn pids(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// CPU time: unknown on this system.
     ///
     /// # Errors
@@ -232,6 +242,11 @@ mod platform {
                 switches_gone: Switches::default(),
                 ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
             }
+        }
+
+        pub(super) fn pids(&mut self) -> Vec<u32> {
+            let _ = self.census.refresh();
+            self.census.members().filter(|member| !member.zombie).map(|m| m.pid).collect()
         }
 
         pub(super) fn cpu(&mut self) -> io::Result<Cpu> {

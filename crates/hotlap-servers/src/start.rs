@@ -139,6 +139,9 @@ impl Startup<'_> {
     /// # Errors
     /// The cause, the last lines of its log, and a remedy.
     pub fn run(&self) -> Result<Started, ServerFailure> {
+        if let Some(command) = &self.launch.prepare {
+            self.prepare(command)?;
+        }
         let port = free_port(self.network.bind)
             .map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
         let (argv, env) = self.filled(port);
@@ -178,6 +181,42 @@ impl Startup<'_> {
         notes.extend(owner.note());
         let sampler = Sampler::of(&owner, Some(&process));
         Ok(Started { process, counters, observer, target, owner, sampler, ready, notes })
+    }
+
+    /// Runs the command that prepares a start, to its end.
+    fn prepare(&self, command: &str) -> Result<(), ServerFailure> {
+        let failed = |cause: String| ServerFailure {
+            phase: "prepare".to_owned(),
+            ..self.failed(&cause, "run the command of --prepare by hand to see why")
+        };
+        let setting = ProcessSetting {
+            argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
+            env: self.launch.env.clone(),
+            cwd: self.launch.cwd.clone(),
+            cpus: Vec::new(),
+            log: self.log.clone(),
+        };
+        let mut process =
+            Process::start(&setting, self.supervisor).map_err(|e| failed(e.to_string()))?;
+        let began = Instant::now();
+        let exit = loop {
+            match process.exited() {
+                Some(exit) => break exit,
+                None if began.elapsed() > self.limit => {
+                    let cause = format!("it has not ended after {} s", self.limit.as_secs());
+                    return Err(failed(cause));
+                }
+                None if !interrupt::sleep(TRY_AGAIN, self.stop) => {
+                    return Err(failed("interrupted".to_owned()));
+                }
+                None => {}
+            }
+        };
+        if exit == ProcessExit::Code(0) {
+            return Ok(());
+        }
+        let log_tail = process.tail(LAST_LINES);
+        Err(ServerFailure { log_tail, ..failed(format!("it {}", ending(exit))) })
     }
 
     fn await_answer(

@@ -11,6 +11,7 @@
 
 mod amount;
 mod bursts;
+mod change;
 mod location;
 mod node;
 mod reading;
@@ -19,6 +20,7 @@ use crate::estimate::Estimate;
 use crate::fisher::MANY;
 pub use amount::Amount;
 pub use bursts::Bursts;
+pub use change::Change;
 use location::{Location, by_unit};
 pub use node::{NodeSpread, by_node};
 use reading::totals;

@@ -59,17 +59,20 @@ pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
 pub use censored::{Ages, Censored};
 pub use change_points::change_points;
 pub use compare::{
-    Amount, Bursts, Effect, NodeSpread, Pair, Reading, Share, Shift, across_nodes, by_node, effect,
-    level, level_of_nodes, pairs, shifted_effect, unpaired, values_by_restart,
+    Amount, Bursts, Change, Effect, NodeSpread, Pair, Reading, Share, Shift, across_nodes, by_node,
+    effect, level, level_of_nodes, pairs, shifted_effect, unpaired, values_by_restart,
 };
 pub use estimate::Estimate;
 pub use histogram::export::interval_log;
 pub use histogram::{BadHistogram, Histogram};
 pub use robust::{mad, median};
 pub use sample_size::{Concurrency, samples_suffice};
-pub use steady::{Class, DetectorSettings, PreviousWarmup, SteadyDetector, SteadyState};
+pub use steady::{
+    Class, DetectorSettings, KnownSpeed, PreviousWarmup, SteadyDetector, SteadyState,
+};
 pub use stop::{Costs, RESTARTS_BEFORE_LOOK, confidence, further_restarts, is_precise};
 pub use survival::{Percentile, Survival};
 pub use verdict::{
-    Better, CONTROL_ALPHA, Criterion, Inconclusive, MIN_RESTARTS, Verdict, holm, ranks, verdicts,
+    Better, CONTROL_ALPHA, Criterion, Inconclusive, MIN_RESTARTS, Rank, Verdict, holm, ranks,
+    verdicts,
 };

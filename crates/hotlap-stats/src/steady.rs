@@ -11,7 +11,8 @@ mod trend;
 
 pub use curve::Class;
 use curve::Curve;
-pub use settings::{DetectorSettings, PreviousWarmup};
+use settings::COMPARED;
+pub use settings::{DetectorSettings, KnownSpeed, PreviousWarmup};
 use trend::{Line, climbs};
 
 /// The state according to the windows so far.
@@ -31,9 +32,21 @@ pub enum SteadyState {
 /// A line is fitted to at least this many windows: with two, it has no error.
 const MIN_FOR_LINE: usize = 3;
 
+/// And to at most this many: a line through n values takes n² / 2 slopes, for each window.
+const LONGEST_LINE: usize = 100;
+
 /// Noise hides a trend if the trend is known only to within this many times the tolerance over a
 /// stretch: by default 10 % per second. A convention (METHODOLOGY, appendix C, *Warm-up*).
 const HIDDEN: f64 = 5.0;
+
+/// A server that became several times faster has a compiler. If nothing else shows whether that is
+/// done, the server must be level for this many stretches: compilers pause between their tiers, and
+/// java/jetty did so for up to three seconds on one core. A convention.
+const COMPILED: usize = 5;
+
+/// A start whose speed differs from that of an earlier one by up to this share is as fast. A
+/// convention: machines drift by as much within seconds.
+const AS_FAST: f64 = 0.05;
 
 /// Detects the steady state of a server that warms up, from one window after another.
 ///
@@ -65,13 +78,19 @@ impl SteadyDetector {
         self.state()
     }
 
-    /// What this warm-up, with this class, says about the next one of the same program.
+    /// What this warm-up, which was steady from a window on, says about the next one of the same
+    /// program.
     #[must_use]
-    pub fn summary(&self, class: Class) -> PreviousWarmup {
+    pub fn summary(&self, class: Class, since: usize) -> PreviousWarmup {
         let windows = self.curve.len();
         let last = windows.min(self.shortest_line());
-        let (compiles, filling) = (self.curve.compiles(last), self.curve.filling(last));
-        PreviousWarmup { class, windows, compiles, filling }
+        PreviousWarmup {
+            class,
+            needed: windows.min(since + self.settings.stretch),
+            compiles: self.settings.sees_compiler || self.curve.compiles(last),
+            filling: self.curve.filling(last),
+            speed: self.curve.level(last),
+        }
     }
 
     fn state(&self) -> SteadyState {
@@ -79,15 +98,32 @@ impl SteadyDetector {
         if self.curve.len() < self.settings.min_windows || self.curve.is_silent() {
             return SteadyState::NotYet;
         }
+        if self.is_as_known() {
+            return SteadyState::Settled { since: 0, class: Class::Flat };
+        }
         let has_time = self.curve.len() < self.settings.max_windows;
         let (since, class) = match self.settled_over().or_else(|| self.hidden_over()) {
-            // A compiler pauses between its tiers, and waits for the core if it has none to itself,
-            // so a level part does not mean that it is done.
-            Some(n) if !(has_time && self.curve.compiles(n)) => self.look_back(n),
+            Some(n) if !(has_time && self.may_compile(n)) => self.look_back(n),
             _ if has_time => return SteadyState::NotYet,
             _ => self.at_limit(),
         };
         SteadyState::Settled { since, class }
+    }
+
+    /// Whether the server is as fast as after an earlier start.
+    fn is_as_known(&self) -> bool {
+        let Some(known) = self.settings.known else { return false };
+        let windows = self.curve.len();
+        let speed = self.curve.level(windows.min(COMPARED));
+        windows >= known.windows && (speed / known.speed).ln().abs() <= AS_FAST
+    }
+
+    /// Whether a server whose last `n` windows are steady may still have a compiler at work.
+    fn may_compile(&self, n: usize) -> bool {
+        let level_for = || self.curve.len() - self.look_back(n).0;
+        !self.settings.sees_compiler
+            && self.curve.compiles(n)
+            && level_for() < COMPILED * self.settings.stretch
     }
 
     /// The number of last windows that are steady, if they are.
@@ -129,12 +165,12 @@ impl SteadyDetector {
     /// over a stretch; and that line.
     fn known_to(&self, error: f64) -> Option<(usize, Line)> {
         let mut n = self.shortest_line();
-        while n <= self.curve.len() {
+        while n <= self.curve.len().min(LONGEST_LINE) {
             let line = Line::through(&self.curve.logs(n));
             if line.error * self.settings.stretch as f64 <= error {
                 return Some((n, line));
             }
-            // In steps of a tenth, because a line through n values takes n² / 2 slopes.
+            // In steps of a tenth, since each line takes a while.
             n += 1 + n / 10;
         }
         None
@@ -270,13 +306,31 @@ mod tests {
     fn a_disturbed_warm_up_does_not_lengthen_the_next() {
         let mut first = limited(100);
         let disturbed = |i: usize| if i < 6 { 600.0 } else { 1000.0 } * wobble(i, 0.01);
-        let (_, _, class) = decided(&mut first, (0..).map(disturbed)).unwrap();
-        assert_eq!(class, Class::WarmedUp);
-        let before = first.summary(Class::WarmedUp);
-        assert!(!before.compiles && before.windows > 10, "{before:?}");
+        let (at, since, class) = decided(&mut first, (0..).map(disturbed)).unwrap();
+        assert!(at > 10 && class == Class::WarmedUp, "{at}, {class:?}");
+        let before = first.summary(class, since);
         let mut next = SteadyDetector::new(DetectorSettings::default().for_restart(&before));
         let decided = decided(&mut next, (0..).map(|i| 1000.0 * wobble(i, 0.01)));
         assert_eq!(decided, Some((10, 0, Class::Flat)));
+    }
+
+    /// Regression: a later start of Express got half a second, since the first had been flat, and
+    /// was measured at more than twice the cost that it had three seconds later.
+    #[test]
+    fn a_later_start_is_flat_at_once_only_if_it_is_as_fast_as_before() {
+        let again = |speeds: &[f64]| {
+            let mut first = limited(100);
+            let (_, since, class) =
+                decided(&mut first, (0..).map(|i| 1000.0 * wobble(i, 0.01))).unwrap();
+            let before = first.summary(class, since);
+            let mut next = SteadyDetector::new(DetectorSettings::default().for_restart(&before));
+            let rest = (0..).map(|i| 1000.0 * wobble(i, 0.01));
+            decided(&mut next, speeds.iter().copied().chain(rest)).unwrap()
+        };
+        assert_eq!(again(&[]), (3, 0, Class::Flat));
+        assert_eq!(again(&[1000.0, 500.0, 1000.0]), (3, 0, Class::Flat));
+        let (at, since, class) = again(&[400.0; 15]);
+        assert!(at > 15 && since >= 11 && class == Class::WarmedUp, "{at} {since} {class:?}");
     }
 
     #[test]
@@ -296,8 +350,13 @@ mod tests {
             _ => 25_000.0,
         };
         let (at, since, class) = settle((0..).map(|i| tiers(i) * wobble(i, 0.02)));
-        assert_eq!((at, class), (100, Class::WarmedUp));
-        assert!(since >= 40, "{since}");
+        assert!((85..100).contains(&at) && class == Class::WarmedUp, "{at} {class:?}");
+        assert!((36..=44).contains(&since), "{since}");
+        // One whose compiler is seen is judged by that.
+        let settings = DetectorSettings { sees_compiler: true, ..DetectorSettings::default() };
+        let speeds = (0..).map(|i| tiers(i) * wobble(i, 0.02));
+        let (at, ..) = decided(&mut SteadyDetector::new(settings), speeds).unwrap();
+        assert!(at < 40, "{at}");
     }
 
     /// Regression: Node compiles within three windows and is flat then; its later warm-ups ended
@@ -307,16 +366,18 @@ mod tests {
         let mut detector = limited(100);
         let speeds = [9.0, 14.0, 65.0, 96.0, 96.0, 90.0, 100.0, 94.0, 99.0, 97.0, 92.0, 98.0];
         speeds.iter().for_each(|speed| _ = detector.push(*speed));
-        let flat = detector.summary(Class::Flat);
+        let flat = PreviousWarmup { compiles: false, ..detector.summary(Class::Flat, 0) };
         assert_eq!(flat.filling, 3);
-        assert_eq!(DetectorSettings::default().for_restart(&flat).max_windows, 4);
+        let known = DetectorSettings::default().for_restart(&flat).known.unwrap();
+        assert_eq!((known.windows, known.speed), (4, 96.0));
     }
 
     /// Regression: a server whose responses take over a second counted as steady before its first
     /// one, and was dropped because it had none.
     #[test]
     fn nothing_is_decided_before_the_first_response() {
-        let flat = PreviousWarmup { class: Class::Flat, windows: 10, compiles: false, filling: 0 };
+        let (class, needed, compiles, filling) = (Class::Flat, 10, false, 0);
+        let flat = PreviousWarmup { class, needed, compiles, filling, speed: 80.0 };
         let first = DetectorSettings::default();
         for settings in [first, first.for_restart(&flat)] {
             let mut detector = SteadyDetector::new(settings);

@@ -11,7 +11,7 @@ mod ranks;
 use crate::compare::Effect;
 pub use holm::holm;
 pub use inconclusive::{CONTROL_ALPHA, Inconclusive, MIN_RESTARTS};
-pub use ranks::ranks;
+pub use ranks::{Rank, ranks};
 
 /// How a server compares with another in one measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

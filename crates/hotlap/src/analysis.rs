@@ -25,6 +25,7 @@ pub mod request;
 pub mod runs;
 pub mod scaling;
 pub mod trend;
+pub mod unsteady;
 pub mod warnings;
 
 pub use capacity::CapacityAnalysis;

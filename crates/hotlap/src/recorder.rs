@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use hotlap_bench::experiment::{Event, Experiment, Over};
 use hotlap_bench::runner::Runner;
 use hotlap_bench::schedule;
+use hotlap_stats::MIN_RESTARTS;
 
 use crate::console::Console;
 use crate::export::Exports;
@@ -24,6 +25,7 @@ use crate::model::{
 use crate::redact;
 use crate::report::Report;
 use crate::store::{Store, StoreError};
+use crate::text::number::duration;
 
 /// How often exports are rewritten during an experiment, since each rewrite is work between laps.
 const REWRITE: Duration = Duration::from_secs(5);
@@ -220,6 +222,11 @@ impl<'a> Recorder<'a> {
                 self.schedule_changed();
                 self.extended(budget);
             }
+            Event::TooShort { needed } => self.live.say(&format!(
+                "A verdict needs {MIN_RESTARTS} restarts, which take longer here than --duration \
+                 allows: about {}. --restarts 1 gives figures without a verdict.",
+                duration(needed)
+            )),
             Event::Round { left, .. } => {
                 self.live.left(left);
                 self.rewrite();

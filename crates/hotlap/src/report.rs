@@ -29,6 +29,7 @@ mod sources;
 pub mod stress;
 mod tables;
 pub mod trend;
+mod undecided;
 mod warnings;
 
 use serde::Serialize;

@@ -313,12 +313,18 @@ impl Store {
         found().map_err(|e| self.explain(&e))
     }
 
-    /// The number of the last run.
+    /// The number of the last run with a lap, an explanation or a stress; if there is none, of the
+    /// last run.
     ///
     /// # Errors
     /// When there is none, or the store fails.
     pub fn last(&self) -> Result<u64, StoreError> {
-        let asked = self.db.query_row("SELECT max(number) FROM run", [], |row| row.get(0));
+        let has = |table: &str| format!("EXISTS (SELECT 1 FROM {table} WHERE run = number)");
+        let kept = ["lap", "explain_lap", "stress"].map(has).join(" OR ");
+        let sql = format!(
+            "SELECT coalesce((SELECT max(number) FROM run WHERE {kept}), max(number)) FROM run"
+        );
+        let asked = self.db.query_row(&sql, [], |row| row.get(0));
         let number: Option<i64> = asked.map_err(|e| self.explain(&e))?;
         number.map(|n| n as u64).ok_or_else(|| StoreError::Empty { path: self.shown() })
     }

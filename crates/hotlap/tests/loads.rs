@@ -16,6 +16,7 @@ use hotlap::report::Report;
 use hotlap::store::Store;
 use hotlap_bench::experiment::Over;
 use hotlap_bench::participant::Role;
+use hotlap_stats::Rank;
 use scene::{Scene, hold, record, scene, script, three};
 use serde_json::Value;
 
@@ -81,7 +82,7 @@ fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
     let report = Report::of(&run);
     let ranks: Vec<_> =
         report.tables[0].rows.iter().map(|row| (row.name.as_str(), row.rank)).collect();
-    assert_eq!(ranks, [("lean", Some(1)), ("rich", Some(2))]);
+    assert_eq!(ranks, [("lean", Some(Rank::only(1))), ("rich", Some(Rank::only(2)))]);
     let told = report.warnings.join("\n");
     let said = "rich did not reach the rate: of 2,000 requests/s offered, 1,20";
     assert!(told.contains(said) && told.contains("Offer less to compare them"), "{told}");
@@ -304,7 +305,8 @@ fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
     let wrong = row("node/http:cluster");
     assert_eq!((wrong.rank, wrong.wrong_responses), (None, 3));
     assert!(wrong.against.is_none() && wrong.requests_per_s.is_some());
-    assert_eq!((row("go/net-http").rank, row("python3 app.py").rank), (Some(1), Some(2)));
+    let ranks = ["go/net-http", "python3 app.py"].map(|name| row(name).rank.unwrap());
+    assert_eq!(ranks, [Rank::only(1), Rank::only(2)]);
     let said = report.sentences.join("\n");
     assert!(!said.contains("the throughput of node/http:cluster"), "{said}");
     let expected = "node/http:cluster: 3 of its responses were wrong, so it is neither compared nor \

@@ -15,6 +15,7 @@ use hotlap::pool::merge::{Measured, lighten, merged};
 use hotlap::pool::plan::{Plan, store_of};
 use hotlap::store::Store;
 use hotlap_bench::participant::Role;
+use hotlap_stats::Rank;
 use scene::{hold, printed, scene, script};
 use serde_json::Value;
 
@@ -140,8 +141,8 @@ fn servers_that_no_shard_measured_together_are_ranked_through_the_reference() {
     let names: Vec<&str> = run.servers.iter().map(|server| server.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c", "a (again)", "ceiling"]);
     let analysis = Analysis::of(&run, 0);
-    let ranks: Vec<Option<u32>> = analysis.servers.iter().map(|server| server.rank).collect();
-    assert_eq!(ranks[..3], [Some(1), Some(2), Some(3)]);
+    let ranks: Vec<_> = analysis.servers[..3].iter().map(|server| server.rank.unwrap()).collect();
+    assert_eq!(ranks, [1, 2, 3].map(Rank::only));
     // The reference was measured by all shards, and each other server by its own.
     let restarts = |server: usize| {
         let readings = &analysis.servers[server].readings[Measure::Cost];

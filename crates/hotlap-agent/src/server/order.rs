@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hotlap_load::plan::Endpoint;
 use hotlap_servers::certificate::Certificate;
+use hotlap_servers::compilers::Compiler;
 use hotlap_servers::counters::Counted;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::launch::Launch;
@@ -58,6 +59,8 @@ pub enum ServerCall {
     State,
     Freeze,
     Thaw,
+    Spread { on_all: bool },
+    Compiler,
     BeginStop { grace: Duration },
     Stop { grace: Duration },
     Tail,
@@ -91,6 +94,7 @@ pub enum ServerReport {
     Found(Option<KeptThere>, Vec<String>),
     State(Option<ProcessExit>),
     Frozen(Result<(), String>),
+    Compiler(Compiler),
     Stopped(Option<Stopped>),
     Tail(Vec<String>),
     /// The moment on the agent's clock, and the CPU time.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use hotlap_servers::compilers::Compiler;
 use hotlap_servers::counters::Counted;
 use hotlap_servers::lines;
 use hotlap_servers::observe::{Instrument, Observation, ObserveError};
@@ -156,6 +157,17 @@ impl RunningServer for RemoteServer {
     fn thaw(&mut self) {
         if std::mem::take(&mut self.is_frozen) {
             let _ = self.call(ServerCall::Thaw, CALL);
+        }
+    }
+
+    fn spread(&mut self, on_all: bool) {
+        let _ = self.call(ServerCall::Spread { on_all }, CALL);
+    }
+
+    fn compiler(&mut self) -> Compiler {
+        match self.call(ServerCall::Compiler, CALL) {
+            Some(ServerReport::Compiler(compiler)) => compiler,
+            _ => Compiler::Unknown,
         }
     }
 

@@ -165,6 +165,11 @@ impl ServerService {
                 server.thaw();
                 ServerReport::Done
             }
+            ServerCall::Spread { on_all } => {
+                server.spread(on_all);
+                ServerReport::Done
+            }
+            ServerCall::Compiler => ServerReport::Compiler(server.compiler()),
             ServerCall::BeginStop { grace } => {
                 server.begin_stop(grace);
                 ServerReport::Done
@@ -259,6 +264,7 @@ fn build(
             argv: server.command.clone(),
             env: server.env.clone(),
             explain_env: server.explain_env.clone(),
+            prepare: None,
             cwd: server.folder.clone(),
             tls: None,
         };

@@ -15,6 +15,7 @@ use crate::lap::{Count, Usage, Violation};
 use crate::load_host::{LoadError, RunningLoad, ValuesUsed};
 use crate::participant::{Load, Participant};
 use crate::validity;
+use hotlap_servers::compilers::Compiler;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, State};
@@ -55,6 +56,8 @@ pub(super) struct Instance {
     pub(super) held: Option<Held>,
     /// The number of its slices so far.
     slices: u32,
+    /// The number of its laps at a rate so far.
+    paced: u64,
     /// Its context switches and the lines of its side effect before the lap under way.
     before_lap: Option<(Option<Switches>, u64)>,
     /// Its memory, and when that was read.
@@ -173,6 +176,14 @@ impl Between {
         self.silence = self.silence.max(other.silence);
     }
 
+    /// The sum of several; `None` if there are none.
+    pub(super) fn sum(some: &[Self]) -> Option<Self> {
+        some.iter().copied().reduce(|mut sum, one| {
+            sum.add(&one);
+            sum
+        })
+    }
+
     /// Requests per second, if there were any.
     pub(super) fn per_second(&self) -> Option<f64> {
         let is_known = self.requests > 0 && self.wall_ns > 0;
@@ -199,6 +210,7 @@ impl Instance {
             known: vec![None; loads],
             held: None,
             slices: 0,
+            paced: 0,
             before_lap: None,
             memory: None,
             ready: None,
@@ -302,6 +314,12 @@ impl Instance {
         self.slices
     }
 
+    /// The number of its next lap at a rate.
+    pub(super) fn next_paced(&mut self) -> u64 {
+        self.paced += 1;
+        self.paced
+    }
+
     /// The context switches before and after the lap that ends.
     pub(super) fn switches_of_lap(&mut self) -> Option<(Switches, Switches)> {
         let (first, _) = self.before_lap?;
@@ -378,6 +396,18 @@ impl Instance {
         if let Some(server) = &mut self.server {
             server.thaw();
         }
+    }
+
+    /// Lets it use all cores that the run has, or only its own again.
+    pub(super) fn spread(&mut self, on_all: bool) {
+        if let Some(server) = &mut self.server {
+            server.spread(on_all);
+        }
+    }
+
+    /// What compiles it while it runs.
+    pub(super) fn compiler(&mut self) -> Compiler {
+        self.server.as_mut().map_or(Compiler::Unknown, |server| server.compiler())
     }
 
     /// Begins to stop it, without waiting.

@@ -189,6 +189,7 @@ impl LocalRunner {
             protocol: self.spoken(),
             cpus,
             cores: cores.to_vec(),
+            all_cores: self.setting.cores.all(),
             limit: self.setting.start_limit,
             counters: self.setting.counters,
             observes: self.observes,

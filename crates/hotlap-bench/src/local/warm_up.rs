@@ -1,16 +1,28 @@
-//! Warms up a server: loads it until its cost is steady.
+//! Warms up a server: loads it until its cost is steady, and nothing compiles it any more.
+//!
+//! On one core, a compiler competes with the responses that it is to make faster, and falls behind
+//! while the server is under load: java/jetty on one core was steady after 30 s, and after 9 s with
+//! two cores until then. So a server with a compiler may use all cores of the run while it warms
+//! up. Then it goes on with its own, in bursts with pauses, as it will have between slices: a
+//! server that has only seen steady load goes other ways when the load pauses, and what was
+//! compiled is compiled again. After ten seconds at 5.6 µs per request, java/netty began its laps
+//! at 25 µs and compiled for three seconds of them (2026-11-24).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::Plan;
+use hotlap_load::Outcome;
+use hotlap_load::plan::Stop;
+use hotlap_servers::compilers::Compiler;
 use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 
 use super::LocalRunner;
+use super::bursts::{Burst, are_steady};
 use super::instance::{Between, Instance, WarmupProfile};
 use super::load::wait;
 use super::trouble::Trouble;
+use crate::lap::Count;
 use crate::participant::Role;
 use crate::runner::Warmup;
 
@@ -25,9 +37,44 @@ const ALONE_WINDOWS: usize = 10;
 /// How long hardware counters run after a warm-up (METHODOLOGY, *The method*).
 const COUNTED: Duration = Duration::from_millis(250);
 
+/// A compiler is done once its threads use less than this share of a core, over a stretch of
+/// windows. That of java/jetty uses 60% of a core until the cost is level, and 1% from then on.
+const AT_WORK: f64 = 0.03;
+
+/// A server that was not steady at the limit is not waited for again as long.
+const UNSTEADY_AGAIN: u32 = 3;
+
+/// A steady load until the server's cost is level.
+struct Climb {
+    detector: SteadyDetector,
+    windows: Vec<Between>,
+    /// The first window of the steady part.
+    since: usize,
+    class: Class,
+    outcome: Outcome,
+    count: Option<Count>,
+}
+
+/// The CPU time of a server's compiler at the end of each window, if it is known.
+#[derive(Default)]
+struct AtWork(Vec<u64>);
+
+impl AtWork {
+    /// Whether the compiler is done, after another window.
+    fn is_done(&mut self, compiler: Compiler) -> bool {
+        // Threads that do other work too never rest.
+        let Compiler::Named { cpu_ns } = compiler else { return true };
+        self.0.push(cpu_ns);
+        let stretch = DetectorSettings::default().stretch;
+        let Some(from) = self.0.len().checked_sub(stretch + 1) else { return false };
+        let spent_ns = cpu_ns.saturating_sub(self.0[from]);
+        (spent_ns as f64) < AT_WORK * WARM_WINDOW.as_nanos() as f64 * stretch as f64
+    }
+}
+
 impl LocalRunner {
     /// Maximum length of a warm-up: at least the start limit.
-    pub(super) fn longest_warm_up(&self) -> Duration {
+    fn longest_warm_up(&self) -> Duration {
         self.setting.warm_limit.max(self.setting.timeout) + WARM_WINDOW
     }
 
@@ -41,21 +88,49 @@ impl LocalRunner {
         of(&self.instances[participant]).or_else(|| self.instances.iter().filter(same).find_map(of))
     }
 
-    /// Loads a server until its windows are steady. The windows are responses per second.
-    pub(super) fn warm_up(
-        &mut self,
-        participant: usize,
-        load: usize,
-        plan: &Plan,
-    ) -> Result<Warmup, Trouble> {
-        let session = self.setting.generator.start(plan);
+    /// Loads a server until it is warm.
+    pub(super) fn warm_up(&mut self, participant: usize, load: usize) -> Result<Warmup, Trouble> {
+        self.instances[participant].held = None;
+        self.instances[participant].thaw();
+        let mut compiles = self.instances[participant].compiler() != Compiler::Unknown;
+        let mut climb = self.climb(participant, load, compiles)?;
+        if !compiles && self.instances[participant].compiler() != Compiler::Unknown {
+            // It was started by the load.
+            compiles = true;
+            climb = self.climb(participant, load, compiles)?;
+        }
+        let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
+        let per_second = |w: &Between| w.requests as f64 * 1e9 / w.wall_ns.max(1) as f64;
+        let mut curve: Vec<f64> = climb.windows.iter().map(per_second).collect();
+        let mut alone_cost_ns = alone(&climb.windows);
+        if compiles {
+            let bursts = self.settle(participant, load, &mut climb)?;
+            alone_cost_ns = Burst::alone_cost_ns(&bursts);
+            curve.extend(bursts.iter().flat_map(|burst| burst.windows(WARM_WINDOW)));
+        }
+        let Climb { detector, since, class, outcome, count, .. } = climb;
+        let instance = &mut self.instances[participant];
+        instance.known[load] = Some(WarmupProfile {
+            steady: detector.summary(class, since),
+            service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
+        });
+        let steady_ms = since as f64 * window_ms;
+        let (uncounted, tls) = (instance.uncounted.clone(), outcome.tls);
+        Ok(Warmup { class, steady_ms, curve, window_ms, alone_cost_ns, count, uncounted, tls })
+    }
+
+    /// Loads a server steadily until its windows are level. One with a compiler has all cores
+    /// meanwhile, and its compiler must be done.
+    fn climb(&mut self, participant: usize, load: usize, compiles: bool) -> Result<Climb, Trouble> {
+        let mut plan = self.plan(participant, load)?;
+        plan.warmup = Duration::ZERO;
+        plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
+        // A generator that never sleeps would have a core to itself.
+        plan.busy_poll &= !compiles;
+        let session = self.setting.generator.start(&plan);
         let session = self.begun(participant, "warm-up", session)?;
-        let limit = self.warm_limit().as_nanos() / WARM_WINDOW.as_nanos();
-        let limit =
-            usize::try_from(limit).unwrap_or(usize::MAX).max(DetectorSettings::default().stretch);
-        let settings = DetectorSettings { max_windows: limit, ..DetectorSettings::default() };
-        let known = self.known(participant, load);
-        let settings = known.map_or(settings, |before| settings.for_restart(&before.steady));
+        self.instances[participant].spread(compiles);
+        let settings = self.detector_settings(participant, load, compiles);
         let mut detector = SteadyDetector::new(settings);
         let Some(window) = session.wait_for_window() else {
             return Err(self.cut_short(participant, "warm-up", session));
@@ -65,7 +140,9 @@ impl LocalRunner {
         let mut before = self.instances[participant].sample(&*session);
         let (mut since, mut class) = (0, Class::NeverSteady);
         let mut windows: Vec<Between> = Vec::new();
-        let patience = edge + self.longest_warm_up();
+        let mut at_work = AtWork::default();
+        let patience = edge + WARM_WINDOW * u32::try_from(settings.max_windows).unwrap_or(u32::MAX);
+        let patience = patience.max(edge + self.setting.timeout + WARM_WINDOW);
         while edge < patience {
             edge += WARM_WINDOW;
             if session.lost().is_some() || !self.wait(&*session, edge) {
@@ -79,11 +156,17 @@ impl LocalRunner {
             // Responses per CPU time, if known: a neighbour's bursts do not distort that.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
             let speed = window.requests as f64 / spent_ns.max(1) as f64;
-            if let SteadyState::Settled { since: from, class: how } = detector.push(speed) {
+            let state = detector.push(speed);
+            let is_done = !compiles || at_work.is_done(self.instances[participant].compiler());
+            if let SteadyState::Settled { since: from, class: how } = state
+                && is_done
+            {
                 (since, class) = (from, how);
                 break;
             }
+            since = windows.len();
         }
+        self.instances[participant].spread(false);
         let until = Instant::now() + COUNTED;
         let stop = Arc::clone(&self.stop);
         let count =
@@ -94,33 +177,45 @@ impl LocalRunner {
         if outcome.responses == 0 && !self.stop.load(Ordering::Relaxed) {
             return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)).into());
         }
-        let found = WarmupProfile {
-            steady: detector.summary(class),
-            service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
-        };
-        let now = match known {
-            // A single window is too noisy to reclassify a server.
-            Some(before) if before.steady.class == Class::Flat => before,
-            // A server that compiles does so at every start, wherever the noise of this one puts
-            // the beginning.
-            Some(before) if before.steady.compiles && before.steady.class != Class::NeverSteady => {
-                WarmupProfile { steady: before.steady, ..found }
+        Ok(Climb { detector, windows, since, class, outcome, count })
+    }
+
+    fn detector_settings(
+        &self,
+        participant: usize,
+        load: usize,
+        compiles: bool,
+    ) -> DetectorSettings {
+        let usual = DetectorSettings { sees_compiler: compiles, ..DetectorSettings::default() };
+        let windows = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
+        let windows = usize::try_from(windows).unwrap_or(usize::MAX);
+        let known = self.known(participant, load);
+        let is_unsteady = known.is_some_and(|known| known.steady.class == Class::NeverSteady);
+        let windows = if is_unsteady { windows / UNSTEADY_AGAIN as usize } else { windows };
+        let settings = DetectorSettings { max_windows: windows.max(usual.stretch), ..usual };
+        known.map_or(settings, |before| settings.for_restart(&before.steady))
+    }
+
+    /// Goes on with a server on its own cores, in bursts, until they are steady too.
+    fn settle(
+        &mut self,
+        participant: usize,
+        load: usize,
+        climb: &mut Climb,
+    ) -> Result<Vec<Burst>, Trouble> {
+        let limit =
+            self.setting.warm_limit.saturating_sub(WARM_WINDOW * climb.windows.len() as u32);
+        let limit = limit.max(Burst::SHORTEST);
+        let (began, mut bursts) = (Instant::now(), Vec::new());
+        while climb.class != Class::NeverSteady && !are_steady(&bursts) {
+            if began.elapsed() >= limit {
+                climb.class = Class::NeverSteady;
+                break;
             }
-            _ => found,
-        };
-        if now.steady.class == Class::Flat {
-            since = 0;
+            bursts.push(self.burst(participant, load)?);
         }
-        class = now.steady.class;
-        self.instances[participant].known[load] = Some(now);
-        let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
-        let steady_ms = since as f64 * window_ms;
-        let per_second = |w: &Between| w.requests as f64 * 1e9 / w.wall_ns.max(1) as f64;
-        let curve = windows.iter().map(per_second).collect();
-        let alone_cost_ns = alone(&windows);
-        let uncounted = self.instances[participant].uncounted.clone();
-        let tls = outcome.tls;
-        Ok(Warmup { class, steady_ms, curve, window_ms, alone_cost_ns, count, uncounted, tls })
+        self.instances[participant].forget_lap();
+        Ok(bursts)
     }
 }
 
@@ -132,9 +227,21 @@ fn alone(windows: &[Between]) -> Option<f64> {
     if windows.len() < ALONE_WINDOWS {
         return None;
     }
-    let sum = last.iter().copied().reduce(|mut sum, window| {
-        sum.add(&window);
-        sum
-    });
-    sum?.cost_ns()
+    Between::sum(last)?.cost_ns()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compiler_is_done_once_it_rests_for_a_stretch() {
+        let named = |ms: u64| Compiler::Named { cpu_ns: ms * 1_000_000 };
+        let mut at_work = AtWork::default();
+        assert!(AtWork::default().is_done(Compiler::Unnamed));
+        // 60 ms of each window, then 2 ms.
+        let spent = (1..=20).map(|n| 60 * n).chain((1..=20).map(|n| 1200 + 2 * n));
+        let done = spent.map(|ms| at_work.is_done(named(ms))).position(|done| done);
+        assert_eq!(done, Some(29));
+    }
 }

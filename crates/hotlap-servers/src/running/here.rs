@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::server::{LogWait, RunningServer, Sample, State};
 use crate::clock_flush::ClockFlush;
+use crate::compilers::{Compiler, Compilers};
 use crate::counters::{Counted, Counters};
+use crate::cpus::move_threads;
 use crate::lines::LogLines;
 use crate::observe::{Instrument, Observation, ObserveError, Observer};
 use crate::owner::Owner;
@@ -36,6 +38,10 @@ pub struct LocalServer {
     pub(super) lines: Option<LogLines>,
     /// The cores that it runs on; empty: not pinned.
     pub(super) cores: Vec<usize>,
+    /// The cores that it has while it is not spread, and while it is.
+    pub(super) own: Vec<usize>,
+    pub(super) all: Vec<usize>,
+    pub(super) compilers: Compilers,
 }
 
 impl LocalServer {
@@ -84,6 +90,22 @@ impl RunningServer for LocalServer {
         if let Some(process) = &mut self.process {
             let _ = process.thaw();
         }
+    }
+
+    fn spread(&mut self, on_all: bool) {
+        let Some(process) = &self.process else { return };
+        let to = if on_all { &self.all } else { &self.own };
+        if self.own.is_empty() || *to == self.cores {
+            return;
+        }
+        let pids: Vec<u32> = process.members().unwrap_or_default().iter().map(|m| m.pid).collect();
+        move_threads(&pids, &self.cores, to);
+        self.cores.clone_from(to);
+    }
+
+    fn compiler(&mut self) -> Compiler {
+        let pids = self.sampler.as_mut().map(Sampler::pids).unwrap_or_default();
+        self.compilers.look(&pids)
     }
 
     fn begin_stop(&mut self, grace: Duration) {

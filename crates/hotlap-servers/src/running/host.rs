@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::here::LocalServer;
 use super::server::{LogWait, RunningServer};
+use crate::compilers::Compilers;
 use crate::contract::Exchange;
 use crate::failure::ServerFailure;
 use crate::launch::{Counts, Launch};
@@ -37,8 +38,11 @@ pub struct StartOrder {
     pub protocol: Protocol,
     /// The number of cores for `CPUS`.
     pub cpus: usize,
-    /// The cores that it is pinned to; empty: not pinned.
+    /// The cores that it is pinned to; empty: not pinned. Sorted.
     pub cores: Vec<usize>,
+    /// The cores that it may use while it is [spread](RunningServer::spread): those, and others
+    /// that the run has. Sorted.
+    pub all_cores: Vec<usize>,
     /// How long it may take to answer.
     pub limit: Duration,
     /// Whether hardware counters are attached.
@@ -133,6 +137,9 @@ impl ServerHost for LocalHost {
             observer: started.observer,
             lines,
             cores: order.cores.clone(),
+            own: order.cores.clone(),
+            all: order.all_cores.clone(),
+            compilers: Compilers::default(),
         };
         // Open the file before another server of this folder starts and replaces it.
         server.lines(LogWait::No);

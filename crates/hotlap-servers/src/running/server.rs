@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
+use crate::compilers::Compiler;
 use crate::counters::Counted;
 use crate::observe::{Instrument, Observation, ObserveError};
 use crate::process::{ProcessExit, Stopped};
@@ -80,6 +81,14 @@ pub trait RunningServer: Debug + Send {
 
     /// Thaws it.
     fn thaw(&mut self);
+
+    /// Lets it use all cores that the run has, as a compiler needs that competes with the responses
+    /// for the server's own; or only its own again. Does nothing if it is not pinned, or if hotlap
+    /// did not start it.
+    fn spread(&mut self, on_all: bool);
+
+    /// What compiles it while it runs.
+    fn compiler(&mut self) -> Compiler;
 
     /// Begins to stop it, without waiting.
     fn begin_stop(&mut self, grace: Duration);

@@ -60,6 +60,7 @@ impl Built {
             argv: server.command.clone(),
             env: server.env.clone(),
             explain_env: server.explain_env.clone(),
+            prepare: None,
             cwd: self.folder.clone(),
             tls: None,
         }

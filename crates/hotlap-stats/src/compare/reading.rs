@@ -32,7 +32,7 @@ impl Share {
     }
 
     /// The logarithm of the ratio; `None` unless it is positive and finite.
-    fn log(self) -> Option<f64> {
+    pub(super) fn log(self) -> Option<f64> {
         self.value().filter(|value| value.is_finite() && *value > 0.0).map(f64::ln)
     }
 }
@@ -49,7 +49,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    fn place(&self) -> (u32, u32) {
+    pub(super) fn place(&self) -> (u32, u32) {
         (self.restart, self.round)
     }
 }

@@ -60,7 +60,7 @@ impl Curve {
     }
 
     /// The median of the last `n` windows.
-    fn level(&self, n: usize) -> f64 {
+    pub fn level(&self, n: usize) -> f64 {
         median(self.last(n)).unwrap_or(0.0)
     }
 

@@ -13,6 +13,20 @@ pub struct DetectorSettings {
     pub min_windows: usize,
     /// A decision is made after this many windows at the latest.
     pub max_windows: usize,
+    /// The caller can tell when the server's compiler is done. If it cannot, a server that begins
+    /// far below its level must stay level for longer.
+    pub sees_compiler: bool,
+    /// The speed at which the program was steady after an earlier start.
+    pub known: Option<KnownSpeed>,
+}
+
+/// The speed of a program that was steady from the start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KnownSpeed {
+    /// Responses, or responses per CPU second.
+    pub speed: f64,
+    /// The number of windows until a start is compared with it.
+    pub windows: usize,
 }
 
 impl Default for DetectorSettings {
@@ -20,49 +34,57 @@ impl Default for DetectorSettings {
     /// *Warm-up*); `tests/steady.rs` shows on simulated machines how soon flat servers settle with
     /// it, and how rarely a climbing one does.
     fn default() -> Self {
-        Self { stretch: 10, tolerance: 0.02, min_windows: 0, max_windows: 100 }
+        Self {
+            stretch: 10,
+            tolerance: 0.02,
+            min_windows: 0,
+            max_windows: 100,
+            sees_compiler: false,
+            known: None,
+        }
     }
 }
 
 /// The result of an earlier warm-up of the same program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PreviousWarmup {
     /// How the program became steady.
     pub class: Class,
-    /// Its number of windows.
-    pub windows: usize,
-    /// Whether it became so much faster that a compiler must have been at work.
+    /// The windows until it was steady, and a stretch more.
+    pub needed: usize,
+    /// Whether a compiler was seen, or the program became so much faster that there must be one.
     pub compiles: bool,
     /// How many windows came before the first one near the final speed, ignoring single outliers.
     pub filling: usize,
+    /// The final speed.
+    pub speed: f64,
 }
 
-/// A program with a compiler is warmed up for this many times its earlier `filling`. Its compiler
-/// depends on what it has seen run, so restarts differ: java/jetty was near its speed after 5 to 11
-/// s, node/http:cluster after half a second each time (2026-11-22).
-const FILLINGS: usize = 3;
+/// A later start of a flat server is compared with the earlier ones after at least this many
+/// windows: the median of three ignores one that is disturbed.
+pub(super) const COMPARED: usize = 3;
 
 impl DetectorSettings {
-    /// The settings for another restart of a program:
+    /// The settings for another restart of a program. What was learned shortens only what can be
+    /// checked:
     ///
-    /// - A flat server only has to fill its caches. It gets the windows that this took.
-    /// - A server with a compiler compiles at every start. It gets three times the windows that it
-    ///   took to come near its speed.
-    /// - All others are judged again, within the time that they took: what looked like
-    ///   a warm-up may have been another process on the machine, which need not run at every start.
+    /// - A server with a compiler compiles at every start. It is judged again, after at least the
+    ///   time that it needed before.
+    /// - A flat server has to fill its caches. If it is as fast as before by then, it is flat.
+    /// - All others are judged again: what looked like a warm-up may have been another process on
+    ///   the machine, which need not run at every start.
     #[must_use]
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
-        let windows = previous.windows.min(self.max_windows);
         match previous.class {
             Class::NeverSteady => *self,
-            Class::Flat => {
-                Self { max_windows: self.max_windows.min(previous.filling + 1), ..*self }
-            }
             _ if previous.compiles => {
-                let windows = windows.min((FILLINGS * previous.filling).max(self.stretch));
-                Self { min_windows: windows, max_windows: windows, ..*self }
+                Self { min_windows: previous.needed.min(self.max_windows), ..*self }
             }
-            _ => Self { max_windows: windows.max(self.stretch), ..*self },
+            Class::Flat => {
+                let windows = (previous.filling + 1).max(COMPARED);
+                Self { known: Some(KnownSpeed { speed: previous.speed, windows }), ..*self }
+            }
+            Class::WarmedUp | Class::SlowingDown => *self,
         }
     }
 }
@@ -72,29 +94,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_restart_gets_the_windows_that_the_first_one_took() {
-        let settings =
-            DetectorSettings { stretch: 10, tolerance: 0.02, min_windows: 0, max_windows: 100 };
-        let again = |class, windows, compiles, filling| {
-            let previous = PreviousWarmup { class, windows, compiles, filling };
-            let again = settings.for_restart(&previous);
-            assert_eq!((again.stretch, again.tolerance), (10, 0.02));
-            (again.min_windows, again.max_windows)
+    fn another_restart_gets_at_least_what_the_first_one_needed() {
+        let settings = DetectorSettings::default();
+        let again = |class, needed, compiles| {
+            let speed = 9.0;
+            let previous = PreviousWarmup { class, needed, compiles, filling: 5, speed };
+            settings.for_restart(&previous)
         };
-        assert_eq!(again(Class::NeverSteady, 30, true, 5), (0, 100));
-        assert_eq!(again(Class::Flat, 30, true, 5), (0, 6));
-        assert_eq!(again(Class::Flat, 30, false, 100), (0, 100));
-        for class in [Class::WarmedUp, Class::SlowingDown] {
-            // Three times the filling, at least a stretch, at most the earlier windows and the
-            // limit. Node runs at full speed after half a second; it used to get the twelve seconds
-            // of a JVM.
-            assert_eq!(again(class, 100, true, 6), (18, 18));
-            assert_eq!(again(class, 30, true, 2), (10, 10));
-            assert_eq!(again(class, 30, true, 20), (30, 30));
-            assert_eq!(again(class, 300, true, 50), (100, 100));
-            assert_eq!(again(class, 30, false, 5), (0, 30));
-            assert_eq!(again(class, 3, false, 5), (0, 10));
-            assert_eq!(again(class, 300, false, 5), (0, 100));
+        assert_eq!(again(Class::NeverSteady, 30, true), settings);
+        assert_eq!(again(Class::WarmedUp, 30, false), settings);
+        for class in [Class::Flat, Class::WarmedUp, Class::SlowingDown] {
+            assert_eq!(again(class, 30, true).min_windows, 30);
+            assert_eq!(again(class, 300, true).min_windows, 100);
         }
+        let flat = again(Class::Flat, 30, false);
+        assert_eq!(flat.known, Some(KnownSpeed { speed: 9.0, windows: 6 }));
+        assert_eq!(flat.min_windows, 0);
     }
 }

@@ -19,6 +19,8 @@ pub enum Inconclusive {
     /// The A/A control differs from the reference ([`CONTROL_ALPHA`]): something separates two
     /// copies of one program, and may separate other servers too.
     ControlDiffers,
+    /// One of the two servers was not steady.
+    NotSteady,
     /// Two runs have no ceiling that shows what the machine changed between them.
     ChangeUnknown,
 }

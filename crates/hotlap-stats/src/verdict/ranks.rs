@@ -1,15 +1,45 @@
 //! Ranks that never contradict a verdict.
 
-/// The ranks of `count` servers, given the pairs that differ as (better, worse) indices: 1 + the
-/// number of servers that are better, directly or through others.
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The places that a server may have, from 1 on, as far as verdicts determine them: `2`, or `2–3`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+pub struct Rank {
+    /// One more than the number of servers that are better.
+    pub best: u32,
+    /// The number of servers, less those that are worse.
+    pub worst: u32,
+}
+
+impl Rank {
+    /// A place that no other server may have.
+    #[must_use]
+    pub fn only(place: u32) -> Self {
+        Self { best: place, worst: place }
+    }
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.best == self.worst {
+            true => write!(f, "{}", self.best),
+            false => write!(f, "{}–{}", self.best, self.worst),
+        }
+    }
+}
+
+/// The ranks of `count` servers, given the pairs that differ as (better, worse) indices.
 ///
-/// A rank is thus the best position that a server may have, and servers that do not differ may
-/// share one. The worse server of a pair inherits every server that is better than the better one,
-/// so its rank is always larger, even if a third server differs from only one of the two (if of a,
-/// b and c only b and c differ: 1, 1, 2). Pairs that form a cycle say nothing about the order
-/// within the cycle: its servers share a rank.
+/// The worse server of a pair inherits every server that is better than the better one, so its
+/// places are always behind, even if a third server differs from only one of the two (if of a, b
+/// and c only b and c differ: 1–3, 1–2, 2–3). Pairs that form a cycle say nothing about the order
+/// within the cycle.
 #[must_use]
-pub fn ranks(count: usize, pairs: &[(usize, usize)]) -> Vec<u32> {
+pub fn ranks(count: usize, pairs: &[(usize, usize)]) -> Vec<Rank> {
     let mut beats = vec![vec![false; count]; count];
     for &(better, worse) in pairs {
         beats[better][worse] = true;
@@ -22,7 +52,12 @@ pub fn ranks(count: usize, pairs: &[(usize, usize)]) -> Vec<u32> {
         }
     }
     let is_better = |a: usize, b: usize| beats[a][b] && !beats[b][a];
-    (0..count).map(|b| 1 + (0..count).filter(|&a| is_better(a, b)).count() as u32).collect()
+    let rank = |server: usize| {
+        let better = (0..count).filter(|&other| is_better(other, server)).count();
+        let worse = (0..count).filter(|&other| is_better(server, other)).count();
+        Rank { best: 1 + better as u32, worst: (count - worse) as u32 }
+    };
+    (0..count).map(rank).collect()
 }
 
 #[cfg(test)]
@@ -31,24 +66,30 @@ mod tests {
 
     use super::*;
 
+    fn told(count: usize, pairs: &[(usize, usize)]) -> String {
+        let ranks: Vec<String> = ranks(count, pairs).iter().map(ToString::to_string).collect();
+        ranks.join(" ")
+    }
+
     #[test]
-    fn a_rank_is_one_more_than_the_number_of_better_servers() {
-        assert_eq!(ranks(4, &[(1, 0), (2, 0), (1, 3), (2, 3), (3, 0)]), [4, 1, 1, 3]);
-        assert_eq!(ranks(3, &[]), [1, 1, 1]);
-        assert_eq!(ranks(0, &[]), [0; 0]);
+    fn a_rank_is_all_places_that_the_verdicts_permit() {
+        assert_eq!(told(4, &[(1, 0), (2, 0), (1, 3), (2, 3), (3, 0)]), "4 1–2 1–2 3");
+        assert_eq!(told(3, &[]), "1–3 1–3 1–3");
+        assert_eq!(told(1, &[]), "1");
+        assert_eq!(told(0, &[]), "");
     }
 
     /// Regression: two servers that differed shared a rank if neither differed from the leader.
     #[test]
     fn servers_that_differ_share_no_rank_whatever_the_leader() {
-        assert_eq!(ranks(3, &[(1, 2)]), [1, 1, 2]);
+        assert_eq!(told(3, &[(1, 2)]), "1–3 1–2 2–3");
         // b is better than c, and two are better than b, neither of which differs from c.
-        assert_eq!(ranks(4, &[(0, 2), (1, 2), (2, 3)]), [1, 1, 3, 4]);
+        assert_eq!(told(4, &[(0, 2), (1, 2), (2, 3)]), "1–2 1–2 3 4");
     }
 
     #[test]
     fn pairs_in_a_cycle_share_a_rank() {
-        assert_eq!(ranks(4, &[(0, 1), (1, 2), (2, 0), (2, 3)]), [1, 1, 1, 4]);
+        assert_eq!(told(4, &[(0, 1), (1, 2), (2, 0), (2, 3)]), "1–3 1–3 1–3 4");
     }
 
     /// Servers in a hidden order, and some of the pairs that agree with it.
@@ -68,10 +109,15 @@ mod tests {
         fn a_rank_never_contradicts_a_verdict((count, pairs) in servers()) {
             let ranks = ranks(count, &pairs);
             for (better, worse) in pairs {
-                prop_assert!(ranks[better] < ranks[worse], "{better} and {worse}: {ranks:?}");
+                let is_before = ranks[better].best < ranks[worse].best
+                    && ranks[better].worst < ranks[worse].worst;
+                prop_assert!(is_before, "{better} and {worse}: {ranks:?}");
             }
-            prop_assert!(ranks.iter().all(|r| (1..=count as u32).contains(r)));
-            prop_assert!(ranks.contains(&1));
+            let places = 1..=count as u32;
+            let is_place = |r: &Rank| r.best <= r.worst && places.contains(&r.best);
+            prop_assert!(ranks.iter().all(is_place));
+            prop_assert!(ranks.iter().all(|r| places.contains(&r.worst)));
+            prop_assert!(ranks.iter().any(|r| r.best == 1));
         }
     }
 }

@@ -53,6 +53,7 @@ impl Analysis {
             rests_on: Level::of(run),
             probed: run.schedule.probed.iter().filter(|p| p.load == load).copied().collect(),
         };
+        analysis.find_unsteady(run);
         analysis.noise = PerMeasure::of(|measure| analysis.noise_in(measure));
         analysis.compare_with_reference(run);
         analysis.rank(run);
@@ -114,11 +115,8 @@ impl Analysis {
         Some(self.rests_on.effect(&pairs, Shift::default(), self.confidence)?.ratio)
     }
 
-    /// Servers in the order in which tables and sentences name them.
-    ///
-    /// They are sorted by rank. Within a rank, servers limited by the generator come first, by CPU
-    /// time per request, then the others by requests/s. Servers without a rank follow in the same
-    /// order, and the ceiling is last. Layers keep the order of their steps.
+    /// Servers in the order in which tables and sentences name them: by requests/s, the highest
+    /// first, then those without any, and the ceiling last. Layers keep the order of their steps.
     pub fn sort(&self, run: &Run, servers: &mut [usize]) {
         servers.sort_by(|&a, &b| {
             let ((a, figure_a), (b, figure_b)) = (self.place(run, a), self.place(run, b));
@@ -126,18 +124,27 @@ impl Analysis {
         });
     }
 
-    fn place(&self, run: &Run, server: usize) -> ((u32, u32), f64) {
+    fn place(&self, run: &Run, server: usize) -> (u32, f64) {
         let measured = &self.servers[server];
-        let rank = measured.rank.unwrap_or(u32::MAX - 1);
-        match (run.servers[server].role, &measured.level[Measure::Rate]) {
-            (Role::Ceiling, _) => ((u32::MAX, 0), 0.0),
-            _ if run.asks_for_layers() => ((0, 0), server as f64),
-            (_, Some(_)) if measured.generator_limited => {
-                ((rank, 0), measured.level[Measure::Cost].map_or(f64::MAX, |cost| cost.value))
+        let cost = || measured.level[Measure::Cost].map_or(f64::MAX, |cost| cost.value);
+        match (run.servers[server].role, measured.level[Measure::Rate]) {
+            (Role::Ceiling, _) => (4, 0.0),
+            _ if run.asks_for_layers() => (0, server as f64),
+            // All of these serve the same rate.
+            (_, Some(_)) if measured.keeps_up => (1, cost()),
+            (_, Some(rate)) if measured.generator_limited => {
+                (2, -rate.value.max(self.cores_used(run) * 1e9 / cost()))
             }
-            (_, Some(rate)) => ((rank, 1), -rate.value),
-            (_, None) => ((rank, 2), 0.0),
+            (_, Some(rate)) => (2, -rate.value),
+            (_, None) => (3, 0.0),
         }
+    }
+
+    /// The most cores that any server used. Those of a server that the generator limits would be
+    /// as busy with a faster one, so they and the CPU time of a request tell its requests/s.
+    fn cores_used(&self, run: &Run) -> f64 {
+        let compared = (0..self.servers.len()).filter(|&server| run.is_compared(server));
+        compared.filter_map(|server| self.servers[server].used.cpu_share).fold(0.0, f64::max)
     }
 
     /// Whether two servers serve the full rate of an open loop, so that requests/s do not tell them
@@ -194,7 +201,12 @@ impl Analysis {
         if is_hidden || of_both.iter().any(|s| s.wrong > 0) {
             return None;
         }
-        Some((self.criterion(measure), self.effect(server, other, measure)?))
+        let mut criterion = self.criterion(measure);
+        let is_unsteady = of_both.iter().any(|server| server.unsteady.is_some());
+        if is_unsteady && measure != Measure::Memory {
+            criterion.withheld = Some(Inconclusive::NotSteady);
+        }
+        Some((criterion, self.effect(server, other, measure)?))
     }
 
     /// The ratio of two servers in one measure. Servers of a pool that no shard measured together

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use hotlap_bench::lap::{Usage, is_silent, rates, readings};
 use hotlap_load::{Failures, OpenLoop, Outcome};
 use hotlap_servers::counters::Counted;
-use hotlap_stats::{Concurrency, Estimate, Reading, Share, median};
+use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, median};
 
 use super::compare::ServerComparison;
 use super::latency::{Times, known};
+use super::unsteady::Unsteady;
 use super::{Level, Measure, MeasuredRequest, PerMeasure, bias};
 use crate::model::{Lap, Run, Violation, Warmup};
 
@@ -19,8 +20,8 @@ const KEEPS_UP: f64 = 0.98;
 /// One server under one load.
 #[derive(Debug)]
 pub struct MeasuredServer {
-    /// Its rank: 1 + the number of servers that are better.
-    pub rank: Option<u32>,
+    /// The places that it may have among the servers.
+    pub rank: Option<Rank>,
     /// Laps that count, and laps in all.
     pub laps: (u32, u32),
     /// The generator was the limit in most of its laps.
@@ -42,6 +43,8 @@ pub struct MeasuredServer {
     /// CPU time per request in its laps divided by that at the end of its warm-ups, when it ran
     /// alone.
     pub of_alone: Option<Estimate>,
+    /// Why it gets no verdict and no rank, if it was not steady.
+    pub unsteady: Option<Unsteady>,
     /// Rounds in which it sent no response.
     pub silent_rounds: u32,
     /// Compared with the reference.
@@ -116,6 +119,7 @@ impl MeasuredServer {
             readings,
             is_lower_bound: PerMeasure { requests_per_s: generator_limited, ..rests_on_unanswered },
             of_alone: rests_on.level(&bias::of_alone(run, (server, load), &good), confidence),
+            unsteady: None,
             silent_rounds: rates(responses(&good)).iter().filter(|rate| is_silent(rate)).count()
                 as u32,
             against: None,

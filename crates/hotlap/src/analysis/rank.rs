@@ -52,12 +52,14 @@ impl Analysis {
         }
     }
 
-    /// Whether a server responds correctly and has enough restarts, and verdicts are not withheld.
+    /// Whether a server responds correctly, was steady and has enough restarts, and verdicts are
+    /// not withheld.
     fn can_rank(&self, server: usize) -> bool {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;
         let by = if is_by_cost { Measure::Cost } else { Measure::Rate };
         measured.wrong == 0
+            && measured.unsteady.is_none()
             && self.rests_on.count(&measured.readings[by]) >= MIN_RESTARTS as usize
             && self.withheld(by).is_none()
     }

@@ -1,19 +1,12 @@
 //! Warnings: what makes the figures of a run unreliable.
 
-use std::collections::BTreeMap;
-
 use hotlap_load::outcome::Negotiated;
-use hotlap_stats::{Bursts, Estimate, Reading, median};
+use hotlap_stats::{Bursts, Estimate};
 
 use super::capacity::{Highest, ServerCapacity, TrialView};
+use super::unsteady::Unsteady;
 use super::{Analysis, CapacityAnalysis, Measure, MeasuredServer, bias};
-use crate::model::{Class, Lap, Role, Run, Violation};
-
-/// Rounds of a restart that are needed to detect a change of cost within it.
-const ROUNDS_FOR_A_CHANGE: usize = 6;
-
-/// A change of cost within a restart above this share is reported; no machine drifts by as much.
-const CHANGED: f64 = 0.1;
+use crate::model::{Lap, Role, Run, Violation};
 
 /// A window of a search is far below the capacity if its rate is below this share of it.
 const FAR_BELOW: f64 = 0.8;
@@ -48,12 +41,6 @@ pub enum Warning {
         /// The problem.
         warning: ServerWarning,
     },
-    /// These servers did not become steady within the limit of the warm-up, in most of their
-    /// starts.
-    NeverSteady {
-        /// The servers.
-        servers: Vec<usize>,
-    },
     /// The servers negotiated different versions or cipher suites of TLS.
     DifferentTls(Vec<(Negotiated, Vec<usize>)>),
     /// A note from the starts of these servers.
@@ -68,8 +55,8 @@ pub enum Warning {
 /// A problem with the figures of one server under one load.
 #[derive(Debug, Clone)]
 pub enum ServerWarning {
-    /// Its CPU time per request changed during the measurement, by this share.
-    CostChanged(f64),
+    /// It was not steady.
+    Unsteady(Unsteady),
     /// Its CPU time per request in laps differs from that alone, by this ratio.
     Bias(Estimate),
     /// Probes prove that it costs more or less in slices than alone, by this ratio.
@@ -151,7 +138,6 @@ pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis])
             warnings.extend(of_server.map(|warning| Warning::Server { load, server, warning }));
         }
     }
-    warnings.extend(never_steady(run));
     warnings.extend(different_tls(run));
     warnings.extend(notes(run));
     warnings
@@ -205,7 +191,7 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     let behind = behind.or(at_common_rate.map(|o| (o.offered_per_s, o.reached_per_s)));
     let left_out = |are_main| left_out(run, analysis.load, server, are_main);
     [
-        cost_change(&measured.readings[Measure::Cost]).map(ServerWarning::CostChanged),
+        measured.unsteady.map(ServerWarning::Unsteady),
         measured.of_alone.filter(bias::is_reported).map(ServerWarning::Bias),
         bias::in_slices(run, analysis.load, server)
             .filter(bias::is_biased)
@@ -253,24 +239,6 @@ fn delayed_acknowledgements(run: &Run, analysis: &Analysis) -> Option<Warning> {
     (!servers.is_empty()).then_some(Warning::DelayedAcknowledgements { load, servers })
 }
 
-/// By how much the last third of the rounds of a restart costs more than the first third: the
-/// median of the restarts with enough rounds, if it is large enough to report. The cause may be a
-/// JIT compiler still at work, or a leak.
-fn cost_change(costs: &[Reading]) -> Option<f64> {
-    let mut restarts = BTreeMap::<u32, Vec<f64>>::new();
-    for reading in costs {
-        restarts.entry(reading.restart).or_default().extend(reading.share.value());
-    }
-    let change = |rounds: &Vec<f64>| {
-        let third = rounds.len() / 3;
-        let (first, last) = (median(&rounds[..third])?, median(&rounds[rounds.len() - third..])?);
-        Some(last / first - 1.0)
-    };
-    let long = restarts.values().filter(|rounds| rounds.len() >= ROUNDS_FOR_A_CHANGE);
-    let changes: Vec<f64> = long.filter_map(change).collect();
-    median(&changes).filter(|change| change.abs() >= CHANGED)
-}
-
 /// Whether nine of ten responses take at least as long as Linux delays an acknowledgement
 /// (`TCP_DELACK_MIN`, 40 ms), and hardly longer, from a server that is mostly idle: Nagle's
 /// algorithm holds back the rest of a response until then (RFC 1122, sections 4.2.3.2 and 4.2.3.4).
@@ -301,18 +269,6 @@ pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option
     }
     checks.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
     (!checks.is_empty()).then_some(LeftOut { are_main, laps: laps.len(), checks })
-}
-
-fn never_steady(run: &Run) -> Option<Warning> {
-    let is_unsteady = |&server: &usize| {
-        let own = run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.warmups);
-        let classes: Vec<Class> = own.map(|w| w.class).collect();
-        let never = classes.iter().filter(|c| **c == Class::NeverSteady).count();
-        // One disturbed start among many does not show anything about the server.
-        never * 2 > classes.len() && run.servers[server].role != Role::Control
-    };
-    let servers: Vec<usize> = (0..run.servers.len()).filter(is_unsteady).collect();
-    (!servers.is_empty()).then_some(Warning::NeverSteady { servers })
 }
 
 /// The notes from all starts, each once.

@@ -6,7 +6,7 @@ use clap::Args;
 use hotlap_bench::slo::Objective;
 
 use super::output::{ExportArgs, StoreArgs};
-use super::run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
+use super::run::{Placement, RequestArgs, RunArgs, Schedule, Shape, StartArgs};
 use super::tls::TlsArgs;
 use crate::{quantity, slo};
 
@@ -33,9 +33,9 @@ pub struct CapacityArgs {
     /// First install missing toolchains of these servers, as `hotlap setup --yes`
     #[arg(long, conflicts_with = "server_on")]
     pub setup: bool,
-    /// Start commands through `sh -c`
-    #[arg(long)]
-    pub shell: bool,
+    /// How servers are started.
+    #[command(flatten)]
+    pub start: StartArgs,
     /// Print the plan (servers, load, time, cores, exports) and exit
     #[arg(long)]
     pub dry_run: bool,
@@ -115,7 +115,7 @@ impl CapacityArgs {
             names: self.names,
             dry_run: self.dry_run,
             reference: self.reference,
-            shell: self.shell,
+            start: self.start,
             shape: self.shape,
             rate: None,
             slo,

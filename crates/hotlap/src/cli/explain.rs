@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::output::{ExportArgs, StoreArgs};
-use super::run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
+use super::run::{Placement, RequestArgs, RunArgs, Schedule, Shape, StartArgs};
 use super::tls::TlsArgs;
 use crate::quantity;
 
@@ -28,9 +28,9 @@ pub struct ExplainArgs {
     /// First install missing toolchains of these servers, as `hotlap setup --yes`
     #[arg(long, conflicts_with = "server_on")]
     pub setup: bool,
-    /// Start commands through `sh -c`
-    #[arg(long)]
-    pub shell: bool,
+    /// How servers are started.
+    #[command(flatten)]
+    pub start: StartArgs,
     /// Print the plan (servers, load, time, cores, exports) and exit
     #[arg(long)]
     pub dry_run: bool,
@@ -99,7 +99,7 @@ impl ExplainArgs {
             names: self.names,
             dry_run: self.dry_run,
             reference: None,
-            shell: self.shell,
+            start: self.start,
             shape: self.shape,
             rate: None,
             slo: Vec::new(),

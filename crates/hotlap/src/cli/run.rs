@@ -87,9 +87,9 @@ pub struct RunArgs {
     /// The server that the others are compared with (default: the first)
     #[arg(long, value_name = "NAME")]
     pub reference: Option<String>,
-    /// Start commands through `sh -c`
-    #[arg(long)]
-    pub shell: bool,
+    /// How servers are started.
+    #[command(flatten)]
+    pub start: StartArgs,
     /// The load.
     #[command(flatten)]
     pub shape: Shape,
@@ -140,6 +140,8 @@ Examples:
   hotlap run 'python3 app.py' 'node app.js' --reference 'node app.js'
   hotlap run --name old --name new './old --port $PORT' './new --port $PORT'
   hotlap run http://127.0.0.1:8080/ --path /health
+  hotlap run -L workers 1,2,4 'gunicorn --workers {workers} app:app'
+  hotlap run --prepare 'dropdb --if-exists shop && createdb shop' './old' './new'
   hotlap run --layers './app --bare' './app --json' './app --json --log'
   hotlap run --suite app-servers --setup
   hotlap run --suite app-servers --dry-run
@@ -148,6 +150,25 @@ Examples:
   hotlap run --stress 'node app.js' --scenario garbage --scenario 'slow headers'
   hotlap run go/net-http --save-baseline main
   hotlap run --name base --name pr './base' './pr' --fail-if 'cost +3%'";
+
+/// How servers are started.
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// Start commands through `sh -c`
+    #[arg(long)]
+    pub shell: bool,
+    /// Run this through `sh -c` before each start of a server, in its folder
+    ///
+    /// For instance to reset a database. All servers of a restart are prepared and started before
+    /// the first is measured. A server for which it fails is dropped.
+    #[arg(long, value_name = "COMMAND")]
+    pub prepare: Option<String>,
+    /// Replace {NAME} in the servers by each of the VALUES, which commas separate
+    ///
+    /// `-L workers 1,2,4 'app --workers {workers}'` measures three servers. It can be repeated.
+    #[arg(short = 'L', long = "parameter-list", value_names = ["NAME", "VALUES"], num_args = 2)]
+    pub parameters: Vec<String>,
+}
 
 /// How a server is loaded.
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::capacity::{self, LOWER};
 use super::figure::{Figure, ratio};
+use super::undecided;
 use crate::analysis::compare::Found;
 use crate::analysis::{Analysis, Limited, Measure, PerMeasure, ServerComparison};
 use crate::model::Run;
@@ -24,6 +25,9 @@ const MORE: &str = "more";
 /// Replaces a verdict on requests/s if both servers serve the full rate of an open loop.
 const KEEP_UP: &str = "both serve the rate that is offered";
 
+/// There is no figure to compare.
+const NOT_KNOWN: &str = "not known";
+
 /// The start of a verdict that the data do not permit; the reason follows.
 const INCONCLUSIVE: &str = "inconclusive";
 
@@ -42,9 +46,9 @@ pub struct AgainstReference {
 pub struct MeasureVerdict {
     /// The ratio of the server's figure to the other's; `null` if unknown.
     pub ratio: Option<Figure>,
-    /// `faster`, `slower`, `no difference that could be measured`, or `inconclusive: ` and why. CPU
-    /// time is `costs less` or `costs more`, latency `shorter` or `longer`, memory `less` or
-    /// `more`, a capacity `higher` or `lower`.
+    /// `faster`, `slower`, `equal within ±2%`, `not decided`, `not measured well enough`, or
+    /// `inconclusive: ` and why. CPU time is `costs less` or `costs more`, latency `shorter` or
+    /// `longer`, memory `less` or `more`, a capacity `higher` or `lower`.
     pub verdict: String,
 }
 
@@ -65,20 +69,17 @@ impl MeasureVerdict {
         let found = against.found[measure];
         let keep_up = is_offered && matches!(against.limited, Some(Limited::Both));
         let verdict = match measure {
-            Measure::Rate if keep_up => KEEP_UP,
-            _ => words(measure, found.map(|(_, verdict)| verdict)),
+            Measure::Rate if keep_up => KEEP_UP.to_owned(),
+            _ => words(measure, found),
         };
-        Self { ratio: found.map(|(effect, _)| ratio(&effect.ratio)), verdict: verdict.to_owned() }
+        Self { ratio: found.map(|(effect, _)| ratio(&effect.ratio)), verdict }
     }
 
     /// The result for a capacity.
     pub(super) fn of_capacity(found: Found) -> Self {
         Self {
             ratio: found.map(|(effect, _)| ratio(&effect.ratio)),
-            verdict: match found {
-                Some((_, verdict)) => capacity::words(verdict),
-                None => words(Measure::Rate, None).to_owned(),
-            },
+            verdict: found.map_or_else(|| NOT_KNOWN.to_owned(), capacity::words),
         }
     }
 
@@ -103,29 +104,29 @@ impl MeasureVerdict {
 }
 
 /// A verdict, in the words of its measure.
-fn words(measure: Measure, found: Option<Verdict>) -> &'static str {
+fn words(measure: Measure, found: Found) -> String {
     let (better, worse) = match measure {
         Measure::Rate => ("faster", SLOWER),
         Measure::Cost => ("costs less", COSTS_MORE),
         Measure::P50 | Measure::P99 => ("shorter", LONGER),
         Measure::Memory => ("less", MORE),
     };
-    match found {
-        None => "not known",
-        Some(Verdict::Inconclusive(Inconclusive::TooFewRestarts)) => {
-            "inconclusive: fewer than three restarts"
-        }
-        Some(Verdict::Inconclusive(Inconclusive::TooFewNodes)) => {
-            "inconclusive: fewer than three nodes"
-        }
-        Some(Verdict::Inconclusive(Inconclusive::ChangeUnknown)) => {
-            "inconclusive: no ceiling shows what the machine changed"
-        }
-        Some(Verdict::Inconclusive(Inconclusive::ControlDiffers)) => {
-            "inconclusive: the A/A control differs from the reference"
-        }
-        Some(Verdict::NoDifference) => "no difference that could be measured",
-        Some(Verdict::Better) => better,
-        Some(Verdict::Worse) => worse,
-    }
+    let Some((effect, verdict)) = found else { return NOT_KNOWN.to_owned() };
+    let words = match verdict {
+        Verdict::Better => better,
+        Verdict::Worse => worse,
+        Verdict::NoDifference => return undecided::words(&effect.ratio),
+        Verdict::Inconclusive(why) => match why {
+            Inconclusive::TooFewRestarts => "inconclusive: fewer than three restarts",
+            Inconclusive::TooFewNodes => "inconclusive: fewer than three nodes",
+            Inconclusive::NotSteady => "inconclusive: still warming up",
+            Inconclusive::ChangeUnknown => {
+                "inconclusive: no ceiling shows what the machine changed"
+            }
+            Inconclusive::ControlDiffers => {
+                "inconclusive: the A/A control differs from the reference"
+            }
+        },
+    };
+    words.to_owned()
 }

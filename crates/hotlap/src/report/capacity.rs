@@ -1,10 +1,11 @@
 //! The capacity of servers: figures, sentences and the table of a search.
 
-use hotlap_stats::{Inconclusive, MIN_RESTARTS, Verdict};
+use hotlap_stats::{Effect, Inconclusive, MIN_RESTARTS, Verdict};
 use serde::Serialize;
 
 use super::figure::{Figure, bare, cell, exactly, micros, millis, per_second, ratio, text_cell};
 use super::loads::{load_title, under, with_load};
+use super::undecided;
 use crate::analysis::CapacityAnalysis;
 use crate::analysis::capacity::{Highest, LatencyAtRate, ServerCapacity, TrialView};
 use crate::model::{Load, Objective, Role, Run};
@@ -53,7 +54,7 @@ pub struct CapacityRow {
     pub decided_by: Option<String>,
     /// The ratio to the reference; `null` if unknown.
     pub ratio: Option<Figure>,
-    /// `higher`, `lower`, `no difference that could be measured`, or `inconclusive: ` and why;
+    /// `higher`, `lower`, `equal within ±2%`, `not decided`, or `inconclusive: ` and why;
     /// empty for the reference.
     pub verdict: String,
     /// The rate at which 95 of 100 windows keep the goals, in requests/s.
@@ -97,7 +98,6 @@ pub struct CapacityWindow {
 /// Verdicts.
 pub(super) const HIGHER: &str = "higher";
 pub(super) const LOWER: &str = "lower";
-const NO_DIFFERENCE: &str = "no difference that could be measured";
 
 impl CapacityResults {
     pub(super) fn of(run: &Run, analysis: &CapacityAnalysis) -> Self {
@@ -249,10 +249,6 @@ impl CapacityResults {
             (Some(ratio), HIGHER | LOWER) => {
                 format!("{own}: {} the capacity of {reference}.", ratio.full())
             }
-            (Some(ratio), NO_DIFFERENCE) => format!(
-                "{own}: no difference from {reference} that could be measured ({}).",
-                ratio.full()
-            ),
             (Some(ratio), why) => format!("{own}: {} that of {reference}, {why}.", ratio.full()),
             (None, _) => own + ".",
         }
@@ -286,7 +282,7 @@ impl CapacityRow {
             below,
             decided_by: found.decisive.map(|goal| objectives[goal].to_string()),
             ratio: found.against.map(|(effect, _)| ratio(&effect.ratio)),
-            verdict: found.against.map(|(_, verdict)| words(verdict)).unwrap_or_default(),
+            verdict: found.against.map(words).unwrap_or_default(),
             safe_rate: found.safe_rate.map(|rate| bare(rate, number::rate(rate))),
             cpu_us: found.cost_ns.map(|ns| micros(&exactly(ns / 1e3))),
             restarts: found.restarts(),
@@ -329,11 +325,11 @@ pub(super) fn capacity_figure(found: &ServerCapacity) -> Option<Figure> {
 }
 
 /// A verdict on a capacity.
-pub(super) fn words(verdict: Verdict) -> String {
+pub(super) fn words((effect, verdict): (Effect, Verdict)) -> String {
     match verdict {
         Verdict::Better => HIGHER.to_owned(),
         Verdict::Worse => LOWER.to_owned(),
-        Verdict::NoDifference => NO_DIFFERENCE.to_owned(),
+        Verdict::NoDifference => undecided::words(&effect.ratio),
         Verdict::Inconclusive(why) => format!("inconclusive: {}", inconclusive(why)),
     }
 }
@@ -343,6 +339,7 @@ fn inconclusive(why: Inconclusive) -> String {
         Inconclusive::TooFewRestarts | Inconclusive::TooFewNodes => {
             format!("fewer than {MIN_RESTARTS} restarts (--duration gives more)")
         }
+        Inconclusive::NotSteady => "still warming up".to_owned(),
         Inconclusive::ChangeUnknown | Inconclusive::ControlDiffers => {
             "the noise is unknown".to_owned()
         }

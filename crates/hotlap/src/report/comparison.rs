@@ -8,6 +8,7 @@ use super::against::MeasureVerdict;
 use super::figure::{Figure, cell, megabytes, micros, millis, per_second, ratio, scaled};
 use super::heading::state_note;
 use super::loads::{load_name, load_title, load_words, slice_words, with_load};
+use super::undecided::EQUAL_WITHIN;
 use super::{measure_name, sentences};
 use crate::analysis::runs::{LoadPair, Matched, compared, matched_loads, matched_servers};
 use crate::analysis::{Measure, MeasuredServer, ServerComparison};
@@ -293,7 +294,8 @@ fn measure(change: &Change) -> Cell {
 fn verdict(change: &Change) -> Cell {
     let found = &change.found;
     let word = match found.verdict.as_str() {
-        verdict if found.both_keep_up() || verdict.starts_with("no ") => "same",
+        verdict if found.both_keep_up() || verdict.starts_with(EQUAL_WITHIN) => "equal",
+        verdict if verdict.starts_with("not ") => "?",
         _ if found.ratio.is_none() || found.inconclusive().is_some() => "?",
         // The row names the measure.
         verdict => verdict.trim_start_matches("costs "),

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::figure::{Figure, difference, micros, scaled};
 use super::loads::{load_title, under};
+use super::undecided;
 use super::warnings::violation;
 use crate::analysis::Explanation;
 use crate::analysis::explain::Group;
@@ -28,7 +29,6 @@ pub use ledger::{LedgerKind, LedgerRow};
 /// Verdicts.
 const MORE: &str = "costs more";
 const LESS: &str = "costs less";
-const NO_DIFFERENCE: &str = "no difference that could be measured";
 
 /// Names of servers in the heads of columns are shortened to this width.
 const HEADING: usize = 14;
@@ -50,7 +50,7 @@ pub struct ExplanationResults {
     pub server_us: Figure,
     /// The difference, the server's minus the reference's, in microseconds.
     pub difference_us: Figure,
-    /// `costs more`, `costs less`, `no difference that could be measured`, or `inconclusive: ` and
+    /// `costs more`, `costs less`, `equal within ±2%`, `not decided`, or `inconclusive: ` and
     /// why.
     pub verdict: String,
     /// The restarts that it rests on.
@@ -75,11 +75,11 @@ impl ExplanationResults {
         let name = |server: usize| run.servers[server].name.clone();
         let verdict = match () {
             () if found.cost.restarts < MIN_RESTARTS => {
-                "inconclusive: fewer than three restarts (--duration gives more)"
+                "inconclusive: fewer than three restarts (--duration gives more)".to_owned()
             }
-            () if !found.differs => NO_DIFFERENCE,
-            () if found.cost.difference.value > 0.0 => MORE,
-            () => LESS,
+            () if !found.differs => undecided::words(&found.cost.ratio()),
+            () if found.cost.difference.value > 0.0 => MORE.to_owned(),
+            () => LESS.to_owned(),
         };
         let us = |estimate: &Estimate| scaled(estimate, 1e-3);
         Self {
@@ -93,7 +93,7 @@ impl ExplanationResults {
             reference_us: micros(&us(&found.cost.reference)),
             server_us: micros(&us(&found.cost.server)),
             difference_us: difference(&us(&found.cost.difference)),
-            verdict: verdict.to_owned(),
+            verdict,
             restarts: found.cost.restarts,
             sentence: sentence::of(
                 [&name(found.reference), &name(found.server)],

@@ -1,7 +1,7 @@
 //! One server under one load: a row of its table.
 
 use hotlap_load::Failures;
-use hotlap_stats::Concurrency;
+use hotlap_stats::{Concurrency, Rank};
 use serde::Serialize;
 
 use super::figure::{self, Figure, bare, megabytes, millis, percent, ratio};
@@ -17,9 +17,9 @@ use crate::text::number::grouped;
 /// One server under one load.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Row {
-    /// 1 + the number of servers that are better; `None` for the ceiling, and if there is no
-    /// verdict (fewer than three restarts, a control that differs).
-    pub rank: Option<u32>,
+    /// The places that it may have; `None` for the ceiling, and if there is no verdict (fewer than
+    /// three restarts, a control that differs, a server that was still warming up).
+    pub rank: Option<Rank>,
     /// Its name in tables.
     pub name: String,
     /// Its role.

@@ -1,8 +1,11 @@
 //! The sentences of a table: one per comparison, with ratios and intervals.
 
+use std::time::Duration;
+
 use hotlap_stats::{Effect, Estimate, Inconclusive, MIN_RESTARTS, Verdict};
 
 use super::figure::{exactly, ratio};
+use super::undecided;
 use super::warnings::left_out;
 use crate::analysis::{Analysis, Limited, Measure, ServerComparison};
 use crate::model::{Question, Run};
@@ -128,6 +131,8 @@ pub(super) fn needed<'a>(
              them. A percentile of the ceiling is only a bound here."
                 .to_owned()
         }
+        // A note of its own names the server and the remedy.
+        Inconclusive::NotSteady => return None,
         Inconclusive::ControlDiffers => {
             "Verdicts are withheld: the A/A control, the same program as the reference, differs \
              from it (p < 0.01), so other differences may have the same cause. Look for what \
@@ -144,11 +149,7 @@ fn remedy(run: &Run, restarts: u32) -> String {
         return format!("A longer --duration, or {option}, gives more.");
     }
     let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(MIN_RESTARTS);
-    // Rounded up to a number that is easy to type.
-    let budget = match (least_s / 10.0).ceil() * 10.0 {
-        seconds if seconds < 120.0 => format!("{seconds}s"),
-        seconds => format!("{}m", (seconds / 60.0).ceil()),
-    };
+    let budget = number::duration(Duration::from_secs_f64(least_s));
     format!("A --duration of about {budget}, or {option}, gives enough.")
 }
 
@@ -161,15 +162,10 @@ pub(super) fn verdict(server: &str, other: &str, against: &ServerComparison) -> 
             let throughput = format!("{server}: {}", times_the("throughput", &rate, Some(other)));
             match cost {
                 None => format!("{throughput}."),
-                Some((effect, Verdict::NoDifference)) => {
-                    let ratio = ratio(&effect.ratio).full();
-                    format!("{throughput}; no difference in CPU per request ({ratio}).")
+                Some((effect, verdict)) if verdict.differs() => {
+                    format!("{throughput}, {}.", cpu(&effect.ratio, None))
                 }
-                Some((effect, Verdict::Inconclusive(_))) => {
-                    let ratio = ratio(&effect.ratio).full();
-                    format!("{throughput}; CPU per request: inconclusive ({ratio}).")
-                }
-                Some((effect, _)) => format!("{throughput}, {}.", cpu(&effect.ratio, None)),
+                Some(found) => format!("{throughput}; {}.", known("CPU per request", found)),
             }
         }
         (None, Some(cost)) => {
@@ -180,12 +176,7 @@ pub(super) fn verdict(server: &str, other: &str, against: &ServerComparison) -> 
                     format!("{cost}; {}.", bound(server, other, limited))
                 }
                 (None, None) => format!("{cost}; throughput: not known."),
-                (Some((effect, Verdict::Inconclusive(_))), _) => {
-                    format!("{cost}; throughput: inconclusive ({}).", times(&effect.ratio))
-                }
-                (Some((effect, _)), _) => {
-                    format!("{cost}; no difference in throughput ({}).", times(&effect.ratio))
-                }
+                (Some(found), _) => format!("{cost}; {}.", known("throughput", found)),
             }
         }
         (None, None) => no_difference(server, other, against),
@@ -251,38 +242,41 @@ fn bound(server: &str, other: &str, limited: Limited) -> String {
     }
 }
 
+/// `throughput: equal within ±2% (1.01× [0.99, 1.02])`.
+fn known(what: &str, (effect, verdict): (Effect, Verdict)) -> String {
+    let words = match verdict {
+        Verdict::Inconclusive(_) => "inconclusive".to_owned(),
+        _ if !effect.ratio.is_bounded() => "inconclusive, too few laps".to_owned(),
+        _ => undecided::words(&effect.ratio),
+    };
+    let alone = match verdict {
+        Verdict::NoDifference if beyond_one(&effect) => {
+            "; alone it would be a difference, among these comparisons it may be chance"
+        }
+        _ => "",
+    };
+    format!("{what}: {words} ({}{alone})", times(&effect.ratio))
+}
+
 fn no_difference(server: &str, other: &str, against: &ServerComparison) -> String {
     let (rate, cost) = (against.found[Measure::Rate], against.found[Measure::Cost]);
-    let figures: Vec<String> = [
-        rate.map(|(e, _)| format!("throughput {}", times(&e.ratio))),
-        cost.map(|(e, _)| format!("CPU per request {}", times(&e.ratio))),
+    let clauses: Vec<String> = [
+        rate.map(|found| known("throughput", found)),
+        cost.map(|found| known("CPU per request", found)),
     ]
     .into_iter()
     .flatten()
     .collect();
-    let known = || [rate, cost].into_iter().flatten();
-    let is_undecided = |(_, v): (Effect, Verdict)| matches!(v, Verdict::Inconclusive(_));
-    let figures = figures.join(", ");
     // Why there is no throughput, unless a sentence for the whole table says so.
     let bound = match against.limited {
         None | Some(Limited::Both) => String::new(),
         Some(limited) => format!("; {}", bound(server, other, limited)),
     };
     let pair = format!("{server} and {other}");
-    match () {
-        () if known().count() == 0 => match against.limited {
-            None => format!("{pair}: not compared, too few laps count."),
-            Some(_) => format!("{pair}: not compared, as CPU time is not known{bound}."),
-        },
-        () if known().all(is_undecided) => format!("{pair}: inconclusive ({figures}){bound}."),
-        () if known().all(|(e, _)| !e.ratio.is_bounded()) => {
-            format!("{pair}: inconclusive, too few laps ({figures}){bound}.")
-        }
-        () if known().any(|(e, _)| beyond_one(&e)) => format!(
-            "{pair}: not decided ({figures}); alone it would be a difference, among these \
-             comparisons it may be chance{bound}."
-        ),
-        () => format!("{pair}: no difference that could be measured ({figures}){bound}."),
+    match (clauses.is_empty(), against.limited) {
+        (true, None) => format!("{pair}: not compared, too few laps count."),
+        (true, Some(_)) => format!("{pair}: not compared, as CPU time is not known{bound}."),
+        (false, _) => format!("{pair}: {}{bound}.", clauses.join("; ")),
     }
 }
 
@@ -319,12 +313,12 @@ mod tests {
         };
         assert_eq!(
             said(0.59, 0.65, 0.72),
-            "a and b: not decided (CPU per request 0.65× [0.59, 0.72]); alone it would be a \
-             difference, among these comparisons it may be chance."
+            "a and b: CPU per request: not decided (0.65× [0.59, 0.72]; alone it would be a \
+             difference, among these comparisons it may be chance)."
         );
         assert_eq!(
             said(0.96, 1.02, 1.08),
-            "a and b: no difference that could be measured (CPU per request 1.02× [0.96, 1.08])."
+            "a and b: CPU per request: not decided (1.02× [0.96, 1.08])."
         );
     }
 
@@ -347,18 +341,19 @@ mod tests {
         let found = against((1.02, Verdict::NoDifference), (1.03, Verdict::Worse));
         assert_eq!(
             verdict("a", "b", &found),
-            "a: 3.0 % more CPU per request than b [2.0, 4.0]; no difference in throughput (1.02× \
-             [1.01, 1.03])."
+            "a: 3.0 % more CPU per request than b [2.0, 4.0]; throughput: equal within ±4% (1.02× \
+             [1.01, 1.03]; alone it would be a difference, among these comparisons it may be \
+             chance)."
         );
     }
 
     #[test]
-    fn no_difference_is_a_verdict() {
+    fn equal_is_a_verdict() {
         let found = against((1.01, Verdict::NoDifference), (1.0, Verdict::NoDifference));
         assert_eq!(
             verdict("a", "b", &found),
-            "a and b: no difference that could be measured (throughput 1.01× [1.00, 1.02], CPU per \
-             request 1.00× [0.99, 1.01])."
+            "a and b: throughput: equal within ±3% (1.01× [1.00, 1.02]); CPU per request: equal \
+             within ±1% (1.00× [0.99, 1.01])."
         );
         let nothing = ServerComparison::nothing();
         assert_eq!(verdict("a", "b", &nothing), "a and b: not compared, too few laps count.");

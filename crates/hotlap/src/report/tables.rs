@@ -170,9 +170,7 @@ impl LoadResults {
 
     fn ranks(&self) -> Vec<Cell> {
         let rank = |(place, row): (usize, &Row)| {
-            let is_shared = self.rows.iter().filter(|other| other.rank == row.rank).count() > 1;
-            let sign = if is_shared { "=" } else { "" };
-            let text = row.rank.map_or_else(String::new, |rank| format!("{rank}{sign}"));
+            let text = row.rank.map_or_else(String::new, |rank| rank.to_string());
             Cell::from(text).sorted_by(place as f64)
         };
         self.rows.iter().enumerate().map(rank).collect()
@@ -230,7 +228,7 @@ fn tone(row: &Row) -> Tone {
     match row.role {
         Role::Ceiling => Tone::Faint,
         _ if row.errors > 0 => Tone::Bad,
-        _ if row.rank == Some(1) => Tone::Good,
+        _ if row.rank.is_some_and(|rank| rank.best == 1) => Tone::Good,
         _ => Tone::Plain,
     }
 }

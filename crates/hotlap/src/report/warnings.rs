@@ -6,37 +6,20 @@ use hotlap_stats::{Bursts, Estimate};
 use super::figure::ratio;
 use super::loads::under;
 use super::open_loop::not_reached;
+use crate::analysis::unsteady::Unsteady;
 use crate::analysis::warnings::{self, LeftOut, ServerWarning, Warning};
 use crate::analysis::{Analysis, CapacityAnalysis};
 use crate::model::{Class, Role, Run, Violation};
 use crate::text::number::{count, grouped, plural};
 
-/// All warnings about a run. Warnings that hold for several servers are merged into one sentence.
+/// All warnings about a run.
 pub(super) fn sentences(
     run: &Run,
     analyses: &[Analysis],
     searches: &[CapacityAnalysis],
 ) -> Vec<String> {
     let found = warnings::warnings(run, analyses, searches);
-    let mut sentences = run.host.doubts.clone();
-    for (place, warning) in found.iter().enumerate() {
-        let Warning::Server { load, warning: ServerWarning::CostChanged(change), .. } = warning
-        else {
-            sentences.push(sentence(run, warning));
-            continue;
-        };
-        let alike = |other: &Warning| match other {
-            Warning::Server { load: of, server, warning: ServerWarning::CostChanged(by) } => {
-                (of == load && (*by < 0.0) == (*change < 0.0)).then_some((*server, *by))
-            }
-            _ => None,
-        };
-        if found[..place].iter().all(|earlier| alike(earlier).is_none()) {
-            let servers: Vec<(usize, f64)> = found.iter().filter_map(alike).collect();
-            sentences.push(cost_changed(run, *load, &servers));
-        }
-    }
-    sentences
+    run.host.doubts.iter().cloned().chain(found.iter().map(|w| sentence(run, w))).collect()
 }
 
 fn sentence(run: &Run, warning: &Warning) -> String {
@@ -56,11 +39,6 @@ fn sentence(run: &Run, warning: &Warning) -> String {
             under(run, *load)
         ),
         Warning::Server { load, server, warning } => of_server(run, *load, *server, warning),
-        Warning::NeverSteady { servers } => format!(
-            "{} never became steady within the warm-up's limit: the figures may still be moving. A \
-             longer --duration gives it more time; a quieter machine helps.",
-            names(run, servers)
-        ),
         Warning::DifferentTls(found) => {
             let each =
                 found.iter().map(|(tls, servers)| format!("{} ({tls})", names(run, servers)));
@@ -74,40 +52,38 @@ fn sentence(run: &Run, warning: &Warning) -> String {
     }
 }
 
-/// The warning that the CPU time of servers changed during the measurement.
-fn cost_changed(run: &Run, load: usize, servers: &[(usize, f64)]) -> String {
-    let by = |change: f64| format!("{} %", grouped(100.0 * change.abs(), 0));
-    let name = |server: usize| run.servers[server].name.as_str();
-    let verb = |change: f64| if change < 0.0 { "fell" } else { "rose" };
-    let under = under(run, load);
-    match servers {
-        [] => String::new(),
-        [(server, change)] => format!(
-            "{}{under}: CPU per request {} by {} during the measurement: it was not at a steady \
-             state. A longer --duration gives it more time to warm up.",
-            name(*server),
-            verb(*change),
-            by(*change)
+fn micros(ns: f64) -> String {
+    format!("{} µs", grouped(ns / 1e3, 1))
+}
+
+/// The warning that a server was not steady.
+fn unsteady(name: &str, unsteady: Unsteady) -> String {
+    match unsteady {
+        Unsteady::AtLimit => format!(
+            "{name} was still warming up when the time for that was over, so it has no verdict and \
+             no rank. Start it yourself, load it for some minutes, and give its URL instead of its \
+             command."
         ),
-        [(_, change), ..] => {
-            let each = servers
-                .iter()
-                .map(|(server, change)| format!("{} by {}", name(*server), by(*change)));
-            format!(
-                "CPU per request of {} servers{under} {} during the measurement ({}): they were \
-                 not at a steady state. A longer --duration gives them more time to warm up.",
-                servers.len(),
-                verb(*change),
-                each.collect::<Vec<_>>().join(", ")
-            )
-        }
+        Unsteady::Changing { change, last_ns } if change < 0.0 => format!(
+            "{name} was still warming up, so it has no verdict and no rank: its CPU per request \
+             fell by {} % within a restart, to {} in the last laps. A longer --duration with \
+             --restarts 3 gives it more time.",
+            grouped(-100.0 * change, 0),
+            micros(last_ns)
+        ),
+        Unsteady::Changing { change, last_ns } => format!(
+            "{name} was not steady, so it has no verdict and no rank: its CPU per request rose by \
+             {} % within a restart, to {} in the last laps. Look for a leak, or a cache that fills.",
+            grouped(100.0 * change, 0),
+            micros(last_ns)
+        ),
     }
 }
 
 fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> String {
     let name = format!("{}{}", run.servers[server].name, under(run, load));
     match warning {
-        ServerWarning::CostChanged(change) => cost_changed(run, load, &[(server, *change)]),
+        ServerWarning::Unsteady(found) => unsteady(&name, *found),
         ServerWarning::Bias(of_alone) => bias(&name, of_alone, run.schedule.slice_ms),
         ServerWarning::InSlices(ratio) => in_slices(&name, ratio),
         ServerWarning::Bursty(Bursts { factor, rounds, of }) => format!(

@@ -1,5 +1,7 @@
 //! Numbers for people: digits and units.
 
+use std::time::Duration;
+
 /// A value for export: six significant digits, more than any measurement here provides.
 #[must_use]
 pub fn rounded(value: f64) -> f64 {
@@ -66,6 +68,16 @@ pub fn megabytes(bytes: f64) -> String {
 #[must_use]
 pub fn percent(percent: f64) -> String {
     format!("{} %", tenths_below_ten(percent))
+}
+
+/// A length of time to type as an option: rounded up to ten seconds, or from two minutes on to a
+/// minute.
+#[must_use]
+pub fn duration(length: Duration) -> String {
+    match (length.as_secs_f64() / 10.0).ceil() * 10.0 {
+        seconds if seconds < 120.0 => format!("{seconds}s"),
+        seconds => format!("{}m", (seconds / 60.0).ceil()),
+    }
 }
 
 /// A ratio with two or three significant digits, without its sign `×`.

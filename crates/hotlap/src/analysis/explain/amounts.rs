@@ -19,6 +19,16 @@ pub struct Amounts {
     pub restarts: u32,
 }
 
+impl Amounts {
+    /// The ratio of the server to the reference, with the interval of the difference.
+    #[must_use]
+    pub fn ratio(&self) -> Estimate {
+        let of = |difference: f64| 1.0 + difference / self.reference.value;
+        let Estimate { value, low, high } = self.difference;
+        Estimate { value: of(value), low: of(low), high: of(high) }
+    }
+}
+
 /// One value for each restart.
 pub(super) type ByRestart = BTreeMap<u32, f64>;
 

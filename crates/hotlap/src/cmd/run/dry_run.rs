@@ -34,6 +34,7 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
         argv: server.command.clone(),
         env: server.env.clone(),
         explain_env: server.explain_env.clone(),
+        prepare: None,
         cwd: server.folder.clone(),
         tls: None,
     };

@@ -170,13 +170,12 @@ fn setting(
     cores: &CpuAllocation,
     (host, generator): (Arc<dyn ServerHost>, Arc<dyn LoadHost>),
 ) -> Setting {
-    let warm_ups = (experiment.participants.len() * experiment.loads.len()).max(1) as u32;
     Setting {
         slice: experiment.slice,
         probe_limit: experiment.budget / timing::PROBING,
         timeout: spec.timeout,
         start_limit: spec.start_timeout,
-        warm_limit: timing::warm_limit(experiment.budget, warm_ups),
+        warm_limit: timing::WARM_LIMIT,
         grace: timing::GRACE,
         freeze: spec.freeze,
         counters: true,

@@ -334,8 +334,10 @@ fn participant(
         counts: entry.counts.clone(),
         cpus,
     };
+    let prepared = |launch: Launch| Launch { prepare: spec.prepare.clone(), ..launch };
     match (&server.source, built) {
         (Source::Catalogue(own, contract), Some((launch, version))) => {
+            let launch = prepared(launch);
             let contract = Contract::of(*contract, own.api.as_ref());
             let requirements =
                 Requirements::Catalogue { kind: own.kind, keep_alive: own.keep_alive };
@@ -346,7 +348,11 @@ fn participant(
         (Source::Catalogue(..), None) => unreachable!("catalogue servers are built"),
         (Source::Custom(start, requests), _) => {
             let contract = Contract::custom_requests(requests);
-            plain((**start).clone(), contract, Requirements::Custom, String::new())
+            let start = match (**start).clone() {
+                Origin::Launch(launch) => Origin::Launch(prepared(launch)),
+                running @ Origin::Running { .. } => running,
+            };
+            plain(start, contract, Requirements::Custom, String::new())
         }
     }
 }

@@ -10,6 +10,7 @@ mod elsewhere;
 mod entry;
 mod goals;
 pub mod loads;
+mod parameters;
 pub mod request;
 pub mod server;
 
@@ -71,6 +72,8 @@ pub struct RunSpec {
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
     pub install: bool,
+    /// A shell command that is run before each start of a server that the user named.
+    pub prepare: Option<String>,
     /// Whether servers without a toolchain are left out instead of shown as failed.
     pub leaves_out_missing: bool,
     /// Whether servers on other machines may be loaded.
@@ -172,8 +175,16 @@ impl RunSpec {
         };
         let contract = request::contract(&args.request, suite)?;
         let entries = match suite {
+            Some(_) if !args.start.parameters.is_empty() => {
+                return usage(
+                    "-L replaces parts of servers that are named, and a suite names its own",
+                );
+            }
             Some(suite) => entry::of_suite(suite),
-            None => entry::typed(&args.servers, args.layers),
+            None => {
+                let servers = parameters::expanded(&args.servers, &args.start.parameters)?;
+                entry::typed(&servers, args.layers)
+            }
         };
         let (shape, schedule) = (&args.shape, &args.schedule);
         if schedule.restarts == Some(0) || schedule.rounds == Some(0) {
@@ -215,6 +226,7 @@ impl RunSpec {
                 && !https
                 && loads.iter().all(|load| load.protocol == Protocol::Http1),
             install: args.setup,
+            prepare: args.start.prepare.clone(),
             leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),
             allow_remote: shape.allow_remote,
             tls: if https { Some(tls::settings(&args.tls)?) } else { None },

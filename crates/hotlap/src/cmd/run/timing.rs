@@ -41,6 +41,10 @@ pub const PROBING: u32 = 5;
 /// JVM that first compiles a language takes many seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
 
+/// How long a warm-up may take. Most servers are steady after a second, and those of a JVM after
+/// ten; a large application may compile for a minute.
+pub const WARM_LIMIT: Duration = Duration::from_secs(60);
+
 /// How long a server may take to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
 
@@ -75,19 +79,6 @@ pub fn usual_budget(experiment: &Experiment) -> Duration {
 pub fn explaining(experiment: &Experiment) -> Duration {
     let servers = experiment.participants.iter().filter(|e| is_named(e)).count();
     EXPLAIN / 2 * u32::try_from(servers).unwrap_or(u32::MAX).max(2)
-}
-
-/// The limit of one warm-up in the first restart, given the number of warm-ups: its part of a
-/// quarter of the budget, or the time that a JVM needs if it compiles on the core on which it
-/// responds, if a quarter of the budget allows that for one server. Most servers are steady after
-/// two seconds.
-#[must_use]
-pub fn warm_limit(budget: Duration, warm_ups: u32) -> Duration {
-    const COMPILED: Duration = Duration::from_secs(12);
-    let quarter = budget / 4;
-    (quarter / warm_ups)
-        .max(quarter.min(COMPILED))
-        .clamp(Duration::from_secs(2), Duration::from_secs(20))
 }
 
 /// The approximate numbers of restarts and of rounds in each: as given, else by the budget.

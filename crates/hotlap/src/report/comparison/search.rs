@@ -79,11 +79,10 @@ fn sentence(change: &Change, goals: &str, [name, earlier]: &[String; 2]) -> Stri
     };
     let own = format!("{name} holds {goals} up to {} requests/s", with_interval(after));
     let ratio = ratio.full();
-    match change.found.inconclusive() {
-        Some(why) => format!("{own}: {ratio} that of {earlier}, {why}."),
-        None if change.is_worse || change.found.verdict == HIGHER => {
+    match change.found.verdict.as_str() {
+        verdict if change.is_worse || verdict == HIGHER => {
             format!("{own}: {ratio} the capacity of {earlier}.")
         }
-        None => format!("{own}: no difference from {earlier} that could be measured ({ratio})."),
+        verdict => format!("{own}: {ratio} that of {earlier}, {verdict}."),
     }
 }

@@ -3,6 +3,7 @@
 use hotlap_stats::MIN_RESTARTS;
 
 use super::super::figure::{difference, scaled};
+use super::super::undecided;
 use super::evidence::{counted, evidence_of};
 use super::ledger::{self, micros};
 use crate::analysis::Explanation;
@@ -32,9 +33,9 @@ pub(super) fn of([reference, server]: [&str; 2], under: &str, found: &Explanatio
             true => String::new(),
             false => format!(" But per request, {server} has {}.", list(&counts)),
         };
+        let words = undecided::words(&found.cost.ratio());
         return format!(
-            "No difference in CPU time per request{under} that could be measured between \
-             {reference} and {server}: {by}.{but}"
+            "CPU time per request{under} of {server} and {reference}: {words} ({by}).{but}"
         );
     }
     let (by, more) = (micros(us.value.abs()), if us.value > 0.0 { "more" } else { "less" });

@@ -92,7 +92,7 @@ pub fn servers(
                 Source::Catalogue(server, contract)
             }
             Meaning::Command(command) => {
-                let origin = Origin::Launch(launch(&command, args.shell)?);
+                let origin = Origin::Launch(launch(&command, args.start.shell)?);
                 Source::Custom(Box::new(origin), Box::new(requests.clone()))
             }
             Meaning::Url(url) => running(url, requests, args, https)?,
@@ -168,7 +168,7 @@ fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> 
         ("--expect-status", ask.expect_status.is_some() && !strangers),
         ("--expect-body", ask.expect_body.is_some() && !strangers),
         ("--access-log", ask.access_log.is_some() && !strangers),
-        ("--shell", args.shell && !commands),
+        ("--shell", args.start.shell && !commands),
     ];
     match given.iter().find(|(_, is_idle)| *is_idle) {
         None => Ok(()),

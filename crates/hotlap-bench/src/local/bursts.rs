@@ -1,0 +1,132 @@
+//! Bursts of load with pauses, which end what a server still does in the background after it has
+//! been loaded steadily: mostly compiling.
+
+use std::time::{Duration, Instant};
+
+use hotlap_servers::interrupt;
+use hotlap_stats::median;
+
+use super::LocalRunner;
+use super::instance::Between;
+use super::slices::WHOLE;
+use super::trouble::Trouble;
+
+/// Longest pause after a burst.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A server is idle once it uses less than `IDLE` of this time.
+const LOOK: Duration = Duration::from_millis(20);
+const IDLE: f64 = 0.1;
+
+/// The last bursts are compared with as many before them.
+const BURSTS: usize = 3;
+
+/// A cost that falls by less than this share is steady.
+const FALL: f64 = 0.05;
+
+/// A burst of load, and the pause after it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Burst {
+    load: Between,
+    /// CPU time in the pause, as a share of that in the burst.
+    background: f64,
+}
+
+impl Burst {
+    /// The time that enough bursts take at most to be compared.
+    pub(super) const SHORTEST: Duration =
+        Duration::from_millis(2 * BURSTS as u64 * (WHOLE.as_millis() + PAUSE.as_millis()) as u64);
+
+    /// Time per request: CPU time if it is known.
+    fn cost_ns(&self) -> f64 {
+        let wall_ns = || self.load.wall_ns as f64 / self.load.requests.max(1) as f64;
+        self.load.cost_ns().unwrap_or_else(wall_ns)
+    }
+
+    /// Its requests/s, for each window that it lasted.
+    pub(super) fn windows(&self, window: Duration) -> impl Iterator<Item = f64> + use<> {
+        let windows = (WHOLE.as_millis() / window.as_millis().max(1)) as usize;
+        std::iter::repeat_n(self.load.per_second().unwrap_or(0.0), windows)
+    }
+
+    /// CPU time per request in the last bursts, in nanoseconds; `None` if unknown.
+    pub(super) fn alone_cost_ns(bursts: &[Self]) -> Option<f64> {
+        let last = &bursts[bursts.len().checked_sub(BURSTS)?..];
+        Between::sum(&last.iter().map(|burst| burst.load).collect::<Vec<_>>())?.cost_ns()
+    }
+}
+
+/// Whether bursts cost as much as those before them, and nothing goes on in the background.
+pub(super) fn are_steady(bursts: &[Burst]) -> bool {
+    let Some(from) = bursts.len().checked_sub(2 * BURSTS) else { return false };
+    let (before, last) = bursts[from..].split_at(BURSTS);
+    let cost = |some: &[Burst]| median(&some.iter().map(Burst::cost_ns).collect::<Vec<_>>());
+    let is_level = cost(last) >= cost(before).map(|cost| cost * (1.0 - FALL));
+    is_level && last.iter().all(|burst| burst.background < IDLE)
+}
+
+impl LocalRunner {
+    /// Loads a server on new connections, then waits until it is idle.
+    pub(super) fn burst(&mut self, participant: usize, load: usize) -> Result<Burst, Trouble> {
+        self.instances[participant].held = None;
+        let samples = self.drive(participant, load, &[Duration::ZERO, WHOLE])?;
+        let [before, after] = samples[..] else {
+            let instance = &mut self.instances[participant];
+            return Err(instance.out("warm-up", "no burst".to_owned(), "").into());
+        };
+        let under_load = Between::of(&before, &after);
+        let (mut last, until) = (after, Instant::now() + PAUSE);
+        while Instant::now() < until && interrupt::sleep(LOOK, &self.stop) {
+            let instance = &mut self.instances[participant];
+            let Some(held) = instance.held.take() else { break };
+            let now = instance.sample(&*held.session);
+            instance.held = Some(held);
+            let look = Between::of(&last, &now);
+            last = now;
+            if look.cpu_ns.is_none_or(|ns| (ns as f64) < IDLE * look.wall_ns as f64) {
+                break;
+            }
+        }
+        let spent = |between: &Between| between.cpu_ns.unwrap_or(0) as f64;
+        let background = spent(&Between::of(&after, &last)) / spent(&under_load).max(1.0);
+        Ok(Burst { load: under_load, background })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bursts(costs_us: &[u64], background: f64) -> Vec<Burst> {
+        let load = |us: u64| Between {
+            requests: 10,
+            cpu_ns: Some(us * 10_000),
+            wall_ns: 300_000_000,
+            ..Between::default()
+        };
+        costs_us.iter().map(|&us| Burst { load: load(us), background }).collect()
+    }
+
+    #[test]
+    fn bursts_are_steady_once_they_cost_no_less_than_those_before_and_leave_nothing_to_do() {
+        assert!(are_steady(&bursts(&[60, 59, 62, 58, 60, 61], 0.01)));
+        assert!(!are_steady(&bursts(&[60, 59, 62, 58, 60], 0.01)), "too few");
+        assert!(!are_steady(&bursts(&[80, 75, 70, 65, 62, 61], 0.01)), "falling");
+        assert!(!are_steady(&bursts(&[60; 6], 0.2)), "compiling");
+        let mut one = bursts(&[60, 60, 60, 60, 180, 60, 60], 0.01);
+        assert!(are_steady(&one), "a single disturbance");
+        one[6].background = 0.2;
+        assert!(!are_steady(&one));
+        assert!(are_steady(&bursts(&[600, 300, 60, 60, 61, 60, 62, 60], 0.0)));
+    }
+
+    #[test]
+    fn the_cost_alone_is_that_of_the_last_bursts() {
+        let cost = |costs_us: &[u64]| Burst::alone_cost_ns(&bursts(costs_us, 0.0));
+        assert_eq!(cost(&[90, 60, 61, 62]), Some(61_000.0));
+        assert_eq!(cost(&[60, 61]), None);
+        let one = bursts(&[60], 0.0)[0];
+        let windows: Vec<f64> = one.windows(Duration::from_millis(100)).collect();
+        assert_eq!(windows.len(), 3);
+    }
+}

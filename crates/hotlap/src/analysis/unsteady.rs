@@ -1,0 +1,127 @@
+//! Servers that were not steady: still warming up, or leaking.
+
+use hotlap_bench::lap::readings;
+use hotlap_stats::{Change, Reading};
+
+use super::{Analysis, Measure};
+use crate::model::{Class, Run};
+
+/// A change of cost within a restart above this share is reported: the mean of the restart is off
+/// by half of it. A convention.
+const CHANGED: f64 = 0.1;
+
+/// A change with a larger p-value may be chance: rounds of a busy machine are not independent. A
+/// convention.
+const BY_CHANCE: f64 = 1e-3;
+
+/// Why a server gets no verdict and no rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Unsteady {
+    /// In most of its starts it was not steady at the limit of the warm-up.
+    AtLimit,
+    /// Its CPU time per request changed within restarts.
+    Changing {
+        /// By this share from the first to the last round; negative if it fell.
+        change: f64,
+        /// CPU time per request in the last third of the rounds, in nanoseconds.
+        last_ns: f64,
+    },
+}
+
+impl Unsteady {
+    /// The state of a server, given its readings of cost, and those of the servers beside it.
+    pub(super) fn of(
+        run: &Run,
+        (load, server): (usize, usize),
+        costs: &[Reading],
+        others: &[&[Reading]],
+    ) -> Option<Self> {
+        changing(costs, others).or_else(|| at_limit(run, load, server).then_some(Self::AtLimit))
+    }
+}
+
+/// A server that changes against the others, while it is it that changes and not they.
+fn changing(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
+    let (relative, own) = (Change::of(costs, others)?, Change::of(costs, &[])?);
+    let is_its_own = own.log / relative.log >= 0.5;
+    let change = relative.log.exp_m1();
+    let is_large = change.abs() >= CHANGED && relative.p < BY_CHANCE;
+    (is_large && is_its_own).then(|| Unsteady::Changing { change, last_ns: last(costs) })
+}
+
+/// The cost in the last third of the rounds of each restart, at least one.
+fn last(costs: &[Reading]) -> f64 {
+    let rounds = |restart: u32| costs.iter().filter(move |r| r.restart == restart);
+    let is_last = |reading: &&Reading| {
+        let later = rounds(reading.restart).filter(|other| other.round > reading.round).count();
+        later < rounds(reading.restart).count().div_ceil(3)
+    };
+    let last = costs.iter().filter(is_last).map(|reading| (0, 0, reading.share));
+    readings(last).first().and_then(|sum| sum.share.value()).unwrap_or(f64::NAN)
+}
+
+fn at_limit(run: &Run, load: usize, server: usize) -> bool {
+    let starts = run.starts.iter().filter(|start| start.server == server);
+    let warmups = starts.flat_map(|start| &start.warmups).filter(|warmup| warmup.load == load);
+    let classes: Vec<Class> = warmups.map(|warmup| warmup.class).collect();
+    let never = classes.iter().filter(|class| **class == Class::NeverSteady).count();
+    // One disturbed start among many does not show anything about the server.
+    never * 2 > classes.len()
+}
+
+impl Analysis {
+    /// Finds servers that were not steady.
+    pub(super) fn find_unsteady(&mut self, run: &Run) {
+        let compared: Vec<usize> =
+            (0..self.servers.len()).filter(|&server| run.is_compared(server)).collect();
+        for &server in &compared {
+            let costs = |server: usize| &self.servers[server].readings[Measure::Cost][..];
+            let others: Vec<&[Reading]> = compared
+                .iter()
+                .filter(|other| **other != server && !costs(**other).is_empty())
+                .map(|other| costs(*other))
+                .collect();
+            let found = Unsteady::of(run, (self.load, server), costs(server), &others);
+            self.servers[server].unsteady = found;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotlap_stats::Share;
+
+    use super::*;
+
+    fn costs(cost: impl Fn(u32) -> f64) -> Vec<Reading> {
+        let places = (0..3).flat_map(|restart| (0..6).map(move |round| (restart, round)));
+        places
+            .map(|(restart, round)| {
+                let wobble = 1.0 + 0.01 * f64::from((restart * 6 + round) * 7 % 3);
+                Reading { restart, round, share: Share::whole(cost(round) * wobble) }
+            })
+            .collect()
+    }
+
+    /// Regression: Spring Boot was measured at 873 µs while it fell from 1,706 to 402 µs, "flat".
+    #[test]
+    fn of_two_servers_the_one_that_falls_is_unsteady() {
+        let falling = costs(|round| 1706.0 * 0.75_f64.powi(round as i32));
+        let flat = costs(|_| 70.0);
+        let Some(Unsteady::Changing { change, last_ns }) = changing(&falling, &[&flat]) else {
+            panic!("it falls");
+        };
+        assert!((-0.77..-0.75).contains(&change) && (400.0..560.0).contains(&last_ns), "{change}");
+        assert_eq!(changing(&flat, &[&falling]), None);
+    }
+
+    #[test]
+    fn a_machine_that_becomes_slower_for_all_leaves_them_steady() {
+        let slower = |round: u32| 1.0 + 0.1 * f64::from(round);
+        let (one, other) = (costs(|round| 5.0 * slower(round)), costs(|round| 9.0 * slower(round)));
+        assert_eq!(changing(&one, &[&other]), None);
+        // A small change is within what a mean may be off by.
+        let few = costs(|round| 5.0 * (1.0 - 0.015 * f64::from(round)));
+        assert_eq!(changing(&few, &[&costs(|_| 9.0)]), None);
+    }
+}
