@@ -39,14 +39,18 @@ const LONGEST_LINE: usize = 100;
 /// stretch: by default 10 % per second. A convention (METHODOLOGY, appendix C, *Warm-up*).
 const HIDDEN: f64 = 5.0;
 
-/// A server that became several times faster has a compiler. If nothing else shows whether that is
-/// done, the server must be level for this many stretches: compilers pause between their tiers, and
+/// A server that became several times faster, or that was much faster before, may have a compiler.
+/// If nothing else shows whether that is done, the server must be level for this many stretches: compilers pause between their tiers, and
 /// java/jetty did so for up to three seconds on one core. A convention.
 const COMPILED: usize = 5;
 
 /// A start whose speed differs from that of an earlier one by up to this share is as fast. A
 /// convention: machines drift by as much within seconds.
 const AS_FAST: f64 = 0.05;
+
+/// A start below this share of the speed of an earlier one is slower by more than a machine drifts.
+/// A convention.
+const FAR_BELOW: f64 = 0.8;
 
 /// Detects the steady state of a server that warms up, from one window after another.
 ///
@@ -99,7 +103,8 @@ impl SteadyDetector {
             return SteadyState::NotYet;
         }
         if self.is_as_known() {
-            return SteadyState::Settled { since: 0, class: Class::Flat };
+            let (since, class) = self.look_back(self.curve.len().min(COMPARED));
+            return SteadyState::Settled { since, class };
         }
         let has_time = self.curve.len() < self.settings.max_windows;
         let (since, class) = match self.settled_over().or_else(|| self.hidden_over()) {
@@ -118,11 +123,14 @@ impl SteadyDetector {
         windows >= known.windows && (speed / known.speed).ln().abs() <= AS_FAST
     }
 
-    /// Whether a server whose last `n` windows are steady may still have a compiler at work.
+    /// Whether a server whose last `n` windows are steady may still have a compiler at work: it has
+    /// become several times faster, or it is far slower than after an earlier start.
     fn may_compile(&self, n: usize) -> bool {
+        let known = self.settings.known;
+        let is_slow = known.is_some_and(|known| self.curve.level(n) < FAR_BELOW * known.speed);
         let level_for = || self.curve.len() - self.look_back(n).0;
         !self.settings.sees_compiler
-            && self.curve.compiles(n)
+            && (is_slow || self.curve.compiles(n))
             && level_for() < COMPILED * self.settings.stretch
     }
 
@@ -329,8 +337,9 @@ mod tests {
         };
         assert_eq!(again(&[]), (3, 0, Class::Flat));
         assert_eq!(again(&[1000.0, 500.0, 1000.0]), (3, 0, Class::Flat));
-        let (at, since, class) = again(&[400.0; 15]);
-        assert!(at > 15 && since >= 11 && class == Class::WarmedUp, "{at} {since} {class:?}");
+        let (at, since, class) = again(&[400.0; 30]);
+        assert!(at > 30 && since >= 26 && class == Class::WarmedUp, "{at} {since} {class:?}");
+        assert_eq!(again(&[400.0; 100]).0, 50, "the machine may have become slower");
     }
 
     #[test]

@@ -47,7 +47,9 @@ fn what_changed_is_told_and_what_did_not_is_not() {
         "{text}"
     );
     assert!(
-        flat.contains("python3 app.py of run 12 and python3 app.py of run 11: no difference"),
+        flat.contains(
+            "python3 app.py of run 12 and python3 app.py of run 11: throughput equal within"
+        ),
         "{text}"
     );
     assert!(flat.contains("1.20× [1.20, 1.20] more"), "{text}");
@@ -118,7 +120,8 @@ fn runs_of_two_restarts_are_inconclusive_and_no_pass() {
     assert_eq!(output.status.code(), Some(4));
     let said = [output.stdout, output.stderr].map(|s| String::from_utf8(s).unwrap()).concat();
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("go/net-http of run 2 and go/net-http of run 1: inconclusive ("));
+    let pair = "go/net-http of run 2 and go/net-http of run 1: throughput inconclusive (";
+    assert!(said.contains(pair), "{said}");
     assert!(said.contains("--fail-if cannot be decided: 1.20×"), "{said}");
     assert!(said.contains("A verdict needs at least 3 restarts of each server"), "{said}");
 }

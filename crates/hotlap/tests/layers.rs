@@ -21,10 +21,10 @@ fn layers_shows_what_each_step_costs() {
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     3 restarts · 18 rounds · slices of 20 ms
 
-        server   req/s        vs reference  CPU/req    p50*    p99*  memory
-     1  plain   37,000           reference  27.0 µs  1.7 ms  1.7 ms   50 MB
-    2=  route   34,500  0.93× [0.93, 0.93]  29.0 µs  1.8 ms  1.9 ms   50 MB
-    2=  json    34,500  0.93× [0.93, 0.94]  29.0 µs  1.8 ms  1.9 ms   50 MB
+         server   req/s        vs reference  CPU/req    p50*    p99*  memory
+      1  plain   37,000           reference  27.0 µs  1.7 ms  1.7 ms   50 MB
+    2–3  route   34,500  0.93× [0.93, 0.93]  29.0 µs  1.8 ms  1.9 ms   50 MB
+    2–3  json    34,500  0.93× [0.93, 0.94]  29.0 µs  1.8 ms  1.9 ms   50 MB
     * closed loop, at saturation
 
     route, on plain: +1.99 µs [+1.98, +2.00] of CPU, +1.95 µs [+1.89, +2.01] of

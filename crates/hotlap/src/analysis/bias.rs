@@ -6,7 +6,7 @@
 //!
 //! As a check, the CPU time per request in laps is divided by that of the server alone, at the end
 //! of the warm-up of the same restart. Those two are seconds apart, and only several restarts make
-//! the ratio meaningful. It reveals a server that was still warming up.
+//! the ratio meaningful. It is exported, and no warning rests on it.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,6 @@ use hotlap_stats::{Estimate, Reading, Share, Shift};
 
 use super::Measure;
 use crate::model::{Lap, Probed, Run};
-
-/// A bias above this share is reported.
-const REPORTED: f64 = 0.03;
 
 /// CPU time in laps divided by that alone: one reading per restart, from the laps that count.
 #[must_use]
@@ -84,14 +81,6 @@ pub fn is_biased(in_slices: &Estimate) -> bool {
     in_slices.is_bounded() && (in_slices.low > TOLERANCE || in_slices.high < 1.0 / TOLERANCE)
 }
 
-/// Whether a server provably costs over 3 % more or less CPU time in its laps than alone at the end
-/// of its warm-ups.
-#[must_use]
-pub fn is_reported(of_alone: &Estimate) -> bool {
-    let away_from_one = of_alone.low.ln().max(-of_alone.high.ln());
-    of_alone.is_bounded() && away_from_one > 0.0 && (of_alone.value - 1.0).abs() > REPORTED
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,13 +100,5 @@ mod tests {
         assert!((of(Measure::Rate, (0, 1)).log + found.log).abs() < 1e-12);
         assert_eq!(of(Measure::Cost, (2, 3)), Shift::default(), "noise proves nothing");
         assert_eq!(of(Measure::P99, (0, 1)), Shift::default());
-    }
-
-    #[test]
-    fn a_bias_counts_above_three_percent_where_restarts_prove_it() {
-        let is_reported = |value, low, high| super::is_reported(&Estimate { value, low, high });
-        assert!(is_reported(1.12, 1.09, 1.15) && is_reported(0.90, 0.85, 0.95));
-        assert!(!is_reported(1.02, 1.01, 1.03) && !is_reported(1.12, 0.99, 1.25));
-        assert!(!is_reported(1.12, f64::NEG_INFINITY, f64::INFINITY));
     }
 }

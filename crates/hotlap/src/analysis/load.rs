@@ -2,10 +2,11 @@
 
 use hotlap_stats::{
     Bursts, CONTROL_ALPHA, Criterion, Effect, Estimate, Inconclusive, MIN_RESTARTS, NodeSpread,
-    Pair, Shift, Verdict, pairs,
+    Pair, Reading, Shift, Verdict, pairs,
 };
 
 use super::compare::{Found, Limited, ServerComparison, ServerPair, found_in_families};
+use super::unsteady::Unsteady;
 use super::{Level, Measure, MeasuredServer, PerMeasure, bias};
 use crate::model::{Probed, Role, Run};
 
@@ -155,6 +156,22 @@ impl Analysis {
 }
 
 impl Analysis {
+    /// Finds servers that were not steady.
+    fn find_unsteady(&mut self, run: &Run) {
+        let compared: Vec<usize> =
+            (0..self.servers.len()).filter(|&server| run.is_compared(server)).collect();
+        for &server in &compared {
+            let costs = |server: usize| &self.servers[server].readings[Measure::Cost][..];
+            let others: Vec<&[Reading]> = compared
+                .iter()
+                .filter(|other| **other != server && !costs(**other).is_empty())
+                .map(|other| costs(*other))
+                .collect();
+            let found = Unsteady::of(run, (self.load, server), costs(server), &others);
+            self.servers[server].unsteady = found;
+        }
+    }
+
     /// Compares every server with the reference.
     fn compare_with_reference(&mut self, run: &Run) {
         let is_right = |i: usize| self.servers[i].wrong == 0;

@@ -3,7 +3,6 @@
 use hotlap_bench::lap::readings;
 use hotlap_stats::{Change, Reading};
 
-use super::{Analysis, Measure};
 use crate::model::{Class, Run};
 
 /// A change of cost within a restart above this share is reported: the mean of the restart is off
@@ -67,24 +66,6 @@ fn at_limit(run: &Run, load: usize, server: usize) -> bool {
     let never = classes.iter().filter(|class| **class == Class::NeverSteady).count();
     // One disturbed start among many does not show anything about the server.
     never * 2 > classes.len()
-}
-
-impl Analysis {
-    /// Finds servers that were not steady.
-    pub(super) fn find_unsteady(&mut self, run: &Run) {
-        let compared: Vec<usize> =
-            (0..self.servers.len()).filter(|&server| run.is_compared(server)).collect();
-        for &server in &compared {
-            let costs = |server: usize| &self.servers[server].readings[Measure::Cost][..];
-            let others: Vec<&[Reading]> = compared
-                .iter()
-                .filter(|other| **other != server && !costs(**other).is_empty())
-                .map(|other| costs(*other))
-                .collect();
-            let found = Unsteady::of(run, (self.load, server), costs(server), &others);
-            self.servers[server].unsteady = found;
-        }
-    }
 }
 
 #[cfg(test)]

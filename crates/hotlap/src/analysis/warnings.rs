@@ -57,8 +57,6 @@ pub enum Warning {
 pub enum ServerWarning {
     /// It was not steady.
     Unsteady(Unsteady),
-    /// Its CPU time per request in laps differs from that alone, by this ratio.
-    Bias(Estimate),
     /// Probes prove that it costs more or less in slices than alone, by this ratio.
     InSlices(Estimate),
     /// It cost far more than usual in some rounds.
@@ -192,7 +190,6 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     let left_out = |are_main| left_out(run, analysis.load, server, are_main);
     [
         measured.unsteady.map(ServerWarning::Unsteady),
-        measured.of_alone.filter(bias::is_reported).map(ServerWarning::Bias),
         bias::in_slices(run, analysis.load, server)
             .filter(bias::is_biased)
             .map(ServerWarning::InSlices),

@@ -242,7 +242,7 @@ fn bound(server: &str, other: &str, limited: Limited) -> String {
     }
 }
 
-/// `throughput: equal within ±2% (1.01× [0.99, 1.02])`.
+/// `throughput equal within ±2% (1.01× [0.99, 1.02])`.
 fn known(what: &str, (effect, verdict): (Effect, Verdict)) -> String {
     let words = match verdict {
         Verdict::Inconclusive(_) => "inconclusive".to_owned(),
@@ -255,7 +255,7 @@ fn known(what: &str, (effect, verdict): (Effect, Verdict)) -> String {
         }
         _ => "",
     };
-    format!("{what}: {words} ({}{alone})", times(&effect.ratio))
+    format!("{what} {words} ({}{alone})", times(&effect.ratio))
 }
 
 fn no_difference(server: &str, other: &str, against: &ServerComparison) -> String {
@@ -313,12 +313,12 @@ mod tests {
         };
         assert_eq!(
             said(0.59, 0.65, 0.72),
-            "a and b: CPU per request: not decided (0.65× [0.59, 0.72]; alone it would be a \
+            "a and b: CPU per request not decided (0.65× [0.59, 0.72]; alone it would be a \
              difference, among these comparisons it may be chance)."
         );
         assert_eq!(
             said(0.96, 1.02, 1.08),
-            "a and b: CPU per request: not decided (1.02× [0.96, 1.08])."
+            "a and b: CPU per request not decided (1.02× [0.96, 1.08])."
         );
     }
 
@@ -341,7 +341,7 @@ mod tests {
         let found = against((1.02, Verdict::NoDifference), (1.03, Verdict::Worse));
         assert_eq!(
             verdict("a", "b", &found),
-            "a: 3.0 % more CPU per request than b [2.0, 4.0]; throughput: equal within ±4% (1.02× \
+            "a: 3.0 % more CPU per request than b [2.0, 4.0]; throughput equal within ±4% (1.02× \
              [1.01, 1.03]; alone it would be a difference, among these comparisons it may be \
              chance)."
         );
@@ -352,7 +352,7 @@ mod tests {
         let found = against((1.01, Verdict::NoDifference), (1.0, Verdict::NoDifference));
         assert_eq!(
             verdict("a", "b", &found),
-            "a and b: throughput: equal within ±3% (1.01× [1.00, 1.02]); CPU per request: equal \
+            "a and b: throughput equal within ±3% (1.01× [1.00, 1.02]); CPU per request equal \
              within ±1% (1.00× [0.99, 1.01])."
         );
         let nothing = ServerComparison::nothing();

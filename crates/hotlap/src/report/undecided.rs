@@ -15,12 +15,13 @@ pub(super) const EQUAL_WITHIN: &str = "equal within";
 
 /// `equal within ±2%`, `not decided`, or `not measured well enough`, given the ratio.
 pub(super) fn words(ratio: &Estimate) -> String {
-    let far = (ratio.high - 1.0).max(1.0 - ratio.low);
+    // Without what binary fractions add to 0.05.
+    let far = (ratio.high - 1.0).max(1.0 - ratio.low) - 1e-9;
     match ratio.is_bounded() {
         false => "not measured well enough".to_owned(),
         _ if far <= EQUAL => {
             // Rounded up, so that the interval lies within.
-            let percent = (100.0 * far - 1e-9).max(0.0);
+            let percent = (100.0 * far).max(0.0);
             let shown = if percent < 1.0 { (percent * 10.0).ceil() / 10.0 } else { percent.ceil() };
             format!("{EQUAL_WITHIN} ±{shown}%")
         }

@@ -1,6 +1,5 @@
 //! Warnings in words, each with a remedy.
 
-use hotlap_bench::local::LENGTHS;
 use hotlap_stats::{Bursts, Estimate};
 
 use super::figure::ratio;
@@ -73,7 +72,8 @@ fn unsteady(name: &str, unsteady: Unsteady) -> String {
         ),
         Unsteady::Changing { change, last_ns } => format!(
             "{name} was not steady, so it has no verdict and no rank: its CPU per request rose by \
-             {} % within a restart, to {} in the last laps. Look for a leak, or a cache that fills.",
+             {} % within a restart, to {} in the last laps. Look for a leak, or a cache that \
+             fills.",
             grouped(100.0 * change, 0),
             micros(last_ns)
         ),
@@ -84,7 +84,6 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
     let name = format!("{}{}", run.servers[server].name, under(run, load));
     match warning {
         ServerWarning::Unsteady(found) => unsteady(&name, *found),
-        ServerWarning::Bias(of_alone) => bias(&name, of_alone, run.schedule.slice_ms),
         ServerWarning::InSlices(ratio) => in_slices(&name, ratio),
         ServerWarning::Bursty(Bursts { factor, rounds, of }) => format!(
             "{name} costs {} times as much as usual in {rounds} of {of} rounds. They count: look \
@@ -120,27 +119,6 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
             "{name} missed the goal in {missed} of {windows} windows far below its capacity, so \
              something disturbs it at any rate (another process, garbage collection). It may hold \
              more on a quieter machine."
-        ),
-    }
-}
-
-/// The warning that a server costs more or less in its laps than alone at the end of its warm-ups.
-fn bias(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> String {
-    let percent = grouped((of_alone.value - 1.0).abs() * 100.0, 0);
-    let found = ratio(of_alone).spread;
-    let longest = LENGTHS[LENGTHS.len() - 1].as_secs_f64() * 1e3;
-    let advice = match slice_ms {
-        Some(ms) if ms >= longest => "",
-        _ => " Try longer slices (--slice 1s).",
-    };
-    match of_alone.value > 1.0 {
-        true => format!(
-            "{name} costs {percent} % more CPU per request in its laps than alone at the end of its \
-             warm-up ({found}).{advice}"
-        ),
-        false => format!(
-            "{name} costs {percent} % less CPU per request in its laps than at the end of its \
-             warm-up ({found}): it was still warming up. A longer --duration gives it more time."
         ),
     }
 }
@@ -308,26 +286,5 @@ pub(super) fn violation(violation: &Violation) -> String {
         Violation::Silence { ms } => {
             format!("the servers' host did not answer for {} s", grouped(ms / 1e3, 1))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bias_is_named_with_its_remedy() {
-        let of = |value, low, high, ms| bias("a", &Estimate { value, low, high }, Some(ms));
-        assert_eq!(
-            of(1.12, 1.09, 1.15, 12.0),
-            "a costs 12 % more CPU per request in its laps than alone at the end of its warm-up ([1.09, \
-             1.15]). Try longer slices (--slice 1s)."
-        );
-        assert!(of(1.12, 1.09, 1.15, 1000.0).ends_with("([1.09, 1.15])."));
-        assert_eq!(
-            of(0.90, 0.85, 0.95, 12.0),
-            "a costs 10 % less CPU per request in its laps than at the end of its warm-up ([0.85, \
-             0.95]): it was still warming up. A longer --duration gives it more time."
-        );
     }
 }
