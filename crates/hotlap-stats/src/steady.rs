@@ -40,8 +40,9 @@ const LONGEST_LINE: usize = 100;
 const HIDDEN: f64 = 5.0;
 
 /// A server that became several times faster, or that was much faster before, may have a compiler.
-/// If nothing else shows whether that is done, the server must be level for this many stretches: compilers pause between their tiers, and
-/// java/jetty did so for up to three seconds on one core. A convention.
+/// If nothing else shows whether that is done, the server must be level for this many stretches:
+/// compilers pause between their tiers, and java/jetty did so for up to three seconds on one core.
+/// A convention.
 const COMPILED: usize = 5;
 
 /// A start whose speed differs from that of an earlier one by up to this share is as fast. A
