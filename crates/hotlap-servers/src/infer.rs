@@ -307,13 +307,29 @@ pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<St
     let fixed = |at: &usize| !own_varies.iter().chain(&other_varies).any(|r| r.contains(at));
     let same =
         own.len() == other.len() && (0..own.len()).filter(fixed).all(|at| own[at] == other[at]);
-    (!same).then(|| {
-        format!(
+    let words = |bytes: &[u8]| bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    let (own_words, other_words): (Vec<u8>, Vec<u8>) = (words(&own), words(&other));
+    match () {
+        () if same => None,
+        () if own_words == other_words => {
+            Some(format!("its response differs from that of {name} in white space only"))
+        }
+        () => Some(format!(
             "its response is {}, that of {name} is {}: they do not do the same work",
-            quoted(&own),
-            quoted(&other)
-        )
-    })
+            told(&own),
+            told(&other)
+        )),
+    }
+}
+
+/// A body in a message: quoted, or its length if it is no text.
+fn told(body: &[u8]) -> String {
+    let is_text = |text: &str| !text.chars().any(|c| c.is_control() && !c.is_ascii_whitespace());
+    match std::str::from_utf8(body) {
+        Ok(text) if is_text(text) => quoted(body),
+        _ if body.starts_with(b"\x1f\x8b") => format!("{} bytes of gzip", body.len()),
+        _ => format!("{} bytes that are no text", body.len()),
+    }
 }
 
 #[cfg(test)]
@@ -331,6 +347,22 @@ mod tests {
         let Content::Bytes { bytes, varies } = inferred(bodies).0 else { return Vec::new() };
         let text = String::from_utf8(bytes).unwrap();
         varies.into_iter().map(|range| text[range].to_owned()).collect()
+    }
+
+    /// Regression: a trailing newline was "not the same work", and a compressed body was printed.
+    #[test]
+    fn a_different_response_is_told_as_far_as_it_matters() {
+        let contract = |body: &[u8]| {
+            let mut contract = Contract::of(Name::Hello, None);
+            contract.exchanges[0].content = Content::exactly(body);
+            contract
+        };
+        let note = |own: &[u8], other: &[u8]| difference(&contract(own), ("b", &contract(other)));
+        assert_eq!(note(b"a", b"a"), None);
+        let said = "its response differs from that of b in white space only";
+        assert_eq!(note(b"{\"id\": 1}\n", b"{\"id\":1}").as_deref(), Some(said));
+        let said = note(b"\x1f\x8b\x08\x00", b"page").unwrap();
+        assert!(said.starts_with("its response is 4 bytes of gzip, that of b is "), "{said}");
     }
 
     #[test]

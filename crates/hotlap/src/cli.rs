@@ -257,6 +257,9 @@ pub struct CheckArgs {
     /// Built-in servers (ids that contain this), commands or URLs
     #[arg(value_name = "PATTERN|COMMAND|URL")]
     pub servers: Vec<String>,
+    /// Path of commands (default: /)
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
     /// The contract to check (default: all that the server has)
     #[arg(long, value_name = "NAME")]
     pub contract: Option<String>,

@@ -4,14 +4,17 @@
 
 use std::time::Duration;
 
-/// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`. A bare number is in seconds, as in
+/// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`, or several (`2m30s`). A bare number is in seconds, as in
 /// wrk.
 ///
 /// # Errors
 /// When the text is invalid; the message shows the right form.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = split(text);
-    let scale = match unit {
+    let (number, rest) = split(text);
+    let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+    let (unit, more) = rest.split_at(end);
+    let more = if more.is_empty() { Duration::ZERO } else { duration(more)? };
+    let scale = match unit.trim() {
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "" | "s" => 1.0,
@@ -23,7 +26,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if value < 0.0 {
         return Err("a time cannot be negative".to_owned());
     }
-    Duration::try_from_secs_f64(value * scale).map_err(|_| format!("{text} is too long"))
+    let first = Duration::try_from_secs_f64(value * scale);
+    let sum = first.ok().and_then(|first| first.checked_add(more));
+    sum.ok_or_else(|| format!("{text} is too long"))
 }
 
 /// The same, but zero is an error.
@@ -122,6 +127,9 @@ mod tests {
     fn times_are_read_as_wrk_reads_them_and_more() {
         assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("2m30s"), Ok(Duration::from_secs(150)));
+        assert_eq!(duration("1h 2m 3s"), Ok(Duration::from_secs(3723)));
+        assert!(duration("2m30x").is_err() && duration("2m-3s").is_err());
         assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
         assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));

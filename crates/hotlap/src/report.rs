@@ -99,6 +99,9 @@ pub struct Report {
     /// Rules of `--fail-if` that servers break.
     #[serde(skip)]
     pub broken: Vec<BrokenRule>,
+    /// The outcome of each rule of `--fail-if`, in sentences.
+    #[serde(skip)]
+    pub ruling: Vec<String>,
 }
 
 /// A rule of `--fail-if` that a server breaks.
@@ -160,6 +163,7 @@ impl Report {
             starts: run.starts.iter().map(|s| StartView::of(run, s)).collect(),
             laps: run.laps.iter().map(|l| LapView::of(run, l)).collect(),
             broken: Vec::new(),
+            ruling: Vec::new(),
         }
     }
 }

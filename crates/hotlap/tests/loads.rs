@@ -54,9 +54,10 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     2  rich    2,000  20.0 µs  2.00× [2.00, 2.00]  31.7 ms  31.7 ms  9.0 MB
     * open loop at 2,000 req/s, counted from when each request was due
 
-    rich: 2.00× the CPU per request of lean [2.00, 2.00].
     Noise floor (lean against itself): ± 0.00% in requests/s, ± 0.6% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
+
+    rich: 2.00× the CPU per request of lean [2.00, 2.00].
     ");
     let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
     let rich = &json["tables"][0]["rows"][1];

@@ -29,10 +29,11 @@ fn the_whole_table_at_120_columns() {
     * closed loop, at saturation
     p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
-    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51 % more CPU per request [51, 52].
-    python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the CPU per request [27.8, 27.8].
     Noise floor (go/net-http against itself): ± 1.3% in requests/s, ± 0.3% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
+
+    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51 % more CPU per request [51, 52].
+    python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the CPU per request [27.8, 27.8].
     ");
 }
 
@@ -64,13 +65,14 @@ fn the_whole_table_at_80_columns() {
     p99 is left out (–) where there are too few requests for it: a longer
     --duration measures more
 
+    Noise floor (go/net-http against itself): ± 1.3% in requests/s, ± 0.3% in CPU
+    per request.
+    No request errors. Intervals of levels, conformance: --details
+
     node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51 % more
     CPU per request [51, 52].
     python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the
     CPU per request [27.8, 27.8].
-    Noise floor (go/net-http against itself): ± 1.3% in requests/s, ± 0.3% in CPU
-    per request.
-    No request errors. Intervals of levels, conformance: --details
     ");
 }
 
@@ -169,10 +171,11 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
     1–2  second  50,000  1.00× [0.99, 1.01]  20.0 µs  1.00× [1.00, 1.00]  1.3 ms  1.3 ms   10 MB
     * closed loop, at saturation
 
-    second and first: throughput equal within ±0.6% (1.00× [0.99, 1.01]); CPU per request equal within ±0.2% (1.00× [1.00,
-    1.00]).
     Noise floor (first against itself): ± 2.9% in requests/s, ± 0.6% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
+
+    second and first: throughput equal within ±0.6% (1.00× [0.99, 1.01]); CPU per request equal within ±0.2% (1.00× [1.00,
+    1.00]).
     ");
 }
 
@@ -207,12 +210,13 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     * closed loop, at saturation
     p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
-    fast: 80 % less CPU per request than slow [80, 80]; throughput at least 4.98×, limited by the load generator.
-    The load generator limited 1 server (≥). It is ranked by CPU per request.
     No request errors. Intervals of levels, conformance: --details
 
     Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2), or the
     server fewer (--server-cpus 1).
+
+    fast: 80 % less CPU per request than slow [80, 80]; throughput at least 4.98×, limited by the load generator.
+    The load generator limited 1 server (≥). It is ranked by CPU per request.
     ");
 }
 
@@ -449,6 +453,9 @@ fn different_ciphers_are_named() {
     insta::assert_snapshot!(said([weak, strong, strong], &mut kept), @"
     Note: The servers use different ciphers, which cost differently: go/net-http (TLS 1.3, TLS_AES_128_GCM_SHA256),
     node/http:cluster, python3 app.py (TLS 1.3, TLS_AES_256_GCM_SHA384). Configure the same cipher where you can.
+
+    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51 % more CPU per request [51, 52].
+    python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the CPU per request [27.8, 27.8].
     ");
 }
 

@@ -41,11 +41,6 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     p99 is left out (–) where there are too few requests for it: a longer
     --duration measures more
 
-    lean: 25 % less CPU per request than reference [25, 25].
-    alike and reference: CPU per request equal within ±0.1% (1.00× [1.00, 1.00]).
-    waits: 50 % less CPU per request than reference [50, 50]; throughput at most
-    0.20×, as the load generator limits reference.
-    The load generator limited 3 servers (≥). They are ranked by CPU per request.
     Noise floor (reference against itself): ± 3.3% in requests/s, ± 0.7% in CPU
     per request.
     No request errors. Intervals of levels, conformance: --details
@@ -53,6 +48,12 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     Note: reference, lean, alike: requests/s is a lower bound (≥), because the
     load generator was busy. Give it more cores (-t 2), or the server fewer
     (--server-cpus 1).
+
+    lean: 25 % less CPU per request than reference [25, 25].
+    alike and reference: CPU per request equal within ±0.1% (1.00× [1.00, 1.00]).
+    waits: 50 % less CPU per request than reference [50, 50]; throughput at most
+    0.20×, as the load generator limits reference.
+    The load generator limited 3 servers (≥). They are ranked by CPU per request.
     ");
 }
 
@@ -71,9 +72,13 @@ fn rows_that_the_generator_limits_are_told_of_together() {
     ]);
     let text = shown(&hold(&servers, None).run, 120);
     let notes: Vec<&str> = text.lines().skip_while(|l| !l.contains("Note: ")).collect();
-    insta::assert_snapshot!(notes.join("\n"), @r"
+    insta::assert_snapshot!(notes.join("\n"), @"
     Note: fast, faster: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2),
     or the server fewer (--server-cpus 1).
+
+    fast: 80 % less CPU per request than slow [80, 80]; throughput at least 5.00×, limited by the load generator.
+    faster: 80 % less CPU per request than slow [80, 80]; throughput at least 5.00×, limited by the load generator.
+    The load generator limited 2 servers (≥). They are ranked by CPU per request.
     ");
 }
 
@@ -112,14 +117,15 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     * closed loop, at saturation
     p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
+    Noise floor (go/net-http against itself): not known, it needs more restarts.
+    No request errors. Intervals of levels, conformance: --details
+
     node/http:cluster and go/net-http: throughput inconclusive (0.66× [0.66, 0.67]); CPU per request
     inconclusive (1.51× [1.51, 1.52]).
     python3 app.py and go/net-http: throughput inconclusive (0.036× [0.036, 0.037]); CPU per request
     inconclusive (27.8× [27.8, 27.8]).
     A verdict needs at least 3 restarts of each server with laps that count; this run has 2. A
     --duration of about 80s, or --restarts 3, gives enough.
-    Noise floor (go/net-http against itself): not known, it needs more restarts.
-    No request errors. Intervals of levels, conformance: --details
     ");
     let report = Report::of(&run);
     assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));

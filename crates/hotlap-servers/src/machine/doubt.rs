@@ -49,18 +49,21 @@ impl Machine {
         }
         if let Some(steal) = self.steal.filter(|&steal| steal >= STEAL_LIMIT) {
             doubt(
-                format!("the hypervisor gave {steal:.0} % of the CPU time to other machines"),
+                format!(
+                    "before the run, the hypervisor gave {steal:.0} % of the CPU time to other \
+                     machines"
+                ),
                 "use a machine with dedicated cores, or compare CPU time per request",
             );
         }
         match (self.busy, self.pressure) {
             (Some(busy), _) if busy >= BUSY_LIMIT => doubt(
-                format!("other processes use {busy:.0} % of the CPU"),
+                format!("before the run, other processes used {busy:.0} % of the CPU"),
                 "stop them (see top), use --high-priority, or compare CPU time per request, which \
                  suffers less",
             ),
             (_, Some(pressure)) if pressure >= BUSY_LIMIT => doubt(
-                format!("CPU contention: tasks waited for a core {pressure:.0} % of the last 10 s"),
+                format!("before the run, tasks waited for a core {pressure:.0} % of 10 s"),
                 "let other programs finish, or compare CPU time per request, which suffers less",
             ),
             _ => {}
@@ -121,10 +124,10 @@ mod tests {
                  use a machine with two cores",
                 "the CPU quota is 0.5 cores; throttling distorts results; lift it, \
                  and pin the container to whole cores instead (--cpuset-cpus)",
-                "the hypervisor gave 4 % of the CPU time to other machines; use a machine with \
-                 dedicated cores, or compare CPU time per request",
-                "other processes use 31 % of the CPU; stop them (see top), use --high-priority, or \
-                 compare CPU time per request, which suffers less",
+                "before the run, the hypervisor gave 4 % of the CPU time to other machines; use a \
+                 machine with dedicated cores, or compare CPU time per request",
+                "before the run, other processes used 31 % of the CPU; stop them (see top), use \
+                 --high-priority, or compare CPU time per request, which suffers less",
                 "the machine runs on battery and saves power; plug it in",
                 "the frequency governor is powersave, so clock speed follows load; set it \
                  with: sudo cpupower frequency-set -g performance",

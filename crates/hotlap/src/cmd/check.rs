@@ -62,7 +62,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let at_a_time = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut rows = checker.check_all(&servers, at_a_time, &show);
     for text in &strangers {
-        let row = custom(&checker, text, args.shell)?;
+        let row = custom(&checker, text, args)?;
         show(&row);
         rows.push(row);
     }
@@ -106,8 +106,18 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
     Ok((servers, strangers))
 }
 
-fn custom(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<CheckedServer> {
-    let (start, ask) = server::custom(text, shell)?;
+fn custom(checker: &Checker, text: &str, args: &CheckArgs) -> anyhow::Result<CheckedServer> {
+    let (start, mut ask) = server::custom(text, args.shell)?;
+    match (&start, &args.path) {
+        (_, None) => {}
+        (Origin::Running { .. }, Some(_)) => {
+            return usage("--path is for commands: write the path of a URL into the URL");
+        }
+        (Origin::Launch(_), Some(path)) if path.starts_with('/') => ask.path.clone_from(path),
+        (Origin::Launch(_), Some(path)) => {
+            return usage(format!("--path {path}: a path begins with /"));
+        }
+    }
     Ok(match start {
         Origin::Launch(launch) => checker.check_command(text, &launch, &ask),
         Origin::Running { target, host, .. } => {

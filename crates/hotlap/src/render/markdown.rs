@@ -18,6 +18,7 @@ pub fn render(report: &Report) -> String {
     if run.suite.is_some() {
         out += &format!("*{}*\n\n", capital(run.question_words));
     }
+    out += &bold(&report.ruling);
     out += &paragraph(&run.about);
     out += &paragraph(&run.title.join(" · "));
     if !run.state_note.is_empty() {

@@ -67,7 +67,16 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
         out.hanging(2, &absence(absent));
     }
     warnings(&mut out, &report.warnings);
+    // The last thing that a reader sees is the answer.
+    if let [only] = &report.tables[..] {
+        out.blank();
+        answer(&mut out, only);
+    }
     out.finish()
+}
+
+fn answer(out: &mut Screen, load: &LoadResults) {
+    load.sentences.iter().for_each(|sentence| out.paragraph(BOLD, 2, sentence));
 }
 
 /// A comparison of two runs for a terminal of `width` columns.
@@ -123,8 +132,8 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
         load.notes().iter().for_each(|note| out.paragraph(DIM, 2, note));
         out.blank();
     }
-    for sentence in &load.sentences {
-        out.paragraph(BOLD, 2, sentence);
+    if report.tables.len() > 1 {
+        answer(out, load);
     }
     layers(out, report, load);
     load.sources().iter().for_each(|source| published(out, source));

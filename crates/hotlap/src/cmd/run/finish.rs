@@ -27,6 +27,7 @@ pub fn finish(
     let mut report = Report::of(&kept.run);
     let ruling = Ruling::on(&report, rules);
     report.broken.clone_from(&ruling.broken);
+    report.ruling = ruling.sentences().cloned().collect();
     let printed = console.result(exports.to_stdout(), |color| {
         let render = if spec.has_details { terminal::detailed } else { terminal::render };
         let mut text = render(&report, console.width, color);

@@ -3,6 +3,8 @@
 //! A rule fails if the whole interval of the ratio is beyond the limit, and passes if none of it
 //! is. Between the two it is undecided, which is not a pass.
 
+use std::fmt;
+
 use crate::analysis::Measure;
 use crate::exit::{Exit, usage};
 use crate::quantity;
@@ -27,6 +29,22 @@ pub struct Ruling {
     pub broken: Vec<BrokenRule>,
     /// Why a rule cannot be decided for a server.
     pub unknown: Vec<String>,
+    /// Rules that all servers keep, in a sentence each.
+    pub kept: Vec<String>,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, sign) = match self.measure {
+            Some(Measure::Rate) => ("rps", '-'),
+            Some(Measure::Cost) => ("cost", '+'),
+            Some(Measure::P50) => ("p50", '+'),
+            Some(Measure::P99) => ("p99", '+'),
+            Some(Measure::Memory) => ("memory", '+'),
+            None => ("capacity", '-'),
+        };
+        write!(f, "{name} {sign}{}%", number::rounded(100.0 * self.limit))
+    }
 }
 
 /// What a rule is applied to: a server, the server it is compared with, and the load.
@@ -282,7 +300,7 @@ impl Ruling {
     #[must_use]
     pub fn on(report: &Report, rules: &[Rule]) -> Self {
         let mut ruling = Self::default();
-        rules.iter().for_each(|rule| rule.judge(report, &mut ruling));
+        rules.iter().for_each(|rule| ruling.apply(*rule, |own| rule.judge(report, own)));
         let mut compared = report.tables.iter().filter(|table| table.reference.is_some());
         let searched = report.capacity.iter().any(|found| found.reference.is_some());
         ruling
@@ -294,21 +312,32 @@ impl Ruling {
     #[must_use]
     pub fn on_change(comparison: &RunComparison, rules: &[Rule]) -> Self {
         let mut ruling = Self::default();
-        rules.iter().for_each(|rule| rule.judge_change(comparison, &mut ruling));
+        rules.iter().for_each(|rule| ruling.apply(*rule, |own| rule.judge_change(comparison, own)));
         ruling
+    }
+
+    /// Applies a rule.
+    fn apply(&mut self, rule: Rule, judge: impl FnOnce(&mut Self)) {
+        let before = self.broken.len() + self.unknown.len();
+        judge(self);
+        if self.broken.len() + self.unknown.len() == before {
+            self.kept.push(format!("--fail-if '{rule}' passed."));
+        }
     }
 
     /// A rule is undecided if nothing could be compared.
     fn sees_any(&mut self, rules: &[Rule], any: bool) {
         if !rules.is_empty() && !any {
+            self.kept.clear();
             self.unknown
                 .push("--fail-if cannot be decided: no two servers were compared.".to_owned());
         }
     }
 
-    /// All sentences: broken rules, then undecided ones.
+    /// All sentences: broken rules, then undecided ones, then those that are kept.
     pub fn sentences(&self) -> impl Iterator<Item = &String> {
-        self.broken.iter().map(|broken| &broken.sentence).chain(&self.unknown)
+        let broken = self.broken.iter().map(|broken| &broken.sentence);
+        broken.chain(&self.unknown).chain(&self.kept)
     }
 
     /// The exit code: an undecided rule is not a pass.
@@ -345,6 +374,8 @@ mod tests {
         assert_eq!(Rule::parse("rps -5 %").unwrap(), rule(Measure::Rate, 0.05));
         assert_eq!(Rule::parse("p99 +10%").unwrap(), rule(Measure::P99, 0.1));
         assert_eq!(Rule::parse("capacity -5%").unwrap(), Rule { measure: None, limit: 0.05 });
+        let same = ["cost +3%", "rps -5%", "p50 +0.5%", "p99 +10%", "memory +10%", "capacity -5%"];
+        assert_eq!(same.map(|text| Rule::parse(text).unwrap().to_string()), same);
         for wrong in
             ["cost", "capacity +5%", "cost 3%", "cost -3%", "rps +5%", "p98 +10%", "cost +x%", ""]
         {
