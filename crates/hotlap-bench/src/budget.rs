@@ -255,7 +255,8 @@ impl Budget {
         self.total = self.total.max(if usual <= LONG { usual } else { fewest });
     }
 
-    /// What three restarts take, if servers are compared and the budget has no time for them.
+    /// The time of three restarts with a useful number of rounds, if servers are compared and the
+    /// budget is too short for three restarts with one.
     #[must_use]
     pub fn is_too_short(&self) -> Option<Duration> {
         let Experiment { participants, restarts, rounds, .. } = &self.experiment;

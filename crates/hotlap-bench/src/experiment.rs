@@ -177,7 +177,7 @@ pub enum Event<'a> {
     },
     /// Servers are compared, and three restarts take longer than the budget.
     TooShort {
-        /// What they take.
+        /// The duration that would suffice.
         needed: Duration,
     },
     /// A round has ended.

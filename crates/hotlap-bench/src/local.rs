@@ -19,7 +19,7 @@ use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::running::Sample;
 use instance::{Between, Instance};
-use slices::{Needs, Next, Slices, WHOLE};
+use slices::{Needs, Next, Slices};
 use trouble::{Run, Trouble, unloaded};
 
 mod bursts;
@@ -45,6 +45,9 @@ const LAP: Duration = Duration::from_millis(100);
 /// Minimum length of a lap in mean service times (METHODOLOGY, *A run*). In a shorter lap, requests
 /// in flight at its edges would dominate.
 const SERVICE_TIMES: u32 = 8;
+
+/// Minimum length of a lap at a rate: its percentiles need more requests than a mean.
+const PACED: Duration = Duration::from_millis(500);
 
 /// How often a warm-up is begun if generators are lost in it.
 const WARM_UPS: u32 = 3;
@@ -357,8 +360,8 @@ impl Runner for LocalRunner {
         load: usize,
         rate: f64,
     ) -> Result<Lap, ServerFailure> {
-        let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
-        // The n-th paced lap of each server has the same arrivals.
+        let window = PACED.max(self.slices.length() * self.slices_a_lap(load));
+        // The n-th paced laps of all servers have the same arrivals.
         let seed = self.instances[participant].next_paced();
         let run = self.open_loop(participant, load, (Pace::Poisson { rate, seed }, window));
         self.freeze(participant);

@@ -200,11 +200,16 @@ pub struct Ready {
     pub rss_bytes: Option<u64>,
 }
 
+/// The limit of a warm-up is divided by this for a server that was never steady in an earlier one.
+pub const UNSTEADY_AGAIN: u32 = 3;
+
 /// The result of a warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warmup {
     /// How the server became steady.
     pub class: Class,
+    /// Whether a compiler was seen, so that it was also loaded in bursts.
+    pub compiles: bool,
     /// Time from the first request of the warm-up to the steady state, in milliseconds.
     pub steady_ms: f64,
     /// The curve: responses per second in windows of equal length.

@@ -272,6 +272,7 @@ impl Runner for Scripted {
         self.call("warm-up", participant)?;
         let rate = self.scripts[participant].rate;
         Ok(Warmup {
+            compiles: false,
             class: Class::Flat,
             steady_ms: 0.0,
             curve: vec![rate, rate, rate],

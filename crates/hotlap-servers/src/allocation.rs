@@ -25,7 +25,7 @@ pub struct CpuAllocation {
 }
 
 impl CpuAllocation {
-    /// The cores of both, sorted; none if nothing is pinned.
+    /// The cores of server and generator, sorted. Empty if nothing is pinned.
     #[must_use]
     pub fn all(&self) -> Vec<usize> {
         let mut all = [&self.server[..], &self.generator].concat();

@@ -1,7 +1,7 @@
-//! Compilers that work while a program runs, as threads of its own.
+//! Compilers that run as threads of a server.
 //!
 //! A server is not warm while its compiler is at work, however level its cost looks: compilers
-//! pause between their tiers. Most runtimes compile on threads that do nothing else and have names.
+//! pause between their tiers. Most runtimes compile on named threads that do nothing else.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Compiler {
     /// Nothing that hotlap knows of.
     Unknown,
-    /// Threads that also do other work, or have no name of their own.
+    /// Threads that also do other work, or that no name tells apart.
     Unnamed,
     /// Threads that do nothing else.
     Named {
@@ -19,8 +19,8 @@ pub enum Compiler {
     },
 }
 
-/// Threads that only compile, by the beginning of their names: C1 and C2 of HotSpot, Graal in a
-/// HotSpot and for Truffle languages, OpenJ9, and the tiers of .NET.
+/// Threads that only compile, by the beginning of their names: C1 and C2 of HotSpot, Graal (in
+/// HotSpot, and for Truffle languages), OpenJ9, and the tiers of .NET.
 const THREADS: [&str; 6] = [
     "C1 CompilerThre",
     "C2 CompilerThre",
@@ -30,9 +30,9 @@ const THREADS: [&str; 6] = [
     ".NET Tiered Com",
 ];
 
-/// Programs with a compiler on threads that have the name of the program, or of a pool that also
-/// collects garbage: those on V8.
-const PROGRAMS: [&str; 2] = ["node", "deno"];
+/// Programs on V8. It compiles on threads that are named after the program, or after a pool that
+/// also collects garbage.
+const PROGRAMS: [&str; 3] = ["node", "nodejs", "deno"];
 
 #[cfg(target_os = "linux")]
 pub use linux::Compilers;
@@ -59,7 +59,7 @@ mod linux {
             let named = |name: &str| THREADS.iter().any(|known| name.starts_with(known));
             let mut is_unnamed = false;
             for &pid in pids {
-                is_unnamed |= PROGRAMS.contains(&name(pid, pid).unwrap_or_default().as_str());
+                is_unnamed |= program(pid).is_some_and(|name| PROGRAMS.contains(&name.as_str()));
                 for thread in threads(pid) {
                     if name(pid, thread).is_some_and(|name| named(&name))
                         && let Some(cpu_ns) = cpu_ns(pid, thread)
@@ -74,6 +74,13 @@ mod linux {
                 (true, false) => Compiler::Unknown,
             }
         }
+    }
+
+    /// The file name of a process's program. Its own name is that of its main thread, which it may
+    /// change.
+    fn program(pid: u32) -> Option<String> {
+        let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        Some(path.file_name()?.to_str()?.to_owned())
     }
 
     fn name(pid: u32, thread: u32) -> Option<String> {
@@ -127,12 +134,12 @@ pub use elsewhere::Compilers;
 mod elsewhere {
     use super::Compiler;
 
-    /// Threads have no names on this system.
+    /// The names of threads are not read on this system.
     #[derive(Debug, Default)]
     pub struct Compilers;
 
     impl Compilers {
-        /// Nothing is known.
+        /// Always unknown.
         pub fn look(&mut self, _pids: &[u32]) -> Compiler {
             Compiler::Unknown
         }

@@ -64,8 +64,7 @@ mod platform {
 
     use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
-    /// A thread may start another before it is moved, so threads are looked for again, at most this
-    /// often.
+    /// How often threads are looked for at most: a thread may start another before it is moved.
     const MOST_LOOKS: usize = 10;
 
     /// The cores that this thread may use.
@@ -81,19 +80,26 @@ mod platform {
         Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
     }
 
-    /// The threads of a process, by id; none if it has ended.
+    /// The ids of the threads of a process. Empty if it has ended.
     pub(crate) fn threads(pid: u32) -> Vec<u32> {
         let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
         let id = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
         tasks.filter_map(|task| id(task.ok()?)).collect()
     }
 
-    /// Moves the threads of processes that run on the cores `from`, or on cores outside of `to`, to
-    /// the cores `to`. Threads that pinned themselves to some of `to` stay there, and so does one
-    /// that may not be moved. Both lists are sorted.
-    pub fn move_threads(pids: &[u32], from: &[usize], to: &[usize]) {
+    /// Moves threads of these processes to the cores `to`, if they may use exactly the cores `from`
+    /// or any core outside of `to`. A thread that pinned itself to some of `to` stays there, and so
+    /// does a thread that the system does not let us move. Both lists are sorted.
+    ///
+    /// # Errors
+    /// The processes cannot be listed.
+    pub fn move_threads(
+        mut pids: impl FnMut() -> io::Result<Vec<u32>>,
+        from: &[usize],
+        to: &[usize],
+    ) -> io::Result<()> {
         if from == to {
-            return;
+            return Ok(());
         }
         let moves = |thread: u32| {
             let id = Pid::from_raw(thread.cast_signed());
@@ -102,11 +108,12 @@ mod platform {
             !is_placed && sched_setaffinity(id, &set(to)).is_ok()
         };
         for _ in 0..MOST_LOOKS {
-            let threads = pids.iter().flat_map(|&pid| threads(pid));
+            let threads = pids()?.into_iter().flat_map(threads);
             if threads.filter(|&thread| moves(thread)).count() == 0 {
                 break;
             }
         }
+        Ok(())
     }
 
     fn set(cpus: &[usize]) -> CpuSet {
@@ -139,7 +146,16 @@ mod platform {
     }
 
     /// Does nothing: this system cannot move threads.
-    pub fn move_threads(_pids: &[u32], _from: &[usize], _to: &[usize]) {}
+    ///
+    /// # Errors
+    /// Never.
+    pub fn move_threads(
+        _pids: impl FnMut() -> io::Result<Vec<u32>>,
+        _from: &[usize],
+        _to: &[usize],
+    ) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Pins this thread to cores.
     ///
@@ -181,8 +197,7 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// A thread of its own process cannot be told from others of this test binary, so a child is
-    /// moved.
+    /// A child process is moved, because this one also has the threads of other tests.
     #[cfg(target_os = "linux")]
     #[test]
     fn threads_are_moved_unless_they_pinned_themselves() {
@@ -200,16 +215,19 @@ mod tests {
             });
             thread.join().unwrap()
         };
+        let move_all = |pid: u32, from: &[usize], to: &[usize]| {
+            move_threads(|| Ok(vec![pid]), from, to).unwrap();
+        };
         let mut child = start(first);
-        move_threads(&[child.id()], &[first], &cpus);
+        move_all(child.id(), &[first], &cpus);
         assert_eq!(cores_of(child.id()), cpus);
-        move_threads(&[child.id()], &cpus, &[first]);
+        move_all(child.id(), &cpus, &[first]);
         assert_eq!(cores_of(child.id()), [first]);
-        // It chose one of the cores itself.
-        move_threads(&[child.id()], &[last], &cpus);
+        // As if it had chosen one of the cores itself.
+        move_all(child.id(), &[last], &cpus);
         assert_eq!(cores_of(child.id()), [first]);
-        // It chose one that it should not have.
-        move_threads(&[child.id()], &cpus, &[last]);
+        // As if it had chosen a core that it may not use.
+        move_all(child.id(), &cpus, &[last]);
         assert_eq!(cores_of(child.id()), [last]);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -312,23 +312,23 @@ pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<St
     match () {
         () if same => None,
         () if own_words == other_words => {
-            Some(format!("its response differs from that of {name} in white space only"))
+            Some(format!("its response differs from the response of {name} only in white space"))
         }
         () => Some(format!(
-            "its response is {}, that of {name} is {}: they do not do the same work",
+            "its response is {}, but {name} responds with {}: the two servers do not do the same work",
             told(&own),
             told(&other)
         )),
     }
 }
 
-/// A body in a message: quoted, or its length if it is no text.
+/// A body in a message: quoted, or its length if it is not text.
 fn told(body: &[u8]) -> String {
     let is_text = |text: &str| !text.chars().any(|c| c.is_control() && !c.is_ascii_whitespace());
     match std::str::from_utf8(body) {
         Ok(text) if is_text(text) => quoted(body),
         _ if body.starts_with(b"\x1f\x8b") => format!("{} bytes of gzip", body.len()),
-        _ => format!("{} bytes that are no text", body.len()),
+        _ => format!("{} bytes that are not text", body.len()),
     }
 }
 
@@ -359,10 +359,13 @@ mod tests {
         };
         let note = |own: &[u8], other: &[u8]| difference(&contract(own), ("b", &contract(other)));
         assert_eq!(note(b"a", b"a"), None);
-        let said = "its response differs from that of b in white space only";
+        let said = "its response differs from the response of b only in white space";
         assert_eq!(note(b"{\"id\": 1}\n", b"{\"id\":1}").as_deref(), Some(said));
         let said = note(b"\x1f\x8b\x08\x00", b"page").unwrap();
-        assert!(said.starts_with("its response is 4 bytes of gzip, that of b is "), "{said}");
+        assert!(
+            said.starts_with("its response is 4 bytes of gzip, but b responds with "),
+            "{said}"
+        );
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Launch {
     pub explain_env: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// A shell command that is run in the same directory, to its end, before each start.
+    /// A shell command that runs to its end in the same directory before each start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
     /// How it is spoken to over TLS; `None`: without TLS.

@@ -91,7 +91,7 @@ impl Sampler {
         self.tree.cpu()
     }
 
-    /// Its processes; those of the last look if the process table cannot be read.
+    /// Its processes, as last seen if the process table cannot be read.
     pub fn pids(&mut self) -> Vec<u32> {
         self.tree.pids()
     }

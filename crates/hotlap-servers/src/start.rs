@@ -130,6 +130,9 @@ impl NotYet {
     }
 }
 
+/// How long processes that the command of a preparation left running have to end.
+const PREPARE_GRACE: Duration = Duration::from_secs(5);
+
 /// How many of a server's last log lines to show.
 pub const LAST_LINES: usize = 12;
 
@@ -183,11 +186,11 @@ impl Startup<'_> {
         Ok(Started { process, counters, observer, target, owner, sampler, ready, notes })
     }
 
-    /// Runs the command that prepares a start, to its end.
+    /// Runs the command that prepares a start, and waits until it ends.
     fn prepare(&self, command: &str) -> Result<(), ServerFailure> {
         let failed = |cause: String| ServerFailure {
             phase: "prepare".to_owned(),
-            ..self.failed(&cause, "run the command of --prepare by hand to see why")
+            ..self.failed(&cause, "run it by hand to see why")
         };
         let setting = ProcessSetting {
             argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
@@ -203,7 +206,10 @@ impl Startup<'_> {
             match process.exited() {
                 Some(exit) => break exit,
                 None if began.elapsed() > self.limit => {
-                    let cause = format!("it has not ended after {} s", self.limit.as_secs());
+                    let cause = format!(
+                        "the --prepare command did not end within {} s",
+                        self.limit.as_secs()
+                    );
                     return Err(failed(cause));
                 }
                 None if !interrupt::sleep(TRY_AGAIN, self.stop) => {
@@ -212,11 +218,18 @@ impl Startup<'_> {
                 None => {}
             }
         };
-        if exit == ProcessExit::Code(0) {
-            return Ok(());
-        }
         let log_tail = process.tail(LAST_LINES);
-        Err(ServerFailure { log_tail, ..failed(format!("it {}", ending(exit))) })
+        if exit == ProcessExit::Code(0) {
+            let stopped = process.stop(PREPARE_GRACE);
+            return match &stopped.left_behind[..] {
+                [] => Ok(()),
+                left => Err(ServerFailure {
+                    remedy: "start what must keep running yourself, before hotlap".to_owned(),
+                    ..failed(format!("the --prepare command left {} running", left.join(", ")))
+                }),
+            };
+        }
+        Err(ServerFailure { log_tail, ..failed(format!("the --prepare command {}", ending(exit))) })
     }
 
     fn await_answer(

@@ -32,7 +32,8 @@ pub enum SteadyState {
 /// A line is fitted to at least this many windows: with two, it has no error.
 const MIN_FOR_LINE: usize = 3;
 
-/// And to at most this many: a line through n values takes n² / 2 slopes, for each window.
+/// A line is fitted to at most this many windows. Through n values it takes n² / 2 slopes, and it
+/// is fitted again for each window.
 const LONGEST_LINE: usize = 100;
 
 /// Noise hides a trend if the trend is known only to within this many times the tolerance over a
@@ -40,17 +41,17 @@ const LONGEST_LINE: usize = 100;
 const HIDDEN: f64 = 5.0;
 
 /// A server that became several times faster, or that was much faster before, may have a compiler.
-/// If nothing else shows whether that is done, the server must be level for this many stretches:
-/// compilers pause between their tiers, and java/jetty did so for up to three seconds on one core.
-/// A convention.
+/// If nothing else shows whether the compiler is done, the server must be level for this many
+/// stretches. Compilers pause between their tiers: the compiler of java/jetty did for up to three
+/// seconds on one core. A convention.
 const COMPILED: usize = 5;
 
-/// A start whose speed differs from that of an earlier one by up to this share is as fast. A
-/// convention: machines drift by as much within seconds.
+/// A start is as fast as an earlier one if their speeds differ by up to this share. A convention:
+/// machines drift by as much within seconds.
 const AS_FAST: f64 = 0.05;
 
-/// A start below this share of the speed of an earlier one is slower by more than a machine drifts.
-/// A convention.
+/// A start is far slower than an earlier one if its speed is below this share of the earlier speed:
+/// machines drift by less. A convention.
 const FAR_BELOW: f64 = 0.8;
 
 /// Detects the steady state of a server that warms up, from one window after another.
@@ -83,8 +84,8 @@ impl SteadyDetector {
         self.state()
     }
 
-    /// What this warm-up, which was steady from a window on, says about the next one of the same
-    /// program.
+    /// What this warm-up, which was steady from the window `since` on, says about the next one of
+    /// the same program.
     #[must_use]
     pub fn summary(&self, class: Class, since: usize) -> PreviousWarmup {
         let windows = self.curve.len();
@@ -124,7 +125,7 @@ impl SteadyDetector {
         windows >= known.windows && (speed / known.speed).ln().abs() <= AS_FAST
     }
 
-    /// Whether a server whose last `n` windows are steady may still have a compiler at work: it has
+    /// Whether a server whose last `n` windows are steady may still have a compiler at work. It has
     /// become several times faster, or it is far slower than after an earlier start.
     fn may_compile(&self, n: usize) -> bool {
         let known = self.settings.known;
@@ -179,7 +180,7 @@ impl SteadyDetector {
             if line.error * self.settings.stretch as f64 <= error {
                 return Some((n, line));
             }
-            // In steps of a tenth, since each line takes a while.
+            // In steps of a tenth, because each line takes a while.
             n += 1 + n / 10;
         }
         None
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(decided, Some((10, 0, Class::Flat)));
     }
 
-    /// Regression: a later start of Express got half a second, since the first had been flat, and
+    /// Regression: a later start of Express got half a second, since the first had been flat. It
     /// was measured at more than twice the cost that it had three seconds later.
     #[test]
     fn a_later_start_is_flat_at_once_only_if_it_is_as_fast_as_before() {
@@ -362,7 +363,7 @@ mod tests {
         let (at, since, class) = settle((0..).map(|i| tiers(i) * wobble(i, 0.02)));
         assert!((85..100).contains(&at) && class == Class::WarmedUp, "{at} {class:?}");
         assert!((36..=44).contains(&since), "{since}");
-        // One whose compiler is seen is judged by that.
+        // If its compiler is seen, a server need not be level for longer.
         let settings = DetectorSettings { sees_compiler: true, ..DetectorSettings::default() };
         let speeds = (0..).map(|i| tiers(i) * wobble(i, 0.02));
         let (at, ..) = decided(&mut SteadyDetector::new(settings), speeds).unwrap();

@@ -59,6 +59,10 @@ impl Mixed {
 }
 
 impl ServerHost for Mixed {
+    fn is_here(&self) -> bool {
+        false
+    }
+
     fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
         let up = self.placed[order.number].host.start(order, stop)?;
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);

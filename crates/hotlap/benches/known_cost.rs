@@ -7,10 +7,14 @@
 //!         [--keep FILE]
 //!     cargo bench -p hotlap --bench known_cost -- --bursts [--runs 20] [--seconds 60]
 //!         [--keep FILE]
+//!     cargo bench -p hotlap --bench known_cost -- --warm [--runs 20] [--seconds 30]
 //!
 //! Bases are work of both servers of a pair, in microseconds. They set how busy the generator is.
 //! Each case is a run of its own, and is written to the kept file when it ends. The same command
 //! goes on where it was left.
+//!
+//! `--warm` measures servers that become cheaper: for 20 s of their CPU time, and once the load has
+//! paused. Each must be called "still warming up" or measured right, and a flat server must not.
 //!
 //! `--bursts` measures bursts and timers in a server in C. The truth is what `wrk` finds in turns
 //! of 8 s on the same cores, all turns taken together.
@@ -42,6 +46,15 @@ const BURSTS: [(&str, &[&str]); 3] = [
     ("50 ms every 50,000 requests", &["--every", "50000", "--burn-ms", "50"]),
     ("2 ms every 20 ms", &["--timer-ms", "20", "--tick-ms", "2"]),
 ];
+
+/// How a server becomes cheaper: by rounds of arithmetic that cost about twice a request.
+const WARM: [(&str, &[&str]); 2] = [
+    ("for 20 s of its CPU time", &["--warm", "6000", "--warm-cpu-ms", "20000"]),
+    ("once the load has paused 40 times", &["--warm", "6000", "--warm-pauses", "40"]),
+];
+
+/// A cost is right within this share.
+const RIGHT: f64 = 0.05;
 
 /// A ratio or a difference, with its interval.
 type Interval = (f64, f64, f64);
@@ -79,7 +92,12 @@ fn main() {
     let options = Options { args };
     let host = Machine::describe();
     println!("{} × {}, {}, {}\n", host.allowed, host.cpu, host.os, host.kernel);
-    if options.args.iter().any(|a| a == "--bursts") { bursts(&options) } else { costs(&options) }
+    let has = |name: &str| options.args.iter().any(|a| a == name);
+    match () {
+        () if has("--bursts") => bursts(&options),
+        () if has("--warm") => warm(&options),
+        () => costs(&options),
+    }
 }
 
 struct Options {
@@ -189,6 +207,8 @@ fn output(command: &mut Command) -> String {
 
 /// What `hotlap run` exports about two commands.
 struct Measured {
+    /// Whether the server without, and the one with, was still warming up.
+    unsteady: [bool; 2],
     /// The first one's CPU time per request.
     cost_us: f64,
     /// The second one's, divided by the first one's.
@@ -214,7 +234,14 @@ fn hotlap(seconds: u64, connections: u64, commands: [&[String]; 2]) -> Measured 
         .filter(|lap| lap["server"] == "without" && lap["rate"].is_null())
         .filter_map(|lap| lap["generator_percent"].as_f64())
         .collect();
+    let notes = report["warnings"].as_array().expect("notes").iter().filter_map(Value::as_str);
+    let notes: Vec<&str> = notes.collect();
+    let is_unsteady = |name: &str| {
+        let begins = [format!("{name} was still warming up"), format!("{name} was not steady")];
+        notes.iter().any(|note| begins.iter().any(|begin| note.starts_with(begin)))
+    };
     Measured {
+        unsteady: ["without", "with"].map(is_unsteady),
         cost_us: row("without")["cpu_us"]["value"].as_f64().unwrap_or(f64::NAN),
         ratio: ratio("value")
             .zip(ratio("low"))
@@ -299,6 +326,28 @@ fn tell(case: &Case) -> bool {
          {high:.3}] | {error:+.1} % | {word} |"
     );
     is_right
+}
+
+/// Measures servers that become cheaper.
+fn warm(options: &Options) {
+    let program = Program::build("c");
+    let (runs, seconds) = (options.whole("--runs", "20"), options.whole("--seconds", "30"));
+    println!("| a server that becomes cheaper | called | right | wrong | flat, but called |");
+    println!("|---|---:|---:|---:|---:|");
+    for (what, args) in WARM {
+        let (mut called, mut right, mut alarms) = (0, 0, 0);
+        for run in 1..=runs {
+            let servers = [program.with(&[]), program.with(args)];
+            let found = hotlap(seconds, 64, [&servers[0], &servers[1]]);
+            let ratio = found.ratio.map_or(f64::NAN, |ratio| ratio.value);
+            let is_right = (ratio - 1.0).abs() <= RIGHT;
+            eprintln!("run {run}: {what}: {ratio:.3}, still warming up: {:?}", found.unsteady);
+            called += u64::from(found.unsteady[1]);
+            right += u64::from(!found.unsteady[1] && is_right);
+            alarms += u64::from(found.unsteady[0]);
+        }
+        println!("| {what} | {called} | {right} | {} | {alarms} |", runs - called - right);
+    }
 }
 
 /// Measures all runs with bursts that are not kept yet, and tells of all.

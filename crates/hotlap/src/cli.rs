@@ -257,7 +257,7 @@ pub struct CheckArgs {
     /// Built-in servers (ids that contain this), commands or URLs
     #[arg(value_name = "PATTERN|COMMAND|URL")]
     pub servers: Vec<String>,
-    /// Path of commands (default: /)
+    /// Path to request from commands (default: /)
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
     /// The contract to check (default: all that the server has)

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-/// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`, or several (`2m30s`). A bare number is in seconds, as in
-/// wrk.
+/// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`, or several such pairs (`2m30s`). A
+/// bare number is in seconds, as in wrk.
 ///
 /// # Errors
 /// When the text is invalid; the message shows the right form.
@@ -13,7 +13,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, rest) = split(text);
     let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
     let (unit, more) = rest.split_at(end);
-    let more = if more.is_empty() { Duration::ZERO } else { duration(more)? };
+    let more = match more {
+        "" => Duration::ZERO,
+        more => duration(more)?,
+    };
     let scale = match unit.trim() {
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
@@ -129,7 +132,9 @@ mod tests {
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("2m30s"), Ok(Duration::from_secs(150)));
         assert_eq!(duration("1h 2m 3s"), Ok(Duration::from_secs(3723)));
-        assert!(duration("2m30x").is_err() && duration("2m-3s").is_err());
+        assert!(
+            duration("2m30x").is_err() && duration("2m-3s").is_err() && duration("30 30").is_err()
+        );
         assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
         assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));

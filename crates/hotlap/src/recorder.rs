@@ -224,7 +224,7 @@ impl<'a> Recorder<'a> {
             }
             Event::TooShort { needed } => self.live.say(&format!(
                 "A verdict needs {MIN_RESTARTS} restarts, which take longer here than --duration \
-                 allows: about {}. --restarts 1 gives figures without a verdict.",
+                 allows. Use --duration {} for a verdict, or --restarts 1 for figures without one.",
                 duration(needed)
             )),
             Event::Round { left, .. } => {

@@ -313,20 +313,29 @@ impl Store {
         found().map_err(|e| self.explain(&e))
     }
 
+    /// The number of the last run.
+    ///
+    /// # Errors
+    /// When there is none, or the store fails.
+    pub fn last(&self) -> Result<u64, StoreError> {
+        self.last_if("true")?.ok_or_else(|| StoreError::Empty { path: self.shown() })
+    }
+
     /// The number of the last run with a lap, an explanation or a stress; if there is none, of the
     /// last run.
     ///
     /// # Errors
     /// When there is none, or the store fails.
-    pub fn last(&self) -> Result<u64, StoreError> {
+    pub fn last_with_figures(&self) -> Result<u64, StoreError> {
         let has = |table: &str| format!("EXISTS (SELECT 1 FROM {table} WHERE run = number)");
-        let kept = ["lap", "explain_lap", "stress"].map(has).join(" OR ");
-        let sql = format!(
-            "SELECT coalesce((SELECT max(number) FROM run WHERE {kept}), max(number)) FROM run"
-        );
-        let asked = self.db.query_row(&sql, [], |row| row.get(0));
-        let number: Option<i64> = asked.map_err(|e| self.explain(&e))?;
-        number.map(|n| n as u64).ok_or_else(|| StoreError::Empty { path: self.shown() })
+        let has_any = ["lap", "explain_lap", "stress"].map(has).join(" OR ");
+        self.last_if(&has_any)?.map_or_else(|| self.last(), Ok)
+    }
+
+    fn last_if(&self, condition: &str) -> Result<Option<u64>, StoreError> {
+        let sql = format!("SELECT max(number) FROM run WHERE {condition}");
+        let asked = self.db.query_row(&sql, [], |row| row.get::<_, Option<i64>>(0));
+        asked.map(|number| number.map(|n| n as u64)).map_err(|e| self.explain(&e))
     }
 
     /// A run with all its laps.

@@ -148,7 +148,7 @@ fn two_searches_are_compared_by_capacity() {
     assert!(ruling("capacity -5%").broken[0].sentence.contains("the capacity of run 1"));
     assert_eq!(ruling("capacity -40%").exit(), Exit::Ok);
     let same = RunComparison::of((&before, "run 1"), (&before, "run 2")).unwrap();
-    let told = "that of old of run 1, equal within ±0.6%.";
+    let told = "the capacity of old of run 1, equal within ±0.6%.";
     assert!(same.sentences[0].ends_with(told), "{:?}", same.sentences);
     let rule = [Rule::parse("capacity -5%").unwrap()];
     assert_eq!(Ruling::on_change(&same, &rule).exit(), Exit::Ok);

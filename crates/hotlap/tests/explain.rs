@@ -247,7 +247,7 @@ fn two_copies_of_a_server_do_not_differ_in_any_line() {
     let found = &report.explanations[0];
     assert_eq!(
         found.sentence,
-        "CPU time per request of new and old: equal within ±0.2% (+0.00 µs [−0.00, +0.01])."
+        "new and old: CPU time per request equal within ±0.2% (+0.00 µs [−0.00, +0.01])."
     );
     assert!(found.ledger.iter().all(|row| !row.differs) && !found.ledger.is_empty());
     assert!(found.counts.iter().all(|row| !row.differs));

@@ -301,6 +301,10 @@ impl RemoteHost {
 }
 
 impl ServerHost for RemoteHost {
+    fn is_here(&self) -> bool {
+        self.description().is_this_machine()
+    }
+
     /// Starts a server, and compares the clocks of both machines for it.
     fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
         let task = Task::Start(Box::new(order.clone()));

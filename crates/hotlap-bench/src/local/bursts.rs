@@ -1,5 +1,5 @@
-//! Bursts of load with pauses, which end what a server still does in the background after it has
-//! been loaded steadily: mostly compiling.
+//! Bursts of load with pauses, in which a server ends its background work after a steady load:
+//! mostly compiling.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub(super) struct Burst {
 }
 
 impl Burst {
-    /// The time that enough bursts take at most to be compared.
+    /// The longest time that the bursts of one comparison take.
     pub(super) const SHORTEST: Duration =
         Duration::from_millis(2 * BURSTS as u64 * (WHOLE.as_millis() + PAUSE.as_millis()) as u64);
 
@@ -43,7 +43,7 @@ impl Burst {
         self.load.cost_ns().unwrap_or_else(wall_ns)
     }
 
-    /// Its requests/s, for each window that it lasted.
+    /// Its requests/s, once for each window that it lasted.
     pub(super) fn windows(&self, window: Duration) -> impl Iterator<Item = f64> + use<> {
         let windows = (WHOLE.as_millis() / window.as_millis().max(1)) as usize;
         std::iter::repeat_n(self.load.per_second().unwrap_or(0.0), windows)
@@ -56,7 +56,8 @@ impl Burst {
     }
 }
 
-/// Whether bursts cost as much as those before them, and nothing goes on in the background.
+/// Whether the last bursts cost no less than the bursts before them, and nothing goes on in the
+/// background.
 pub(super) fn are_steady(bursts: &[Burst]) -> bool {
     let Some(from) = bursts.len().checked_sub(2 * BURSTS) else { return false };
     let (before, last) = bursts[from..].split_at(BURSTS);
@@ -75,12 +76,18 @@ impl LocalRunner {
             return Err(instance.out("warm-up", "no burst".to_owned(), "").into());
         };
         let under_load = Between::of(&before, &after);
-        let (mut last, until) = (after, Instant::now() + PAUSE);
+        // Requests in flight are not background work.
+        let instance = &mut self.instances[participant];
+        let idle = match &mut instance.held {
+            Some(held) => {
+                held.pause(self.setting.timeout);
+                instance.sample_held().unwrap_or(after)
+            }
+            None => after,
+        };
+        let (mut last, until) = (idle, Instant::now() + PAUSE);
         while Instant::now() < until && interrupt::sleep(LOOK, &self.stop) {
-            let instance = &mut self.instances[participant];
-            let Some(held) = instance.held.take() else { break };
-            let now = instance.sample(&*held.session);
-            instance.held = Some(held);
+            let Some(now) = self.instances[participant].sample_held() else { break };
             let look = Between::of(&last, &now);
             last = now;
             if look.cpu_ns.is_none_or(|ns| (ns as f64) < IDLE * look.wall_ns as f64) {
@@ -88,7 +95,7 @@ impl LocalRunner {
             }
         }
         let spent = |between: &Between| between.cpu_ns.unwrap_or(0) as f64;
-        let background = spent(&Between::of(&after, &last)) / spent(&under_load).max(1.0);
+        let background = spent(&Between::of(&idle, &last)) / spent(&under_load).max(1.0);
         Ok(Burst { load: under_load, background })
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct Instance {
     pub(super) held: Option<Held>,
     /// The number of its slices so far.
     slices: u32,
-    /// The number of its laps at a rate so far.
+    /// The number of its paced laps so far.
     paced: u64,
     /// Its context switches and the lines of its side effect before the lap under way.
     before_lap: Option<(Option<Switches>, u64)>,
@@ -79,6 +79,8 @@ pub(super) struct WarmupProfile {
     pub(super) steady: PreviousWarmup,
     /// Its mean service time.
     pub(super) service: Duration,
+    /// Whether a compiler was seen.
+    pub(super) compiles: bool,
 }
 
 /// A load whose connections are kept between the slices of a server.
@@ -176,7 +178,7 @@ impl Between {
         self.silence = self.silence.max(other.silence);
     }
 
-    /// The sum of several; `None` if there are none.
+    /// The sum of `some`, or `None` if that is empty.
     pub(super) fn sum(some: &[Self]) -> Option<Self> {
         some.iter().copied().reduce(|mut sum, one| {
             sum.add(&one);
@@ -255,6 +257,14 @@ impl Instance {
         })
     }
 
+    /// The same, with the load that is held; `None` if there is none.
+    pub(super) fn sample_held(&mut self) -> Option<Sample> {
+        let held = self.held.take()?;
+        let sample = self.sample(&*held.session);
+        self.held = Some(held);
+        Some(sample)
+    }
+
     /// Whether its processes are known, and so its CPU time.
     pub(super) fn is_known(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.is_known())
@@ -314,7 +324,7 @@ impl Instance {
         self.slices
     }
 
-    /// The number of its next lap at a rate.
+    /// The number of its next paced lap.
     pub(super) fn next_paced(&mut self) -> u64 {
         self.paced += 1;
         self.paced
@@ -398,7 +408,7 @@ impl Instance {
         }
     }
 
-    /// Lets it use all cores that the run has, or only its own again.
+    /// Lets it use all cores of the run, or only its own again.
     pub(super) fn spread(&mut self, on_all: bool) {
         if let Some(server) = &mut self.server {
             server.spread(on_all);

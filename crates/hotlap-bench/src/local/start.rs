@@ -189,7 +189,10 @@ impl LocalRunner {
             protocol: self.spoken(),
             cpus,
             cores: cores.to_vec(),
-            all_cores: self.setting.cores.all(),
+            all_cores: match self.setting.host.is_here() {
+                true => self.setting.cores.all(),
+                false => cores.to_vec(),
+            },
             limit: self.setting.start_limit,
             counters: self.setting.counters,
             observes: self.observes,

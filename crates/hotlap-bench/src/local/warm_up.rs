@@ -1,12 +1,13 @@
-//! Warms up a server: loads it until its cost is steady, and nothing compiles it any more.
+//! Warms up a server: loads it until its cost is steady and nothing compiles it any more.
 //!
 //! On one core, a compiler competes with the responses that it is to make faster, and falls behind
-//! while the server is under load: java/jetty on one core was steady after 30 s, and after 9 s with
-//! two cores until then. So a server with a compiler may use all cores of the run while it warms
-//! up. Then it goes on with its own, in bursts with pauses, as it will have between slices: a
-//! server that has only seen steady load goes other ways when the load pauses, and what was
-//! compiled is compiled again. After ten seconds at 5.6 µs per request, java/netty began its laps
-//! at 25 µs and compiled for three seconds of them (2026-11-24).
+//! under load. java/jetty on one core was steady after 30 s, and after 9 s with two cores until
+//! then. So a server with a compiler may use all cores of the run at first.
+//!
+//! Then it is loaded in bursts on its own cores, with pauses as between slices. A server that has
+//! only seen steady load takes other paths when the load pauses, and its code is compiled again.
+//! After ten seconds at 5.6 µs per request, java/netty began its laps at 25 µs and compiled for
+//! three seconds of them (2026-11-24).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +25,7 @@ use super::load::wait;
 use super::trouble::Trouble;
 use crate::lap::Count;
 use crate::participant::Role;
-use crate::runner::Warmup;
+use crate::runner::{UNSTEADY_AGAIN, Warmup};
 
 /// Length of one window of a warm-up (METHODOLOGY, appendix C, *Warm-up*).
 const WARM_WINDOW: Duration = Duration::from_millis(100);
@@ -38,13 +39,11 @@ const ALONE_WINDOWS: usize = 10;
 const COUNTED: Duration = Duration::from_millis(250);
 
 /// A compiler is done once its threads use less than this share of a core, over a stretch of
-/// windows. That of java/jetty uses 60% of a core until the cost is level, and 1% from then on.
+/// windows. The compiler of java/jetty uses 60% of a core until the cost is level, and 1% from then
+/// on.
 const AT_WORK: f64 = 0.03;
 
-/// A server that was not steady at the limit is not waited for again as long.
-const UNSTEADY_AGAIN: u32 = 3;
-
-/// A steady load until the server's cost is level.
+/// The result of a steady load that ends once the server's cost is level.
 struct Climb {
     detector: SteadyDetector,
     windows: Vec<Between>,
@@ -62,8 +61,8 @@ struct AtWork(Vec<u64>);
 impl AtWork {
     /// Whether the compiler is done, after another window.
     fn is_done(&mut self, compiler: Compiler) -> bool {
-        // Threads that do other work too never rest.
-        let Compiler::Named { cpu_ns } = compiler else { return true };
+        // Threads that also do other work never rest, so only the cost decides.
+        let Compiler::Named { cpu_ns } = compiler else { return self.0.is_empty() };
         self.0.push(cpu_ns);
         let stretch = DetectorSettings::default().stretch;
         let Some(from) = self.0.len().checked_sub(stretch + 1) else { return false };
@@ -76,6 +75,12 @@ impl LocalRunner {
     /// Maximum length of a warm-up: at least the start limit.
     fn longest_warm_up(&self) -> Duration {
         self.setting.warm_limit.max(self.setting.timeout) + WARM_WINDOW
+    }
+
+    /// The limit of a warm-up, given what earlier ones showed.
+    fn warm_limit(&self, known: Option<WarmupProfile>) -> Duration {
+        let is_unsteady = known.is_some_and(|known| known.steady.class == Class::NeverSteady);
+        self.setting.warm_limit / if is_unsteady { UNSTEADY_AGAIN } else { 1 }
     }
 
     /// What earlier warm-ups showed of a server; the reference and its control are one program.
@@ -92,10 +97,11 @@ impl LocalRunner {
     pub(super) fn warm_up(&mut self, participant: usize, load: usize) -> Result<Warmup, Trouble> {
         self.instances[participant].held = None;
         self.instances[participant].thaw();
-        let mut compiles = self.instances[participant].compiler() != Compiler::Unknown;
+        let was_seen = self.known(participant, load).is_some_and(|known| known.compiles);
+        let mut compiles = was_seen || self.instances[participant].compiler() != Compiler::Unknown;
         let mut climb = self.climb(participant, load, compiles)?;
         if !compiles && self.instances[participant].compiler() != Compiler::Unknown {
-            // It was started by the load.
+            // The compiler started under load.
             compiles = true;
             climb = self.climb(participant, load, compiles)?;
         }
@@ -113,19 +119,30 @@ impl LocalRunner {
         instance.known[load] = Some(WarmupProfile {
             steady: detector.summary(class, since),
             service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
+            compiles,
         });
         let steady_ms = since as f64 * window_ms;
         let (uncounted, tls) = (instance.uncounted.clone(), outcome.tls);
-        Ok(Warmup { class, steady_ms, curve, window_ms, alone_cost_ns, count, uncounted, tls })
+        Ok(Warmup {
+            class,
+            compiles,
+            steady_ms,
+            curve,
+            window_ms,
+            alone_cost_ns,
+            count,
+            uncounted,
+            tls,
+        })
     }
 
-    /// Loads a server steadily until its windows are level. One with a compiler has all cores
-    /// meanwhile, and its compiler must be done.
+    /// Loads a server steadily until its windows are level. A server with a compiler may use all
+    /// cores meanwhile, and the compiler must be done too.
     fn climb(&mut self, participant: usize, load: usize, compiles: bool) -> Result<Climb, Trouble> {
         let mut plan = self.plan(participant, load)?;
         plan.warmup = Duration::ZERO;
         plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
-        // A generator that never sleeps would have a core to itself.
+        // A generator that never sleeps would leave none of its cores to the compiler.
         plan.busy_poll &= !compiles;
         let session = self.setting.generator.start(&plan);
         let session = self.begun(participant, "warm-up", session)?;
@@ -187,24 +204,22 @@ impl LocalRunner {
         compiles: bool,
     ) -> DetectorSettings {
         let usual = DetectorSettings { sees_compiler: compiles, ..DetectorSettings::default() };
-        let windows = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
-        let windows = usize::try_from(windows).unwrap_or(usize::MAX);
         let known = self.known(participant, load);
-        let is_unsteady = known.is_some_and(|known| known.steady.class == Class::NeverSteady);
-        let windows = if is_unsteady { windows / UNSTEADY_AGAIN as usize } else { windows };
+        let windows = self.warm_limit(known).as_nanos() / WARM_WINDOW.as_nanos();
+        let windows = usize::try_from(windows).unwrap_or(usize::MAX);
         let settings = DetectorSettings { max_windows: windows.max(usual.stretch), ..usual };
         known.map_or(settings, |before| settings.for_restart(&before.steady))
     }
 
-    /// Goes on with a server on its own cores, in bursts, until they are steady too.
+    /// Loads a server in bursts, on its own cores, until the bursts are steady too.
     fn settle(
         &mut self,
         participant: usize,
         load: usize,
         climb: &mut Climb,
     ) -> Result<Vec<Burst>, Trouble> {
-        let limit =
-            self.setting.warm_limit.saturating_sub(WARM_WINDOW * climb.windows.len() as u32);
+        let spent = WARM_WINDOW * u32::try_from(climb.windows.len()).unwrap_or(u32::MAX);
+        let limit = self.warm_limit(self.known(participant, load)).saturating_sub(spent);
         let limit = limit.max(Burst::SHORTEST);
         let (began, mut bursts) = (Instant::now(), Vec::new());
         while climb.class != Class::NeverSteady && !are_steady(&bursts) {

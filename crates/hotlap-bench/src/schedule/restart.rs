@@ -7,10 +7,11 @@ use hotlap_stats::Class;
 
 use super::Schedule;
 use crate::experiment::{Event, Over, Place, order, shuffled};
+use crate::runner::UNSTEADY_AGAIN;
 
-/// Typical warm-up time after a later start of a server whose first warm-up was flat: one window
-/// plus overhead. An estimate until the second restart has been timed.
-const FLAT_AGAIN: Duration = Duration::from_millis(150);
+/// Typical warm-up time after a later start of a server whose first warm-up was flat: three windows
+/// and the time of the hardware counters. An estimate until the second restart has been timed.
+const FLAT_AGAIN: Duration = Duration::from_millis(600);
 
 /// The throughput at the end of a warm-up is that of so many windows.
 const LAST_WINDOWS: usize = 10;
@@ -35,12 +36,16 @@ impl Schedule<'_> {
                 match self.runner.warm(participant, load) {
                     Ok(warmup) => {
                         let took = self.elapsed().saturating_sub(since);
-                        let is_flat = warmup.class == Class::Flat;
+                        let expected = match warmup.class {
+                            Class::NeverSteady => took / UNSTEADY_AGAIN,
+                            Class::Flat if !warmup.compiles => took.min(FLAT_AGAIN),
+                            _ => took,
+                        };
                         let last = warmup.curve.len().saturating_sub(LAST_WINDOWS);
                         let windows = &warmup.curve[last..];
                         let sum: f64 = windows.iter().sum();
                         self.reached[participant][load] = sum / windows.len().max(1) as f64;
-                        again += if is_flat { took.min(FLAT_AGAIN) } else { took };
+                        again += expected;
                         (self.watch)(Event::Warmed { participant, load, restart, warmup: &warmup });
                     }
                     Err(why) => self.retire(participant, &why)?,

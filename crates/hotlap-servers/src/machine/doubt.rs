@@ -63,7 +63,9 @@ impl Machine {
                  suffers less",
             ),
             (_, Some(pressure)) if pressure >= BUSY_LIMIT => doubt(
-                format!("before the run, tasks waited for a core {pressure:.0} % of 10 s"),
+                format!(
+                    "in the 10 s before the run, tasks waited for a core for {pressure:.0}% of the time"
+                ),
                 "let other programs finish, or compare CPU time per request, which suffers less",
             ),
             _ => {}

@@ -38,7 +38,7 @@ pub struct LocalServer {
     pub(super) lines: Option<LogLines>,
     /// The cores that it runs on; empty: not pinned.
     pub(super) cores: Vec<usize>,
-    /// The cores that it has while it is not spread, and while it is.
+    /// Its own cores, and all cores that it may use while it is spread.
     pub(super) own: Vec<usize>,
     pub(super) all: Vec<usize>,
     pub(super) compilers: Compilers,
@@ -98,9 +98,10 @@ impl RunningServer for LocalServer {
         if self.own.is_empty() || *to == self.cores {
             return;
         }
-        let pids: Vec<u32> = process.members().unwrap_or_default().iter().map(|m| m.pid).collect();
-        move_threads(&pids, &self.cores, to);
-        self.cores.clone_from(to);
+        let pids = || Ok(process.members()?.iter().map(|member| member.pid).collect());
+        if move_threads(pids, &self.cores, to).is_ok() {
+            self.cores.clone_from(to);
+        }
     }
 
     fn compiler(&mut self) -> Compiler {

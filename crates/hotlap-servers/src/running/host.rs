@@ -38,10 +38,10 @@ pub struct StartOrder {
     pub protocol: Protocol,
     /// The number of cores for `CPUS`.
     pub cpus: usize,
-    /// The cores that it is pinned to; empty: not pinned. Sorted.
+    /// The cores that it is pinned to, sorted. Empty: not pinned.
     pub cores: Vec<usize>,
-    /// The cores that it may use while it is [spread](RunningServer::spread): those, and others
-    /// that the run has. Sorted.
+    /// The cores that it may use while it is [spread](RunningServer::spread), sorted: its own and
+    /// the others of the run.
     pub all_cores: Vec<usize>,
     /// How long it may take to answer.
     pub limit: Duration,
@@ -77,6 +77,9 @@ pub struct Found {
 
 /// A machine on which servers run.
 pub trait ServerHost: Debug + Send + Sync {
+    /// Whether it is the machine of the caller, so that both number the same cores.
+    fn is_here(&self) -> bool;
+
     /// Starts a server and waits until it answers.
     ///
     /// # Errors
@@ -104,6 +107,10 @@ pub struct LocalHost {
 }
 
 impl ServerHost for LocalHost {
+    fn is_here(&self) -> bool {
+        true
+    }
+
     fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
         let lines = order
             .counts

@@ -82,9 +82,9 @@ pub trait RunningServer: Debug + Send {
     /// Thaws it.
     fn thaw(&mut self);
 
-    /// Lets it use all cores that the run has, as a compiler needs that competes with the responses
-    /// for the server's own; or only its own again. Does nothing if it is not pinned, or if hotlap
-    /// did not start it.
+    /// Lets it use all cores of the run, or only its own again. On its own cores, a compiler
+    /// competes with the responses. Does nothing if it is not pinned, or if hotlap did not start
+    /// it.
     fn spread(&mut self, on_all: bool);
 
     /// What compiles it while it runs.

@@ -1,4 +1,4 @@
-//! Whether a server's cost changes within its restarts: it still warms up, or it leaks.
+//! Whether a server's cost changes within its restarts: possibly it still warms up, or it leaks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,20 +8,22 @@ use crate::student::two_sided_p;
 /// Degrees of freedom below which a change is unknown.
 const LEAST_DF: usize = 3;
 
-/// By how much the cost of a server changes from the first to the last round of a restart.
+/// The change of a server's cost from the first to the last round of a restart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Change {
-    /// In log units; negative if it falls.
+    /// In log units, negative if the cost falls.
     pub log: f64,
-    /// How likely a change of this size is by chance, if rounds are independent.
+    /// How likely a change at least as large is by chance, if rounds are independent.
     pub p: f64,
 }
 
 impl Change {
-    /// The change of a server against the mean of others, in the rounds that they have too; without
-    /// others, its own. It is the slope of a line through the logarithms of the rounds by least
-    /// squares, the same in each restart, times the mean length of a restart. `None` if there are
-    /// too few rounds.
+    /// The change of a server relative to the mean of others, in the rounds that any of them has
+    /// too. Without others, its own change.
+    ///
+    /// A line is fitted to the logarithms of the rounds by least squares, with the same slope in
+    /// each restart. The change is this slope times the mean length of a restart. `None` if there
+    /// are too few rounds.
     #[must_use]
     pub fn of(server: &[Reading], others: &[&[Reading]]) -> Option<Self> {
         let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
@@ -84,7 +86,7 @@ mod tests {
         let other = readings(|restart, _| 30.0 - f64::from(restart));
         let found = Change::of(&flat, &[&other, &other]).unwrap();
         assert!(found.log.abs() < 0.02 && found.p > 0.01, "{found:?}");
-        // Alone, the machine cannot be told from the server.
+        // Without others, the machine cannot be told from the server.
         assert!((Change::of(&flat, &[]).unwrap().log - 4.0 * 1.1_f64.ln()).abs() < 0.02);
     }
 

@@ -13,10 +13,10 @@ pub struct DetectorSettings {
     pub min_windows: usize,
     /// A decision is made after this many windows at the latest.
     pub max_windows: usize,
-    /// The caller can tell when the server's compiler is done. If it cannot, a server that begins
+    /// Whether the caller can tell when the server's compiler is done. If not, a server that begins
     /// far below its level must stay level for longer.
     pub sees_compiler: bool,
-    /// The speed at which the program was steady after an earlier start.
+    /// The speed at which the program was flat after an earlier start.
     pub known: Option<KnownSpeed>,
 }
 
@@ -25,7 +25,7 @@ pub struct DetectorSettings {
 pub struct KnownSpeed {
     /// Responses, or responses per CPU second.
     pub speed: f64,
-    /// The number of windows until a start is compared with it.
+    /// A later start is compared with this speed after this many windows.
     pub windows: usize,
 }
 
@@ -50,9 +50,9 @@ impl Default for DetectorSettings {
 pub struct PreviousWarmup {
     /// How the program became steady.
     pub class: Class,
-    /// The windows until it was steady, and a stretch more.
+    /// The number of windows until it was steady, plus a stretch.
     pub needed: usize,
-    /// Whether a compiler was seen, or the program became so much faster that there must be one.
+    /// Whether a compiler was seen, or the program became so much faster that it must have one.
     pub compiles: bool,
     /// How many windows came before the first one near the final speed, ignoring single outliers.
     pub filling: usize,
@@ -60,17 +60,17 @@ pub struct PreviousWarmup {
     pub speed: f64,
 }
 
-/// A later start of a flat server is compared with the earlier ones after at least this many
-/// windows: the median of three ignores one that is disturbed.
+/// A later start of a flat server is compared with an earlier one after at least this many windows:
+/// the median of three ignores one that is disturbed.
 pub(super) const COMPARED: usize = 3;
 
 impl DetectorSettings {
-    /// The settings for another restart of a program. What was learned shortens only what can be
-    /// checked:
+    /// The settings for another restart of a program. An earlier result shortens a warm-up only
+    /// where this start can confirm it:
     ///
     /// - A server with a compiler compiles at every start. It is judged again, after at least the
     ///   time that it needed before.
-    /// - A flat server has to fill its caches. If it is as fast as before by then, it is flat.
+    /// - A flat server has to fill its caches. If it then has its earlier speed, it is flat again.
     /// - All others are judged again: what looked like a warm-up may have been another process on
     ///   the machine, which need not run at every start.
     #[must_use]

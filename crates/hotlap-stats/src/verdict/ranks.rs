@@ -32,10 +32,10 @@ impl fmt::Display for Rank {
 
 /// The ranks of `count` servers, given the pairs that differ as (better, worse) indices.
 ///
-/// The worse server of a pair inherits every server that is better than the better one, so its
-/// places are always behind, even if a third server differs from only one of the two (if of a, b
-/// and c only b and c differ: 1–3, 1–2, 2–3). Pairs that form a cycle say nothing about the order
-/// within the cycle.
+/// The worse server of a pair inherits every server that is better than the better one. So its best
+/// and worst places are always later, even if a third server differs from only one of the two. If
+/// of a, b and c only b and c differ, the ranks are 1–3, 1–2 and 2–3. Pairs that form a cycle say
+/// nothing about the order within the cycle.
 #[must_use]
 pub fn ranks(count: usize, pairs: &[(usize, usize)]) -> Vec<Rank> {
     let mut beats = vec![vec![false; count]; count];

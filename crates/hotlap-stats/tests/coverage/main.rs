@@ -66,8 +66,8 @@ fn an_interval_of_95_percent_contains_the_truth_in_95_of_100_runs() {
             let levels = is_seen.then(|| ("level", levels.held()));
             for (what, held) in std::iter::once(("ratio", ratios.held())).chain(levels) {
                 // The standard error of a share of 95% in 1,500 runs is 0.6%. Levels with rare
-                // disturbances are skewed, and Student's interval of skewed means is too narrow
-                // (Johnson 1978).
+                // disturbances are skewed, and Student's interval is too narrow for the mean of a
+                // skewed distribution (Johnson 1978).
                 let least = if what == "level" && is_skewed { 91.0 } else { 92.5 };
                 assert!(
                     (least..=98.5).contains(&held),

@@ -100,8 +100,9 @@ fn count(candidate: Candidate, pool: Pool, runs: u32) -> (f64, f64) {
 fn intervals_over_nodes_contain_the_true_ratio_in_95_of_100_merged_runs() {
     for pool in pools() {
         let (held, _) = count(students, pool, 3000);
-        // The standard error of a share of 95 % in 3,000 runs is 0.4 %. Disturbed rounds make means
-        // skewed, and Student's interval of skewed means is too narrow (Johnson 1978).
+        // The standard error of a share of 95% in 3,000 runs is 0.4%. Disturbed rounds skew means,
+        // and Student's interval is too narrow for the mean of a skewed distribution (Johnson
+        // 1978).
         let least = if pool.disturbed > 0.0 { 92.0 } else { 93.0 };
         assert!((least..=97.0).contains(&held), "{pool:?}: {held} %");
     }

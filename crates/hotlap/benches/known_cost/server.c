@@ -2,6 +2,9 @@
 //   --base, --extra        rounds of arithmetic per request, in two calls
 //   --every, --burn-ms     after so many requests, a burst of so much CPU time
 //   --timer-ms, --tick-ms  a pause of a timer, and the CPU time of each tick
+//   --warm                 rounds more per request at first, as before code is compiled:
+//     --warm-cpu-ms        ever fewer of them, until it has used so much CPU time
+//     --warm-pauses        all of them, until the load has paused for 5 ms so many times
 //   --alone                no server: time the extra rounds in stretches of so many requests, and
 //                          print the nanoseconds per request of each stretch
 #define _GNU_SOURCE
@@ -37,6 +40,12 @@ static void burn(double ms) {
   while (cpu_ns() < end) work(100);
 }
 
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
 static double option(int argc, char **argv, const char *name) {
   for (int i = 1; i + 1 < argc; i++)
     if (!strcmp(argv[i], name)) return atof(argv[i + 1]);
@@ -53,6 +62,9 @@ int main(int argc, char **argv) {
   uint64_t every = option(argc, argv, "--every"), alone = option(argc, argv, "--alone");
   double burn_ms = option(argc, argv, "--burn-ms");
   double timer_ms = option(argc, argv, "--timer-ms"), tick_ms = option(argc, argv, "--tick-ms");
+  uint64_t warm = option(argc, argv, "--warm"), more = warm;
+  double warm_cpu_ms = option(argc, argv, "--warm-cpu-ms");
+  int warm_pauses = option(argc, argv, "--warm-pauses");
   for (int stretch = 0; alone && stretch < 45; stretch++) {
     uint64_t began = cpu_ns();
     for (uint64_t i = 0; i < alone; i++) work(extra);
@@ -83,7 +95,13 @@ int main(int argc, char **argv) {
       "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
   uint64_t served = 0;
   for (;;) {
+    uint64_t asked = warm_pauses > 0 ? now_ns() : 0;
     int count = epoll_wait(poll, events, 512, -1);
+    if (warm_pauses > 0 && now_ns() - asked > 5000000 && --warm_pauses == 0) more = 0;
+    if (warm_cpu_ms > 0 && more) {
+      double left = 1 - cpu_ns() / 1e6 / warm_cpu_ms;
+      more = left > 0 ? warm * left : 0;
+    }
     for (int i = 0; i < count; i++) {
       int fd = events[i].data.fd;
       if (fd == listener) {
@@ -107,6 +125,7 @@ int main(int argc, char **argv) {
       }
       if (base) work(base);
       if (extra) work(extra);
+      if (more) work(more);
       if (every && ++served % every == 0) burn(burn_ms);
       if (send(fd, response, sizeof response - 1, MSG_NOSIGNAL) < 0) close(fd);
     }

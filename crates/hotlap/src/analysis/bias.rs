@@ -6,7 +6,7 @@
 //!
 //! As a check, the CPU time per request in laps is divided by that of the server alone, at the end
 //! of the warm-up of the same restart. Those two are seconds apart, and only several restarts make
-//! the ratio meaningful. It is exported, and no warning rests on it.
+//! the ratio meaningful. The ratio is exported, and no warning rests on it.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
 //! Request times, merged over laps: percentiles are never averaged, never computed from too few
 //! samples, and never hide requests without a response.
 
-use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, samples_suffice};
+use hotlap_stats::{
+    Censored, Concurrency, Histogram, Percentile, Reading, Share, Survival, level, samples_suffice,
+};
 
 use crate::model::Lap;
 
@@ -52,6 +54,30 @@ pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Perce
     is_certain.then_some(found)
 }
 
+/// A percentile of several laps would come out again if its interval lies within this factor of it.
+/// A convention.
+const RECURS: f64 = 2.0;
+
+/// An interval over fewer laps says nothing.
+const FEWEST_LAPS: usize = 3;
+
+/// Whether the quantile `q` of these laps would come out again. That depends on how many stalls
+/// there were, and not on how many requests each of them delayed. So its 95% interval is Student's
+/// over the laps, on a log scale.
+#[must_use]
+pub fn recurs(laps: &[Times], q: f64) -> bool {
+    let reading = |(restart, lap): (u32, &Times)| {
+        let share = Share::whole(lap.survival().quantile(q).ns as f64);
+        Reading { restart, round: 0, share }
+    };
+    let readings: Vec<Reading> = (0..).zip(laps).map(reading).collect();
+    let is_near = |end: f64, value: f64| (end / value).ln().abs() <= RECURS.ln();
+    laps.len() >= FEWEST_LAPS
+        && level(&readings, 0.95).is_some_and(|found| {
+            is_near(found.low, found.value) && is_near(found.high, found.value)
+        })
+}
+
 /// For each of several requests, its share of the requests that one stall of the server delays: its
 /// share of all responses, or of the sum of their times, which is its share of the requests in
 /// flight (Little's law); the larger of the two, so that no percentile is shown too early.
@@ -88,6 +114,24 @@ pub fn curve(times: &Survival, concurrency: Concurrency) -> Vec<(f64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: in two runs of one suite, the p99 of a server was 3.8 and 0.11 ms.
+    #[test]
+    fn a_percentile_of_laps_that_differ_would_not_come_out_again() {
+        let lap = |slowest_us: u64| {
+            let mut times = Times::default();
+            (0..980).for_each(|_| times.answered.record(50_000));
+            (0..20).for_each(|_| times.answered.record(slowest_us * 1_000));
+            times
+        };
+        let recurs =
+            |laps: &[u64], q| super::recurs(&laps.iter().map(|us| lap(*us)).collect::<Vec<_>>(), q);
+        assert!(recurs(&[500, 600, 550, 450], 0.99));
+        assert!(!recurs(&[500, 5_900, 7_200, 540], 0.99));
+        assert!(recurs(&[500, 5_900, 7_200, 540], 0.5));
+        assert!(!recurs(&[500, 500], 0.99), "two laps");
+        assert!(!recurs(&[], 0.99));
+    }
 
     #[test]
     fn a_slow_request_has_a_larger_share_of_those_in_flight() {

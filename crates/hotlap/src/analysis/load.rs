@@ -116,8 +116,9 @@ impl Analysis {
         Some(self.rests_on.effect(&pairs, Shift::default(), self.confidence)?.ratio)
     }
 
-    /// Servers in the order in which tables and sentences name them: by requests/s, the highest
-    /// first, then those without any, and the ceiling last. Layers keep the order of their steps.
+    /// Sorts servers into the order in which tables and sentences name them: by requests/s, the
+    /// highest first. Servers without requests/s follow, and the ceiling is last. Layers keep the
+    /// order of their steps.
     pub fn sort(&self, run: &Run, servers: &mut [usize]) {
         servers.sort_by(|&a, &b| {
             let ((a, figure_a), (b, figure_b)) = (self.place(run, a), self.place(run, b));
@@ -131,7 +132,7 @@ impl Analysis {
         match (run.servers[server].role, measured.level[Measure::Rate]) {
             (Role::Ceiling, _) => (4, 0.0),
             _ if run.asks_for_layers() => (0, server as f64),
-            // All of these serve the same rate.
+            // These all serve the same rate, so CPU time orders them.
             (_, Some(_)) if measured.keeps_up => (1, cost()),
             (_, Some(rate)) if measured.generator_limited => {
                 (2, -rate.value.max(self.cores_used(run) * 1e9 / cost()))
@@ -141,8 +142,8 @@ impl Analysis {
         }
     }
 
-    /// The most cores that any server used. Those of a server that the generator limits would be
-    /// as busy with a faster one, so they and the CPU time of a request tell its requests/s.
+    /// The most cores that any server used. With a faster generator, a server that the generator
+    /// limits would use as many. Divided by its CPU time per request, they estimate its requests/s.
     fn cores_used(&self, run: &Run) -> f64 {
         let compared = (0..self.servers.len()).filter(|&server| run.is_compared(server));
         compared.filter_map(|server| self.servers[server].used.cpu_share).fold(0.0, f64::max)
@@ -218,11 +219,7 @@ impl Analysis {
         if is_hidden || of_both.iter().any(|s| s.wrong > 0) {
             return None;
         }
-        let mut criterion = self.criterion(measure);
-        let is_unsteady = of_both.iter().any(|server| server.unsteady.is_some());
-        if is_unsteady && measure != Measure::Memory {
-            criterion.withheld = Some(Inconclusive::NotSteady);
-        }
+        let criterion = for_steady(self.criterion(measure), &of_both, measure);
         Some((criterion, self.effect(server, other, measure)?))
     }
 
@@ -289,6 +286,17 @@ impl Analysis {
         }
         ServerComparison { found, limited }
     }
+}
+
+/// A criterion that gives no verdict on servers that were not steady, but for their memory.
+pub(super) fn for_steady(
+    criterion: Criterion,
+    servers: &[&MeasuredServer],
+    measure: Measure,
+) -> Criterion {
+    let is_unsteady = servers.iter().any(|server| server.unsteady.is_some());
+    let withheld = (is_unsteady && measure != Measure::Memory).then_some(Inconclusive::NotSteady);
+    Criterion { withheld: withheld.or(criterion.withheld), ..criterion }
 }
 
 /// What is called restarts is nodes in a pool.

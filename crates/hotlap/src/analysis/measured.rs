@@ -53,6 +53,8 @@ pub struct MeasuredServer {
     pub service: Times,
     /// Response time at the common rate, over all laps that count, and the rate.
     pub response: Option<(Times, f64)>,
+    /// Response time at the common rate in each of these laps.
+    pub response_laps: Vec<Times>,
     /// How the common rate compares with the responses, over the same laps.
     pub open_loop: Option<OpenLoop>,
     /// Each request, in the order of the load; empty if the load sends one request.
@@ -128,6 +130,7 @@ impl MeasuredServer {
                 .last()
                 .and_then(|lap| lap.rate)
                 .map(|rate| (Times::merged(paced.iter().map(|lap| Times::of(lap, true))), rate)),
+            response_laps: paced.iter().map(|lap| Times::merged([Times::of(lap, true)])).collect(),
             open_loop: open_loop(&paced),
             requests: MeasuredRequest::all_of(requests, &laps, &good, &paced),
             used: Used::of(&main, &good, &warmups().collect::<Vec<_>>()),

@@ -4,6 +4,7 @@ use hotlap_stats::{Better, Criterion, Effect, Inconclusive, unpaired};
 
 use super::capacity::CapacityAnalysis;
 use super::compare::{Found, found_in_families, judged};
+use super::load::for_steady;
 use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence};
 use crate::model::{Load, Run};
 
@@ -78,9 +79,12 @@ impl LoadPair {
     #[must_use]
     pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
-            let criterion = self.criterion(measure);
-            let effects = servers.iter().map(|pair| self.effect(*pair, measure));
-            effects.map(|effect| Some((criterion, effect?))).collect()
+            let compared = |&(old, new): &Matched| {
+                let of_both = [&self.before.servers[old], &self.after.servers[new]];
+                let criterion = for_steady(self.criterion(measure), &of_both, measure);
+                Some((criterion, self.effect((old, new), measure)?))
+            };
+            servers.iter().map(compared).collect()
         });
         let limited = |&(old, new): &Matched| {
             let keep_up = self.before.servers[old].keeps_up && self.after.servers[new].keeps_up;

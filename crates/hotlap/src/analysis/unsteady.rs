@@ -1,12 +1,12 @@
-//! Servers that were not steady: still warming up, or leaking.
+//! Servers that were not steady: possibly still warming up, or leaking.
 
 use hotlap_bench::lap::readings;
 use hotlap_stats::{Change, Reading};
 
 use crate::model::{Class, Run};
 
-/// A change of cost within a restart above this share is reported: the mean of the restart is off
-/// by half of it. A convention.
+/// A change of cost within a restart from this share on is reported: the mean of the restart is off
+/// by half of the change. A convention.
 const CHANGED: f64 = 0.1;
 
 /// A change with a larger p-value may be chance: rounds of a busy machine are not independent. A
@@ -16,11 +16,11 @@ const BY_CHANCE: f64 = 1e-3;
 /// Why a server gets no verdict and no rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Unsteady {
-    /// In most of its starts it was not steady at the limit of the warm-up.
+    /// It was not steady at the limit of the warm-up, in most of its starts.
     AtLimit,
     /// Its CPU time per request changed within restarts.
     Changing {
-        /// By this share from the first to the last round; negative if it fell.
+        /// By this share from the first to the last round, negative if it fell.
         change: f64,
         /// CPU time per request in the last third of the rounds, in nanoseconds.
         last_ns: f64,
@@ -28,7 +28,7 @@ pub enum Unsteady {
 }
 
 impl Unsteady {
-    /// The state of a server, given its readings of cost, and those of the servers beside it.
+    /// Why a server was not steady, given the readings of its cost and of the other servers' costs.
     pub(super) fn of(
         run: &Run,
         (load, server): (usize, usize),
@@ -39,7 +39,7 @@ impl Unsteady {
     }
 }
 
-/// A server that changes against the others, while it is it that changes and not they.
+/// The change of a server relative to the others, if it is large, and the others do not cause it.
 fn changing(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
     let (relative, own) = (Change::of(costs, others)?, Change::of(costs, &[])?);
     let is_its_own = own.log / relative.log >= 0.5;
@@ -48,7 +48,7 @@ fn changing(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
     (is_large && is_its_own).then(|| Unsteady::Changing { change, last_ns: last(costs) })
 }
 
-/// The cost in the last third of the rounds of each restart, at least one.
+/// The cost in the last third of the rounds of each restart, at least one round.
 fn last(costs: &[Reading]) -> f64 {
     let rounds = |restart: u32| costs.iter().filter(move |r| r.restart == restart);
     let is_last = |reading: &&Reading| {
@@ -84,7 +84,7 @@ mod tests {
             .collect()
     }
 
-    /// Regression: Spring Boot was measured at 873 µs while it fell from 1,706 to 402 µs, "flat".
+    /// Regression: Spring Boot was "flat", measured at 873 µs while it fell from 1,706 to 402 µs.
     #[test]
     fn of_two_servers_the_one_that_falls_is_unsteady() {
         let falling = costs(|round| 1706.0 * 0.75_f64.powi(round as i32));
@@ -101,7 +101,7 @@ mod tests {
         let slower = |round: u32| 1.0 + 0.1 * f64::from(round);
         let (one, other) = (costs(|round| 5.0 * slower(round)), costs(|round| 9.0 * slower(round)));
         assert_eq!(changing(&one, &[&other]), None);
-        // A small change is within what a mean may be off by.
+        // A mean may be off by as much as a small change.
         let few = costs(|round| 5.0 * (1.0 - 0.015 * f64::from(round)));
         assert_eq!(changing(&few, &[&costs(|_| 9.0)]), None);
     }

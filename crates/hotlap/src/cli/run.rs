@@ -141,7 +141,7 @@ Examples:
   hotlap run --name old --name new './old --port $PORT' './new --port $PORT'
   hotlap run http://127.0.0.1:8080/ --path /health
   hotlap run -L workers 1,2,4 'gunicorn --workers {workers} app:app'
-  hotlap run --prepare 'dropdb --if-exists shop && createdb shop' './old' './new'
+  hotlap run --prepare 'redis-cli flushall' './old' './new'
   hotlap run --layers './app --bare' './app --json' './app --json --log'
   hotlap run --suite app-servers --setup
   hotlap run --suite app-servers --dry-run
@@ -157,15 +157,17 @@ pub struct StartArgs {
     /// Start commands through `sh -c`
     #[arg(long)]
     pub shell: bool,
-    /// Run this through `sh -c` before each start of a server, in its folder
+    /// Run COMMAND through `sh -c` in a server's folder before each of its starts
     ///
-    /// For instance to reset a database. All servers of a restart are prepared and started before
-    /// the first is measured. A server for which it fails is dropped.
+    /// Use it to reset a database, for example. All servers of a restart are prepared and started
+    /// before the first one is measured, so earlier ones already run. A server is dropped if COMMAND
+    /// fails or leaves processes running. URLs are not prepared.
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<String>,
-    /// Replace {NAME} in the servers by each of the VALUES, which commas separate
+    /// Measure a server once with each of the VALUES (separated by commas) in place of {NAME}
     ///
-    /// `-L workers 1,2,4 'app --workers {workers}'` measures three servers. It can be repeated.
+    /// `-L workers 1,2,4 'app --workers {workers}'` measures three servers. Repeat -L to measure
+    /// all combinations.
     #[arg(short = 'L', long = "parameter-list", value_names = ["NAME", "VALUES"], num_args = 2)]
     pub parameters: Vec<String>,
 }

@@ -111,11 +111,16 @@ fn custom(checker: &Checker, text: &str, args: &CheckArgs) -> anyhow::Result<Che
     match (&start, &args.path) {
         (_, None) => {}
         (Origin::Running { .. }, Some(_)) => {
-            return usage("--path is for commands: write the path of a URL into the URL");
+            return usage(
+                "--path applies to commands only. Put the path of a URL into the URL, as in \
+                 http://localhost:8080/health.",
+            );
         }
         (Origin::Launch(_), Some(path)) if path.starts_with('/') => ask.path.clone_from(path),
         (Origin::Launch(_), Some(path)) => {
-            return usage(format!("--path {path}: a path begins with /"));
+            return usage(format!(
+                "--path {path}: a path must begin with /, as in --path /{path}."
+            ));
         }
     }
     Ok(match start {

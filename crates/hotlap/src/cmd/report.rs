@@ -17,7 +17,7 @@ use crate::text::{date, wrap};
 pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut exports = Exports::open(&args.exports)?;
     let store = open(&args.store)?;
-    let number = args.run.map_or_else(|| store.last(), Ok)?;
+    let number = args.run.map_or_else(|| store.last_with_figures(), Ok)?;
     let run = store.run(number)?;
     let report = Report::of(&run);
     let printed = console.result(exports.to_stdout(), |color| {

@@ -1,6 +1,8 @@
 //! JUnit XML, which every CI system shows as a list of tests: one case per server and load.
 
-use crate::report::{CapacityResults, CapacityRow, Failed, Measure, Report, Role, Row};
+use crate::report::{
+    CapacityResults, CapacityRow, Failed, LoadResults, Measure, Report, Role, Row,
+};
 use crate::text::visible_lines;
 
 /// The end of the suite.
@@ -55,7 +57,7 @@ pub fn render(report: &Report) -> String {
                 fault("skipped", why, &table.sentences.join("\n"))
             }),
         };
-        cases.push(case(&table.unique_name(&row.name), &figures(row), &fault));
+        cases.push(case(&table.unique_name(&row.name), &figures(table, row), &fault));
     }
     for (found, row) in report.capacity.iter().flat_map(|c| c.rows.iter().map(move |r| (c, r))) {
         let (kind, fault) = capacity_fault(report, found, row);
@@ -123,18 +125,18 @@ fn fault(kind: &str, message: &str, text: &str) -> String {
     format!("      <{kind} message=\"{}\">{}</{kind}>\n", escape(message), escape(text))
 }
 
-/// The figures of a row in one line.
-fn figures(row: &Row) -> String {
+/// The figures of a row in one line, and what its percentiles are.
+fn figures(table: &LoadResults, row: &Row) -> String {
+    let latency = table.latency_of(row);
     let figures = [
-        ("requests/s", &row.requests_per_s),
-        ("CPU µs/request", &row.cpu_us),
-        ("p50", &row.service.p50),
-        ("p99", &row.service.p99),
-        ("memory", &row.rss_mb),
+        ("requests/s", row.requests_per_s.as_ref()),
+        ("CPU µs/request", row.cpu_us.as_ref()),
+        ("p50*", latency.and_then(|latency| latency.p50.as_ref())),
+        ("p99*", latency.and_then(|latency| latency.p99.as_ref())),
+        ("memory", row.rss_mb.as_ref()),
     ];
-    let known =
-        figures.iter().filter_map(|(what, f)| Some(format!("{what} {}", f.as_ref()?.full())));
-    known.collect::<Vec<_>>().join(", ")
+    let known = figures.into_iter().filter_map(|(what, f)| Some(format!("{what} {}", f?.full())));
+    known.chain(table.latency_mark()).collect::<Vec<_>>().join(", ")
 }
 
 /// Text, escaped for an element. Hidden characters, most of which XML 1.0 does not allow (section

@@ -25,7 +25,7 @@ const MORE: &str = "more";
 /// Replaces a verdict on requests/s if both servers serve the full rate of an open loop.
 const KEEP_UP: &str = "both serve the rate that is offered";
 
-/// There is no figure to compare.
+/// The verdict if there is no figure to compare.
 const NOT_KNOWN: &str = "not known";
 
 /// The start of a verdict that the data do not permit; the reason follows.
@@ -119,7 +119,7 @@ fn words(measure: Measure, found: Found) -> String {
         Verdict::Inconclusive(why) => match why {
             Inconclusive::TooFewRestarts => "inconclusive: fewer than three restarts",
             Inconclusive::TooFewNodes => "inconclusive: fewer than three nodes",
-            Inconclusive::NotSteady => "inconclusive: still warming up",
+            Inconclusive::NotSteady => "inconclusive: not steady",
             Inconclusive::ChangeUnknown => {
                 "inconclusive: no ceiling shows what the machine changed"
             }

@@ -249,7 +249,9 @@ impl CapacityResults {
             (Some(ratio), HIGHER | LOWER) => {
                 format!("{own}: {} the capacity of {reference}.", ratio.full())
             }
-            (Some(ratio), why) => format!("{own}: {} that of {reference}, {why}.", ratio.full()),
+            (Some(ratio), why) => {
+                format!("{own}: {} the capacity of {reference}, {why}.", ratio.full())
+            }
             (None, _) => own + ".",
         }
     }
@@ -339,7 +341,7 @@ fn inconclusive(why: Inconclusive) -> String {
         Inconclusive::TooFewRestarts | Inconclusive::TooFewNodes => {
             format!("fewer than {MIN_RESTARTS} restarts (--duration gives more)")
         }
-        Inconclusive::NotSteady => "still warming up".to_owned(),
+        Inconclusive::NotSteady => "not steady".to_owned(),
         Inconclusive::ChangeUnknown | Inconclusive::ControlDiffers => {
             "the noise is unknown".to_owned()
         }

@@ -4,7 +4,7 @@ use hotlap_stats::Concurrency;
 use serde::Serialize;
 
 use super::figure::{Figure, millis, percentile};
-use crate::analysis::latency::{Times, curve, known};
+use crate::analysis::latency::{Times, curve, known, recurs};
 use crate::text::number::rounded;
 
 /// Latencies of one server under one load.
@@ -61,6 +61,21 @@ impl Latency {
             p999: at(0.999),
             max: Some(percentile(survival.longest())),
             points: curve.map(|(q, ns)| (rounded(q), rounded(ns as f64 / 1e6))).collect(),
+        }
+    }
+
+    /// The same without high percentiles that would not come out again, given the laps. A lower
+    /// bound is certain for these requests, and stays.
+    #[must_use]
+    pub fn that_recurs(self, laps: &[Times]) -> Self {
+        let kept = |figure: Option<Figure>, q| {
+            figure.filter(|figure| figure.is_lower_bound || recurs(laps, q))
+        };
+        Self {
+            p90: kept(self.p90, 0.9),
+            p99: kept(self.p99, 0.99),
+            p999: kept(self.p999, 0.999),
+            ..self
         }
     }
 

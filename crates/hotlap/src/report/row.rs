@@ -150,7 +150,10 @@ impl Row {
             laps_left_out: warnings::left_out(run, analysis.load, index, true).unwrap_or_default(),
             wrong_responses: measured.wrong,
             service: Latency::of(&measured.service, concurrency(load.rate)),
-            response: response.map(|(times, rate)| Latency::of(times, concurrency(Some(*rate)))),
+            response: response.map(|(times, rate)| {
+                let latency = Latency::of(times, concurrency(Some(*rate)));
+                latency.that_recurs(&measured.response_laps)
+            }),
             open_loop: measured.open_loop.map(|found| OpenLoopView::from(found).rounded()),
             rss_mb: rss_bytes.map(|bytes| megabytes(bytes as f64)),
             pss_mb: pss_bytes.map(|bytes| megabytes(bytes as f64)),

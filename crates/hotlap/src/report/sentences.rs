@@ -109,6 +109,8 @@ pub(super) fn needed<'a>(
     let both = |against: &ServerComparison| [against.found.cost, against.found.requests_per_s];
     let all = found.into_iter().flat_map(both).flatten();
     let why = all.map(|(_, verdict)| verdict).find_map(|verdict| match verdict {
+        // A note names such a server and the remedy.
+        Verdict::Inconclusive(Inconclusive::NotSteady) => None,
         Verdict::Inconclusive(why) => Some(why),
         _ => None,
     })?;
@@ -131,7 +133,7 @@ pub(super) fn needed<'a>(
              them. A percentile of the ceiling is only a bound here."
                 .to_owned()
         }
-        // A note of its own names the server and the remedy.
+        // A separate note names the server and the remedy.
         Inconclusive::NotSteady => return None,
         Inconclusive::ControlDiffers => {
             "Verdicts are withheld: the A/A control, the same program as the reference, differs \
@@ -242,7 +244,7 @@ fn bound(server: &str, other: &str, limited: Limited) -> String {
     }
 }
 
-/// `throughput equal within ±2% (1.01× [0.99, 1.02])`.
+/// What is known without a difference: `throughput equal within ±2% (1.01× [0.99, 1.02])`.
 fn known(what: &str, (effect, verdict): (Effect, Verdict)) -> String {
     let words = match verdict {
         Verdict::Inconclusive(_) => "inconclusive".to_owned(),
@@ -251,7 +253,7 @@ fn known(what: &str, (effect, verdict): (Effect, Verdict)) -> String {
     };
     let alone = match verdict {
         Verdict::NoDifference if beyond_one(&effect) => {
-            "; alone it would be a difference, among these comparisons it may be chance"
+            ", which may be chance among this many comparisons"
         }
         _ => "",
     };
@@ -313,8 +315,8 @@ mod tests {
         };
         assert_eq!(
             said(0.59, 0.65, 0.72),
-            "a and b: CPU per request not decided (0.65× [0.59, 0.72]; alone it would be a \
-             difference, among these comparisons it may be chance)."
+            "a and b: CPU per request not decided (0.65× [0.59, 0.72], which may be chance among \
+             this many comparisons)."
         );
         assert_eq!(
             said(0.96, 1.02, 1.08),
@@ -342,8 +344,7 @@ mod tests {
         assert_eq!(
             verdict("a", "b", &found),
             "a: 3.0 % more CPU per request than b [2.0, 4.0]; throughput equal within ±4% (1.02× \
-             [1.01, 1.03]; alone it would be a difference, among these comparisons it may be \
-             chance)."
+             [1.01, 1.03], which may be chance among this many comparisons)."
         );
     }
 

@@ -75,7 +75,7 @@ impl LoadResults {
 
     /// The latency of a row's percentiles. It has one meaning for the whole table: response time at
     /// the common rate if that was measured, else the latency of the load itself.
-    fn latency_of<'a>(&self, row: &'a Row) -> Option<&'a Latency> {
+    pub(crate) fn latency_of<'a>(&self, row: &'a Row) -> Option<&'a Latency> {
         if self.common_rate().is_some() { row.at_rate() } else { Some(&row.service) }
     }
 
@@ -86,7 +86,7 @@ impl LoadResults {
     }
 
     /// What the percentiles of the table are; `None` if it has none.
-    fn latency_mark(&self) -> Option<String> {
+    pub(crate) fn latency_mark(&self) -> Option<String> {
         let has_any = |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some());
         if !self.rows.iter().any(has_any) {
             return None;
@@ -112,8 +112,8 @@ impl LoadResults {
         let lacks_p99 =
             |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some() && l.p99.is_none());
         if self.rows.iter().any(lacks_p99) {
-            let why = "p99 is left out (–) where there are too few requests for it: a longer \
-                       --duration measures more";
+            let why = "p99 is left out (–) where it would not come out again, for too few requests \
+                       or laps that differ: a longer --duration measures more";
             notes.push(why.to_owned());
         }
         notes

@@ -2,12 +2,13 @@
 
 use hotlap_stats::Estimate;
 
-/// Two servers are equal if the interval of their ratio lies within this of 1: an equivalence test
-/// (Schuirmann, "A comparison of the two one-sided tests procedure and the power approach", Journal
-/// of Pharmacokinetics and Biopharmaceutics 15, 1987), at half of its usual error. A convention.
+/// Two servers are equal if the interval of their ratio lies within this share of 1. A convention.
+/// This is an equivalence test at half its usual error rate (Schuirmann, "A comparison of the two
+/// one-sided tests procedure and the power approach", Journal of Pharmacokinetics and
+/// Biopharmaceutics 15, 1987).
 const EQUAL: f64 = 0.05;
 
-/// An interval whose ends differ by this factor says nothing that a reader could use.
+/// An interval whose ends differ by this factor or more says nothing that a reader could use.
 const USELESS: f64 = 2.0;
 
 /// The start of the words for servers that are equal.

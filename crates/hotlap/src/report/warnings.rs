@@ -59,21 +59,21 @@ fn micros(ns: f64) -> String {
 fn unsteady(name: &str, unsteady: Unsteady) -> String {
     match unsteady {
         Unsteady::AtLimit => format!(
-            "{name} was still warming up when the time for that was over, so it has no verdict and \
-             no rank. Start it yourself, load it for some minutes, and give its URL instead of its \
-             command."
+            "{name} was still warming up at the end of its warm-up, which takes a minute at most, so \
+             it has no verdict and no rank. Start the server yourself, load it for some minutes, and \
+             give its URL instead of its command."
         ),
         Unsteady::Changing { change, last_ns } if change < 0.0 => format!(
-            "{name} was still warming up, so it has no verdict and no rank: its CPU per request \
+            "{name} was still warming up, so it has no verdict and no rank. Its CPU per request \
              fell by {} % within a restart, to {} in the last laps. A longer --duration with \
              --restarts 3 gives it more time.",
             grouped(-100.0 * change, 0),
             micros(last_ns)
         ),
         Unsteady::Changing { change, last_ns } => format!(
-            "{name} was not steady, so it has no verdict and no rank: its CPU per request rose by \
-             {} % within a restart, to {} in the last laps. Look for a leak, or a cache that \
-             fills.",
+            "{name} was not steady, so it has no verdict and no rank. Its CPU per request rose by \
+             {} % within a restart, to {} in the last laps. Look for a leak or for a cache \
+             that fills up.",
             grouped(100.0 * change, 0),
             micros(last_ns)
         ),

@@ -70,8 +70,8 @@ pub fn percent(percent: f64) -> String {
     format!("{} %", tenths_below_ten(percent))
 }
 
-/// A length of time to type as an option: rounded up to ten seconds, or from two minutes on to a
-/// minute.
+/// A length of time to type as an option, rounded up to ten seconds, or to a minute from two
+/// minutes on.
 #[must_use]
 pub fn duration(length: Duration) -> String {
     match (length.as_secs_f64() / 10.0).ceil() * 10.0 {

@@ -20,7 +20,8 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// The ratio of the server to the reference, with the interval of the difference.
+    /// The server's amount ÷ the reference's. Its interval carries only the error of the
+    /// difference.
     #[must_use]
     pub fn ratio(&self) -> Estimate {
         let of = |difference: f64| 1.0 + difference / self.reference.value;

@@ -1,7 +1,7 @@
 //! `--fail-if "cost +3%"`: which differences are a failure.
 //!
 //! A rule fails if the whole interval of the ratio is beyond the limit, and passes if none of it
-//! is. Between the two it is undecided, which is not a pass.
+//! is. Otherwise it is undecided, which is not a pass.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub struct Ruling {
     pub broken: Vec<BrokenRule>,
     /// Why a rule cannot be decided for a server.
     pub unknown: Vec<String>,
-    /// Rules that all servers keep, in a sentence each.
+    /// Rules that all servers pass, in a sentence each.
     pub kept: Vec<String>,
 }
 
@@ -150,12 +150,13 @@ impl Rule {
             Decision::Undecided { times } => {
                 let remedy = match times {
                     Some(times) => format!(" About {times} times the --duration would decide it."),
-                    None => " It is so close to the limit that no --duration would decide it."
+                    None => " It is so close to the limit that more than 50 times the --duration would be \
+                             needed."
                         .to_owned(),
                 };
                 ruling.unknown.push(format!(
-                    "--fail-if cannot be decided{under}: {server} has {figure} the {what} of \
-                     {other}, and the limit is {}.{remedy}",
+                    "--fail-if is undecided{under}: {server} has {figure} the {what} of {other}, and \
+                     the limit of {}× lies within this interval.{remedy}",
                     number::ratio(limit_of(self.limit, falls))
                 ));
             }
@@ -250,16 +251,16 @@ impl Rule {
 enum Decision {
     Kept,
     Broken,
-    /// So many times as long a run would decide it; `None` if more than [`MOST_TIMES`].
+    /// A run this many times as long would decide it. `None`: more than [`MOST_TIMES`].
     Undecided {
         times: Option<u32>,
     },
 }
 
-/// Nobody runs more times as long to decide a rule.
+/// Nobody makes a run this many times as long to decide a rule.
 const MOST_TIMES: f64 = 50.0;
 
-/// The ratio at the limit, of a figure that may fall by a share or rise by it.
+/// The ratio at the limit, for a figure that may fall or rise by a share.
 fn limit_of(limit: f64, falls: bool) -> f64 {
     if falls { 1.0 - limit } else { 1.0 + limit }
 }
@@ -268,7 +269,7 @@ impl Decision {
     fn of(limit: f64, falls: bool, ratio: &Figure) -> Self {
         let (low, high) = (ratio.low.unwrap_or(0.0), ratio.high.unwrap_or(f64::INFINITY));
         let at = limit_of(limit, falls);
-        // How far the ends are beyond the limit, the worse one first.
+        // How far the ends are beyond the limit, the worse end first.
         let (worst, best) = if falls { (at - low, at - high) } else { (high - at, low - at) };
         if best > 0.0 {
             return Self::Broken;
@@ -316,7 +317,7 @@ impl Ruling {
         ruling
     }
 
-    /// Applies a rule.
+    /// Applies a rule, and notes if it passes.
     fn apply(&mut self, rule: Rule, judge: impl FnOnce(&mut Self)) {
         let before = self.broken.len() + self.unknown.len();
         judge(self);
@@ -334,7 +335,7 @@ impl Ruling {
         }
     }
 
-    /// All sentences: broken rules, then undecided ones, then those that are kept.
+    /// All sentences: for broken rules, then for undecided rules, then for rules that pass.
     pub fn sentences(&self) -> impl Iterator<Item = &String> {
         let broken = self.broken.iter().map(|broken| &broken.sentence);
         broken.chain(&self.unknown).chain(&self.kept)
@@ -411,8 +412,8 @@ mod tests {
         assert_eq!(exit("costs more").0, Exit::Regression);
     }
 
-    /// Regression: a true difference of 5% passed `cost +3%` in nine of ten noisy runs, since
-    /// nothing was proven.
+    /// Regression: a true difference of 5% passed `cost +3%` in nine of ten noisy runs, because no
+    /// difference was proven.
     #[test]
     fn a_rule_passes_only_if_the_whole_interval_keeps_the_limit() {
         let decided = |rule: &str, low, value, high| {
@@ -441,8 +442,9 @@ mod tests {
         assert_eq!(
             ruling.unknown,
             [
-                "--fail-if cannot be decided: new has 1.05× [0.97, 1.13] the CPU time per request of \
-              old, and the limit is 1.03. About 16 times the --duration would decide it."
+                "--fail-if is undecided: new has 1.05× [0.97, 1.13] the CPU time per request of old, \
+              and the limit of 1.03× lies within this interval. About 16 times the --duration \
+              would decide it."
             ]
         );
     }

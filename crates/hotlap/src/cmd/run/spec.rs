@@ -72,7 +72,7 @@ pub struct RunSpec {
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
     pub install: bool,
-    /// A shell command that is run before each start of a server that the user named.
+    /// A shell command that runs before each start of a server that the user named.
     pub prepare: Option<String>,
     /// Whether servers without a toolchain are left out instead of shown as failed.
     pub leaves_out_missing: bool,
@@ -177,7 +177,8 @@ impl RunSpec {
         let entries = match suite {
             Some(_) if !args.start.parameters.is_empty() => {
                 return usage(
-                    "-L replaces parts of servers that are named, and a suite names its own",
+                    "-L applies to servers on the command line, but a suite names its own. Leave out -L \
+                     or --suite.",
                 );
             }
             Some(suite) => entry::of_suite(suite),

@@ -41,8 +41,8 @@ pub const PROBING: u32 = 5;
 /// JVM that first compiles a language takes many seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long a warm-up may take. Most servers are steady after a second, and those of a JVM after
-/// ten; a large application may compile for a minute.
+/// How long a warm-up may take. Most servers are steady after a second, and servers on a JVM after
+/// ten. A large application may compile for a minute.
 pub const WARM_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a server may take to stop.

@@ -83,6 +83,6 @@ fn sentence(change: &Change, goals: &str, [name, earlier]: &[String; 2]) -> Stri
         verdict if change.is_worse || verdict == HIGHER => {
             format!("{own}: {ratio} the capacity of {earlier}.")
         }
-        verdict => format!("{own}: {ratio} that of {earlier}, {verdict}."),
+        verdict => format!("{own}: {ratio} the capacity of {earlier}, {verdict}."),
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn of([reference, server]: [&str; 2], under: &str, found: &Explanatio
         };
         let words = undecided::words(&found.cost.ratio());
         return format!(
-            "CPU time per request{under} of {server} and {reference}: {words} ({by}).{but}"
+            "{server} and {reference}{under}: CPU time per request {words} ({by}).{but}"
         );
     }
     let (by, more) = (micros(us.value.abs()), if us.value > 0.0 { "more" } else { "less" });

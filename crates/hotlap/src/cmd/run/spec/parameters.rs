@@ -1,22 +1,26 @@
-//! `-L workers 1,2,4`: servers that differ in a value.
+//! `-L workers 1,2,4`: one server for each value.
 
 use crate::exit::usage;
 
-/// The servers with each value of each parameter in place of `{NAME}`, in the order in which they
-/// are named. `parameters` are names, each followed by its values, which commas separate.
+/// The servers with each value of each parameter in place of `{NAME}`, in the order given.
+/// `parameters` are names, each followed by its values, which commas separate.
 ///
 /// # Errors
-/// When a name is that of something else, or no server has it.
+/// When a name already has a meaning, or no server has it.
 pub(super) fn expanded(servers: &[String], parameters: &[String]) -> anyhow::Result<Vec<String>> {
     let mut servers = servers.to_vec();
     for pair in parameters.chunks_exact(2) {
         let (name, values) = (&pair[0], &pair[1]);
-        if ["port", "tls_cert", "tls_key"].contains(&name.as_str()) {
-            return usage(format!("-L {name}: {{{name}}} has a meaning already; choose a name"));
+        if ["port", "host", "cpus", "tls_cert", "tls_key"].contains(&name.as_str()) {
+            return usage(format!(
+                "-L {name}: hotlap fills in {{{name}}} itself. Choose another name."
+            ));
         }
         let place = format!("{{{name}}}");
         if !servers.iter().any(|server| server.contains(&place)) {
-            return usage(format!("-L {name}: no server has {place}"));
+            return usage(format!(
+                "-L {name}: no server contains {place}. Write {place} where the values belong."
+            ));
         }
         let with_each = |server: &String| -> Vec<String> {
             match server.contains(&place) {
@@ -45,7 +49,10 @@ mod tests {
         let a = ["a -w 1 -t x", "a -w 1 -t y", "a -w 2 -t x", "a -w 2 -t y"];
         assert_eq!(found[1..], a);
         assert_eq!(with(&["a"], &[]).unwrap(), ["a"]);
-        assert_eq!(with(&["a"], &["w", "1"]), Err("-L w: no server has {w}".to_owned()));
+        assert_eq!(
+            with(&["a"], &["w", "1"]),
+            Err("-L w: no server contains {w}. Write {w} where the values belong.".to_owned())
+        );
         assert!(with(&["a {port}"], &["port", "1"]).is_err());
     }
 }
