@@ -315,7 +315,8 @@ pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<St
             Some(format!("its response differs from the response of {name} only in white space"))
         }
         () => Some(format!(
-            "its response is {}, but {name} responds with {}: the two servers do not do the same work",
+            "its response is {}, but {name} responds with {}: the two servers do not do the same \
+             work",
             told(&own),
             told(&other)
         )),
@@ -419,8 +420,8 @@ mod tests {
         let told = |content| difference(&custom(content), ("go/net-http", &hello));
         assert_eq!(
             told(Content::exactly(b"Hi")).unwrap(),
-            "its response is \"Hi\", that of go/net-http is \"Hello, World!\": they do not do the \
-             same work"
+            "its response is \"Hi\", but go/net-http responds with \"Hello, World!\": the two \
+             servers do not do the same work"
         );
         assert_eq!(told(Content::exactly(b"Hello, World!")), None);
         assert_eq!(told(Content::Any), None);

@@ -160,8 +160,8 @@ pub struct StartArgs {
     /// Run COMMAND through `sh -c` in a server's folder before each of its starts
     ///
     /// Use it to reset a database, for example. All servers of a restart are prepared and started
-    /// before the first one is measured, so earlier ones already run. A server is dropped if COMMAND
-    /// fails or leaves processes running. URLs are not prepared.
+    /// before the first one is measured, so earlier ones already run. A server is dropped if
+    /// COMMAND fails or leaves processes running. URLs are not prepared.
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<String>,
     /// Measure a server once with each of the VALUES (separated by commas) in place of {NAME}

@@ -112,8 +112,8 @@ impl LoadResults {
         let lacks_p99 =
             |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some() && l.p99.is_none());
         if self.rows.iter().any(lacks_p99) {
-            let why = "p99 is left out (–) where it would not come out again, for too few requests \
-                       or laps that differ: a longer --duration measures more";
+            let why = "p99 is left out (–) where the next run would show another: a longer \
+                       --duration measures more";
             notes.push(why.to_owned());
         }
         notes

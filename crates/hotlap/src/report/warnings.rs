@@ -60,8 +60,8 @@ fn unsteady(name: &str, unsteady: Unsteady) -> String {
     match unsteady {
         Unsteady::AtLimit => format!(
             "{name} was still warming up at the end of its warm-up, which takes a minute at most, so \
-             it has no verdict and no rank. Start the server yourself, load it for some minutes, and \
-             give its URL instead of its command."
+             it has no verdict and no rank. Start the server yourself, load it for some minutes, \
+             and give its URL instead of its command."
         ),
         Unsteady::Changing { change, last_ns } if change < 0.0 => format!(
             "{name} was still warming up, so it has no verdict and no rank. Its CPU per request \

@@ -150,8 +150,8 @@ impl Rule {
             Decision::Undecided { times } => {
                 let remedy = match times {
                     Some(times) => format!(" About {times} times the --duration would decide it."),
-                    None => " It is so close to the limit that more than 50 times the --duration would be \
-                             needed."
+                    None => " It is so close to the limit that more than 50 times the --duration \
+                             would be needed."
                         .to_owned(),
                 };
                 ruling.unknown.push(format!(
