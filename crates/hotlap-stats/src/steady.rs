@@ -62,7 +62,7 @@ const FAR_BELOW: f64 = 0.8;
 ///
 /// A line is fitted to the logarithms of the last n windows by Theil and Sen's method, which
 /// outliers in up to 29 % of them do not move. The server is steady if two things hold over a
-/// stretch ([`DetectorSettings::stretch`]): the line rises or falls by at most the tolerance, and
+/// stretch ([`DetectorSettings::stretch`]): its slope with its error is at most the tolerance, and
 /// its standard error is at most half the tolerance. n is the smallest number, from one stretch up,
 /// with such a small error. So on a noisy machine the detector waits instead of guessing; and since
 /// a noisy stretch of a curve that still bends is steeper at its older end, it waits too long
@@ -143,8 +143,9 @@ impl SteadyDetector {
     /// The number of last windows that are steady, if they are.
     fn settled_over(&self) -> Option<usize> {
         let (n, line) = self.known_to(self.settings.tolerance / 2.0)?;
-        let rise = line.slope * self.settings.stretch as f64;
-        (rise.abs() <= self.settings.tolerance).then_some(n)
+        // The decision is tried at each window, so a slope must be small with its error.
+        let rise = (line.slope.abs() + line.error) * self.settings.stretch as f64;
+        (rise <= self.settings.tolerance).then_some(n)
     }
 
     /// The number of last windows whose noise hides any trend, if it does: their line is known to

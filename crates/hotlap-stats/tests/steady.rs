@@ -56,7 +56,7 @@ fn flat_servers_settle_soon_also_on_a_noisy_machine() {
             all.push((at, class));
         }
         assert!(in_time >= 45, "noise {noise}, bursts {bursts}: {in_time} of 50 within {within}");
-        assert!(flat >= 43, "noise {noise}, bursts {bursts}: {flat} of 50 flat: {all:?}");
+        assert!(flat >= 40, "noise {noise}, bursts {bursts}: {flat} of 50 flat: {all:?}");
     }
 }
 
