@@ -40,8 +40,7 @@ const LONGEST_LINE: usize = 100;
 /// stretch: by default 10 % per second. A convention (METHODOLOGY, appendix C, *Warm-up*).
 const HIDDEN: f64 = 5.0;
 
-/// See [`SteadyDetector::hidden_over`]. A server that became cheaper by 3% a second was "flat" after
-/// one stretch.
+/// Noise hides a trend only over so many stretches, see [`SteadyDetector::hidden_over`].
 const HIDDEN_STRETCHES: usize = 3;
 
 /// A server that became several times faster, or that was much faster before, may have a compiler.
