@@ -36,11 +36,11 @@ pub struct LocalServer {
     pub(super) counters: Option<Counters>,
     pub(super) observer: Option<Observer>,
     pub(super) lines: Option<LogLines>,
-    /// The cores that it runs on; empty: not pinned.
-    pub(super) cores: Vec<usize>,
-    /// Its own cores, and all cores that it may use while it is spread.
+    /// Its own cores; empty: not pinned.
     pub(super) own: Vec<usize>,
+    /// The cores that it may use while it is spread.
     pub(super) all: Vec<usize>,
+    pub(super) is_spread: bool,
     pub(super) compilers: Compilers,
 }
 
@@ -54,6 +54,11 @@ impl LocalServer {
             observer: observes.then(|| Observer::of(owner)).flatten(),
             ..Self::default()
         }
+    }
+
+    /// The cores that it runs on; empty: not pinned.
+    fn cores(&self) -> &[usize] {
+        if self.is_spread { &self.all } else { &self.own }
     }
 }
 
@@ -94,13 +99,13 @@ impl RunningServer for LocalServer {
 
     fn spread(&mut self, on_all: bool) {
         let Some(process) = &self.process else { return };
-        let to = if on_all { &self.all } else { &self.own };
-        if self.own.is_empty() || *to == self.cores {
+        if self.own.is_empty() || on_all == self.is_spread {
             return;
         }
+        let to = if on_all { &self.all } else { &self.own };
         let pids = || Ok(process.members()?.iter().map(|member| member.pid).collect());
-        if move_threads(pids, &self.cores, to).is_ok() {
-            self.cores.clone_from(to);
+        if move_threads(pids, self.cores(), to).is_ok() {
+            self.is_spread = on_all;
         }
     }
 
@@ -128,7 +133,7 @@ impl RunningServer for LocalServer {
 
     /// The CPU time is read on the server's cores, since its clock lags when read from elsewhere.
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
-        let _visit = self.sampler.is_some().then(|| ClockFlush::to(&self.cores));
+        let _visit = self.sampler.is_some().then(|| ClockFlush::to(self.cores()));
         let mut tries = 0;
         loop {
             let began = Instant::now();

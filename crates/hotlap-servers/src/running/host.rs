@@ -143,9 +143,9 @@ impl ServerHost for LocalHost {
             counters,
             observer: started.observer,
             lines,
-            cores: order.cores.clone(),
             own: order.cores.clone(),
             all: order.all_cores.clone(),
+            is_spread: false,
             compilers: Compilers::default(),
         };
         // Open the file before another server of this folder starts and replaces it.
