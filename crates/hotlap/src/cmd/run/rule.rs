@@ -13,6 +13,16 @@ use crate::report::figure::Figure;
 use crate::report::{BrokenRule, CapacityResults, MeasureVerdict, Report, Role, Row, measure_name};
 use crate::text::number;
 
+/// The names of measures in rules, and the sign of a change for the worse. `None`: a capacity.
+const NAMES: [(&str, Option<Measure>, char); 6] = [
+    ("rps", Some(Measure::Rate), '-'),
+    ("cost", Some(Measure::Cost), '+'),
+    ("p50", Some(Measure::P50), '+'),
+    ("p99", Some(Measure::P99), '+'),
+    ("memory", Some(Measure::Memory), '+'),
+    ("capacity", None, '-'),
+];
+
 /// One rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
@@ -35,14 +45,8 @@ pub struct Ruling {
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, sign) = match self.measure {
-            Some(Measure::Rate) => ("rps", '-'),
-            Some(Measure::Cost) => ("cost", '+'),
-            Some(Measure::P50) => ("p50", '+'),
-            Some(Measure::P99) => ("p99", '+'),
-            Some(Measure::Memory) => ("memory", '+'),
-            None => ("capacity", '-'),
-        };
+        let of = NAMES.iter().find(|(_, measure, _)| *measure == self.measure);
+        let (name, _, sign) = of.ok_or(fmt::Error)?;
         write!(f, "{name} {sign}{}%", number::rounded(100.0 * self.limit))
     }
 }
@@ -72,14 +76,8 @@ impl Rule {
         let Some((name, limit)) = text.trim().split_once(char::is_whitespace) else {
             return usage(wrong());
         };
-        let (measure, sign) = match name {
-            "rps" => (Some(Measure::Rate), '-'),
-            "cost" => (Some(Measure::Cost), '+'),
-            "p50" => (Some(Measure::P50), '+'),
-            "p99" => (Some(Measure::P99), '+'),
-            "memory" => (Some(Measure::Memory), '+'),
-            "capacity" => (None, '-'),
-            _ => return usage(wrong()),
+        let Some(&(_, measure, sign)) = NAMES.iter().find(|(own, ..)| *own == name) else {
+            return usage(wrong());
         };
         match limit.trim().strip_prefix(sign).map(quantity::share) {
             Some(Ok(limit)) => Ok(Self { measure, limit }),
@@ -150,9 +148,10 @@ impl Rule {
             Decision::Undecided { times } => {
                 let remedy = match times {
                     Some(times) => format!(" About {times} times the --duration would decide it."),
-                    None => " It is so close to the limit that more than 50 times the --duration \
-                             would be needed."
-                        .to_owned(),
+                    None => format!(
+                        " It is so close to the limit that more than {MOST_TIMES} times the \
+                         --duration would be needed."
+                    ),
                 };
                 ruling.unknown.push(format!(
                     "--fail-if is undecided{under}: {server} has {figure} the {what} of {other}, and \
