@@ -62,8 +62,8 @@ const FAR_BELOW: f64 = 0.8;
 /// A line is fitted to the logarithms of the last n windows by Theil and Sen's method, which
 /// outliers in up to 29 % of them do not move. The server is steady if two things hold over a
 /// stretch ([`DetectorSettings::stretch`]): its slope with its error is at most the tolerance, and
-/// its standard error is at most half the tolerance. n is the smallest number, from one stretch up,
-/// with such a small error. So on a noisy machine the detector waits instead of guessing; and since
+/// its standard error is at most half the tolerance. n is the smallest number, from
+/// [`DetectorSettings::level`] up, with such a small error. So on a noisy machine the detector waits instead of guessing; and since
 /// a noisy stretch of a curve that still bends is steeper at its older end, it waits too long
 /// rather than too short. If noise keeps the error larger than that, an error of five times the
 /// tolerance suffices, provided that the slope is within two standard errors of 0.
@@ -154,7 +154,7 @@ impl SteadyDetector {
     /// burst also makes a level part, but a shorter one.
     fn hidden_over(&self) -> Option<usize> {
         let (n, _) = self.known_to(HIDDEN * self.settings.tolerance)?;
-        let n = n.max(HIDDEN_STRETCHES * self.settings.stretch);
+        let n = n.max(HIDDEN_STRETCHES * self.settings.stretch).max(self.shortest_line());
         let is_level = || Line::through(&self.curve.logs(n)).is_level();
         (n <= self.curve.len() && is_level()).then_some(n)
     }
@@ -174,8 +174,8 @@ impl SteadyDetector {
         }
     }
 
-    /// The smallest number of last windows, from one stretch up, whose line has at most this error
-    /// over a stretch; and that line.
+    /// The smallest number of last windows, from the shortest line up, whose line has at most this
+    /// error over a stretch; and that line.
     fn known_to(&self, error: f64) -> Option<(usize, Line)> {
         let mut n = self.shortest_line();
         while n <= self.curve.len().min(LONGEST_LINE) {
@@ -195,7 +195,7 @@ impl SteadyDetector {
 
     /// The smallest number of windows for a line.
     fn shortest_line(&self) -> usize {
-        self.settings.stretch.max(MIN_FOR_LINE)
+        self.settings.level.max(MIN_FOR_LINE)
     }
 }
 
@@ -322,7 +322,7 @@ mod tests {
         let before = first.summary(class, since);
         let mut next = SteadyDetector::new(DetectorSettings::default().for_restart(&before));
         let decided = decided(&mut next, (0..).map(|i| 1000.0 * wobble(i, 0.01)));
-        assert_eq!(decided, Some((10, 0, Class::Flat)));
+        assert_eq!(decided, Some((7, 0, Class::Flat)));
     }
 
     /// Regression: a later start of Express got half a second, since the first had been flat. It

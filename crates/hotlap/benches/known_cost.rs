@@ -7,7 +7,7 @@
 //!         [--keep FILE]
 //!     cargo bench -p hotlap --bench known_cost -- --bursts [--runs 20] [--seconds 60]
 //!         [--keep FILE]
-//!     cargo bench -p hotlap --bench known_cost -- --warm [--runs 20] [--seconds 30]
+//!     cargo bench -p hotlap --bench known_cost -- --warm [--runs 20] [--seconds 60]
 //!
 //! Bases are work of both servers of a pair, in microseconds. They set how busy the generator is.
 //! Each case is a run of its own, and is written to the kept file when it ends. The same command
@@ -331,7 +331,7 @@ fn tell(case: &Case) -> bool {
 /// Measures servers that become cheaper.
 fn warm(options: &Options) {
     let program = Program::build("c");
-    let (runs, seconds) = (options.whole("--runs", "20"), options.whole("--seconds", "30"));
+    let (runs, seconds) = (options.whole("--runs", "20"), options.whole("--seconds", "60"));
     println!("| a server that becomes cheaper | called | right | wrong | flat, but called |");
     println!("|---|---:|---:|---:|---:|");
     for (what, args) in WARM {

@@ -86,6 +86,7 @@ fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
         probe_limit: Duration::ZERO,
         timeout: LIMIT,
         start_limit: LIMIT,
+        level_for: Duration::ZERO,
         warm_limit: Duration::from_secs(1),
         grace: Duration::ZERO,
         freeze: true,

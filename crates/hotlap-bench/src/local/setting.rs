@@ -22,6 +22,8 @@ pub struct Setting {
     /// Time limit from a server's start to its first correct response; wrong ones are allowed for
     /// part of that ([`hotlap_servers::start::UNREADY`]).
     pub start_limit: Duration,
+    /// How long a server must be level to count as steady, unless it has its earlier speed.
+    pub level_for: Duration,
     /// Time limit for a server to become steady.
     pub warm_limit: Duration,
     /// Time between SIGTERM and SIGKILL.

@@ -340,6 +340,7 @@ mod tests {
                 probe_limit: Duration::ZERO,
                 timeout: Duration::ZERO,
                 start_limit: Duration::ZERO,
+                level_for: Duration::ZERO,
                 warm_limit: Duration::ZERO,
                 grace: Duration::ZERO,
                 freeze: true,

@@ -205,9 +205,14 @@ impl LocalRunner {
     ) -> DetectorSettings {
         let usual = DetectorSettings { sees_compiler: compiles, ..DetectorSettings::default() };
         let known = self.known(participant, load);
-        let windows = self.warm_limit(known).as_nanos() / WARM_WINDOW.as_nanos();
-        let windows = usize::try_from(windows).unwrap_or(usize::MAX);
-        let settings = DetectorSettings { max_windows: windows.max(usual.stretch), ..usual };
+        let windows = |time: Duration| {
+            usize::try_from(time.as_nanos() / WARM_WINDOW.as_nanos()).unwrap_or(usize::MAX)
+        };
+        let settings = DetectorSettings {
+            level: windows(self.setting.level_for).max(usual.level),
+            max_windows: windows(self.warm_limit(known)).max(usual.level),
+            ..usual
+        };
         known.map_or(settings, |before| settings.for_restart(&before.steady))
     }
 

@@ -18,6 +18,7 @@ pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
         probe_limit: Duration::ZERO,
         timeout: LIMIT,
         start_limit: LIMIT,
+        level_for: Duration::ZERO,
         warm_limit: Duration::from_secs(1),
         grace: Duration::ZERO,
         freeze: true,

@@ -9,6 +9,8 @@ pub struct DetectorSettings {
     pub stretch: usize,
     /// The largest trend over a stretch that counts as steady, as a share of the level.
     pub tolerance: f64,
+    /// A server counts as steady if it was for at least this many windows.
+    pub level: usize,
     /// No decision before this many windows.
     pub min_windows: usize,
     /// A decision is made after this many windows at the latest.
@@ -16,11 +18,11 @@ pub struct DetectorSettings {
     /// Whether the caller can tell when the server's compiler is done. If not, a server that begins
     /// far below its level must stay level for longer.
     pub sees_compiler: bool,
-    /// The speed at which the program was flat after an earlier start.
+    /// The speed at which the program was steady after an earlier start, if it has no compiler.
     pub known: Option<KnownSpeed>,
 }
 
-/// The speed of a program that was steady from the start.
+/// The speed of a program after an earlier start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KnownSpeed {
     /// Responses, or responses per CPU second.
@@ -37,6 +39,7 @@ impl Default for DetectorSettings {
         Self {
             stretch: 10,
             tolerance: 0.02,
+            level: 10,
             min_windows: 0,
             max_windows: 100,
             sees_compiler: false,
@@ -70,9 +73,8 @@ impl DetectorSettings {
     ///
     /// - A server with a compiler compiles at every start. It is judged again, after at least the
     ///   time that it needed before.
-    /// - A flat server has to fill its caches. If it then has its earlier speed, it is flat again.
-    /// - All others are judged again: what looked like a warm-up may have been another process on
-    ///   the machine, which need not run at every start.
+    /// - All others have to fill their caches. A server that then has its earlier speed is steady.
+    ///   One that has not is judged again.
     #[must_use]
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         match previous.class {
@@ -80,11 +82,10 @@ impl DetectorSettings {
             _ if previous.compiles => {
                 Self { min_windows: previous.needed.min(self.max_windows), ..*self }
             }
-            Class::Flat => {
+            Class::Flat | Class::WarmedUp | Class::SlowingDown => {
                 let windows = (previous.filling + 1).max(COMPARED);
                 Self { known: Some(KnownSpeed { speed: previous.speed, windows }), ..*self }
             }
-            Class::WarmedUp | Class::SlowingDown => *self,
         }
     }
 }
@@ -102,13 +103,14 @@ mod tests {
             settings.for_restart(&previous)
         };
         assert_eq!(again(Class::NeverSteady, 30, true), settings);
-        assert_eq!(again(Class::WarmedUp, 30, false), settings);
         for class in [Class::Flat, Class::WarmedUp, Class::SlowingDown] {
             assert_eq!(again(class, 30, true).min_windows, 30);
             assert_eq!(again(class, 300, true).min_windows, 100);
         }
-        let flat = again(Class::Flat, 30, false);
-        assert_eq!(flat.known, Some(KnownSpeed { speed: 9.0, windows: 6 }));
-        assert_eq!(flat.min_windows, 0);
+        for class in [Class::Flat, Class::WarmedUp, Class::SlowingDown] {
+            let next = again(class, 30, false);
+            assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 6 }));
+            assert_eq!(next.min_windows, 0);
+        }
     }
 }

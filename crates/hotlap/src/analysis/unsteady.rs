@@ -1,5 +1,7 @@
 //! Servers that were not steady: possibly still warming up, or leaking.
 
+use std::collections::BTreeSet;
+
 use hotlap_bench::lap::readings;
 use hotlap_stats::{Change, Reading};
 
@@ -8,6 +10,11 @@ use crate::model::{Class, Run};
 /// A change of cost within a restart from this share on is reported: the mean of the restart is off
 /// by half of the change. A convention.
 const CHANGED: f64 = 0.1;
+
+/// A smaller change, from this share on, is reported if the cost changes by at least so much per
+/// second of CPU time, which is what a warm-up permits: such a server would change much more in a
+/// longer restart. Caches that fill in the first round of a restart make smaller changes.
+const CHANGING: (f64, f64) = (0.03, 0.02);
 
 /// A change with a larger p-value may be chance: rounds of a busy machine are not independent. A
 /// convention.
@@ -44,8 +51,17 @@ fn changing(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
     let (relative, own) = (Change::of(costs, others)?, Change::of(costs, &[])?);
     let is_its_own = own.log / relative.log >= 0.5;
     let change = relative.log.exp_m1();
-    let is_large = change.abs() >= CHANGED && relative.p < BY_CHANCE;
-    (is_large && is_its_own).then(|| Unsteady::Changing { change, last_ns: last(costs) })
+    let (least, per_second) = CHANGING;
+    let is_fast = change.abs() >= (per_second * restart_s(costs)).max(least);
+    let is_certain = relative.p < BY_CHANCE;
+    ((change.abs() >= CHANGED || is_fast) && is_certain && is_its_own)
+        .then(|| Unsteady::Changing { change, last_ns: last(costs) })
+}
+
+/// The mean CPU time in the laps of a restart, in seconds.
+fn restart_s(costs: &[Reading]) -> f64 {
+    let restarts = costs.iter().map(|reading| reading.restart).collect::<BTreeSet<_>>().len();
+    costs.iter().map(|reading| reading.share.amount / 1e9).sum::<f64>() / restarts as f64
 }
 
 /// The cost in the last third of the rounds of each restart, at least one round.
@@ -74,12 +90,14 @@ mod tests {
 
     use super::*;
 
+    /// Three restarts of six rounds, with a cost in microseconds and 0.2 s of CPU time per round.
     fn costs(cost: impl Fn(u32) -> f64) -> Vec<Reading> {
         let places = (0..3).flat_map(|restart| (0..6).map(move |round| (restart, round)));
         places
             .map(|(restart, round)| {
                 let wobble = 1.0 + 0.01 * f64::from((restart * 6 + round) * 7 % 3);
-                Reading { restart, round, share: Share::whole(cost(round) * wobble) }
+                let cost_ns = 1e3 * cost(round) * wobble;
+                Reading { restart, round, share: Share { amount: 2e8, of: 2e8 / cost_ns } }
             })
             .collect()
     }
@@ -92,7 +110,7 @@ mod tests {
         let Some(Unsteady::Changing { change, last_ns }) = changing(&falling, &[&flat]) else {
             panic!("it falls");
         };
-        assert!((-0.77..-0.75).contains(&change) && (400.0..560.0).contains(&last_ns), "{change}");
+        assert!((-0.77..-0.75).contains(&change) && (400e3..560e3).contains(&last_ns), "{change}");
         assert_eq!(changing(&flat, &[&falling]), None);
     }
 
@@ -101,8 +119,20 @@ mod tests {
         let slower = |round: u32| 1.0 + 0.1 * f64::from(round);
         let (one, other) = (costs(|round| 5.0 * slower(round)), costs(|round| 9.0 * slower(round)));
         assert_eq!(changing(&one, &[&other]), None);
-        // A mean may be off by as much as a small change.
-        let few = costs(|round| 5.0 * (1.0 - 0.015 * f64::from(round)));
-        assert_eq!(changing(&few, &[&costs(|_| 9.0)]), None);
+    }
+
+    /// Regression: a server that became cheaper by 3% per second for 20 s was compared at nearly
+    /// three times its later cost. Its restarts had a second of CPU time.
+    #[test]
+    fn a_small_change_counts_if_it_is_fast() {
+        let flat = costs(|_| 9.0);
+        let of = |per_round: f64| costs(|round| 5.0 * (1.0 - per_round * f64::from(round)));
+        assert!(changing(&of(0.008), &[&flat]).is_some(), "4% in 1.2 s");
+        assert_eq!(changing(&of(0.004), &[&flat]), None, "2%, as caches do");
+        let long = |costs: Vec<Reading>| -> Vec<Reading> {
+            let longer = |share: Share| Share { amount: 10.0 * share.amount, of: 10.0 * share.of };
+            costs.into_iter().map(|r| Reading { share: longer(r.share), ..r }).collect()
+        };
+        assert_eq!(changing(&long(of(0.008)), &[&flat]), None, "4% in 12 s");
     }
 }

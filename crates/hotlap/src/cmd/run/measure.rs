@@ -175,6 +175,7 @@ fn setting(
         probe_limit: experiment.budget / timing::PROBING,
         timeout: spec.timeout,
         start_limit: spec.start_timeout,
+        level_for: timing::level_for(experiment),
         warm_limit: timing::WARM_LIMIT,
         grace: timing::GRACE,
         freeze: spec.freeze,

@@ -45,12 +45,17 @@ pub const START_LIMIT: Duration = Duration::from_secs(120);
 /// ten. A large application may compile for a minute.
 pub const WARM_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long a server must be level before it is measured: at least, at most, and for all servers
+/// together one in this many parts of the budget. A server that becomes cheaper by 3% per second
+/// cannot be told from a level one within a second.
+const LEVEL: (Duration, Duration, u32) = (Duration::from_secs(1), Duration::from_secs(3), 2);
+
 /// How long a server may take to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// The approximate time of a first start, for a server that was never measured: to respond, and to
-/// be warmed up by each load. Runtimes with a JIT compiler take longer.
-const FIRST_START: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(1500));
+/// The approximate time of a first start, for a server that was never measured: to respond, and for
+/// each load to become level. Runtimes with a JIT compiler take longer.
+const FIRST_START: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(500));
 
 /// The approximate time that it takes to check a server against its contract, and to probe it under
 /// each load for the slice length.
@@ -98,6 +103,14 @@ pub fn expected(experiment: &Experiment) -> (u32, u32) {
     (experiment.restarts.unwrap_or_else(|| whole((budget_s + restart_s) / each_s)), rounds)
 }
 
+/// How long each server must be level in its first warm-up: see [`LEVEL`].
+#[must_use]
+pub fn level_for(experiment: &Experiment) -> Duration {
+    let (least, most, part) = LEVEL;
+    let warmups = u32::try_from(rows(experiment).max(1)).unwrap_or(u32::MAX);
+    (experiment.budget / warmups.saturating_mul(part)).clamp(least, most)
+}
+
 /// The approximate time of the measurement after the first start: the budget, or the time for the
 /// given restarts and rounds.
 #[must_use]
@@ -124,7 +137,7 @@ pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
             (last.ready_ms.unwrap_or(0.0) + each_ms * f64::from(loads)) / 1e3,
         ))
     };
-    let usual = FIRST_START.0 + FIRST_START.1 * loads;
+    let usual = FIRST_START.0 + (FIRST_START.1 + level_for(experiment)) * loads;
     let is_probed = experiment.slice.is_none() && experiment.objectives.is_empty();
     let checks = VERIFYING + if is_probed { PROBES * loads } else { Duration::ZERO };
     let each = |participant| of(participant).unwrap_or(usual) + checks;

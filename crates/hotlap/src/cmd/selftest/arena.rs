@@ -33,6 +33,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long servers may be probed at each slice length.
 const PROBE_LIMIT: Duration = Duration::from_secs(12);
 
+/// How long a server must be level: the servers here compile nothing.
+const LEVEL: Duration = Duration::from_secs(1);
+
 /// What all experiments of the self-test share.
 pub struct Arena {
     program: PathBuf,
@@ -119,6 +122,7 @@ impl Arena {
             probe_limit: PROBE_LIMIT,
             timeout: TIMEOUT,
             start_limit: START_LIMIT,
+            level_for: LEVEL,
             warm_limit,
             grace: GRACE,
             freeze: true,
