@@ -125,6 +125,13 @@ pub enum Event<'a> {
         /// The load.
         load: usize,
     },
+    /// A window of a warm-up has ended.
+    Window {
+        /// The participant.
+        participant: usize,
+        /// Responses per second.
+        requests_per_s: f64,
+    },
     /// A server's warm-up has ended.
     Warmed {
         /// The participant.

@@ -70,6 +70,22 @@ pub enum Kind {
         /// Requests per second.
         rate: f64,
     },
+    /// The rate that a search found, in a longer window than the others of the search.
+    Held {
+        /// Requests per second.
+        rate: f64,
+    },
+}
+
+impl Kind {
+    /// The rate of an open loop, in requests/s; `None` for a closed loop.
+    #[must_use]
+    pub fn rate(self) -> Option<f64> {
+        match self {
+            Self::Flat => None,
+            Self::Paced { rate } | Self::Held { rate } => Some(rate),
+        }
+    }
 }
 
 /// What a server's process tree used between two samples, and the responses counted between the

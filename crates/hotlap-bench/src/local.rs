@@ -252,10 +252,15 @@ impl Runner for LocalRunner {
         verified
     }
 
-    fn warm(&mut self, participant: usize, load: usize) -> Result<Warmup, ServerFailure> {
+    fn warm(
+        &mut self,
+        participant: usize,
+        load: usize,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Warmup, ServerFailure> {
         let mut tries = 1;
         let warmup = loop {
-            match self.warm_up(participant, load) {
+            match self.warm_up(participant, load, watch) {
                 // The next try starts the generator again.
                 Err(Trouble::Generator(_)) if tries < WARM_UPS => tries += 1,
                 warmup => break warmup,
@@ -374,14 +379,14 @@ impl Runner for LocalRunner {
         load: usize,
         trial: TrialWindow,
     ) -> Result<Lap, ServerFailure> {
-        let TrialWindow { rate, length, seed } = trial;
+        let TrialWindow { rate, length, seed, .. } = trial;
         let run = self.open_loop(participant, load, (Pace::Poisson { rate, seed }, length));
         let recovered = run.and_then(|run| {
             self.recover(participant, load, rate)?;
             Ok(run)
         });
         self.freeze(participant);
-        self.judged((participant, load, Kind::Paced { rate }), recovered, validity::judge_trial)
+        self.judged((participant, load, trial.kind()), recovered, validity::judge_trial)
     }
 
     fn begin_explaining(&mut self) {

@@ -36,11 +36,17 @@ pub trait Runner {
         self.verify(&[participant]).remove(0)
     }
 
-    /// Loads a participant until it is steady or a limit is reached.
+    /// Loads a participant until it is steady or a limit is reached. `watch` gets the requests/s of
+    /// each window.
     ///
     /// # Errors
     /// It cannot take part any more.
-    fn warm(&mut self, participant: usize, load: usize) -> Result<Warmup, ServerFailure>;
+    fn warm(
+        &mut self,
+        participant: usize,
+        load: usize,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Warmup, ServerFailure>;
 
     /// The participants and loads to probe next, there and back, in order to choose the slice
     /// length. Called again after they were probed, until it returns none.
@@ -167,6 +173,18 @@ pub struct TrialWindow {
     pub length: Duration,
     /// The seed of the times at which requests are due.
     pub seed: u64,
+    /// Whether the window shows that the server meets the goals for longer. Other windows search
+    /// for the rate.
+    pub holds: bool,
+}
+
+impl TrialWindow {
+    /// The kind of its lap.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        let rate = self.rate;
+        if self.holds { Kind::Held { rate } } else { Kind::Paced { rate } }
+    }
 }
 
 /// The effect of slices on a server's cost, measured by probes: the server is thawed as for a slice

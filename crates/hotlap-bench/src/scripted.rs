@@ -107,6 +107,9 @@ pub struct Scripted {
     pub probes: u32,
     /// The generator is late in trials from this rate on, in requests/s.
     pub late_from: Option<f64>,
+    /// The capacity in the long window that ends a search, as a share of the capacity in short
+    /// windows.
+    pub held_share: f64,
     /// Instruments that are not permitted.
     pub forbidden: Vec<Instrument>,
     /// Interrupts the experiment when the clock reaches this time.
@@ -130,6 +133,7 @@ impl Scripted {
             slices: 1,
             probes: 0,
             late_from: None,
+            held_share: 1.0,
             forbidden: Vec::new(),
             interrupted_at: None,
             log: Vec::new(),
@@ -162,7 +166,7 @@ impl Scripted {
         };
         let rate = match kind {
             Kind::Flat => script.rate * faster,
-            Kind::Paced { rate } => rate,
+            Kind::Paced { rate } | Kind::Held { rate } => rate,
         };
         let outcome = self.outcome(&script, &self.loads[load], rate);
         let requests = outcome.responses + outcome.failures.total();
@@ -267,10 +271,16 @@ impl Runner for Scripted {
         participants.iter().map(ready).collect()
     }
 
-    fn warm(&mut self, participant: usize, _load: usize) -> Result<Warmup, ServerFailure> {
+    fn warm(
+        &mut self,
+        participant: usize,
+        _load: usize,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Warmup, ServerFailure> {
         self.clock += Duration::from_millis(300);
         self.call("warm-up", participant)?;
         let rate = self.scripts[participant].rate;
+        watch(rate);
         Ok(Warmup {
             compiles: false,
             class: Class::Flat,
@@ -341,9 +351,9 @@ impl Runner for Scripted {
         let script = &self.scripts[participant];
         let nth = self.laps[participant];
         let faster = script.wobble.get(nth % script.wobble.len().max(1)).map_or(1.0, |w| w.0);
-        let share = missed_share(trial.rate / (script.rate * KEEPS * faster));
-        let kind = Kind::Paced { rate: trial.rate };
-        let mut lap = self.driven(participant, load, kind, millis(begun));
+        let held = if trial.holds { self.held_share } else { 1.0 };
+        let share = missed_share(trial.rate / (script.rate * KEEPS * faster * held));
+        let mut lap = self.driven(participant, load, trial.kind(), millis(begun));
         let outcome = &mut lap.outcome;
         outcome.window_ns = u64::try_from(trial.length.as_nanos()).unwrap_or(u64::MAX);
         outcome.responses = (trial.rate * trial.length.as_secs_f64()).round() as u64;

@@ -30,6 +30,9 @@ pub enum Objective {
 /// The shortest window of a search, and the longest.
 pub const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
+/// The shortest window in which a server is held at the rate that a search found, and the longest.
+pub const HELD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
+
 /// A window takes this many times as long as the longest latency that a goal allows: a rate that is
 /// 1 % above what a server can do needs that long until requests wait for too long.
 const GOALS: u32 = 100;
@@ -85,6 +88,12 @@ impl Objective {
             Self::Latency { quantile, .. } => 1.0 - quantile,
             Self::Errors { share } => share,
         }
+    }
+
+    /// The smallest share of requests that may miss one of these goals.
+    #[must_use]
+    pub fn strictest(goals: &[Self]) -> f64 {
+        goals.iter().map(Self::share).fold(1.0, f64::min)
     }
 
     /// The percentile as a share and its limit in nanoseconds; `None` for other goals.

@@ -113,7 +113,7 @@ fn the_counts_of_a_lap_equal_those_of_the_server() {
     let all = clocks.map(|ns| generator(ns, u64::MAX)).into();
     let mut runner = runner(&server, all);
     runner.bring_up(0).expect("a running server");
-    let warmup = runner.warm(0, 0).expect("a warm-up");
+    let warmup = runner.warm(0, 0, &mut |_| ()).expect("a warm-up");
     assert!(warmup.curve.iter().sum::<f64>() > 0.0);
     let before = server.requests() as u64;
     for _ in 0..2 {
@@ -139,7 +139,7 @@ fn the_laps_of_several_servers_have_the_counts_of_their_own_servers() {
     let mut runner = runner_of(&both, Duration::from_millis(30), all);
     for participant in [0, 1] {
         runner.bring_up(participant).expect("a running server");
-        runner.warm(participant, 0).expect("a warm-up");
+        runner.warm(participant, 0, &mut |_| ()).expect("a warm-up");
     }
     let before = servers.each_ref().map(|server| server.requests() as u64);
     // Two laps over one set of connections, whose counts add up.
@@ -162,10 +162,10 @@ fn a_lap_at_a_rate_is_that_of_all_generators_together() {
     let server = TestServer::responding(HELLO);
     let mut runner = runner(&server, vec![generator(0, u64::MAX), generator(7, u64::MAX)]);
     runner.bring_up(0).expect("a running server");
-    runner.warm(0, 0).expect("a warm-up");
+    runner.warm(0, 0, &mut |_| ()).expect("a warm-up");
     let before = server.requests() as u64;
     let length = Duration::from_millis(500);
-    let trial = TrialWindow { rate: 400.0, length, seed: 1 };
+    let trial = TrialWindow { rate: 400.0, length, seed: 1, holds: false };
     let lap = runner.trial_lap(0, 0, trial).expect("a lap");
     // Afterwards, single requests show whether the server has recovered.
     let after = server.requests() as u64 - before;

@@ -159,7 +159,7 @@ fn a_url_on_this_machine_has_a_cost() {
     let mut runner = url(address);
     let ready = runner.bring_up(0).expect("a running server");
     assert!(ready.notes.iter().any(|note| note.contains("stand-in, which hotlap did not start")));
-    let warmup = runner.warm(0, 0).expect("a running server");
+    let warmup = runner.warm(0, 0, &mut |_| ()).expect("a running server");
     assert_eq!(warmup.count, None, "nothing is counted without counters");
     assert_eq!(ready.ready_ms, None, "it ran already");
     // Requests and CPU time are read one after the other, and on a busy machine the server may run

@@ -148,6 +148,9 @@ fn reopened_connections_count_within_the_window() {
     let outcome = session.join().expect("an outcome");
     let (responses, reopened) = (outcome.responses, outcome.connections.reopened);
     assert!(responses > 0 && reopened <= responses + 2, "{reopened} for {responses} responses");
+    // Regression: the time to connect was in no latency, although a user waits for it.
+    let waited_ns = outcome.service_time.mean() * outcome.service_time.len() as f64;
+    assert!(waited_ns > 0.7 * 2.0 * outcome.window_ns as f64, "{waited_ns} ns");
 }
 
 #[test]

@@ -14,6 +14,12 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The estimate in another unit.
+    #[must_use]
+    pub fn scaled(&self, by: f64) -> Self {
+        Self { value: self.value * by, low: self.low * by, high: self.high * by }
+    }
+
     /// Half the width of the interval as a share of the value: the "± 1.2 %" of a table.
     #[must_use]
     pub fn relative_half_width(&self) -> f64 {

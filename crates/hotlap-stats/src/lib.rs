@@ -12,14 +12,14 @@
 //! 3. **One server.** What a server did in one round is a [`Reading`]. [`level`] turns the totals
 //!    of all restarts into an [`Estimate`] with a confidence interval.
 //! 4. **Two servers.** [`pairs`] pairs their restarts, and [`effect`] turns the pairs into an
-//!    [`Effect`]: a ratio with its interval and p-value. [`unpaired`] compares two stored runs.
+//!    [`Effect`]: a ratio with its interval and p-value. [`across_runs`] compares stored runs.
 //!    What explains a difference is an [`Amount`] per request.
 //! 5. **Stopping.** [`further_restarts`] divides the time of a run, and [`is_precise`] says whether
 //!    the run may end early.
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`] and returns a
 //!    [`Verdict`]. [`ranks`] orders the servers by their verdicts.
 //! 7. **Capacity.** A [`Trial`] is a window at one rate, which kept a goal or not. [`next_rate`]
-//!    chooses the rates, and [`Capacity::fit`] finds the one that keeps it as often as not.
+//!    chooses the rates, and [`Capacity::fit`] finds the one that keeps it for long.
 //! 8. **Nodes.** Where a run was repeated on several machines, [`by_node`] labels each restart with
 //!    its node, so that [`effect`] rests on nodes. [`NodeSpread`] says how much nodes differ.
 //! 9. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
@@ -59,8 +59,9 @@ pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
 pub use censored::{Ages, Censored};
 pub use change_points::change_points;
 pub use compare::{
-    Amount, Bursts, Change, Effect, NodeSpread, Pair, Reading, Share, Shift, across_nodes, by_node,
-    effect, level, level_of_nodes, pairs, shifted_effect, unpaired, values_by_restart,
+    Amount, Bursts, Change, Effect, NodeSpread, Pair, Reading, Share, Shift, across_nodes,
+    across_runs, by_node, effect, level, level_of_nodes, level_of_runs, logs_by_restart, pairs,
+    shifted_effect, shifted_level, values_by_restart,
 };
 pub use estimate::Estimate;
 pub use histogram::export::interval_log;

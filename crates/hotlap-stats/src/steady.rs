@@ -63,10 +63,11 @@ const FAR_BELOW: f64 = 0.8;
 /// outliers in up to 29 % of them do not move. The server is steady if two things hold over a
 /// stretch ([`DetectorSettings::stretch`]): its slope with its error is at most the tolerance, and
 /// its standard error is at most half the tolerance. n is the smallest number, from
-/// [`DetectorSettings::level`] up, with such a small error. So on a noisy machine the detector waits instead of guessing; and since
-/// a noisy stretch of a curve that still bends is steeper at its older end, it waits too long
-/// rather than too short. If noise keeps the error larger than that, an error of five times the
-/// tolerance suffices, provided that the slope is within two standard errors of 0.
+/// [`DetectorSettings::level`] up, with such a small error. So on a noisy machine the detector
+/// waits instead of guessing. A noisy stretch of a curve that still bends is steeper at its older
+/// end, so the detector waits too long rather than too short. If noise keeps the error larger than
+/// that, an error of five times the tolerance suffices, provided that the slope is within two
+/// standard errors of 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SteadyDetector {
     settings: DetectorSettings,
@@ -175,7 +176,7 @@ impl SteadyDetector {
     }
 
     /// The smallest number of last windows, from the shortest line up, whose line has at most this
-    /// error over a stretch; and that line.
+    /// error over a stretch, and that line.
     fn known_to(&self, error: f64) -> Option<(usize, Line)> {
         let mut n = self.shortest_line();
         while n <= self.curve.len().min(LONGEST_LINE) {

@@ -48,9 +48,6 @@ pub enum Better {
 pub struct Criterion {
     /// The largest p-value that counts (0.05), after correction for the number of comparisons.
     pub alpha: f64,
-    /// Differences up to this are none, in log units. It is 0 within a run; between two runs, it is
-    /// what the machine changed.
-    pub margin: f64,
     /// Why no verdict can be given, whatever the difference.
     pub withheld: Option<Inconclusive>,
     /// Which values are better.
@@ -60,15 +57,15 @@ pub struct Criterion {
 impl Criterion {
     /// The verdict on one comparison, given a corrected p-value.
     fn verdict(&self, effect: &Effect, p: f64) -> Verdict {
-        if effect.restarts < MIN_RESTARTS {
-            return Verdict::Inconclusive(Inconclusive::TooFewRestarts);
-        }
         if let Some(why) = self.withheld {
             return Verdict::Inconclusive(why);
         }
+        if effect.restarts < MIN_RESTARTS {
+            return Verdict::Inconclusive(Inconclusive::TooFewRestarts);
+        }
         let log_ratio = effect.ratio.value.ln();
-        // A NaN on either side must lead to "no difference".
-        let differs = p <= self.alpha && log_ratio.abs() > self.margin;
+        // A NaN must lead to "no difference".
+        let differs = p <= self.alpha && log_ratio.abs() > 0.0;
         match self.better {
             _ if !differs => Verdict::NoDifference,
             Better::Higher if log_ratio.is_sign_positive() => Verdict::Better,
@@ -102,7 +99,7 @@ mod tests {
     }
 
     fn criterion(better: Better) -> Criterion {
-        Criterion { alpha: 0.05, margin: 0.0, withheld: None, better }
+        Criterion { alpha: 0.05, withheld: None, better }
     }
 
     fn verdict(criterion: Criterion, effect: Effect) -> Verdict {
@@ -140,20 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_p_value_of_alpha_counts_and_a_ratio_at_the_margin_does_not() {
-        let of = |value: f64, p, margin| {
-            let criterion = Criterion { margin, ..criterion(Better::Higher) };
-            criterion.verdict(&ratio(value, p, 5), p)
-        };
-        assert_eq!(of(2.0, 0.05, 0.0), Verdict::Better);
-        assert_eq!(of(0.5, 0.05, 0.0), Verdict::Worse);
-        assert_eq!(of(2.0, 0.050_001, 0.0), Verdict::NoDifference);
-        assert_eq!(of(1.0, 0.0, 0.0), Verdict::NoDifference);
-        let margin = 2.0_f64.ln();
-        assert_eq!(of(2.0, 0.0, margin), Verdict::NoDifference);
-        assert_eq!(of(2.001, 0.0, margin), Verdict::Better);
-        assert_eq!(of(0.499, 0.0, margin), Verdict::Worse);
-        assert_eq!(of(3.0, 0.0, f64::NAN), Verdict::NoDifference);
+    fn a_p_value_of_alpha_counts_and_a_ratio_of_one_does_not() {
+        let of = |value: f64, p| criterion(Better::Higher).verdict(&ratio(value, p, 5), p);
+        assert_eq!(of(2.0, 0.05), Verdict::Better);
+        assert_eq!(of(0.5, 0.05), Verdict::Worse);
+        assert_eq!(of(2.0, 0.050_001), Verdict::NoDifference);
+        assert_eq!(of(1.0, 0.0), Verdict::NoDifference);
+        assert_eq!(of(f64::NAN, 0.0), Verdict::NoDifference);
+        assert_eq!(of(2.0, f64::NAN), Verdict::NoDifference);
     }
 
     #[test]
@@ -172,18 +163,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_larger_p_margin_or_fewer_restarts_never_make_a_verdict_easier(
-            log_ratio in -0.2..0.2, p in 0.0..0.1, margin in 0.0..0.1, more in 0.0..0.1,
-            restarts in 1..6u32,
+        fn a_larger_p_or_fewer_restarts_never_make_a_verdict_easier(
+            log_ratio in -0.2..0.2, p in 0.0..0.1, more in 0.0..0.1, restarts in 1..6u32,
         ) {
-            let differs = |p, margin, restarts| {
-                let criterion = Criterion { margin, ..criterion(Better::Lower) };
-                criterion.verdict(&ratio(f64::exp(log_ratio), p, restarts), p).differs()
+            let differs = |p, restarts| {
+                let effect = ratio(f64::exp(log_ratio), p, restarts);
+                criterion(Better::Lower).verdict(&effect, p).differs()
             };
-            if !differs(p, margin, restarts) {
-                prop_assert!(!differs(p + more, margin, restarts));
-                prop_assert!(!differs(p, margin + more, restarts));
-                prop_assert!(!differs(p, margin, restarts - 1));
+            if !differs(p, restarts) {
+                prop_assert!(!differs(p + more, restarts));
+                prop_assert!(!differs(p, restarts - 1));
             }
         }
     }

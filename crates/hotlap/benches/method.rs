@@ -224,7 +224,7 @@ fn plain_cost_ns(arena: &Arena, options: &Options) -> f64 {
     let mut live =
         LocalRunner::new(setting, &participants, &loads, Arc::new(AtomicBool::new(false)));
     live.bring_up(0).expect("a start");
-    live.warm(0, 0).expect("a warm-up");
+    live.warm(0, 0, &mut |_| ()).expect("a warm-up");
     let laps = (0..40).map(|_| live.whole_lap(0, 0, Kind::Flat).expect("a lap"));
     let costs: Vec<f64> = laps.filter_map(|lap| lap.cost_ns()).collect();
     let _ = live.stop(0);
@@ -312,7 +312,7 @@ fn best_of_three(arena: &Arena, options: &Options) -> f64 {
         LocalRunner::new(setting, &participants, &loads, Arc::new(AtomicBool::new(false)));
     let mut best = |participant| {
         live.bring_up(participant).expect("a start");
-        live.warm(participant, 0).expect("a warm-up");
+        live.warm(participant, 0, &mut |_| ()).expect("a warm-up");
         let laps: Vec<Lap> =
             (0..3).map(|_| live.whole_lap(participant, 0, Kind::Flat).expect("a lap")).collect();
         let _ = live.stop(participant);

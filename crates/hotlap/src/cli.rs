@@ -52,7 +52,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
-use crate::quantity;
+use crate::quantity::{self, RunNumbers};
 
 pub use capacity::CapacityArgs;
 pub use explain::ExplainArgs;
@@ -302,24 +302,31 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  hotlap compare 11 12                        from run 11 to run 12
+  hotlap compare 11-13 14-16                  from three runs to three others
+  hotlap compare 11 12                        from one run to one: no verdict
   hotlap compare 11                           from run 11 to the last run
-  hotlap compare --baseline main              from the newest run kept with
+  hotlap compare 14-16 --baseline main        from the newest runs kept with
                                               run --save-baseline main
-  hotlap compare --baseline main.db           from another store's last run
-  hotlap compare 11 12 --fail-if 'cost +3%'   in CI
-  hotlap compare 21 22 --fail-if 'capacity -5%'
-                                              two runs of hotlap capacity")]
+  hotlap compare 4-6 --baseline main.db       from another store's last runs
+  hotlap compare 11-13 14-16 --fail-if 'cost +3%'
+                                              in CI
+  hotlap compare 21-23 24-26 --fail-if 'capacity -5%'
+                                              runs of hotlap capacity
+
+Each run is one sample of the machine. A verdict needs three runs on each side,
+best made in turns. `hotlap run OLD NEW` decides in one run.")]
 pub struct CompareArgs {
-    /// The run to compare with, and the run to compare (default: the last)
-    #[arg(value_name = "RUN", num_args = 0..=2)]
-    pub runs: Vec<u64>,
-    /// The run to compare with: a baseline (its newest run), a run number, or a store file (its
-    /// last run)
-    #[arg(long, value_name = "NAME|RUN|FILE")]
+    /// The runs to compare with, and the runs to compare (default: the last): `11`, `11,13`,
+    /// `11-13`
+    #[arg(value_name = "RUNS", num_args = 0..=2)]
+    pub runs: Vec<RunNumbers>,
+    /// The runs to compare with: a baseline (its newest three runs), run numbers, or a store file
+    /// (its last three runs)
+    #[arg(long, value_name = "NAME|RUNS|FILE")]
     pub baseline: Option<String>,
-    /// Exit with code 5 if a server is worse by more than this and the noise: "cost +3%", "rps
-    /// -5%", "p50 +10%", "p99 +10%", "memory +10%"; of two searches, "capacity -5%"
+    /// Exit with code 5 if a server is worse by more than this and the noise, with code 4 if that
+    /// is undecided: "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%", or "capacity
+    /// -5%" for searches
     #[arg(long, value_name = "RULE")]
     pub fail_if: Vec<String>,
     /// Print JSON

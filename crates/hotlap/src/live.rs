@@ -76,6 +76,11 @@ impl Live {
         live
     }
 
+    /// A window of a server's warm-up has ended.
+    pub fn warming(&self, server: usize, requests_per_s: f64) {
+        self.change(|status| status.board.warming(server, requests_per_s));
+    }
+
     /// A server's lap begins.
     pub fn running(&self, server: usize) {
         self.change(|status| status.board.running(Some(server)));

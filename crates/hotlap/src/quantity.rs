@@ -2,6 +2,8 @@
 //!
 //! Apart from `cli` because suite files and `--fail-if` are read with the same rules.
 
+use std::collections::HashSet;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`, or several such pairs (`2m30s`). A
@@ -42,6 +44,41 @@ pub fn span(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("0 is too short: nothing would be measured".to_owned()),
         d => Ok(d),
+    }
+}
+
+/// Numbers of stored runs: `11`, `11,13` or `11-13`, at most [`RunNumbers::MOST`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunNumbers(pub Vec<u64>);
+
+impl RunNumbers {
+    /// Each run is read as a whole.
+    pub const MOST: usize = 100;
+}
+
+impl FromStr for RunNumbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |_| format!("{text} is not a list of runs: write 11, 11,13 or 11-13");
+        let mut numbers = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let [first, last] = [first, last].map(|n| n.trim().parse::<u64>().map_err(wrong));
+            let (first, last) = (first?, last?);
+            if first > last {
+                return Err(format!("{part} ends before it begins: write {last}-{first}"));
+            }
+            if last - first >= Self::MOST as u64 || numbers.len() >= Self::MOST {
+                return Err(format!("{text} has more than {} runs: name fewer", Self::MOST));
+            }
+            numbers.extend(first..=last);
+        }
+        let mut seen = HashSet::new();
+        match numbers.iter().find(|number| !seen.insert(**number)) {
+            Some(twice) => Err(format!("{text} has run {twice} twice: name each run once")),
+            None => Ok(Self(numbers)),
+        }
     }
 }
 
@@ -125,6 +162,16 @@ fn split(text: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_runs_are_read() {
+        let read = |text: &str| text.parse::<RunNumbers>().map(|runs| runs.0);
+        assert_eq!(read("11").unwrap(), [11]);
+        assert_eq!(read("11-13,20").unwrap(), [11, 12, 13, 20]);
+        for wrong in ["", "main", "-3", "3-", "13-11", "1,1", "1-2-3", "0-18446744073709551615"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_are_read_as_wrk_reads_them_and_more() {

@@ -187,6 +187,9 @@ impl<'a> Recorder<'a> {
             Event::Warming { participant, .. } => {
                 self.live.phase(format!("warming up {}", name(&self.run, participant)));
             }
+            Event::Window { participant, requests_per_s } => {
+                self.live.warming(participant, requests_per_s);
+            }
             Event::Warmed { participant, load, restart, warmup } => {
                 self.warmed(participant, restart, Warmup::new(load, warmup));
             }

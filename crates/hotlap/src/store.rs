@@ -17,7 +17,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, OptionalExtension, Params, Transaction, TransactionBehavior, params,
 };
 use serde::Serialize;
 
@@ -293,17 +293,16 @@ impl Store {
         asked.map(|n| n.map(|n| n as u64)).map_err(|e| self.explain(&e))
     }
 
-    /// The number of the newest run saved as this baseline; if there is none, the names of all
-    /// baselines.
+    /// The numbers of the newest three runs saved as this baseline, the oldest first. Without
+    /// such a run, the names of all baselines.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn baseline(&self, name: &str) -> Result<Result<u64, Vec<String>>, StoreError> {
+    pub fn baseline(&self, name: &str) -> Result<Result<Vec<u64>, Vec<String>>, StoreError> {
         let found = || -> rusqlite::Result<_> {
-            let sql = "SELECT max(number) FROM run WHERE baseline = ?1";
-            let number: Option<i64> = self.db.query_row(sql, [name], |row| row.get(0))?;
-            if let Some(number) = number {
-                return Ok(Ok(number as u64));
+            let newest = self.newest_if("baseline = ?1", [name])?;
+            if !newest.is_empty() {
+                return Ok(Ok(newest));
             }
             let sql = "SELECT DISTINCT baseline FROM run WHERE baseline NOT NULL ORDER BY 1";
             let mut names = self.db.prepare(sql)?;
@@ -319,6 +318,24 @@ impl Store {
     /// When there is none, or the store fails.
     pub fn last(&self) -> Result<u64, StoreError> {
         self.last_if("true")?.ok_or_else(|| StoreError::Empty { path: self.shown() })
+    }
+
+    /// The numbers of the newest three runs, the oldest first.
+    ///
+    /// # Errors
+    /// When there is none, or the store fails.
+    pub fn newest(&self) -> Result<Vec<u64>, StoreError> {
+        let found = self.newest_if("true", []).map_err(|e| self.explain(&e))?;
+        if found.is_empty() { Err(StoreError::Empty { path: self.shown() }) } else { Ok(found) }
+    }
+
+    fn newest_if(&self, condition: &str, of: impl Params) -> rusqlite::Result<Vec<u64>> {
+        let newest =
+            format!("SELECT number FROM run WHERE {condition} ORDER BY number DESC LIMIT 3");
+        let sql = format!("SELECT number FROM ({newest}) ORDER BY number");
+        let mut found = self.db.prepare(&sql)?;
+        let found = found.query_map(of, |row| row.get::<_, i64>(0))?;
+        found.map(|number| number.map(|n| n as u64)).collect()
     }
 
     /// The number of the last run with a lap, an explanation or a stress; if there is none, of the

@@ -2,12 +2,14 @@
 
 mod scene;
 
+use std::slice::from_ref;
+
 use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::exit::Exit;
-use hotlap::model::Question;
+use hotlap::model::{Question, Run};
 use hotlap::render::{Format, markdown, render, terminal};
 use hotlap::report::Report;
-use hotlap::report::comparison::RunComparison;
+use hotlap::report::comparison::{Incomparable, RunComparison};
 use hotlap::store::Store;
 use hotlap_bench::lap::Violation;
 use hotlap_bench::participant::Role;
@@ -88,7 +90,7 @@ fn exports_have_the_capacities() {
     let csv = render(&report, Format::Csv);
     assert!(csv.lines().nth(1).unwrap().contains(",old,reference,old 1.0,p99 < 10 ms,"), "{csv}");
     let markdown = render(&report, Format::Markdown);
-    assert!(markdown.contains("**old holds p99 &lt; 10 ms up to "), "{markdown}");
+    assert!(markdown.contains("**old meets p99 &lt; 10 ms up to "), "{markdown}");
     let page = render(&report, Format::Html);
     assert!(page.contains("p99 over the offered rate"));
     let junit = render(&report, Format::Junit);
@@ -122,22 +124,26 @@ fn a_stored_search_is_reported_as_it_was() {
 }
 
 /// A search whose servers hold this share of what those of [`two`] hold.
-fn searched(share: f64) -> hotlap::model::Run {
+fn searched(share: f64) -> Run {
     let mut scene = two();
     scene.scripts.iter_mut().for_each(|script| script.rate *= share);
     hold(&scene, None).run
 }
 
+/// Compares one search with another.
+fn compared(before: &Run, after: &Run) -> Result<RunComparison, Incomparable> {
+    RunComparison::of((from_ref(before), "run 1"), (from_ref(after), "run 2"))
+}
+
 #[test]
-fn two_searches_are_compared_by_capacity() {
-    let (before, after) = (searched(1.0), searched(0.8));
-    let comparison = RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
+fn searches_are_compared_by_capacity() {
+    let [before, after] = [1.0, 0.8].map(|share| vec![searched(share); 3]);
+    let comparison = RunComparison::of((&before, "runs 1, 2, 3"), (&after, "main")).unwrap();
     let text = terminal::comparison(&comparison, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("old of run 2 holds p99 < 10 ms up to "), "{text}");
-    assert!(flat.contains(" the capacity of old of run 1."), "{text}");
-    assert!(flat.contains("Note: The two searches are not paired"), "{text}");
+    assert!(flat.contains("old of main meets p99 < 10 ms up to "), "{text}");
+    assert!(flat.contains(" the capacity of old of runs 1, 2, 3."), "{text}");
     assert!(markdown::comparison(&comparison).contains("capacity, req/s"));
     let change = &comparison.tables[0].servers[0].changes[0];
     let ratio = change.found.ratio.as_ref().unwrap();
@@ -145,35 +151,33 @@ fn two_searches_are_compared_by_capacity() {
     assert_eq!((change.found.verdict.as_str(), change.is_worse), ("lower", true));
     let ruling = |rule| Ruling::on_change(&comparison, &[Rule::parse(rule).unwrap()]);
     assert_eq!(ruling("capacity -5%").exit(), Exit::Regression);
-    assert!(ruling("capacity -5%").broken[0].sentence.contains("the capacity of run 1"));
+    assert!(ruling("capacity -5%").broken[0].sentence.contains("the capacity of runs 1, 2, 3"));
     assert_eq!(ruling("capacity -40%").exit(), Exit::Ok);
-    let same = RunComparison::of((&before, "run 1"), (&before, "run 2")).unwrap();
-    let told = "the capacity of old of run 1, equal within ±0.6%.";
+    let same = RunComparison::of((&before, "some"), (&before, "others")).unwrap();
+    let told = "the capacity of old of some, equal within ±0.1%.";
     assert!(same.sentences[0].ends_with(told), "{:?}", same.sentences);
     let rule = [Rule::parse("capacity -5%").unwrap()];
     assert_eq!(Ruling::on_change(&same, &rule).exit(), Exit::Ok);
 }
 
-/// A bound has no interval, and two restarts are too few for a verdict: neither is a pass.
+/// A bound has no interval, and two searches are too few for a verdict: neither is a pass.
 #[test]
 fn searches_without_a_verdict_decide_no_rule() {
     let rule = [Rule::parse("capacity -5%").unwrap()];
     let whole = searched(1.0);
     let mut bound = whole.clone();
     bound.laps.retain(|lap| lap.rate.is_some_and(|rate| rate < 15_000.0));
-    let comparison = RunComparison::of((&bound, "run 1"), (&whole, "run 2")).unwrap();
+    let comparison = compared(&bound, &whole).unwrap();
     assert!(comparison.sentences[0].contains("not comparable"), "{:?}", comparison.sentences);
     let servers = &comparison.tables[0].servers;
     let change = &servers.iter().find(|server| server.name == "new").unwrap().changes[0];
     assert!(change.before.as_ref().unwrap().is_lower_bound && change.found.ratio.is_none());
     assert_eq!(Ruling::on_change(&comparison, &rule).exit(), Exit::Invalid);
-    let mut few = two();
-    few.experiment.restarts = Some(2);
-    let few = hold(&few, None).run;
-    let comparison = RunComparison::of((&few, "run 1"), (&few, "run 2")).unwrap();
+    let comparison = compared(&whole, &whole).unwrap();
     let ruling = Ruling::on_change(&comparison, &rule);
     assert_eq!(ruling.exit(), Exit::Invalid);
-    assert!(ruling.unknown[0].contains("fewer than 3 restarts"), "{ruling:?}");
+    assert!(ruling.unknown[0].contains("fewer than three runs on a side"), "{ruling:?}");
+    assert!(comparison.sentences.last().unwrap().contains("three runs on each side"));
 }
 
 #[test]
@@ -181,9 +185,7 @@ fn searches_are_compared_with_searches_for_the_same_goals() {
     let search = searched(1.0);
     let mut run = search.clone();
     (run.question, run.schedule.objectives) = (Question::Compare, Vec::new());
-    let refused = |before, after| {
-        RunComparison::of((before, "run 1"), (after, "run 2")).unwrap_err().to_string()
-    };
+    let refused = |before, after| compared(before, after).unwrap_err().to_string();
     assert!(refused(&run, &search).starts_with("run 2 searched capacities and run 1 did not"));
     assert!(refused(&search, &run).starts_with("run 1 searched capacities and run 2 did not"));
     let mut other = search.clone();

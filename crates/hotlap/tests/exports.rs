@@ -59,7 +59,7 @@ fn what_people_read_goes_to_standard_error_while_data_go_to_standard_output() {
     let commands: [&[&str]; 3] = [
         &["load", "-n", "20", "-c", "1", &url, "--export-json", "-"],
         &["report", "--store", &store, "--export-json", "-"],
-        &["compare", "1", "1", "--store", &store, "--export-json", "-"],
+        &["compare", "1", "--baseline", &store, "--store", &store, "--export-json", "-"],
     ];
     for arguments in commands {
         let output = hotlap(arguments).output().unwrap();
@@ -82,7 +82,17 @@ fn two_results_for_one_place_are_refused() {
         &["report", "--store", &store, "--export-json", &page, "--export-csv", &page],
         &["load", url, "--export-json", "-", "--export-csv", "/dev/stdout"],
         &["load", url, "--format", "json", "--export-csv", "-"],
-        &["compare", "1", "1", "--store", &store, "--json", "--export-markdown", "-"],
+        &[
+            "compare",
+            "1",
+            "--baseline",
+            &store,
+            "--store",
+            &store,
+            "--json",
+            "--export-markdown",
+            "-",
+        ],
     ];
     for arguments in commands {
         let output = hotlap(arguments).output().unwrap();

@@ -99,7 +99,7 @@ fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     let stop = Arc::new(AtomicBool::new(false));
     let mut runner = LocalRunner::new(setting, &[participant], &[Load::new(2)], stop);
     runner.bring_up(0).unwrap();
-    runner.warm(0, 0).unwrap();
+    runner.warm(0, 0, &mut |_| ()).unwrap();
     // The first slice has connections of its own, for which the server is thawed.
     runner.slice(0, 0).unwrap();
     is_late.store(true, Ordering::Relaxed);

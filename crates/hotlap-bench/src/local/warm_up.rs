@@ -93,24 +93,28 @@ impl LocalRunner {
         of(&self.instances[participant]).or_else(|| self.instances.iter().filter(same).find_map(of))
     }
 
-    /// Loads a server until it is warm.
-    pub(super) fn warm_up(&mut self, participant: usize, load: usize) -> Result<Warmup, Trouble> {
+    /// Loads a server until it is warm. `watch` gets the requests/s of each window.
+    pub(super) fn warm_up(
+        &mut self,
+        participant: usize,
+        load: usize,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Warmup, Trouble> {
         self.instances[participant].held = None;
         self.instances[participant].thaw();
         let was_seen = self.known(participant, load).is_some_and(|known| known.compiles);
         let mut compiles = was_seen || self.instances[participant].compiler() != Compiler::Unknown;
-        let mut climb = self.climb(participant, load, compiles)?;
+        let mut climb = self.climb((participant, load), compiles, watch)?;
         if !compiles && self.instances[participant].compiler() != Compiler::Unknown {
             // The compiler started under load.
             compiles = true;
-            climb = self.climb(participant, load, compiles)?;
+            climb = self.climb((participant, load), compiles, watch)?;
         }
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
-        let per_second = |w: &Between| w.requests as f64 * 1e9 / w.wall_ns.max(1) as f64;
         let mut curve: Vec<f64> = climb.windows.iter().map(per_second).collect();
         let mut alone_cost_ns = alone(&climb.windows);
         if compiles {
-            let bursts = self.settle(participant, load, &mut climb)?;
+            let bursts = self.settle((participant, load), &mut climb, watch)?;
             alone_cost_ns = Burst::alone_cost_ns(&bursts);
             curve.extend(bursts.iter().flat_map(|burst| burst.windows(WARM_WINDOW)));
         }
@@ -138,7 +142,12 @@ impl LocalRunner {
 
     /// Loads a server steadily until its windows are level. A server with a compiler may use all
     /// cores meanwhile, and the compiler must be done too.
-    fn climb(&mut self, participant: usize, load: usize, compiles: bool) -> Result<Climb, Trouble> {
+    fn climb(
+        &mut self,
+        (participant, load): (usize, usize),
+        compiles: bool,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Climb, Trouble> {
         let mut plan = self.plan(participant, load)?;
         plan.warmup = Duration::ZERO;
         plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
@@ -170,6 +179,7 @@ impl LocalRunner {
             let window = Between::of(&before, &after);
             before = after;
             windows.push(window);
+            watch(per_second(&window));
             // Responses per CPU time, if known: a neighbour's bursts do not distort that.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
             let speed = window.requests as f64 / spent_ns.max(1) as f64;
@@ -219,9 +229,9 @@ impl LocalRunner {
     /// Loads a server in bursts, on its own cores, until the bursts are steady too.
     fn settle(
         &mut self,
-        participant: usize,
-        load: usize,
+        (participant, load): (usize, usize),
         climb: &mut Climb,
+        watch: &mut dyn FnMut(f64),
     ) -> Result<Vec<Burst>, Trouble> {
         let spent = WARM_WINDOW * u32::try_from(climb.windows.len()).unwrap_or(u32::MAX);
         let limit = self.warm_limit(self.known(participant, load)).saturating_sub(spent);
@@ -232,11 +242,17 @@ impl LocalRunner {
                 climb.class = Class::NeverSteady;
                 break;
             }
-            bursts.push(self.burst(participant, load)?);
+            let burst = self.burst(participant, load)?;
+            burst.windows(WARM_WINDOW).for_each(&mut *watch);
+            bursts.push(burst);
         }
         self.instances[participant].forget_lap();
         Ok(bursts)
     }
+}
+
+fn per_second(window: &Between) -> f64 {
+    window.requests as f64 * 1e9 / window.wall_ns.max(1) as f64
 }
 
 /// CPU time per request of a warm server that runs alone, in nanoseconds, from the last windows of

@@ -33,7 +33,10 @@ impl Schedule<'_> {
                 self.go_on()?;
                 let since = self.elapsed();
                 (self.watch)(Event::Warming { participant, load });
-                match self.runner.warm(participant, load) {
+                let Self { runner, watch, .. } = self;
+                let mut seen =
+                    |requests_per_s| watch(Event::Window { participant, requests_per_s });
+                match runner.warm(participant, load, &mut seen) {
                     Ok(warmup) => {
                         let took = self.elapsed().saturating_sub(since);
                         let expected = match warmup.class {

@@ -57,10 +57,10 @@ impl Worker {
         if self.stage < Stage::Unmeasured {
             return;
         }
-        match self.slots[number].state {
+        let slot = &self.slots[number];
+        match slot.state {
             State::Open => {}
-            // It is opened for the next request, not before.
-            State::Down if self.closes_connections() => {}
+            State::Down if self.closes_connections() || slot.opens_per_request => {}
             State::Down if self.requests.left > 0 => return self.connect(number, now),
             _ => return,
         }
@@ -134,6 +134,8 @@ impl Worker {
         self.slots.close(number);
         if !self.closes_connections() {
             self.measurement.tally.reopened += 1;
+            let slot = &mut self.slots[number];
+            slot.opens_per_request = !slot.conn.is_multiplexed();
         }
         self.activate(number, now);
     }

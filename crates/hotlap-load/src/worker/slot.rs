@@ -47,6 +47,10 @@ pub(super) struct Slot {
     pub(super) is_listed: bool,
     /// Whether the slot has been open, or has failed, at least once.
     pub(super) is_settled: bool,
+    /// Whether a connection is opened for a request rather than before the request, because the
+    /// server closed the last connection after a response. A user would wait for the connection
+    /// too.
+    pub(super) opens_per_request: bool,
 }
 
 impl Slot {
@@ -66,6 +70,7 @@ impl Slot {
             queue_full_since_ns: None,
             is_listed: false,
             is_settled: false,
+            opens_per_request: false,
         }
     }
 
@@ -131,7 +136,7 @@ impl Slot {
     pub(super) fn can_send(&self, plan: &Plan) -> bool {
         match self.state {
             State::Open => self.conn.has_room(plan.pipeline),
-            State::Down => plan.reuse == Reuse::Close,
+            State::Down => plan.reuse == Reuse::Close || self.opens_per_request,
             _ => false,
         }
     }

@@ -49,6 +49,8 @@ const INFORMATION: f64 = 0.25;
 pub(super) struct Curve {
     /// ln(odds of a miss) grows by this much per ln(rate).
     pub slope: f64,
+    /// The standard error of the slope, as a share of the slope.
+    pub slope_error: f64,
     /// ln(rate) at even odds, over all restarts.
     pub log_rate: f64,
     /// The same for each restart. Their mean is `log_rate`, and they differ as much as chance and
@@ -86,6 +88,7 @@ impl Curve {
         let latest = restarts.last().filter(|_| model.is_known());
         Self {
             slope: model.slope,
+            slope_error: model.slope_error(&shifts, log_rate),
             log_rate,
             latest: log_rate + latest.map_or(0.0, |own| model.shift(own, log_rate)),
             by_restart: own.collect(),
@@ -145,6 +148,20 @@ impl<'a> Model<'a> {
         let squares: f64 = shifts.iter().map(|shift| shift.powi(2)).sum();
         let beyond = squares / (shifts.len() as f64 - 1.0).max(1.0) - 1.0 / self.information();
         beyond.max(0.0).sqrt().clamp(RESTARTS_DIFFER.0, RESTARTS_DIFFER.1)
+    }
+
+    /// The standard error of the slope's logarithm, by the information of the trials and of the
+    /// prior. A trial counts by its distance from the crossing of its restart. The prior's σ is 1.
+    fn slope_error(&self, shifts: &[f64], crossing: f64) -> f64 {
+        let of_restart = |(own, shift): (&Vec<(f64, f64)>, &f64)| {
+            let of = |(x, _): &(f64, f64)| {
+                let log_odds = self.slope * (x - crossing - shift);
+                share(log_odds) * (1.0 - share(log_odds)) * log_odds.powi(2)
+            };
+            own.iter().map(of).sum::<f64>()
+        };
+        let information: f64 = self.restarts.iter().zip(shifts).map(of_restart).sum();
+        1.0 / (information + 1.0).sqrt()
     }
 
     /// Whether a restart's own crossing is known well enough to follow it.

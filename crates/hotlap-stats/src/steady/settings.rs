@@ -9,7 +9,7 @@ pub struct DetectorSettings {
     pub stretch: usize,
     /// The largest trend over a stretch that counts as steady, as a share of the level.
     pub tolerance: f64,
-    /// A server counts as steady if it was for at least this many windows.
+    /// A server counts as steady once it was level for at least this many windows.
     pub level: usize,
     /// No decision before this many windows.
     pub min_windows: usize,
@@ -73,8 +73,8 @@ impl DetectorSettings {
     ///
     /// - A server with a compiler compiles at every start. It is judged again, after at least the
     ///   time that it needed before.
-    /// - All others have to fill their caches. A server that then has its earlier speed is steady.
-    ///   One that has not is judged again.
+    /// - Every other server has to fill its caches. If the server then has its earlier speed, it is
+    ///   steady. A server with another speed is judged again.
     #[must_use]
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         match previous.class {

@@ -21,6 +21,7 @@ pub enum Inconclusive {
     ControlDiffers,
     /// One of the two servers was not steady.
     NotSteady,
-    /// Two runs have no ceiling that shows what the machine changed between them.
-    ChangeUnknown,
+    /// Stored runs are compared, and a side has fewer than [`MIN_RESTARTS`] runs. Each run is one
+    /// sample of the machine.
+    TooFewRuns,
 }

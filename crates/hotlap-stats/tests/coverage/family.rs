@@ -13,7 +13,7 @@ const MEASURES: u32 = 2;
 
 /// Whether a table of this many servers and the reference has a false verdict.
 fn is_false(machine: &mut Machine, servers: u32, (restarts, rounds): (u32, u32)) -> bool {
-    let criterion = Criterion { alpha: 0.05, margin: 0.0, withheld: None, better: Better::Lower };
+    let criterion = Criterion { alpha: 0.05, withheld: None, better: Better::Lower };
     let mut compared = Vec::new();
     for _ in 0..MEASURES {
         let reference = machine.server(restarts, rounds);

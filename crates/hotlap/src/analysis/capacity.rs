@@ -4,15 +4,12 @@
 use hotlap_bench::slo::{Objective, WindowOutcome};
 use hotlap_load::Failures;
 use hotlap_stats::{
-    Better, Capacity, Criterion, Estimate, Reading, Trial, effect, level, median, pairs,
+    Better, Capacity, Criterion, Estimate, Reading, Shift, Trial, median, pairs, shifted_effect,
 };
 
 use super::compare::{Found, judged};
 use super::{confidence, latency::Times};
 use crate::model::{Lap, Role, Run};
-
-/// The share of windows that keep the goal at a rate that is called safe.
-const SAFE: f64 = 0.95;
 
 /// CPU time per request at the capacity is taken from laps at rates that differ from it by at most
 /// this much, as a share.
@@ -35,14 +32,16 @@ pub struct CapacityAnalysis {
 /// What a search found of one server.
 #[derive(Debug)]
 pub struct ServerCapacity {
-    /// The highest rate that keeps every goal, in requests/s.
+    /// The highest rate at which the server meets every goal for long, in requests/s.
     pub found: Highest,
     /// The goal that is missed first, as an index.
     pub decisive: Option<usize>,
     /// One reading per restart.
     readings: Vec<Reading>,
-    /// The rate at which a window keeps the goal in 95 of 100 cases, in requests/s.
-    pub safe_rate: Option<f64>,
+    /// What the error of the curve's slope adds to the error of the readings.
+    error: Shift,
+    /// The last window in which the server was held at a rate, for longer than in other windows.
+    pub held: Option<TrialView>,
     /// Compared with the reference.
     pub against: Found,
     /// CPU time per request near the capacity, in nanoseconds.
@@ -71,6 +70,8 @@ pub struct TrialView {
     pub restart: u32,
     /// The offered rate, in requests/s.
     pub rate: f64,
+    /// Its length, in nanoseconds.
+    pub window_ns: u64,
     /// Whether it counts: the generator kept up.
     pub counts: bool,
     /// The goals that it missed, as indices.
@@ -103,18 +104,17 @@ impl CapacityAnalysis {
     fn compare(&mut self, run: &Run) {
         let Some(reference) = self.reference else { return };
         let confidence = confidence(run);
-        let criterion = Criterion {
-            alpha: 1.0 - confidence,
-            margin: 0.0,
-            withheld: None,
-            better: Better::Higher,
-        };
+        let criterion =
+            Criterion { alpha: 1.0 - confidence, withheld: None, better: Better::Higher };
         let others: Vec<usize> = (0..self.servers.len())
             .filter(|&server| server != reference && run.is_compared(server))
             .collect();
         let compared = others.iter().map(|&server| {
             let of = |server: usize| &self.servers[server].readings;
-            Some((criterion, effect(&pairs(of(server), of(reference)), confidence)?))
+            let error = |server: usize| self.servers[server].error;
+            let shift = error(server).between(error(reference));
+            let pairs = pairs(of(server), of(reference));
+            Some((criterion, shifted_effect(&pairs, shift, confidence)?))
         });
         for (found, server) in judged(compared.collect()).into_iter().zip(others) {
             self.servers[server].against = found;
@@ -137,15 +137,22 @@ impl ServerCapacity {
         let objectives = &run.schedule.objectives;
         let laps = || run.laps.iter().filter(|lap| lap.server == server && lap.load == load);
         let counted: Vec<&Lap> = laps().filter(|lap| lap.counts()).collect();
-        let mut windows: Vec<TrialView> =
-            laps().map(|lap| TrialView::of(lap, objectives)).collect();
+        let view = |lap: &Lap| TrialView::of(lap, objectives);
+        let mut windows: Vec<TrialView> = laps().filter(|lap| !lap.is_held).map(view).collect();
+        let holds: Vec<TrialView> = laps().filter(|lap| lap.is_held).map(view).collect();
+        let held = holds.last().cloned();
         windows.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let counting = windows.iter().filter(|window| window.counts);
         let trials: Vec<Trial> = counting.map(TrialView::trial).collect();
-        let fit = Capacity::fit(&trials);
+        let fit = Capacity::fit(&trials, Objective::strictest(objectives));
         let readings = fit.as_ref().map_or_else(Vec::new, Capacity::readings);
-        let found = match level(&readings, confidence(run)) {
-            Some(rate) => Highest::Rate(rate),
+        // How far the server had to step down to meet the goals for long, as a share of the rate.
+        let step = match (&holds[..], &held) {
+            ([first, ..], Some(held)) if held.is_kept() => held.rate / first.rate,
+            _ => 1.0,
+        };
+        let found = match fit.as_ref().and_then(|fit| fit.level(confidence(run))) {
+            Some(rate) => Highest::Rate(rate.scaled(step)),
             None => bound(&windows),
         };
         let cost_ns = match found {
@@ -157,8 +164,9 @@ impl ServerCapacity {
         Self {
             found,
             decisive: decisive(&windows, objectives.len()),
+            error: fit.as_ref().map_or_else(Shift::default, Capacity::error),
             readings,
-            safe_rate: fit.map(|fit| fit.rate_kept_with(SAFE)),
+            held,
             against: None,
             cost_ns,
             windows,
@@ -240,7 +248,8 @@ impl TrialView {
             (!times.is_empty()).then_some((found.ns, found.is_lower_bound))
         });
         let rate = lap.rate.unwrap_or_default();
-        Self { restart: lap.restart, rate, counts: lap.counts(), missed, latency_ns }
+        let (restart, window_ns) = (lap.restart, lap.window_ns);
+        Self { restart, rate, window_ns, counts: lap.counts(), missed, latency_ns }
     }
 
     /// Whether it kept every goal.

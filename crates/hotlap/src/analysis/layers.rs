@@ -81,9 +81,9 @@ fn step(
     Step {
         to,
         from,
-        cpu_us: cpu.map(|((e, v), level)| (difference(&scaled(&level, 1e-3), &e.ratio), v)),
+        cpu_us: cpu.map(|((e, v), level)| (difference(&level.scaled(1e-3), &e.ratio), v)),
         wall_us: wall.map(|((e, v), level)| {
-            (difference(&scaled(&inverse(&level), 1e6), &inverse(&e.ratio)), v)
+            (difference(&inverse(&level).scaled(1e6), &inverse(&e.ratio)), v)
         }),
         rate,
         cost,
@@ -105,11 +105,6 @@ fn difference(level: &Estimate, ratio: &Estimate) -> Estimate {
         low: value - end(ratio.low, if value < 0.0 { level.high } else { level.low }),
         high: value + end(ratio.high, if value < 0.0 { level.low } else { level.high }),
     }
-}
-
-fn scaled(estimate: &Estimate, by: f64) -> Estimate {
-    let Estimate { value, low, high } = *estimate;
-    Estimate { value: value * by, low: low * by, high: high * by }
 }
 
 /// The inverse of a ratio.

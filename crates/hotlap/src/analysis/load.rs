@@ -257,7 +257,6 @@ impl Analysis {
     pub fn criterion(&self, measure: Measure) -> Criterion {
         Criterion {
             alpha: 1.0 - self.confidence,
-            margin: 0.0,
             withheld: self.withheld(measure),
             better: measure.better(),
         }

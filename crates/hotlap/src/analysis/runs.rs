@@ -1,28 +1,57 @@
-//! The comparison of two runs: the same statistics as within a run, as far as unpaired laps allow.
+//! The comparison of stored runs: some runs on one side, some on the other.
+//!
+//! Each run is one sample of the machine, so an interval is over runs, and a verdict needs three
+//! runs on each side. Requests/s and CPU time are compared as ratios to the ceiling, which is the
+//! same program in all runs. What the machine does to the server and to the ceiling cancels.
 
-use hotlap_stats::{Better, Criterion, Effect, Inconclusive, unpaired};
+use hotlap_stats::{
+    Better, Criterion, Effect, Estimate, Inconclusive, MIN_RESTARTS, across_runs, level_of_runs,
+    logs_by_restart, pairs,
+};
 
-use super::capacity::CapacityAnalysis;
+use super::capacity::{CapacityAnalysis, Highest, ServerCapacity};
 use super::compare::{Found, found_in_families, judged};
 use super::load::for_steady;
+use super::measured::MeasuredServer;
 use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence};
 use crate::model::{Load, Run};
 
-/// A server or a load that both runs have, by index: before and after.
-pub type Matched = (usize, usize);
+/// The runs before, and the runs after. Neither is empty.
+pub type Sides<'a> = [&'a [Run]; 2];
 
-/// Servers of the same name in both runs; if each run has only one server, these two.
-#[must_use]
-pub fn matched_servers(before: &Run, after: &Run) -> Vec<Matched> {
-    let (old, new) = (compared(before), compared(after));
-    if let ([old], [new]) = (&old[..], &new[..]) {
-        return vec![(*old, *new)];
+/// A server or a load that all runs have: its index in each run of each side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matched(pub [Vec<usize>; 2]);
+
+impl Matched {
+    /// Its index in the first run of each side.
+    #[must_use]
+    pub fn first(&self) -> [usize; 2] {
+        self.0.each_ref().map(|of| of[0])
     }
-    let same = |new: &usize| {
-        let name = &after.servers[*new].name;
-        Some((*old.iter().find(|&&i| before.servers[i].name == *name)?, *new))
+
+    /// Finds a server or a load in each run. `None` if a run does not have it.
+    fn in_each(sides: Sides, find: impl Fn([usize; 2]) -> Option<usize>) -> Option<Self> {
+        let side = |n: usize| (0..sides[n].len()).map(|run| find([n, run])).collect();
+        Some(Self([side(0), side(1)].into_iter().collect::<Option<Vec<_>>>()?.try_into().ok()?))
+    }
+}
+
+/// Servers that have the same name in all runs. If each run has only one server, that server.
+#[must_use]
+pub fn matched_servers(sides: Sides) -> Vec<Matched> {
+    let all = sides.map(|runs| runs.iter().map(compared).collect::<Vec<_>>());
+    if all.iter().flatten().all(|servers| servers.len() == 1) {
+        return vec![Matched(all.map(|runs| runs.into_iter().flatten().collect()))];
+    }
+    let same = |&own: &usize| {
+        let name = &sides[1][0].servers[own].name;
+        let is_same = |run: &Run, server: usize| run.servers[server].name == *name;
+        Matched::in_each(sides, |[side, run]| {
+            all[side][run].iter().copied().find(|&server| is_same(&sides[side][run], server))
+        })
     };
-    new.iter().filter_map(same).collect()
+    all[1][0].iter().filter_map(same).collect()
 }
 
 /// The servers of a run that can be compared, as indices.
@@ -31,150 +60,229 @@ pub fn compared(run: &Run) -> Vec<usize> {
     (0..run.servers.len()).filter(|&i| run.is_compared(i)).collect()
 }
 
-/// Loads that both runs have, compared by every property: see [`Load::is_same`].
+/// Loads that all runs have, compared by every property: see [`Load::is_same`].
 #[must_use]
-pub fn matched_loads(before: &Run, after: &Run) -> Vec<Matched> {
-    let mut both: Vec<Matched> = Vec::new();
-    for (new, load) in after.loads.iter().enumerate() {
-        let is_same = |(old, other): &(usize, &Load)| {
-            let is_unknown = load.request.is_empty() || other.request.is_empty();
-            let is_taken = both.iter().any(|(taken, _)| taken == old);
-            load.is_same(other) && !is_taken && (!is_unknown || share_a_contract(before, after))
-        };
-        let same = before.loads.iter().enumerate().find(is_same);
-        both.extend(same.map(|(old, _)| (old, new)));
+pub fn matched_loads(sides: Sides) -> Vec<Matched> {
+    let newest = &sides[1][0];
+    let mut all: Vec<Matched> = Vec::new();
+    for load in &newest.loads {
+        let same = Matched::in_each(sides, |[side, run]| {
+            let is_taken = |place| all.iter().any(|taken| taken.0[side][run] == place);
+            let run = &sides[side][run];
+            let is_same = |(place, other): (usize, &Load)| {
+                let is_unknown = load.request.is_empty() || other.request.is_empty();
+                let is_alike = load.is_same(other) && !is_taken(place);
+                is_alike && (!is_unknown || share_a_contract(newest, run))
+            };
+            run.loads.iter().enumerate().position(is_same)
+        });
+        all.extend(same);
     }
-    both
+    all
 }
 
 /// Whether some server of both runs has the same contract, or the same path.
-fn share_a_contract(before: &Run, after: &Run) -> bool {
-    let theirs = || before.contract.split(", ");
-    after.contract.split(", ").any(|own| theirs().any(|other| other == own))
+fn share_a_contract(one: &Run, other: &Run) -> bool {
+    let theirs = || other.contract.split(", ");
+    one.contract.split(", ").any(|own| theirs().any(|other| other == own))
 }
 
-/// Both runs under one load.
+/// Why a comparison of these runs has no verdict, whatever they measured.
+fn too_few(sides: Sides) -> Option<Inconclusive> {
+    let is_few = |runs: &[Run]| runs.len() < MIN_RESTARTS as usize;
+    sides.into_iter().any(is_few).then_some(Inconclusive::TooFewRuns)
+}
+
+/// The highest confidence of any run.
+fn confidence_of(sides: Sides) -> f64 {
+    sides.into_iter().flatten().map(confidence).fold(0.0, f64::max)
+}
+
+/// The runs of both sides under one load.
 #[derive(Debug)]
-pub struct LoadPair {
-    /// The earlier run.
-    pub before: Analysis,
-    /// The later run.
-    pub after: Analysis,
+pub struct LoadSides {
+    runs: [Vec<Analysis>; 2],
+    too_few: Option<Inconclusive>,
     /// The confidence of every interval.
     confidence: f64,
 }
 
-impl LoadPair {
-    /// The runs, under a load that both have.
+/// One server in all runs.
+type InEach<'a> = [Vec<&'a MeasuredServer>; 2];
+
+impl LoadSides {
+    /// The runs, under a load that they all have.
     #[must_use]
-    pub fn of(before: &Run, after: &Run, load: Matched) -> Self {
-        Self {
-            before: Analysis::of(before, load.0),
-            after: Analysis::of(after, load.1),
-            confidence: confidence(before).max(confidence(after)),
-        }
+    pub fn of(sides: Sides, load: &Matched) -> Self {
+        let side = |n: usize| {
+            let of = |(run, load): (&Run, &usize)| Analysis::of(run, *load);
+            sides[n].iter().zip(&load.0[n]).map(of).collect()
+        };
+        Self { runs: [side(0), side(1)], too_few: too_few(sides), confidence: confidence_of(sides) }
     }
 
-    /// Each server of the later run, compared with itself in the earlier one.
+    /// Each server of the later runs, compared with itself in the earlier runs.
     #[must_use]
     pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
-            let compared = |&(old, new): &Matched| {
-                let of_both = [&self.before.servers[old], &self.after.servers[new]];
-                let criterion = for_steady(self.criterion(measure), &of_both, measure);
-                Some((criterion, self.effect((old, new), measure)?))
+            let compared = |server: &Matched| {
+                let in_each = self.in_each(server);
+                let criterion = for_steady(self.criterion(measure), &in_each.concat(), measure);
+                Some((criterion, self.effect(&in_each, measure)?))
             };
             servers.iter().map(compared).collect()
         });
-        let limited = |&(old, new): &Matched| {
-            let keep_up = self.before.servers[old].keeps_up && self.after.servers[new].keeps_up;
-            keep_up.then_some(Limited::Both)
-        };
+        let limited = |server: &Matched| keep_up(&self.in_each(server)).then_some(Limited::Both);
         let found = found_in_families(comparisons).into_iter().zip(servers);
-        found.map(|(found, pair)| ServerComparison { found, limited: limited(pair) }).collect()
+        found.map(|(found, server)| ServerComparison { found, limited: limited(server) }).collect()
     }
 
-    /// The change of the ceiling's requests/s; the ceiling is the same program in both runs.
+    /// The level of a server in a measure, on each side, and whether it is a lower bound.
     #[must_use]
-    pub fn ceiling(&self, measure: Measure) -> Option<Effect> {
-        let (old, new) = (self.before.ceiling?, self.after.ceiling?);
-        let (old, new) = (&self.before.servers[old], &self.after.servers[new]);
-        unpaired(&new.readings[measure], &old.readings[measure], self.confidence)
+    pub fn levels(&self, server: &Matched, measure: Measure) -> [Option<(Estimate, bool)>; 2] {
+        self.in_each(server).map(|servers| {
+            let level = match &servers[..] {
+                [server] => server.level[measure],
+                _ => level_of_runs(&logs(&servers, measure), self.confidence),
+            };
+            let is_lower_bound = servers.iter().any(|server| server.is_lower_bound[measure]);
+            level.map(|level| (level, is_lower_bound))
+        })
     }
 
-    /// Whether a percentile of the ceiling is a lower bound in either run, and so does not show
-    /// what changed between them.
-    fn is_ceiling_a_bound(&self, measure: Measure) -> bool {
-        let of_both = [&self.before, &self.after];
-        measure != Measure::Rate
-            && of_both.iter().any(|run| {
-                run.ceiling.is_some_and(|ceiling| run.servers[ceiling].is_lower_bound[measure])
-            })
+    /// The change of the ceiling's requests/s from one side to the other.
+    #[must_use]
+    pub fn ceiling(&self) -> Option<Effect> {
+        let [before, after] = self.ceilings()?.map(|side| logs(&side, Measure::Rate));
+        across_runs(&after, &before, self.confidence)
     }
 
-    /// One server in both runs; `None` if the generator limits the measure, or the figure of either
+    fn in_each(&self, server: &Matched) -> InEach<'_> {
+        let side = |n: usize| {
+            let each = self.runs[n].iter().zip(&server.0[n]);
+            each.map(|(run, server)| &run.servers[*server]).collect()
+        };
+        [side(0), side(1)]
+    }
+
+    /// The ceiling in each run, if all runs have one.
+    fn ceilings(&self) -> Option<InEach<'_>> {
+        Some([ceilings(&self.runs[0])?, ceilings(&self.runs[1])?])
+    }
+
+    /// One server on both sides. `None` if the generator limits the measure, or the figure of any
     /// run is a lower bound.
-    fn effect(&self, (old, new): Matched, measure: Measure) -> Option<Effect> {
-        let (old, new) = (&self.before.servers[old], &self.after.servers[new]);
-        let is_limited = old.generator_limited || new.generator_limited;
-        let is_hidden = (measure.is_hidden_by_generator() && is_limited)
-            || (old.is_lower_bound[measure] || new.is_lower_bound[measure])
-            || (measure == Measure::Rate && old.keeps_up && new.keeps_up);
-        if is_hidden || old.wrong + new.wrong > 0 {
+    fn effect(&self, server: &InEach, measure: Measure) -> Option<Effect> {
+        let any = |is: &dyn Fn(&MeasuredServer) -> bool| server.iter().flatten().any(|s| is(s));
+        let is_hidden = (measure.is_hidden_by_generator() && any(&|s| s.generator_limited))
+            || any(&|s| s.is_lower_bound[measure] || s.wrong > 0)
+            || (measure == Measure::Rate && keep_up(server));
+        if is_hidden {
             return None;
         }
-        unpaired(&new.readings[measure], &old.readings[measure], self.confidence)
+        let relative = || {
+            let is_of_the_machine = matches!(measure, Measure::Rate | Measure::Cost);
+            let ceilings = self.ceilings().filter(|_| is_of_the_machine)?;
+            let of = |n: usize| ratios(&server[n], &ceilings[n], measure);
+            Some([of(0), of(1)]).filter(|sides| !sides.iter().flatten().any(Vec::is_empty))
+        };
+        let plain = || server.each_ref().map(|side| logs(side, measure));
+        let [before, after] = relative().unwrap_or_else(plain);
+        across_runs(&after, &before, self.confidence)
     }
 
-    /// A difference must exceed the change of the ceiling from one run to the other.
     fn criterion(&self, measure: Measure) -> Criterion {
-        let unknown = self.is_ceiling_a_bound(measure).then_some(Inconclusive::ChangeUnknown);
-        let withheld = [&self.before, &self.after].map(|run| run.withheld(measure));
+        let withheld = || self.runs.iter().flatten().find_map(|run| run.withheld(measure));
         Criterion {
             alpha: 1.0 - self.confidence,
-            margin: self.ceiling(measure).map_or(0.0, |change| change.ratio.value.ln().abs()),
-            withheld: withheld.into_iter().flatten().next().or(unknown),
+            withheld: self.too_few.or_else(withheld),
             better: measure.better(),
         }
     }
 }
 
-/// Two searches under one load.
+/// The ceiling in each run, if all have one.
+fn ceilings(runs: &[Analysis]) -> Option<Vec<&MeasuredServer>> {
+    runs.iter().map(|run| Some(&run.servers[run.ceiling?])).collect()
+}
+
+/// The logarithms of each run's restarts.
+fn logs(servers: &[&MeasuredServer], measure: Measure) -> Vec<Vec<f64>> {
+    servers.iter().map(|server| logs_by_restart(&server.readings[measure])).collect()
+}
+
+/// The logarithms of a server's ratios to the ceiling, in each run's restarts.
+fn ratios(
+    servers: &[&MeasuredServer],
+    ceilings: &[&MeasuredServer],
+    measure: Measure,
+) -> Vec<Vec<f64>> {
+    let of = |(server, ceiling): (&&MeasuredServer, &&MeasuredServer)| {
+        let pairs = pairs(&server.readings[measure], &ceiling.readings[measure]);
+        pairs.iter().map(|pair| pair.log_ratio).collect()
+    };
+    servers.iter().zip(ceilings).map(of).collect()
+}
+
+/// Whether a server serves the full rate of an open loop in all runs.
+fn keep_up(server: &InEach) -> bool {
+    server.iter().flatten().all(|server| server.keeps_up)
+}
+
+/// Searches of both sides under one load.
 #[derive(Debug)]
-pub struct SearchPair {
-    /// The earlier search.
-    pub before: CapacityAnalysis,
-    /// The later search.
-    pub after: CapacityAnalysis,
+pub struct SearchSides {
+    runs: [Vec<CapacityAnalysis>; 2],
+    too_few: Option<Inconclusive>,
     /// The confidence of every interval.
     confidence: f64,
 }
 
-impl SearchPair {
-    /// The searches, under a load that both have.
+impl SearchSides {
+    /// The searches, under a load that they all have.
     #[must_use]
-    pub fn of(before: &Run, after: &Run, load: Matched) -> Self {
-        Self {
-            before: CapacityAnalysis::of(before, load.0),
-            after: CapacityAnalysis::of(after, load.1),
-            confidence: confidence(before).max(confidence(after)),
-        }
+    pub fn of(sides: Sides, load: &Matched) -> Self {
+        let side = |n: usize| {
+            let of = |(run, load): (&Run, &usize)| CapacityAnalysis::of(run, *load);
+            sides[n].iter().zip(&load.0[n]).map(of).collect()
+        };
+        Self { runs: [side(0), side(1)], too_few: too_few(sides), confidence: confidence_of(sides) }
     }
 
-    /// The capacity of each server of the later search, compared with its own in the earlier one;
-    /// `None` if either is only a bound.
+    /// The capacity of a server on each side. Over several searches, the capacity is unknown if a
+    /// search found only a bound.
+    #[must_use]
+    pub fn capacities(&self, server: &Matched) -> [Highest; 2] {
+        self.in_each(server).map(|found| match &found[..] {
+            [found] => found.found,
+            _ => level_of_runs(&restarts(&found), self.confidence)
+                .map_or(Highest::Unknown, Highest::Rate),
+        })
+    }
+
+    fn in_each(&self, server: &Matched) -> [Vec<&ServerCapacity>; 2] {
+        let side = |n: usize| {
+            let each = self.runs[n].iter().zip(&server.0[n]);
+            each.map(|(run, server)| &run.servers[*server]).collect()
+        };
+        [side(0), side(1)]
+    }
+
+    /// The capacity of each server in the later searches, compared with its capacity in the earlier
+    /// searches. `None` if any capacity is only a bound.
     #[must_use]
     pub fn compared(&self, servers: &[Matched]) -> Vec<Found> {
-        let criterion = Criterion {
-            alpha: 1.0 - self.confidence,
-            margin: 0.0,
-            withheld: None,
-            better: Better::Higher,
-        };
-        let effect = |&(old, new): &Matched| {
-            let (old, new) = (&self.before.servers[old], &self.after.servers[new]);
-            Some((criterion, unpaired(new.readings(), old.readings(), self.confidence)?))
+        let (alpha, withheld) = (1.0 - self.confidence, self.too_few);
+        let criterion = Criterion { alpha, withheld, better: Better::Higher };
+        let effect = |server: &Matched| {
+            let [before, after] = self.in_each(server).map(|found| restarts(&found));
+            Some((criterion, across_runs(&after, &before, self.confidence)?))
         };
         judged(servers.iter().map(effect).collect())
     }
+}
+
+/// The logarithms of the capacities in each search's restarts.
+fn restarts(found: &[&ServerCapacity]) -> Vec<Vec<f64>> {
+    found.iter().map(|found| logs_by_restart(found.readings())).collect()
 }

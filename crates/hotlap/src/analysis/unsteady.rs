@@ -12,8 +12,8 @@ use crate::model::{Class, Run};
 const CHANGED: f64 = 0.1;
 
 /// A smaller change, from this share on, is reported if the cost changes by at least so much per
-/// second of CPU time, which is what a warm-up permits: such a server would change much more in a
-/// longer restart. Caches that fill in the first round of a restart make smaller changes.
+/// second of CPU time. That is what a warm-up permits, and such a server would change much more in
+/// a longer restart. Caches that fill in the first round of a restart make smaller changes.
 const CHANGING: (f64, f64) = (0.03, 0.02);
 
 /// A change with a larger p-value may be chance: rounds of a busy machine are not independent. A
@@ -121,8 +121,8 @@ mod tests {
         assert_eq!(changing(&one, &[&other]), None);
     }
 
-    /// Regression: a server that became cheaper by 3% per second for 20 s was compared at nearly
-    /// three times its later cost. Its restarts had a second of CPU time.
+    /// Regression: a server that became cheaper by 3% of its first cost per second for 20 s was compared at
+    /// nearly three times its later cost. Its restarts had a second of CPU time.
     #[test]
     fn a_small_change_counts_if_it_is_fast() {
         let flat = costs(|_| 9.0);

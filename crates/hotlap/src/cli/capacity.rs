@@ -50,7 +50,7 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "SHARE", value_parser = quantity::share, default_value = "5%",
         help_heading = "Schedule")]
     pub precision: f64,
-    /// Number of times every server is started afresh (default: by --duration)
+    /// Number of times every server is started again (default: by --duration)
     #[arg(long, value_name = "N", help_heading = "Schedule")]
     pub restarts: Option<u32>,
     /// The order, and the cores.

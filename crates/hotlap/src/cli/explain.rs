@@ -45,7 +45,7 @@ pub struct ExplainArgs {
     /// run`)
     #[arg(long, value_name = "TIME", value_parser = quantity::span, help_heading = "Schedule")]
     pub slice: Option<Duration>,
-    /// Number of times both servers are started afresh (default: 8, or fewer if they start slowly)
+    /// Number of times both servers are started again (default: 8, or fewer if they start slowly)
     #[arg(long, value_name = "N", help_heading = "Schedule")]
     pub restarts: Option<u32>,
     /// Rounds in each restart (default: by --duration)

@@ -234,7 +234,7 @@ pub struct Schedule {
     /// 12ms, 48ms, 300ms and 1s at which no server costs more than when left running)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub slice: Option<Duration>,
-    /// Number of times every server is started afresh (default: by --duration)
+    /// Number of times every server is started again (default: by --duration)
     #[arg(long, value_name = "N")]
     pub restarts: Option<u32>,
     /// Rounds in each restart (default: by --duration)

@@ -1,4 +1,4 @@
-//! `hotlap compare`: two stored runs.
+//! `hotlap compare`: stored runs.
 
 use std::path::Path;
 
@@ -11,15 +11,16 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Texts;
 use crate::model::Run;
+use crate::quantity::RunNumbers;
 use crate::render::{json, markdown, terminal};
 use crate::report::comparison::RunComparison;
 use crate::store::Store;
 
-/// Shows what changed from one run to another.
+/// Shows what changed from the earlier runs to the later runs.
 ///
 /// # Errors
-/// When a run does not exist, the two have no server in common, the store cannot be read, or a file
-/// cannot be written.
+/// When a run does not exist, the runs have no server in common, the store cannot be read, or a
+/// file cannot be written.
 pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let rules: Vec<Rule> =
         args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
@@ -29,15 +30,15 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     if args.json && exports.to_stdout() {
         return usage("--json and an export both write to standard output: leave one out");
     }
-    let (before, after) = both(args)?;
-    let is_search = after.0.is_search();
+    let [before, after] = both(args)?;
+    let is_search = after.runs[0].is_search();
     if let Some(text) = mismatched(&args.fail_if, &rules, is_search) {
         return usage(match is_search {
             true => format!("--fail-if {text:?}: searches only have \"capacity -5%\""),
-            false => format!("--fail-if {text:?} needs two runs of `hotlap capacity`"),
+            false => format!("--fail-if {text:?} needs runs of `hotlap capacity`"),
         });
     }
-    let comparison = RunComparison::of((&before.0, &before.1), (&after.0, &after.1))
+    let comparison = RunComparison::of(before.named(), after.named())
         .or_else(|error| usage(error.to_string()))?;
     let printed = match args.json {
         true => console.json(&comparison),
@@ -61,49 +62,79 @@ fn mismatched<'a>(texts: &'a [String], rules: &[Rule], is_search: bool) -> Optio
     both.find(|(_, rule)| rule.is_about_capacity() != is_search).map(|(text, _)| text)
 }
 
-/// A run, and its name in messages.
-type Named = (Run, String);
-
-/// The two runs to compare: the earlier one first.
-fn both(args: &CompareArgs) -> anyhow::Result<(Named, Named)> {
-    let store = open(&args.store)?;
-    let own = |number: u64| anyhow::Ok((store.run(number)?, format!("run {number}")));
-    match (&args.runs[..], &args.baseline) {
-        ([before, after], None) => Ok((own(*before)?, own(*after)?)),
-        ([_, _], Some(_)) => usage("--baseline is compared with one run: name no second one"),
-        (runs, Some(baseline)) => {
-            let before = before(&store, baseline)?;
-            let after = runs.first().copied().map_or_else(|| store.last(), Ok)?;
-            if before.1.is_here && before.0.number == Some(after) {
-                return usage(format!(
-                    "run {after} is the baseline {baseline} itself: make another run, or name \
-                     the run to compare"
-                ));
-            }
-            Ok(((before.0, before.1.name), own(after)?))
-        }
-        ([before], None) => Ok((own(*before)?, own(store.last()?)?)),
-        _ => usage(
-            "name two runs (hotlap compare 11 12), or one and a baseline (hotlap compare 12 \
-             --baseline main); hotlap history lists runs",
-        ),
-    }
-}
-
-/// The name of a baseline, and whether it is in the same store as the run compared with it.
-struct Called {
+/// The runs of one side, and their name in messages.
+struct Side {
+    runs: Vec<Run>,
     name: String,
+    /// Whether the runs are in the store that `--store` names.
     is_here: bool,
 }
 
-/// The run that `--baseline` refers to: a number, a name, or a store file.
-fn before(store: &Store, baseline: &str) -> anyhow::Result<(Run, Called)> {
-    let here = |name: String| Called { name, is_here: true };
-    if let Ok(number) = baseline.parse() {
-        return Ok((store.run(number)?, here(format!("run {number}"))));
+impl Side {
+    /// Runs of a store, by their numbers.
+    fn of(store: &Store, numbers: &[u64]) -> anyhow::Result<Self> {
+        let runs = numbers.iter().map(|&number| store.run(number)).collect::<Result<_, _>>()?;
+        Ok(Self { runs, name: named(numbers), is_here: true })
+    }
+
+    fn named(&self) -> (&[Run], &str) {
+        (&self.runs, &self.name)
+    }
+
+    fn number_in_common(&self, other: &Self) -> Option<u64> {
+        let mut numbers = self.runs.iter().filter_map(|run| run.number);
+        let is_of_other = |number: &u64| other.runs.iter().any(|run| run.number == Some(*number));
+        numbers.find(is_of_other).filter(|_| self.is_here && other.is_here)
+    }
+}
+
+/// `run 11`, or `runs 11, 12, 13`.
+fn named(numbers: &[u64]) -> String {
+    let all: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    format!("run{} {}", if numbers.len() == 1 { "" } else { "s" }, all.join(", "))
+}
+
+/// The two sides to compare: the earlier one first.
+fn both(args: &CompareArgs) -> anyhow::Result<[Side; 2]> {
+    let store = open(&args.store)?;
+    let own = |runs: &RunNumbers| Side::of(&store, &runs.0);
+    let last = || Side::of(&store, &[store.last()?]);
+    let [before, after] = match (&args.runs[..], &args.baseline) {
+        ([before, after], None) => [own(before)?, own(after)?],
+        ([_, _], Some(_)) => {
+            return usage("--baseline has the runs of one side already: name only the other runs");
+        }
+        ([after], Some(baseline)) => [before(&store, baseline)?, own(after)?],
+        ([], Some(baseline)) => [before(&store, baseline)?, last()?],
+        ([before], None) => [own(before)?, last()?],
+        _ => {
+            return usage(
+                "no runs are named: write hotlap compare 11-13 14-16, or hotlap compare 14-16 \
+                 --baseline main. hotlap history lists runs",
+            );
+        }
+    };
+    match before.number_in_common(&after) {
+        Some(number) => usage(format!(
+            "run {number} is on both sides, {} and {}: make another run, or name the runs to \
+             compare",
+            before.name, after.name
+        )),
+        None => Ok([before, after]),
+    }
+}
+
+/// The runs that `--baseline` refers to: numbers, a name, or a store file.
+fn before(store: &Store, baseline: &str) -> anyhow::Result<Side> {
+    if let Ok(numbers) = baseline.parse::<RunNumbers>() {
+        return Side::of(store, &numbers.0);
     }
     let names = match store.baseline(baseline)? {
-        Ok(number) => return Ok((store.run(number)?, here(format!("{baseline} (run {number})")))),
+        Ok(numbers) => {
+            let side = Side::of(store, &numbers)?;
+            let name = format!("{baseline} ({})", side.name);
+            return Ok(Side { name, ..side });
+        }
         Err(names) => names,
     };
     let path = Path::new(baseline);
@@ -118,8 +149,8 @@ fn before(store: &Store, baseline: &str) -> anyhow::Result<(Run, Called)> {
         ));
     }
     let other = Store::open_existing(path)
-        .with_context(|| "--baseline takes a baseline, a run number or a store file")?;
-    let number = other.last()?;
+        .with_context(|| "--baseline takes a baseline, run numbers or a store file")?;
+    let side = Side::of(&other, &other.newest()?)?;
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    Ok((other.run(number)?, Called { name: format!("run {number} of {file}"), is_here: false }))
+    Ok(Side { name: format!("{} of {file}", side.name), is_here: false, ..side })
 }

@@ -1,12 +1,14 @@
 //! The servers while they are measured: estimates whose intervals narrow, and the generator's
 //! health.
 //!
-//! The measuring thread only pushes four figures per lap; the drawing thread computes the
-//! estimates.
+//! The measuring thread only pushes a few figures per lap and per window of a warm-up. The drawing
+//! thread computes the estimates.
+
+use std::collections::BTreeMap;
 
 use hotlap_stats::{Reading, Share, level};
 
-use crate::report::figure::{micros, per_second};
+use crate::report::figure::{exactly, micros, per_second};
 use crate::text::layout;
 use crate::text::number::time;
 use crate::text::table::{Column, Table};
@@ -38,6 +40,8 @@ pub struct Seen {
 pub struct Board {
     names: Vec<String>,
     laps: Vec<Seen>,
+    /// Requests/s in the latest window of the warm-up of each server.
+    warming: BTreeMap<usize, f64>,
     running: Option<usize>,
     late_ns: u64,
 }
@@ -54,6 +58,12 @@ impl Board {
         self.running = server;
     }
 
+    /// Sets the requests/s of a server that is warming up.
+    pub fn warming(&mut self, server: usize, requests_per_s: f64) {
+        self.running = Some(server);
+        self.warming.insert(server, requests_per_s);
+    }
+
     /// Adds a lap; a lap at a rate only adds the generator's lateness.
     pub fn lap(&mut self, seen: Seen) {
         match seen.late_ns {
@@ -66,7 +76,9 @@ impl Board {
     #[must_use]
     pub fn lines(&self, width: usize) -> Vec<String> {
         let shown: Vec<usize> = (0..self.names.len())
-            .filter(|&i| !self.names[i].is_empty() && self.laps.iter().any(|l| l.server == i))
+            .filter(|&i| {
+                !self.names[i].is_empty() && (self.has_laps(i) || self.warming.contains_key(&i))
+            })
             .collect();
         if shown.is_empty() {
             return Vec::new();
@@ -83,7 +95,7 @@ impl Board {
             Column::name("server", cells(&|i| self.names[i].clone())),
             Column::right("requests/s", cells(&|i| self.rate(i))),
             Column::right("CPU µs\n/request", cells(&|i| self.cost(i))),
-            Column::right("laps", cells(&|i| self.of(i).count().to_string())).drop_order(1),
+            Column::right("laps", cells(&|i| self.laps_cell(i))).drop_order(1),
         ]);
         lines.extend(layout::lines(&table, width).all().cloned());
         if rows.len() < shown.len() {
@@ -93,12 +105,26 @@ impl Board {
     }
 
     fn health(&self) -> String {
-        let busy = self.laps.last().map_or(0.0, |l| l.busy * 100.0);
         let late = match self.late_ns {
             0 => String::new(),
             ns => format!(", {} late (p99)", time(ns as f64 / 1e6)),
         };
-        format!("generator {busy:.0} % busy{late} · q stops and prints the table so far")
+        let stops = "q stops and prints the table so far";
+        match self.laps.last() {
+            Some(lap) => format!("generator {:.0} % busy{late} · {stops}", lap.busy * 100.0),
+            None => stops.to_owned(),
+        }
+    }
+
+    fn has_laps(&self, server: usize) -> bool {
+        self.of(server).next().is_some()
+    }
+
+    fn laps_cell(&self, server: usize) -> String {
+        match self.of(server).count() {
+            0 => "warm-up".to_owned(),
+            laps => laps.to_string(),
+        }
     }
 
     fn of(&self, server: usize) -> impl Iterator<Item = &Seen> {
@@ -119,7 +145,8 @@ impl Board {
 
     fn rate(&self, server: usize) -> String {
         let level = self.level(server, |l| Some(l.requests_per_s));
-        level.map_or_else(String::new, |l| per_second(&l).full())
+        let warming = || self.warming.get(&server).map(|rate| per_second(&exactly(*rate)).text);
+        level.map(|l| per_second(&l).full()).or_else(warming).unwrap_or_default()
     }
 
     fn cost(&self, server: usize) -> String {
@@ -141,6 +168,14 @@ mod tests {
     fn estimates_are_shown_as_they_narrow() {
         let mut board = Board::new(vec!["go".to_owned(), "node".to_owned(), String::new()]);
         assert_eq!(board.lines(80), Vec::<String>::new());
+        board.warming(0, 12_340.0);
+        assert_eq!(
+            board.lines(80)[1..],
+            [
+                "   server  requests/s  CPU µs/request     laps",
+                ">  go          12,340                  warm-up"
+            ]
+        );
         for (server, restart, rate) in
             [(0, 0, 50e3), (1, 0, 30e3), (2, 0, 9e3), (0, 1, 50.1e3), (0, 2, 49.9e3)]
         {

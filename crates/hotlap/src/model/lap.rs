@@ -24,6 +24,10 @@ pub struct Lap {
     pub place: u32,
     /// The rate of an open loop, in requests per second; `None` for a closed loop.
     pub rate: Option<f64>,
+    /// Whether its server was held at the rate that a search found, for longer than in other
+    /// windows.
+    #[serde(default)]
+    pub is_held: bool,
     /// When its window opened, in milliseconds since the run began.
     pub at_ms: u64,
     /// Length of its window, in nanoseconds.
@@ -110,10 +114,8 @@ impl From<&measured::Lap> for Lap {
             restart: lap.restart,
             round: lap.round,
             place: lap.place,
-            rate: match lap.kind {
-                measured::Kind::Flat => None,
-                measured::Kind::Paced { rate } => Some(rate),
-            },
+            rate: lap.kind.rate(),
+            is_held: matches!(lap.kind, measured::Kind::Held { .. }),
             at_ms: lap.at_ms,
             window_ns: outcome.window_ns,
             answers: outcome.responses,

@@ -81,7 +81,7 @@ pub fn render(report: &Report) -> String {
 
 /// A search as CSV: one line per server and load.
 fn capacities(report: &Report) -> String {
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 15] = [
         "load",
         "server",
         "role",
@@ -93,13 +93,15 @@ fn capacities(report: &Report) -> String {
         "generator_limited",
         "below",
         "ratio",
-        "safe_rate",
+        "held_s",
+        "held_met",
         "cpu_us",
         "restarts",
     ];
     let mut out = line(NAMES.iter().map(|name| (*name).to_owned()));
     for found in &report.capacity {
         for row in &found.rows {
+            let held = row.held.as_ref();
             let is_bound = row.capacity.as_ref().is_some_and(|c| c.is_lower_bound);
             let fields = [
                 text(&found.title),
@@ -113,7 +115,8 @@ fn capacities(report: &Report) -> String {
                 is_bound.to_string(),
                 row.below.map_or_else(String::new, |rate| rate.to_string()),
                 value(&row.ratio),
-                value(&row.safe_rate),
+                held.map_or_else(String::new, |held| held.seconds.to_string()),
+                held.map_or_else(String::new, |held| held.is_met().to_string()),
                 value(&row.cpu_us),
                 row.restarts.to_string(),
             ];

@@ -39,7 +39,7 @@ pub fn render(report: &Report) -> String {
     out + &provenance(report)
 }
 
-/// A comparison of two runs as Markdown.
+/// A comparison of stored runs as Markdown.
 #[must_use]
 pub fn comparison(comparison: &RunComparison) -> String {
     let (before, after) = (&comparison.before.name, &comparison.after.name);

@@ -79,13 +79,13 @@ fn answer(out: &mut Screen, load: &LoadResults) {
     load.sentences.iter().for_each(|sentence| out.paragraph(BOLD, 2, sentence));
 }
 
-/// A comparison of two runs for a terminal of `width` columns.
+/// A comparison of stored runs for a terminal of `width` columns.
 #[must_use]
 pub fn comparison(comparison: &RunComparison, width: usize, color: bool) -> String {
     let mut out = Screen::new(width, color);
     let (before, after) = (&comparison.before, &comparison.after);
     let moment = |utc: &str| utc.get(..16).unwrap_or(utc).replace('T', " ");
-    let (began, began_before) = (moment(&after.began), moment(&before.began));
+    let [began, began_before] = [after, before].map(|side| moment(&side.runs[0].began));
     let lead = format!("{} ({began}) against {} ({began_before})", after.name, before.name);
     out.paragraph("", 2, &lead);
     out.blank();

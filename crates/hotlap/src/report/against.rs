@@ -120,9 +120,7 @@ fn words(measure: Measure, found: Found) -> String {
             Inconclusive::TooFewRestarts => "inconclusive: fewer than three restarts",
             Inconclusive::TooFewNodes => "inconclusive: fewer than three nodes",
             Inconclusive::NotSteady => "inconclusive: not steady",
-            Inconclusive::ChangeUnknown => {
-                "inconclusive: no ceiling shows what the machine changed"
-            }
+            Inconclusive::TooFewRuns => "inconclusive: fewer than three runs on a side",
             Inconclusive::ControlDiffers => {
                 "inconclusive: the A/A control differs from the reference"
             }

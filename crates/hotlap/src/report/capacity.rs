@@ -3,7 +3,7 @@
 use hotlap_stats::{Effect, Inconclusive, MIN_RESTARTS, Verdict};
 use serde::Serialize;
 
-use super::figure::{Figure, bare, cell, exactly, micros, millis, per_second, ratio, text_cell};
+use super::figure::{Figure, cell, exactly, micros, millis, per_second, ratio, text_cell};
 use super::loads::{load_title, under, with_load};
 use super::undecided;
 use crate::analysis::CapacityAnalysis;
@@ -45,8 +45,8 @@ pub struct CapacityRow {
     pub role: Role,
     /// Its version, as its toolchain reports it.
     pub version: String,
-    /// The highest rate that keeps every goal, in requests/s; `null` if even the lowest rate that
-    /// was tried missed one, or nothing is known.
+    /// The highest rate at which the server meets every goal for long, in requests/s. `null` if a
+    /// goal was missed even at the lowest rate that was tried, or nothing is known.
     pub capacity: Option<Figure>,
     /// The lowest rate that was tried, in requests/s, if even that missed a goal.
     pub below: Option<f64>,
@@ -57,8 +57,9 @@ pub struct CapacityRow {
     /// `higher`, `lower`, `equal within ±2%`, `not decided`, or `inconclusive: ` and why;
     /// empty for the reference.
     pub verdict: String,
-    /// The rate at which 95 of 100 windows keep the goals, in requests/s.
-    pub safe_rate: Option<Figure>,
+    /// The window in which the server was held at this rate, for longer than in other windows.
+    /// `null` if the search was interrupted before this window.
+    pub held: Option<HeldWindow>,
     /// CPU time per request near the capacity, in microseconds.
     pub cpu_us: Option<Figure>,
     /// The number of restarts that the interval rests on.
@@ -93,6 +94,16 @@ pub struct CapacityWindow {
     pub is_kept: bool,
     /// The percentile of the first latency goal; `null` without one.
     pub latency: Option<Figure>,
+}
+
+/// A window in which a server is held at the rate that a search found.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct HeldWindow {
+    /// Its length, in seconds.
+    pub seconds: f64,
+    /// What the window showed.
+    #[serde(flatten)]
+    pub window: CapacityWindow,
 }
 
 /// Verdicts.
@@ -145,6 +156,10 @@ impl CapacityResults {
             true if self.rows.len() > 1 => Cell::from("reference").sorted_by(1.0),
             _ => cell(row.ratio.as_ref()),
         });
+        let held = self.rows.iter().find_map(|row| row.held.as_ref());
+        let held = held.map_or_else(String::new, |held| {
+            format!("{} in {:.0} s", self.latency_name(), held.seconds)
+        });
         let mut columns = vec![
             Column::name("server", cells(|r| Cell::from(&r.name))).required(),
             Column::right("capacity, req/s", cells(CapacityRow::capacity_cell)).required(),
@@ -155,7 +170,7 @@ impl CapacityResults {
             columns.push(Column::left("limited by", decided));
         }
         columns.extend([
-            Column::right("safe", cells(|r| text_cell(r.safe_rate.as_ref()))).drop_order(2),
+            Column::right(&held, cells(CapacityRow::held_cell)).drop_order(2),
             Column::right(
                 "CPU/req",
                 cells(|r| match &r.cpu_us {
@@ -172,9 +187,10 @@ impl CapacityResults {
     /// Footnotes to the columns of the table.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let is_known = self.rows.iter().any(|row| row.safe_rate.is_some());
-        let note = "capacity: half of all windows keep the goal; safe: 19 of 20 do";
-        is_known.then(|| note.to_owned()).into_iter().collect()
+        let is_held = |row: &CapacityRow| row.held.as_ref().is_some_and(|held| held.is_met());
+        let note =
+            "capacity: the highest rate at which the goals are met for long, as tried at the end";
+        self.rows.iter().any(is_held).then(|| note.to_owned()).into_iter().collect()
     }
 
     /// The windows as a table: what was tried, and what it showed.
@@ -183,7 +199,7 @@ impl CapacityResults {
         let all = || self.rows.iter().flat_map(|r| r.windows.iter().map(move |w| (r, w)));
         let kept = |window: &CapacityWindow| match (window.counts, window.is_kept) {
             (false, _) => "generator was late",
-            (true, true) => "kept",
+            (true, true) => "met",
             (true, false) => "missed",
         };
         Table::new(vec![
@@ -238,10 +254,14 @@ impl CapacityResults {
                 false => "the search ended before it found the limit (--duration gives more time)",
             };
             let rate = capacity.text.trim_start_matches("≥ ");
-            return format!("{} holds {goals} at {rate} requests/s; {why}.", row.name);
+            return format!("{} meets {goals} at {rate} requests/s; {why}.", row.name);
         }
-        let own =
-            format!("{} holds {goals} up to {} requests/s", row.name, with_interval(capacity));
+        let own = format!(
+            "{} meets {goals} up to {} requests/s{}",
+            row.name,
+            with_interval(capacity),
+            row.held_words(&self.latency_name())
+        );
         let Some(reference) = self.reference.as_ref().filter(|name| **name != row.name) else {
             return own + ".";
         };
@@ -280,12 +300,12 @@ impl CapacityRow {
             name: server.name.clone(),
             role: server.role,
             version: server.version.clone(),
-            capacity: capacity_figure(found),
+            capacity: capacity_figure(found.found),
             below,
             decided_by: found.decisive.map(|goal| objectives[goal].to_string()),
             ratio: found.against.map(|(effect, _)| ratio(&effect.ratio)),
             verdict: found.against.map(words).unwrap_or_default(),
-            safe_rate: found.safe_rate.map(|rate| bare(rate, number::rate(rate))),
+            held: found.held.as_ref().map(HeldWindow::of),
             cpu_us: found.cost_ns.map(|ns| micros(&exactly(ns / 1e3))),
             restarts: found.restarts(),
             curve: found.curve().iter().map(CurvePoint::of).collect(),
@@ -304,6 +324,29 @@ impl CapacityRow {
         }
     }
 
+    fn held_cell(&self) -> Cell {
+        text_cell(self.held.as_ref().and_then(|held| held.window.latency.as_ref()))
+    }
+
+    /// What followed when the server was held at its capacity: ` (30 s at this rate: p99 8.7 ms)`.
+    fn held_words(&self, latency: &str) -> String {
+        let Some(HeldWindow { seconds, window }) = &self.held else {
+            return " in short windows".to_owned();
+        };
+        let found = match &window.latency {
+            Some(found) => format!("{latency} {} ms", found.text),
+            None => "goals met".to_owned(),
+        };
+        match (window.counts, window.is_kept) {
+            (true, true) => format!(" ({seconds:.0} s at this rate: {found})"),
+            (true, false) => format!(
+                " in windows of a few seconds, but not for long ({seconds:.0} s at {}: {found})",
+                number::rate(window.rate)
+            ),
+            (false, _) => " in short windows (a generator was late in the long window)".to_owned(),
+        }
+    }
+
     /// Whether the verdict is that its capacity is lower than the reference's.
     #[must_use]
     pub fn is_lower(&self) -> bool {
@@ -318,8 +361,8 @@ impl CapacityRow {
 }
 
 /// The highest rate that keeps every goal, or a lower bound of it; `None` if neither is known.
-pub(super) fn capacity_figure(found: &ServerCapacity) -> Option<Figure> {
-    match found.found {
+pub(super) fn capacity_figure(found: Highest) -> Option<Figure> {
+    match found {
         Highest::Rate(rate) => Some(per_second(&rate)),
         Highest::AtLeast(rate) => Some(per_second(&exactly(rate)).at_least()),
         Highest::Below(_) | Highest::Unknown => None,
@@ -342,9 +385,8 @@ fn inconclusive(why: Inconclusive) -> String {
             format!("fewer than {MIN_RESTARTS} restarts (--duration gives more)")
         }
         Inconclusive::NotSteady => "not steady".to_owned(),
-        Inconclusive::ChangeUnknown | Inconclusive::ControlDiffers => {
-            "the noise is unknown".to_owned()
-        }
+        Inconclusive::TooFewRuns => "fewer than three runs on a side".to_owned(),
+        Inconclusive::ControlDiffers => "the noise is unknown".to_owned(),
     }
 }
 
@@ -357,6 +399,19 @@ impl CurvePoint {
             low_ms: ms(at.lowest_ns),
             high_ms: ms(at.highest_ns),
         }
+    }
+}
+
+impl HeldWindow {
+    fn of(window: &TrialView) -> Self {
+        let seconds = rounded(window.window_ns as f64 / 1e9);
+        Self { seconds, window: CapacityWindow::of(window) }
+    }
+
+    /// Whether the server met every goal.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.window.counts && self.window.is_kept
     }
 }
 

@@ -1,58 +1,55 @@
-//! The comparison of two stored runs, in words, with warnings.
+//! The comparison of stored runs, in words, with warnings.
 
 mod search;
 
 use serde::Serialize;
 
 use super::against::MeasureVerdict;
-use super::figure::{Figure, cell, megabytes, micros, millis, per_second, ratio, scaled};
+use super::figure::{Figure, cell, megabytes, micros, millis, per_second, ratio};
 use super::heading::state_note;
 use super::loads::{load_name, load_title, load_words, slice_words, with_load};
 use super::undecided::EQUAL_WITHIN;
 use super::{measure_name, sentences};
-use crate::analysis::runs::{LoadPair, Matched, compared, matched_loads, matched_servers};
-use crate::analysis::{Measure, MeasuredServer, ServerComparison};
-use crate::model::{Load, Run};
+use crate::analysis::runs::{LoadSides, Matched, compared, matched_loads, matched_servers};
+use crate::analysis::{Measure, ServerComparison};
+use crate::model::{Load, Run, Server};
 use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
 use crate::text::{date, visible};
 
 /// The name of the only measure of a search.
 pub const CAPACITY: &str = "capacity, req/s";
 
-/// What every comparison of two runs states.
-const NOT_PAIRED: &str = "The two runs are not paired: changes of the machine between them are \
-                          part of the difference. One run of both (hotlap run OLD NEW) is more \
-                          precise.";
-
-/// What every comparison of two searches states.
-const SEARCHES_NOT_PAIRED: &str = "The two searches are not paired: changes of the machine \
-                                   between them are part of the difference. One search of both \
-                                   (hotlap capacity OLD NEW) is more precise.";
-
-/// The comparison of two runs.
+/// The comparison of stored runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunComparison {
     /// Version of the form of this document: 1.
     pub schema: u32,
-    /// The earlier run.
-    pub before: ComparedRun,
-    /// The later run.
-    pub after: ComparedRun,
-    /// One entry per load that both runs have.
+    /// The earlier runs.
+    pub before: ComparedSide,
+    /// The later runs.
+    pub after: ComparedSide,
+    /// One entry per load that all runs have.
     pub tables: Vec<ComparedLoad>,
     /// A sentence for each server.
     pub sentences: Vec<String>,
-    /// How much an unchanged program differed from run to run; empty if there is none.
+    /// How much an unchanged program differed between the two sides. Empty without such a program.
     pub control: String,
     /// Warnings about the comparison.
     pub warnings: Vec<String>,
 }
 
-/// One of the two runs.
+/// The earlier or the later runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct ComparedSide {
+    /// Its name in this comparison: `run 11`, `runs 11, 12, 13`.
+    pub name: String,
+    /// Its runs, at least one.
+    pub runs: Vec<ComparedRun>,
+}
+
+/// One run.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedRun {
-    /// Its name in this comparison: `run 11`.
-    pub name: String,
     /// Its number in its store.
     pub number: Option<u64>,
     /// When it began: `2026-11-21T20:15:00Z`.
@@ -61,7 +58,7 @@ pub struct ComparedRun {
     pub command: String,
 }
 
-/// One load that both runs have.
+/// One load that all runs have.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedLoad {
     /// The load, in words.
@@ -72,11 +69,11 @@ pub struct ComparedLoad {
     /// Whether the load offers a rate, so that latency is response time.
     #[serde(skip)]
     pub is_offered: bool,
-    /// The servers that both runs have.
+    /// The servers that all runs have.
     pub servers: Vec<ComparedServer>,
 }
 
-/// One server in both runs.
+/// One server on both sides.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedServer {
     /// Its name in tables.
@@ -87,14 +84,14 @@ pub struct ComparedServer {
     pub changes: Vec<Change>,
 }
 
-/// One measure of one server in both runs.
+/// One measure of one server on both sides.
 #[derive(Debug, Clone, Serialize)]
 pub struct Change {
     /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`; of searches, `capacity, req/s`.
     pub measure: String,
-    /// In the earlier run.
+    /// In the earlier runs.
     pub before: Option<Figure>,
-    /// In the later run.
+    /// In the later runs.
     pub after: Option<Figure>,
     /// The ratio of the second to the first, and the verdict.
     #[serde(flatten)]
@@ -103,7 +100,7 @@ pub struct Change {
     pub is_worse: bool,
 }
 
-/// Why two runs cannot be compared.
+/// Why runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum Incomparable {
     /// One of them searched capacities, at rates of its own, and the other did not.
@@ -165,47 +162,55 @@ pub enum Incomparable {
     },
 }
 
-/// A run, and its name in this comparison.
-type Named<'a> = (&'a Run, &'a str);
+/// The runs of a side, at least one, and its name in this comparison.
+type Side<'a> = (&'a [Run], &'a str);
 
 impl RunComparison {
     /// Compares `after` with `before`; each has a name in the text.
     ///
     /// # Errors
-    /// When they have no server or no load in common, or only one is a search, or their goals
+    /// When they have no server or no load in common, or only some are searches, or their goals
     /// differ.
-    pub fn of(before: Named, after: Named) -> Result<Self, Incomparable> {
-        Self::are_alike(before, after)?;
+    pub fn of(before: Side, after: Side) -> Result<Self, Incomparable> {
+        for run in before.0.iter().chain(after.0) {
+            Self::are_alike((run, before.1), (&after.0[0], after.1))?;
+        }
+        let sides = [before.0, after.0];
         let names = || (before.1.to_owned(), after.1.to_owned());
-        let servers = matched_servers(before.0, after.0);
+        let of_each = |side: Side, what: &dyn Fn(&Run) -> String| {
+            let mut each: Vec<String> = side.0.iter().map(what).collect();
+            each.dedup();
+            each.join("; ")
+        };
+        let servers = matched_servers(sides);
         if servers.is_empty() {
-            let (theirs, ours) = (server_names(before.0), server_names(after.0));
+            let (theirs, ours) = (of_each(before, &server_names), of_each(after, &server_names));
             let (before, after) = names();
             return Err(Incomparable::NoServer { before, after, theirs, ours });
         }
-        let loads = matched_loads(before.0, after.0);
+        let loads = matched_loads(sides);
         if loads.is_empty() {
             let all = |run: &Run| {
                 run.loads.iter().map(|load| requested(run, load)).collect::<Vec<_>>().join("; ")
             };
-            let (theirs, ours) = (all(before.0), all(after.0));
+            let (theirs, ours) = (of_each(before, &all), of_each(after, &all));
             let (before, after) = names();
             return Err(Incomparable::NoLoad { before, after, theirs, ours });
         }
         let mut comparison = Self {
             schema: 1,
-            before: ComparedRun::of(before),
-            after: ComparedRun::of(after),
+            before: ComparedSide::of(before),
+            after: ComparedSide::of(after),
             tables: Vec::new(),
             sentences: Vec::new(),
             control: String::new(),
-            warnings: warnings(before, after, &servers),
+            warnings: warnings([before, after], &servers),
         };
-        comparison.warnings.extend(unmatched_loads(before, after, &loads));
-        for &load in &loads {
-            match after.0.is_search() {
-                true => comparison.add_search((before, after), load, &servers, loads.len() > 1),
-                false => comparison.add_load(before, after, load, &servers, loads.len() > 1),
+        comparison.warnings.extend(unmatched_loads([before, after], &loads));
+        for load in &loads {
+            match after.0[0].is_search() {
+                true => comparison.add_search([before, after], load, &servers, loads.len() > 1),
+                false => comparison.add_load([before, after], load, &servers, loads.len() > 1),
             }
         }
         Ok(comparison)
@@ -213,17 +218,16 @@ impl RunComparison {
 
     fn add_load(
         &mut self,
-        before: Named,
-        after: Named,
-        load: Matched,
+        [before, after]: [Side; 2],
+        load: &Matched,
         servers: &[Matched],
         are_many: bool,
     ) {
-        let pair = LoadPair::of(before.0, after.0, load);
-        let found = pair.compared(servers);
-        let mut table = ComparedLoad::of((before.0, after.0), load, are_many);
-        for (&(old, new), against) in servers.iter().zip(&found) {
-            let (old_server, server) = (&before.0.servers[old], &after.0.servers[new]);
+        let sides = LoadSides::of([before.0, after.0], load);
+        let found = sides.compared(servers);
+        let mut table = ComparedLoad::of([before.0, after.0], load, are_many);
+        for (matched, against) in servers.iter().zip(&found) {
+            let [old_server, server] = first_servers([before, after], matched);
             let sentence = sentences::verdict(
                 &format!("{} of {}", server.name, after.1),
                 &format!("{} of {}", old_server.name, before.1),
@@ -233,24 +237,31 @@ impl RunComparison {
             table.servers.push(ComparedServer {
                 name: server.name.clone(),
                 versions: (old_server.version.clone(), server.version.clone()),
-                changes: changes(&pair, (old, new), against),
+                changes: changes(&sides, matched, against),
             });
         }
         self.tables.push(table);
-        let weaker = [(before, load.0), (after, load.1)]
-            .into_iter()
-            .min_by_key(|((run, _), load)| run.restarts(*load));
-        self.sentences.extend(
-            weaker.and_then(|((run, name), load)| sentences::needed(run, name, load, &found)),
-        );
-        if let Some(change) = pair.ceiling(Measure::Rate).filter(|_| self.control.is_empty()) {
+        let [_, newest] = load.first();
+        self.need(sentences::needed(&after.0[0], after.1, newest, &found));
+        if let Some(change) = sides.ceiling().filter(|_| self.control.is_empty()) {
             self.control = format!(
-                "The ceiling, the same program in both runs, changed by {} in requests/s from \
-                 run to run: smaller differences are not called.",
+                "The ceiling, the same program in all runs, changed by {} in requests/s. Requests/s \
+                 and CPU per request are compared as ratios to the ceiling.",
                 ratio(&change.ratio).full()
             );
         }
     }
+
+    /// Says once what a verdict needs.
+    fn need(&mut self, sentence: Option<String>) {
+        self.sentences.extend(sentence.filter(|sentence| !self.sentences.contains(sentence)));
+    }
+}
+
+/// A server in the first run of each side.
+fn first_servers<'a>([before, after]: [Side<'a>; 2], server: &Matched) -> [&'a Server; 2] {
+    let [old, new] = server.first();
+    [&before.0[0].servers[old], &after.0[0].servers[new]]
 }
 
 impl RunComparison {
@@ -308,12 +319,12 @@ fn tone(change: &Change) -> Tone {
 }
 
 impl ComparedLoad {
-    /// A load that both runs have, without servers yet.
-    fn of((before, after): (&Run, &Run), load: Matched, are_many: bool) -> Self {
+    /// A load that all runs have, without servers yet.
+    fn of(sides: [&[Run]; 2], load: &Matched, are_many: bool) -> Self {
         // The title of a load includes its request if the loads differ in it.
-        let all = before.loads.iter().chain(&after.loads).filter(|l| !l.request.is_empty());
-        let all: Vec<&Load> = all.collect();
-        let own = &after.loads[load.1];
+        let all = sides.into_iter().flatten().flat_map(|run| &run.loads);
+        let all: Vec<&Load> = all.filter(|load| !load.request.is_empty()).collect();
+        let own = &sides[1][0].loads[load.first()[1]];
         Self {
             title: load_title(own, &all),
             under: match are_many {
@@ -326,28 +337,29 @@ impl ComparedLoad {
     }
 }
 
-impl ComparedRun {
-    fn of((run, name): Named) -> Self {
-        Self {
-            name: name.to_owned(),
+impl ComparedSide {
+    fn of((runs, name): Side) -> Self {
+        let run = |run: &Run| ComparedRun {
             number: run.number,
             began: date::utc(run.began_ms),
             command: shell_words::join(&run.command),
-        }
+        };
+        Self { name: name.to_owned(), runs: runs.iter().map(run).collect() }
     }
 }
 
-fn changes(pair: &LoadPair, (old, new): Matched, against: &ServerComparison) -> Vec<Change> {
+fn changes(sides: &LoadSides, server: &Matched, against: &ServerComparison) -> Vec<Change> {
     let change = |measure: Measure| {
-        let level = |server: &MeasuredServer| {
-            let figure = level_figure(measure, server.level[measure].as_ref()?);
-            Some(if server.is_lower_bound[measure] { figure.at_least() } else { figure })
-        };
+        let [before, after] = sides.levels(server, measure).map(|level| {
+            let (level, is_lower_bound) = level?;
+            let figure = level_figure(measure, &level);
+            Some(if is_lower_bound { figure.at_least() } else { figure })
+        });
         let found = MeasureVerdict::of(against, measure, true);
         Change {
             measure: measure_name(measure).to_owned(),
-            before: level(&pair.before.servers[old]),
-            after: level(&pair.after.servers[new]),
+            before,
+            after,
             is_worse: found.is_worse(),
             found,
         }
@@ -360,7 +372,7 @@ fn changes(pair: &LoadPair, (old, new): Matched, against: &ServerComparison) -> 
 fn level_figure(measure: Measure, estimate: &hotlap_stats::Estimate) -> Figure {
     match measure {
         Measure::Rate => per_second(estimate),
-        Measure::Cost => micros(&scaled(estimate, 1e-3)),
+        Measure::Cost => micros(&estimate.scaled(1e-3)),
         Measure::P50 | Measure::P99 => millis(estimate.value / 1e6),
         Measure::Memory => megabytes(estimate.value),
     }
@@ -377,26 +389,50 @@ fn requested(run: &Run, load: &Load) -> String {
     format!("{request} with {}", load_words(load))
 }
 
-/// Loads that only one of the two runs has.
-fn unmatched_loads(before: Named, after: Named, both: &[Matched]) -> Vec<String> {
-    let only = |(run, name): Named, of: fn(&Matched) -> usize| {
-        let loads = run.loads.iter().enumerate();
-        let left = loads.filter(|(place, _)| !both.iter().any(|pair| of(pair) == *place));
-        let left: Vec<String> = left.map(|(_, load)| requested(run, load)).collect();
+/// Loads that only one of the two sides has.
+fn unmatched_loads(sides: [Side; 2], matched: &[Matched]) -> Vec<String> {
+    let only = |side: usize| {
+        let (runs, name) = sides[side];
+        let loads = runs[0].loads.iter().enumerate();
+        let left = loads.filter(|(place, _)| !matched.iter().any(|m| m.first()[side] == *place));
+        let left: Vec<String> = left.map(|(_, load)| requested(&runs[0], load)).collect();
         (!left.is_empty()).then(|| format!("Only {name} has {}.", left.join("; ")))
     };
-    let of_both = [only(before, |pair| pair.0), only(after, |pair| pair.1)];
-    of_both.into_iter().flatten().collect()
+    [0, 1].into_iter().filter_map(only).collect()
 }
 
-/// What differs between the two runs besides the change of the server.
-fn warnings(before: Named, after: Named, servers: &[Matched]) -> Vec<String> {
-    let ((old, old_name), (new, new_name)) = (before, after);
-    let not_paired = if new.is_search() { SEARCHES_NOT_PAIRED } else { NOT_PAIRED };
-    let mut warnings = vec![not_paired.to_owned()];
+/// What differs between the runs besides the change of the server.
+fn warnings(sides: [Side; 2], servers: &[Matched]) -> Vec<String> {
+    let [before, after] = sides;
+    let of_both = servers.iter().map(Matched::first).collect::<Vec<_>>();
+    let mut warnings = differences((&before.0[0], before.1), (&after.0[0], after.1), &of_both);
+    for (side, (runs, name)) in sides.into_iter().enumerate() {
+        let named = |run: &Run| run.number.map_or_else(|| name.to_owned(), |n| format!("run {n}"));
+        for (place, run) in runs.iter().enumerate() {
+            // The runs of a side are expected to be the same.
+            let servers: Vec<[usize; 2]> =
+                servers.iter().map(|server| [server.0[side][0], server.0[side][place]]).collect();
+            let names = (named(&runs[0]), named(run));
+            warnings.extend(differences((&runs[0], &names.0), (run, &names.1), &servers));
+            let note = state_note(run);
+            if !note.is_empty() {
+                warnings.push(format!("{}: {note}", names.1));
+            }
+        }
+    }
+    warnings
+}
+
+/// What differs between two runs and their servers, by index.
+fn differences(
+    (old, old_name): (&Run, &str),
+    (new, new_name): (&Run, &str),
+    servers: &[[usize; 2]],
+) -> Vec<String> {
+    let mut found = Vec::new();
     let mut differ = |what: &str, a: String, b: String| {
         if a != b {
-            warnings.push(format!("{what} differs: {a} in {old_name}, {b} in {new_name}."));
+            found.push(format!("{what} differs: {a} in {old_name}, {b} in {new_name}."));
         }
     };
     let machine = |run: &Run| {
@@ -414,7 +450,7 @@ fn warnings(before: Named, after: Named, servers: &[Matched]) -> Vec<String> {
     differ("The servers' cores", cores(old), cores(new));
     let priority = |run: &Run| if run.schedule.high_priority { "high" } else { "normal" };
     differ("The priority", priority(old).to_owned(), priority(new).to_owned());
-    for &(a, b) in servers {
+    for &[a, b] in servers {
         let (a, b) = (&old.servers[a], &new.servers[b]);
         if a.name == b.name {
             differ(&format!("The version of {}", a.name), a.version.clone(), b.version.clone());
@@ -425,11 +461,5 @@ fn warnings(before: Named, after: Named, servers: &[Matched]) -> Vec<String> {
             differ("The server", a.name.clone(), b.name.clone());
         }
     }
-    for (run, name) in [before, after] {
-        let note = state_note(run);
-        if !note.is_empty() {
-            warnings.push(format!("{name}: {note}"));
-        }
-    }
-    warnings
+    found
 }

@@ -12,7 +12,7 @@ mod sentence;
 use hotlap_stats::{Estimate, MIN_RESTARTS};
 use serde::Serialize;
 
-use super::figure::{Figure, difference, micros, scaled};
+use super::figure::{Figure, difference, micros};
 use super::loads::{load_title, under};
 use super::undecided;
 use super::warnings::violation;
@@ -81,7 +81,7 @@ impl ExplanationResults {
             () if found.cost.difference.value > 0.0 => MORE.to_owned(),
             () => LESS.to_owned(),
         };
-        let us = |estimate: &Estimate| scaled(estimate, 1e-3);
+        let us = |estimate: &Estimate| estimate.scaled(1e-3);
         Self {
             load: found.load,
             title: match all.len() {
@@ -204,7 +204,7 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
         if let Some(by) = found.distortion.filter(|by| is_distorted(&found.cost.difference, by)) {
             notes.push(format!(
                 "The profiler changes what it measures: in its laps, {} is added to the difference.",
-                difference(&scaled(&by, 1e-3)).text
+                difference(&by.scaled(1e-3)).text
             ));
         }
         if ledger.groups.iter().any(|line| line.differs && line.group == Group::Notifying) {

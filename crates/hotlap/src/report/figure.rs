@@ -55,7 +55,7 @@ pub fn ratio(estimate: &Estimate) -> Figure {
 /// A ratio in per cent.
 #[must_use]
 pub fn percent(ratio: &Estimate) -> Figure {
-    Figure::of(&scaled(ratio, 100.0), number::percent)
+    Figure::of(&ratio.scaled(100.0), number::percent)
 }
 
 /// A difference in microseconds with its sign: `+1.74 µs`, its interval `[+1.60, +1.90]`.
@@ -97,12 +97,6 @@ pub fn percentile(percentile: Percentile) -> Figure {
 #[must_use]
 pub fn megabytes(bytes: f64) -> Figure {
     bare(bytes / 1e6, number::megabytes(bytes))
-}
-
-/// An estimate, converted to another unit.
-#[must_use]
-pub fn scaled(estimate: &Estimate, by: f64) -> Estimate {
-    Estimate { value: estimate.value * by, low: estimate.low * by, high: estimate.high * by }
 }
 
 /// A known value without an interval.

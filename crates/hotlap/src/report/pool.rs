@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::figure::{Figure, bare, micros, scaled, text_cell};
+use super::figure::{Figure, bare, micros, text_cell};
 use crate::analysis::{Analysis, Measure};
 use crate::model::{self, Apart, Run};
 use crate::text::number::{grouped, percent, plural, rounded, spread};
@@ -197,7 +197,7 @@ impl NodeDifference {
 
 /// A standard deviation in log units, in per cent: `0.8 %`, its interval `[0, 2.1]`.
 fn in_percent(between: &hotlap_stats::Estimate) -> Figure {
-    let found = scaled(between, 100.0);
+    let found = between.scaled(100.0);
     let text = |value: f64| percent(value).trim_end_matches(" %").to_owned();
     let end = |value: f64| if value >= 100.0 { "∞".to_owned() } else { text(value) };
     Figure {

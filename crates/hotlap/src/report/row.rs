@@ -129,8 +129,7 @@ impl Row {
             generator_limited: measured.generator_limited,
             requests_per_s: measured.level[Measure::Rate].as_ref().map(figure::per_second),
             of_ceiling: of_ceiling(analysis, index),
-            cpu_us: measured.level[Measure::Cost]
-                .map(|cost| figure::micros(&figure::scaled(&cost, 1e-3))),
+            cpu_us: measured.level[Measure::Cost].map(|cost| figure::micros(&cost.scaled(1e-3))),
             in_slices: bias::in_slices(run, analysis.load, index).as_ref().map(ratio),
             of_alone: measured.of_alone.as_ref().map(ratio),
             instructions_user: measured.used.instructions_user.map(instructions),

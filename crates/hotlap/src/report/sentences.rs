@@ -98,6 +98,10 @@ fn limited(run: &Run, analysis: &Analysis) -> Option<String> {
     Some(format!("The load generator limited {servers} (≥). {are} ranked by CPU per request."))
 }
 
+/// How stored runs get a verdict.
+pub(super) const TOO_FEW_RUNS: &str = "A verdict needs three runs on each side (hotlap compare 11-13 14-16), since each run is one \
+     sample of the machine. One run of both versions is paired and decides sooner.";
+
 /// How to make inconclusive comparisons conclusive, given a run, its name, and one of its loads;
 /// `None` if there are none.
 pub(super) fn needed<'a>(
@@ -128,11 +132,7 @@ pub(super) fn needed<'a>(
              laps that count. Run shards that are missing, on other nodes than before, or plan \
              with more --nodes-per-server."
         ),
-        Inconclusive::ChangeUnknown => {
-            "A verdict needs the ceiling of both runs, to show what the machine changed between \
-             them. A percentile of the ceiling is only a bound here."
-                .to_owned()
-        }
+        Inconclusive::TooFewRuns => TOO_FEW_RUNS.to_owned(),
         // A separate note names the server and the remedy.
         Inconclusive::NotSteady => return None,
         Inconclusive::ControlDiffers => {
@@ -150,7 +150,10 @@ fn remedy(run: &Run, restarts: u32) -> String {
     if restarts == 0 || restarts >= MIN_RESTARTS || run.took_ms == 0 {
         return format!("A longer --duration, or {option}, gives more.");
     }
-    let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(MIN_RESTARTS);
+    // The first start is not part of the duration.
+    let first_ms = run.laps.iter().map(|lap| lap.at_ms).min().unwrap_or(0);
+    let least_ms = run.took_ms as f64 / f64::from(restarts) * f64::from(MIN_RESTARTS);
+    let least_s = (least_ms - first_ms as f64) / 1e3;
     let budget = number::duration(Duration::from_secs_f64(least_s));
     format!("A --duration of about {budget}, or {option}, gives enough.")
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::figure::{Figure, cell, exactly, micros, per_second, ratio, scaled};
+use super::figure::{Figure, cell, exactly, micros, per_second, ratio};
 use super::loads::load_words;
 use super::measure_name;
 use crate::analysis::Measure;
@@ -156,7 +156,7 @@ impl ServerTrend {
 impl TrendRun {
     fn of(point: &TrendPoint) -> Self {
         let level = &point.level;
-        let cost = level[Measure::Cost].map(|cost| scaled(&cost, unit(Measure::Cost)));
+        let cost = level[Measure::Cost].map(|cost| cost.scaled(unit(Measure::Cost)));
         Self {
             run: point.run.number.unwrap_or(0),
             began: date::short(point.run.began_ms),

@@ -6,7 +6,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The migration to each version from the previous one; the first creates the tables.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 10] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
@@ -16,6 +16,7 @@ const STEPS: [&str; 9] = [
     include_str!("migrations/7.sql"),
     include_str!("migrations/8.sql"),
     include_str!("migrations/9.sql"),
+    include_str!("migrations/10.sql"),
 ];
 
 /// The version that this hotlap writes.

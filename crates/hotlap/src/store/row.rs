@@ -97,7 +97,7 @@ pub(super) fn put_lap(
     tx.execute(
         "INSERT INTO lap VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
                                  ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28,
-                                 ?29, ?30, ?31, ?32, ?33, ?34, ?35)",
+                                 ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36)",
         params![
             run as i64,
             sequence as i64,
@@ -134,6 +134,7 @@ pub(super) fn put_lap(
             json(&lap.service_censored),
             json(&lap.response_censored),
             (!lap.generators.is_empty()).then(|| json(&lap.generators)),
+            lap.is_held,
         ],
     )?;
     let mut requests = lap.by_request.iter().enumerate();
@@ -250,6 +251,7 @@ pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<(u64, Lap)> {
         round: row.get("round")?,
         place: row.get("place")?,
         rate: row.get("rate")?,
+        is_held: row.get("is_held")?,
         at_ms: unsigned(row, "at_ms")?,
         window_ns: unsigned(row, "window_ns")?,
         answers: unsigned(row, "answers")?,

@@ -18,8 +18,8 @@ use crate::store::Store;
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// The measuring time of a search without `--duration`, for each server and each second of its
-/// windows: a bracket, and five restarts of six windows.
-const SEARCH: Duration = Duration::from_secs(60);
+/// windows: a bracket, five restarts of six windows, and half a minute at the rate that was found.
+const SEARCH: Duration = Duration::from_secs(90);
 
 /// How long two servers are explained; more take more. With their first start, that is less than
 /// 90 s in all, unless they take many seconds until they are steady.
@@ -46,15 +46,15 @@ pub const START_LIMIT: Duration = Duration::from_secs(120);
 pub const WARM_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a server must be level before it is measured: at least, at most, and for all servers
-/// together one in this many parts of the budget. A server that becomes cheaper by 3% per second
-/// cannot be told from a level one within a second.
+/// together the budget divided by this number. Within a second, a server that becomes cheaper by 3%
+/// per second looks the same as a level server.
 const LEVEL: (Duration, Duration, u32) = (Duration::from_secs(1), Duration::from_secs(3), 2);
 
 /// How long a server may take to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// The approximate time of a first start, for a server that was never measured: to respond, and for
-/// each load to become level. Runtimes with a JIT compiler take longer.
+/// The approximate time of a first start, for a server that was never measured: to respond, and to
+/// become level under each load. Runtimes with a JIT compiler take longer.
 const FIRST_START: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(500));
 
 /// The approximate time that it takes to check a server against its contract, and to probe it under

@@ -72,7 +72,7 @@ impl<'a> Alone<'a> {
         let mut live =
             LocalRunner::new(setting, &participants, &[arena.load(CONNECTIONS)], Arc::clone(stop));
         live.bring_up(0).map_err(|why| told(&known, &why))?;
-        live.warm(0, 0).map_err(|why| told(&known, &why))?;
+        live.warm(0, 0, &mut |_| ()).map_err(|why| told(&known, &why))?;
         Ok(Self { arena, live })
     }
 

@@ -1,11 +1,17 @@
 //! The comparison of two searches: the capacity of each server in both.
 
-use super::{CAPACITY, Change, ComparedLoad, ComparedServer, Incomparable, Named, RunComparison};
-use crate::analysis::runs::{Matched, SearchPair};
+use hotlap_stats::{Inconclusive, Verdict};
+
+use super::{
+    CAPACITY, Change, ComparedLoad, ComparedServer, Incomparable, RunComparison, Side,
+    first_servers,
+};
+use crate::analysis::runs::{Matched, SearchSides};
 use crate::model::Run;
 use crate::report::against::MeasureVerdict;
 use crate::report::capacity::{HIGHER, capacity_figure, with_interval};
 use crate::report::loads::with_load;
+use crate::report::sentences::TOO_FEW_RUNS;
 
 /// The goals of a search: `p99 < 10 ms and errors < 0.1 %`.
 fn goals(run: &Run) -> String {
@@ -15,8 +21,8 @@ fn goals(run: &Run) -> String {
 
 impl RunComparison {
     /// Whether both are searches with the same goals, or neither is one.
-    pub(super) fn are_alike(before: Named, after: Named) -> Result<(), Incomparable> {
-        let search = |(_, name): Named, (_, other): Named| {
+    pub(super) fn are_alike(before: (&Run, &str), after: (&Run, &str)) -> Result<(), Incomparable> {
+        let search = |(_, name): (&Run, &str), (_, other): (&Run, &str)| {
             Err(Incomparable::Search { name: name.to_owned(), other: other.to_owned() })
         };
         match (before.0.is_search(), after.0.is_search()) {
@@ -34,22 +40,28 @@ impl RunComparison {
 
     pub(super) fn add_search(
         &mut self,
-        (before, after): (Named, Named),
-        load: Matched,
+        [before, after]: [Side; 2],
+        load: &Matched,
         servers: &[Matched],
         are_many: bool,
     ) {
-        let pair = SearchPair::of(before.0, after.0, load);
-        let mut table = ComparedLoad::of((before.0, after.0), load, are_many);
-        let goals = goals(after.0);
+        let sides = SearchSides::of([before.0, after.0], load);
+        let mut table = ComparedLoad::of([before.0, after.0], load, are_many);
+        let goals = goals(&after.0[0]);
         table.title = format!("{} · {goals}", table.title);
-        for (&(old, new), found) in servers.iter().zip(pair.compared(servers)) {
-            let (old_server, server) = (&before.0.servers[old], &after.0.servers[new]);
+        let compared = sides.compared(servers);
+        let are_few = compared
+            .iter()
+            .flatten()
+            .any(|(_, verdict)| *verdict == Verdict::Inconclusive(Inconclusive::TooFewRuns));
+        for (matched, found) in servers.iter().zip(compared) {
+            let [old_server, server] = first_servers([before, after], matched);
+            let [old, new] = sides.capacities(matched).map(capacity_figure);
             let found = MeasureVerdict::of_capacity(found);
             let change = Change {
                 measure: CAPACITY.to_owned(),
-                before: capacity_figure(&pair.before.servers[old]),
-                after: capacity_figure(&pair.after.servers[new]),
+                before: old,
+                after: new,
                 is_worse: found.is_worse(),
                 found,
             };
@@ -66,6 +78,7 @@ impl RunComparison {
             });
         }
         self.tables.push(table);
+        self.need(are_few.then(|| TOO_FEW_RUNS.to_owned()));
     }
 }
 
@@ -77,7 +90,7 @@ fn sentence(change: &Change, goals: &str, [name, earlier]: &[String; 2]) -> Stri
             "{name} and {earlier}: not comparable, because a capacity is only a bound or unknown."
         );
     };
-    let own = format!("{name} holds {goals} up to {} requests/s", with_interval(after));
+    let own = format!("{name} meets {goals} up to {} requests/s", with_interval(after));
     let ratio = ratio.full();
     match change.found.verdict.as_str() {
         verdict if change.is_worse || verdict == HIGHER => {

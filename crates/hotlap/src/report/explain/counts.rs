@@ -3,7 +3,7 @@
 use hotlap_stats::Estimate;
 use serde::Serialize;
 
-use super::super::figure::{Figure, scaled};
+use super::super::figure::Figure;
 use crate::analysis::explain::{CountLine, Counted};
 use crate::text::number::{grouped, rounded};
 
@@ -34,7 +34,7 @@ impl CountRow {
         };
         let [reference, server, apart] =
             [line.amounts.reference, line.amounts.server, line.amounts.difference]
-                .map(|estimate| scaled(&estimate, by));
+                .map(|estimate| estimate.scaled(by));
         if name.is_empty() || (reference.value == 0.0 && server.value == 0.0) {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use hotlap_stats::MIN_RESTARTS;
 
-use super::super::figure::{difference, scaled};
+use super::super::figure::difference;
 use super::super::undecided;
 use super::evidence::{counted, evidence_of};
 use super::ledger::{self, micros};
@@ -17,7 +17,7 @@ const FUNCTIONS: usize = 2;
 const COLLECTION: f64 = 0.7;
 
 pub(super) fn of([reference, server]: [&str; 2], under: &str, found: &Explanation) -> String {
-    let us = scaled(&found.cost.difference, 1e-3);
+    let us = found.cost.difference.scaled(1e-3);
     let interval = difference(&us).spread;
     if found.cost.restarts < MIN_RESTARTS {
         let by = difference(&us).full();
