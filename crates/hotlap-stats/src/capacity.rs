@@ -1,11 +1,12 @@
 //! The highest rate at which a server keeps a goal, such as "99 of 100 requests take less than
 //! 10 ms".
 //!
-//! A [`Trial`] is a window at one rate, in which the goal was kept or missed. Near the limit of a
+//! A [`Trial`] is a window at one rate, in which the goal was met or missed. Near the limit of a
 //! server, windows at the same rate do both, because requests queue up in bursts. So a rate has a
-//! probability with which a window keeps the goal. At the rate at which that is one half, a minute has
-//! far too many misses, so the capacity is a lower rate: [`Capacity::sustained`]. No trial is trusted by itself: [`Capacity::fit`] fits a curve through all of them,
-//! and [`next_rate`] chooses the rate of the next one.
+//! probability with which a window meets the goal. At even odds, the requests of a minute miss the
+//! goal far too often, so the capacity is a lower rate: [`Capacity::sustained`]. No trial is
+//! trusted by itself: [`Capacity::fit`] fits a curve through all of them, and [`next_rate`] chooses
+//! the rate of the next one.
 //!
 //! Whether a window kept the goal says less than the share of its requests that missed it, but that
 //! share has no use here: it varies a hundredfold from window to window, and its mean rests on the

@@ -15,7 +15,7 @@ use hotlap_servers::observe::Observation;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-const STORES: [&str; 9] = [
+const STORES: [&str; 10] = [
     include_str!("stores/1.sql"),
     include_str!("stores/2.sql"),
     include_str!("stores/3.sql"),
@@ -25,6 +25,7 @@ const STORES: [&str; 9] = [
     include_str!("stores/7.sql"),
     include_str!("stores/8.sql"),
     include_str!("stores/9.sql"),
+    include_str!("stores/10.sql"),
 ];
 
 /// Columns that have other names since version 6.
@@ -103,6 +104,7 @@ fn check(version: usize, run: &Run) {
 
     let [closed, open] = &run.laps[..] else { panic!("{} laps", run.laps.len()) };
     assert_eq!((closed.rate, open.rate), (None, Some(250.5)));
+    assert_eq!((closed.is_held, open.is_held), (false, version >= 10));
     assert_eq!((closed.answers, closed.failures(), closed.bytes), (6_136, 3, (478_608, 214_760)));
     assert_eq!(closed.connections, (64, 63, 2));
     assert_eq!(closed.usage.unwrap().cpu_ns, (version < 5).then_some(38_996_347));

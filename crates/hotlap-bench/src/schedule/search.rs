@@ -421,7 +421,8 @@ mod tests {
 
     #[test]
     fn a_search_ends_once_it_is_precise_or_its_time_is_spent() {
-        let (laps_, over) = laps(&search(None, Some(0.05)), &mut runner(two()));
+        let long = Experiment { budget: Duration::from_secs(300), ..search(None, Some(0.08)) };
+        let (laps_, over) = laps(&long, &mut runner(two()));
         assert_eq!(over, Over::Precise);
         assert_eq!(laps_.last().unwrap().0 + 1, RESTARTS_BEFORE_LOOK);
         let short = Experiment { budget: Duration::from_secs(60), ..search(None, Some(0.05)) };

@@ -88,10 +88,16 @@ impl Side {
     }
 }
 
-/// `run 11`, or `runs 11, 12, 13`.
+/// `run 11`, `runs 11–13`, or `runs 11, 13`.
 fn named(numbers: &[u64]) -> String {
     let all: Vec<String> = numbers.iter().map(u64::to_string).collect();
-    format!("run{} {}", if numbers.len() == 1 { "" } else { "s" }, all.join(", "))
+    match (numbers, &all[..]) {
+        ([_], [one]) => format!("run {one}"),
+        ([first, .., last], [begin, .., end]) if last - first + 1 == all.len() as u64 => {
+            format!("runs {begin}–{end}")
+        }
+        _ => format!("runs {}", all.join(", ")),
+    }
 }
 
 /// The two sides to compare: the earlier one first.

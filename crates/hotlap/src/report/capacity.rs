@@ -334,7 +334,7 @@ impl CapacityRow {
             return " in short windows".to_owned();
         };
         let found = match &window.latency {
-            Some(found) => format!("{latency} {} ms", found.text),
+            Some(found) => format!("{latency} {}", found.text),
             None => "goals met".to_owned(),
         };
         match (window.counts, window.is_kept) {

@@ -41,7 +41,7 @@ pub struct RunComparison {
 /// The earlier or the later runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedSide {
-    /// Its name in this comparison: `run 11`, `runs 11, 12, 13`.
+    /// Its name in this comparison: `run 11`, `runs 11–13`.
     pub name: String,
     /// Its runs, at least one.
     pub runs: Vec<ComparedRun>,

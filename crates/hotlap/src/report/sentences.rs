@@ -99,8 +99,10 @@ fn limited(run: &Run, analysis: &Analysis) -> Option<String> {
 }
 
 /// How stored runs get a verdict.
-pub(super) const TOO_FEW_RUNS: &str = "A verdict needs three runs on each side (hotlap compare 11-13 14-16), since each run is one \
-     sample of the machine. One run of both versions is paired and decides sooner.";
+pub(super) const TOO_FEW_RUNS: &str = "A verdict needs three runs on each side (hotlap compare \
+                                       11-13 14-16), because each run is one sample of the \
+                                       machine. One run of both versions is paired and decides \
+                                       sooner.";
 
 /// How to make inconclusive comparisons conclusive, given a run, its name, and one of its loads;
 /// `None` if there are none.

@@ -23,7 +23,8 @@ pub(super) fn words(ratio: &Estimate) -> String {
         _ if far <= EQUAL => {
             // Rounded up, so that the interval lies within.
             let percent = (100.0 * far).max(0.0);
-            let shown = if percent < 1.0 { (percent * 10.0).ceil() / 10.0 } else { percent.ceil() };
+            let tenths = (percent * 10.0).ceil().max(1.0);
+            let shown = if percent < 1.0 { tenths / 10.0 } else { percent.ceil() };
             format!("{EQUAL_WITHIN} ±{shown}%")
         }
         _ if ratio.high >= USELESS * ratio.low => "not measured well enough".to_owned(),
@@ -42,6 +43,7 @@ mod tests {
         let said = |low, high| words(&Estimate { value: 1.0, low, high });
         assert_eq!(said(0.98, 1.013), "equal within ±2%");
         assert_eq!(said(0.9996, 1.0031), "equal within ±0.4%");
+        assert_eq!(said(1.0, 1.0), "equal within ±0.1%");
         assert_eq!(said(0.95, 1.05), "equal within ±5%");
         assert_eq!(said(0.949, 1.0), "not decided");
         assert_eq!(said(0.68, 1.23), "not decided");
