@@ -19,7 +19,7 @@ pub use error::ResponseError;
 pub use head::{Framing, Head};
 pub use reader::{ResponseEvent, ResponseReader};
 pub use request::{is_token, request};
-pub use response::{Response, read_response};
+pub use response::{GrowingResponse, Response, read_response};
 
 #[cfg(test)]
 pub(crate) use head::{head_end, parse_head};

@@ -37,6 +37,7 @@ use crate::window::Times;
 use measurement::{Measurement, Snapshot};
 use poll::Polling;
 use requests::Requests;
+use slot::Unread;
 use slots::Slots;
 
 /// Size of the buffer that all connections of a worker read into; longer responses are handled in
@@ -62,6 +63,11 @@ pub(crate) struct Worker {
     negotiated: Option<Negotiated>,
     /// Decrypted bytes, or the bytes of several requests.
     scratch: Vec<u8>,
+    /// Sockets that have more to read.
+    unread: Vec<Unread>,
+    /// Whether requests wait because the worker itself was late, and not for the server: from a
+    /// stall until no request is overdue.
+    is_behind: bool,
     timeout_ns: u64,
     /// When to check for timed-out requests, and how often.
     scan_ns: u64,
@@ -139,6 +145,8 @@ impl Worker {
             negotiated: None,
             measurement: Measurement::new(shared.is_held(), plan.by_request()),
             scratch: Vec::new(),
+            unread: Vec::new(),
+            is_behind: false,
             timeout_ns,
             scan_ns: 0,
             // A timeout is detected at most a 32nd of its length late.
@@ -177,6 +185,9 @@ impl Worker {
                 }
                 now = self.handle(event, now, &mut buffer);
             }
+            if !self.unread.is_empty() {
+                now = self.read_on(now, &mut buffer);
+            }
             // The last connection may just have opened; tell the other workers at once.
             self.report_ready();
             if self.requests.is_due(now) {
@@ -198,6 +209,9 @@ impl Worker {
 
     /// When the next task is due, regardless of sockets.
     fn next_ns(&self) -> u64 {
+        if !self.unread.is_empty() {
+            return 0;
+        }
         let edge = match self.stage {
             Stage::Connecting | Stage::Ready => self.times.start_ns,
             Stage::Unmeasured => self.times.opens_ns,

@@ -4,6 +4,7 @@
 #[path = "support/plan.rs"]
 mod plan;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{ExpectedBody, Reuse, Stop};
@@ -161,6 +162,34 @@ fn a_request_to_a_server_that_closes_each_connection_includes_connecting() {
     // With one connection, a request is under way all the time.
     let waited_ns = outcome.service_time.mean() * outcome.service_time.len() as f64;
     assert!(waited_ns > 0.8 * outcome.window_ns as f64, "{waited_ns} of {}", outcome.window_ns);
+}
+
+/// Regression: a server that sends faster than its bytes are parsed was read for ever: the load did
+/// not end, and its other connections were not served.
+#[test]
+fn an_endless_response_neither_holds_the_load_nor_other_connections() {
+    let tiny_chunks = b"1\r\nx\r\n".repeat(10_000);
+    let interim = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
+    for (head, endless) in [
+        (&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"[..], tiny_chunks),
+        (b"", interim),
+    ] {
+        let number = AtomicUsize::new(0);
+        let server = TestServer::start(move |mut client| {
+            if number.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+                while client.request().is_some() && client.send(HELLO) {}
+            } else if client.request().is_some() && client.send(head) {
+                while client.send(&endless) {}
+            }
+        });
+        let mut plan = server.plan(2, 1);
+        plan.stop = Stop::After(Duration::from_millis(400));
+        plan.requests[0].expect.body = ExpectedBody::Any;
+        let began = Instant::now();
+        let outcome = run(&plan).expect("a load");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(outcome.responses > 2, "{} responses", outcome.responses);
+    }
 }
 
 #[test]

@@ -10,3 +10,8 @@ pub enum ResponseError {
     #[error("the connection closed before the response was complete")]
     ClosedEarly,
 }
+
+impl ResponseError {
+    /// The server sent interim responses and no final one.
+    pub(super) const TOO_MANY_INTERIM: Self = Self::Framing("over 100 interim responses");
+}

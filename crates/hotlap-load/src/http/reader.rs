@@ -24,7 +24,13 @@ pub struct ResponseReader {
     /// an allocation.
     partial: Vec<u8>,
     state: State,
+    /// Interim responses since the last final one.
+    interim: usize,
 }
+
+/// So many interim responses (RFC 9110 section 15.2) may precede a final one. The RFC has no limit,
+/// and a server that never stops sending them never answers.
+pub(super) const INTERIM_LIMIT: usize = 100;
 
 #[derive(Debug, Default)]
 enum State {
@@ -67,8 +73,13 @@ impl ResponseReader {
                         return Ok(ResponseEvent::NeedMore);
                     };
                     if head.is_interim() {
+                        self.interim += 1;
+                        if self.interim > INTERIM_LIMIT {
+                            return Err(ResponseError::TOO_MANY_INTERIM);
+                        }
                         continue;
                     }
+                    self.interim = 0;
                     self.state = State::Body(BodyReader::new(head.framing));
                     return Ok(ResponseEvent::Head(head));
                 }

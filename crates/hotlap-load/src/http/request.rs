@@ -1,7 +1,7 @@
 //! The bytes of a request.
 
 /// The bytes of an HTTP/1.1 request. `Host` comes first, and `Content-Length` last if there is a
-/// body; `headers` may contain either of them instead.
+/// body or could be one; `headers` may contain either of them instead.
 #[must_use]
 pub fn request(
     method: &str,
@@ -18,7 +18,9 @@ pub fn request(
     for (name, value) in headers {
         bytes += &format!("{name}: {value}\r\n");
     }
-    if !body.is_empty() && !has("content-length") && !has("transfer-encoding") {
+    // RFC 9110 section 8.6: a request whose method expects a body should say that it has none.
+    let states_length = !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH");
+    if states_length && !has("content-length") && !has("transfer-encoding") {
         bytes += &format!("Content-Length: {}\r\n", body.len());
     }
     bytes += "\r\n";
@@ -56,7 +58,8 @@ mod tests {
             String::from_utf8(request("POST", "/", "h", &headers, body)).unwrap()
         };
         let start = "POST / HTTP/1.1\r\nHost: h\r\n";
-        assert_eq!(text(&[], b""), format!("{start}\r\n"));
+        assert_eq!(text(&[], b""), format!("{start}Content-Length: 0\r\n\r\n"));
+        assert_eq!(request("GET", "/", "h", &[], b""), b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(text(&[], b"{}"), format!("{start}Content-Length: 2\r\n\r\n{{}}"));
         let explicit = text(&[("content-LENGTH", "2")], b"{}");
         assert_eq!(explicit, format!("{start}content-LENGTH: 2\r\n\r\n{{}}"));

@@ -2,7 +2,8 @@
 
 use super::body::{BodyReader, Piece};
 use super::error::ResponseError;
-use super::head::{self, Framing, head_end, parse_head};
+use super::head::{self, Framing, Head, head_end, parse_head};
+use super::reader::INTERIM_LIMIT;
 
 /// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +35,88 @@ impl Response {
     }
 }
 
-/// Reads one response from the start of `buf`; `None` if more bytes are needed. `is_head` means
-/// that the request was a HEAD, `at_eof` that no more bytes will come.
+/// A response that arrives piece by piece, at the end of one buffer. Bytes are looked at once, so
+/// that a large response takes time in proportion to its size.
+#[derive(Debug, Default)]
+pub struct GrowingResponse {
+    /// How much of the buffer has been read.
+    at: usize,
+    interim: Vec<u16>,
+    /// The part from the head on, once the head is complete.
+    begun: Option<Begun>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    head: Head,
+    headers: Vec<(String, Vec<u8>)>,
+    reader: BodyReader,
+    body: Vec<u8>,
+}
+
+impl GrowingResponse {
+    /// Whether the final head is complete.
+    #[must_use]
+    pub fn has_head(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Reads on in `buf`, which has grown at its end since the last call; `None` if more bytes are
+    /// needed. `is_head` means that the request was a HEAD, `at_eof` that no more bytes will come.
+    ///
+    /// # Errors
+    /// The bytes violate RFC 9112, or end before the response does.
+    pub fn read(
+        &mut self,
+        buf: &[u8],
+        is_head: bool,
+        at_eof: bool,
+    ) -> Result<Option<Response>, ResponseError> {
+        let incomplete = || if at_eof { Err(ResponseError::ClosedEarly) } else { Ok(None) };
+        let begun = loop {
+            if let Some(begun) = &mut self.begun {
+                break begun;
+            }
+            let Some(length) = head_end(&buf[self.at..], 0)? else { return incomplete() };
+            let bytes = &buf[self.at..self.at + length];
+            let head = parse_head(bytes, is_head)?;
+            self.at += length;
+            if head.is_interim() {
+                self.interim.push(head.status);
+                if self.interim.len() > INTERIM_LIMIT {
+                    return Err(ResponseError::TOO_MANY_INTERIM);
+                }
+                continue;
+            }
+            let (headers, reader) = (head::headers(bytes)?, BodyReader::new(head.framing));
+            self.begun = Some(Begun { head, headers, reader, body: Vec::new() });
+        };
+        loop {
+            let mut rest = &buf[self.at..];
+            let piece = begun.reader.next(&mut rest)?;
+            self.at = buf.len() - rest.len();
+            match piece {
+                Piece::Data(data) => begun.body.extend_from_slice(data),
+                Piece::End => break,
+                Piece::NeedMore if at_eof && begun.head.framing == Framing::UntilClose => break,
+                Piece::NeedMore => return incomplete(),
+            }
+        }
+        let Some(Begun { head, headers, body, .. }) = self.begun.take() else { return Ok(None) };
+        Ok(Some(Response {
+            status: head.status,
+            minor: head.minor,
+            headers,
+            body,
+            consumed: std::mem::take(&mut self.at),
+            keep_alive: head.keep_alive,
+            framing: head.framing,
+            interim: std::mem::take(&mut self.interim),
+        }))
+    }
+}
+
+/// Reads one response from the start of `buf`, see [`GrowingResponse::read`].
 ///
 /// # Errors
 /// The bytes violate RFC 9112, or end before the response does.
@@ -44,43 +125,7 @@ pub fn read_response(
     is_head: bool,
     at_eof: bool,
 ) -> Result<Option<Response>, ResponseError> {
-    let incomplete = || if at_eof { Err(ResponseError::ClosedEarly) } else { Ok(None) };
-    let mut interim = Vec::new();
-    let mut at = 0;
-    let (head, headers) = loop {
-        let Some(length) = head_end(&buf[at..], 0)? else { return incomplete() };
-        let bytes = &buf[at..at + length];
-        let head = parse_head(bytes, is_head)?;
-        at += length;
-        if head.is_interim() {
-            interim.push(head.status);
-        } else {
-            break (head, head::headers(bytes)?);
-        }
-    };
-    let mut reader = BodyReader::new(head.framing);
-    let mut body = Vec::new();
-    loop {
-        let mut rest = &buf[at..];
-        let piece = reader.next(&mut rest)?;
-        at = buf.len() - rest.len();
-        match piece {
-            Piece::Data(data) => body.extend_from_slice(data),
-            Piece::End => break,
-            Piece::NeedMore if at_eof && head.framing == Framing::UntilClose => break,
-            Piece::NeedMore => return incomplete(),
-        }
-    }
-    Ok(Some(Response {
-        status: head.status,
-        minor: head.minor,
-        headers,
-        body,
-        consumed: at,
-        keep_alive: head.keep_alive,
-        framing: head.framing,
-        interim,
-    }))
+    GrowingResponse::default().read(buf, is_head, at_eof)
 }
 
 #[cfg(test)]
@@ -98,5 +143,36 @@ mod tests {
         assert_eq!(response.header("X-B"), None);
         let newer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello";
         assert_eq!(read_response(newer, false, false).unwrap().unwrap().minor, 1);
+    }
+
+    #[test]
+    fn a_response_is_the_same_in_pieces_of_any_size() {
+        let bytes =
+            b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: \
+                      chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\nHTTP";
+        let whole = read_response(bytes, false, false).unwrap().unwrap();
+        assert_eq!((&whole.body[..], &whole.interim[..]), (&b"abcde"[..], &[103][..]));
+        for size in 1..bytes.len() {
+            let (mut response, mut end) = (GrowingResponse::default(), 0);
+            let found = loop {
+                end = (end + size).min(bytes.len());
+                if let Some(found) = response.read(&bytes[..end], false, false).unwrap() {
+                    break found;
+                }
+            };
+            assert_eq!(found, whole, "{size}");
+        }
+    }
+
+    /// Regression: a server that sent interim responses for ever was read for ever.
+    #[test]
+    fn a_hundred_interim_responses_are_permitted_and_one_more_is_not() {
+        let after = |count: usize| {
+            let mut bytes = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(count);
+            bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            read_response(&bytes, false, false).map(|found| found.map(|found| found.status))
+        };
+        assert_eq!(after(100), Ok(Some(200)));
+        assert_eq!(after(101), Err(ResponseError::TOO_MANY_INTERIM));
     }
 }

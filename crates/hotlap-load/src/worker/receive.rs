@@ -1,12 +1,17 @@
 //! Receiving responses.
 
 use super::Worker;
-use super::slot::{Slot, State};
+use super::slot::{Slot, State, Unread};
 use crate::clock;
 use crate::connection::{Completed, EVIDENCE, Step};
 use crate::io::{Ready, Received};
 use crate::outcome::{Failure, Phase};
 use crate::request_mix::Turn;
+
+/// A connection is read for at most about this long before the worker looks at its clock, its
+/// commands and its other connections. A server that sends faster than its bytes are parsed would
+/// keep the worker for ever. A quarter of a megabyte, one read, takes about as long.
+const TURN_NS: u64 = 1_000_000;
 
 impl Worker {
     /// Handles a socket that is ready, reading into `buffer`; returns the time.
@@ -36,7 +41,16 @@ impl Worker {
         now
     }
 
-    /// Reads everything that is available and processes it; returns the time.
+    /// Goes on reading the sockets whose last turn was over; returns the time.
+    #[cold]
+    pub(super) fn read_on(&mut self, mut now: u64, buffer: &mut [u8]) -> u64 {
+        for Unread { key, ended } in std::mem::take(&mut self.unread) {
+            now = self.handle(Ready { key, readable: true, writable: false, ended }, now, buffer);
+        }
+        now
+    }
+
+    /// Reads what is available, for one turn at most, and processes it; returns the time.
     #[inline(always)]
     fn receive(&mut self, number: usize, ended: bool, before: u64, buffer: &mut [u8]) -> u64 {
         let mut now = before;
@@ -70,6 +84,10 @@ impl Worker {
                     if is_short && !ended {
                         break;
                     }
+                    if now - before > TURN_NS {
+                        self.set_aside(number, generation, ended);
+                        break;
+                    }
                 }
                 Received::WouldBlock => break,
                 Received::End => self.peer_closed(number, now),
@@ -77,6 +95,16 @@ impl Worker {
             }
         }
         now
+    }
+
+    /// Remembers a socket that is read on later, unless it was closed: no event tells of bytes that
+    /// have arrived before.
+    #[cold]
+    fn set_aside(&mut self, number: usize, generation: u32, ended: bool) {
+        let slot = &self.slots[number];
+        if slot.generation == generation {
+            self.unread.push(Unread { key: slot.key(number), ended });
+        }
     }
 
     /// Processes bytes from the wire.

@@ -6,6 +6,10 @@ use crate::clock;
 use crate::connection::Connection;
 use crate::outcome::{Failure, Phase};
 
+/// A delay of the worker from which on the requests behind it are late because of the worker too: a
+/// stall of the machine, rather than the time that sending some others takes.
+const STALL_NS: u64 = 2_000_000;
+
 impl Worker {
     /// Sends what may be sent on a slot that is open or has just opened. Inlined into the response
     /// path, because calls would cost a tenth of a request.
@@ -36,8 +40,12 @@ impl Worker {
         while has_room(&self.slots[number].conn, self.plan.pipeline) && self.requests.left > 0 {
             let Some(due_ns) = self.requests.take_due(now) else {
                 self.slots.list(number);
+                self.is_behind = false;
                 break;
             };
+            if self.is_behind {
+                self.measurement.tally.lag.record(now.saturating_sub(due_ns));
+            }
             self.begin(number, due_ns, now);
             begun += 1;
         }
@@ -58,6 +66,7 @@ impl Worker {
             let sent_ns = clock::now();
             // The slot was free when the request was due, so the delay is the generator's.
             self.measurement.tally.lag.record(sent_ns - due_ns);
+            self.is_behind |= sent_ns - due_ns > STALL_NS;
             self.begin(number, due_ns, sent_ns);
             if self.slots[number].state == State::Down {
                 self.connect(number, sent_ns);

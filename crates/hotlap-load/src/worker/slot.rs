@@ -53,6 +53,14 @@ pub(super) struct Slot {
     pub(super) opens_per_request: bool,
 }
 
+/// A socket that has more to read than one turn permits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unread {
+    pub(super) key: usize,
+    /// Whether the peer has closed its side.
+    pub(super) ended: bool,
+}
+
 impl Slot {
     /// A slot that connects from this address; with `limits`, its connections speak HTTP/2.
     pub(super) fn new(source: Option<IpAddr>, limits: Option<Limits>) -> Self {
