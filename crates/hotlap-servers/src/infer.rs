@@ -164,6 +164,9 @@ fn settle(
         ))
     } else if !learns_content {
         disagreement(exchange, &right, fields)
+    } else if exchange.is_head() {
+        // Its response has no body, and a length that is that of a GET (RFC 9110 section 9.3.2).
+        None
     } else if probes.len() == 1 && exchange.is_safe() {
         Some("it was sent once before the load, so only the status is checked".to_owned())
     } else if probes.len() == 1 {

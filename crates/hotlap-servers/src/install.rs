@@ -95,7 +95,7 @@ impl Missing {
             // A dry run: the confirmation is declined. It takes no lock, so any user may run it.
             let output = Command::new("apt-get")
                 .args(["install", "--no-install-recommends", "--assume-no"])
-                .args(["-o", "Debug::NoLocking=1"])
+                .args(["-o", "Debug::NoLocking=1", "--"])
                 .args(&self.packages)
                 .env("LC_ALL", "C")
                 .stdin(Stdio::null())
@@ -230,7 +230,7 @@ mod tests {
         let commands: Vec<_> = missing.commands(false).iter().map(|c| c.join(" ")).collect();
         assert!(commands[0].ends_with("apt-get update"));
         assert!(
-            commands[1].ends_with("apt-get install --no-install-recommends --yes gcc golang-go")
+            commands[1].ends_with("apt-get install --no-install-recommends --yes -- gcc golang-go")
         );
     }
 

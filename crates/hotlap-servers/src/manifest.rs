@@ -10,7 +10,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
 use crate::contract::{self, Api};
@@ -103,11 +104,24 @@ pub struct Toolchain {
 #[serde(deny_unknown_fields)]
 pub struct Install {
     /// Debian and derivatives.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "packages")]
     pub apt: Vec<String>,
     /// Homebrew.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "packages")]
     pub brew: Vec<String>,
+}
+
+/// Names of packages. They follow a command that runs as root, so none may be an option.
+fn packages<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    let is_name = |name: &String| {
+        name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "+-.:=~_@/".contains(c))
+    };
+    match names.iter().find(|name| !is_name(name)) {
+        Some(name) => Err(D::Error::custom(format!("{name:?} is not the name of a package"))),
+        None => Ok(names),
+    }
 }
 
 /// The source of something that no common registry has.
@@ -388,6 +402,18 @@ env = { C = "1" }
 
     fn complaint(text: &str) -> String {
         parsed(text).unwrap_err().to_string()
+    }
+
+    /// Regression: `apt-get install`, as root, took an option from a manifest and executed it.
+    #[test]
+    fn packages_are_names_and_never_options() {
+        for name in ["-o", "--yes", "Dir::Bin=/x; rm", "", "a b"] {
+            let error = parsed(&WHOLE.replace("golang-go", name)).unwrap_err().to_string();
+            assert!(error.contains("is not the name of a package"), "{name}: {error}");
+        }
+        for name in ["libssl-dev", "g++-12", "openssl@3", "python3:any", "gcc=4:12.2.0-3"] {
+            assert!(parsed(&WHOLE.replace("golang-go", name)).is_ok(), "{name}");
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ impl PackageManager {
         if self == Self::Apt && !ask {
             words.push("--yes".to_owned());
         }
+        words.push("--".to_owned());
         words.extend(packages.iter().cloned());
         words
     }

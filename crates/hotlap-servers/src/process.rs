@@ -20,12 +20,14 @@ use signal::{FREEZE_LIMIT, has_stopped, signal_one};
 mod channel;
 mod error;
 mod log;
+mod mark;
 mod setting;
 mod signal;
 mod standby;
 pub mod supervisor;
 
 pub use error::{FreezeError, StartError};
+pub use mark::kill_marked;
 pub use setting::{ProcessExit, ProcessSetting, Stopped};
 pub use standby::{Standby, Supervisor};
 pub use supervisor::is_ignored;
@@ -269,12 +271,14 @@ impl Process {
     }
 
     /// The supervisor is gone, and the kernel has killed the server's first process with it. Kills
-    /// what is left in the server's group; a daemon that left the group can no longer be found.
+    /// what is left: in the server's group, and by the mark in the environment, since a daemon has
+    /// left both the group and the tree. A frozen process ends too.
     fn lose(&mut self) {
         let left: Vec<Member> = tree::all().unwrap_or_default();
         if left.iter().any(|member| member.group == self.pid()) {
             let _ = kill_process_group(self.server, Signal::KILL);
         }
+        let _ = kill_marked(&self.standby.setting.log);
         let exit = *self.exit.get_or_insert(ProcessExit::Lost);
         self.stopped = Some(Stopped { exit: Some(exit), ..Stopped::default() });
     }

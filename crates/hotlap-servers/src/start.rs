@@ -94,6 +94,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// minutes. A server that does not answer at all has the whole limit.
 pub const UNREADY: u32 = 20;
 
+/// A server that answers on another port than `$PORT` is taken for the application only once
+/// `$PORT` has stayed closed for this long meanwhile: a port for metrics or a debugger may open
+/// first. A command that names `$PORT` is never looked for elsewhere.
+const PORT_STAYS_CLOSED: Duration = Duration::from_secs(1);
+
 /// How long to wait for the first response before trying again over a new connection. The wait
 /// doubles each time: the first connection may have been lost, or the server may be slow.
 const FIRST_WAIT: Duration = LIMIT;
@@ -176,7 +181,8 @@ impl Startup<'_> {
             && address.port() != port
         {
             notes.push(format!(
-                "it ignores $PORT and listens on {}; pass the port to it to silence this",
+                "$PORT stayed closed, so it is measured on {}, where it responds as expected. Write \
+                 $PORT into its command to make it listen there",
                 address.port()
             ));
         }
@@ -243,8 +249,13 @@ impl Startup<'_> {
         let unready = self.limit / UNREADY;
         let (mut looked, mut wait) = (began, FIRST_WAIT);
         let (mut silence, mut wrong): (Option<String>, Option<(Instant, NotYet)>) = (None, None);
+        let takes_other_ports = self.elsewhere && !self.names_port();
+        let mut on_another_port: Option<(Instant, Target)> = None;
         loop {
             for address in &addresses {
+                if address.port() != port && on_another_port.is_some() {
+                    continue;
+                }
                 if TcpStream::connect_timeout(address, self.limit).is_err() {
                     continue;
                 }
@@ -255,7 +266,8 @@ impl Startup<'_> {
                 };
                 let left = self.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
                 match self.is_up(&target, wait.min(left)) {
-                    Ok(()) => return Ok(target),
+                    Ok(()) if address.port() == port => return Ok(target),
+                    Ok(()) => on_another_port = Some((Instant::now(), target)),
                     Err(NotYet::Silent(why)) => {
                         wait = wait.saturating_mul(2);
                         silence = Some(why);
@@ -270,6 +282,13 @@ impl Startup<'_> {
                     }
                 }
             }
+            if on_another_port
+                .as_ref()
+                .is_some_and(|(since, _)| since.elapsed() > PORT_STAYS_CLOSED)
+                && let Some((_, target)) = on_another_port.take()
+            {
+                return Ok(target);
+            }
             // A program that daemonizes ends its first process; a process that is left may still
             // answer.
             if let Some(exit) = process.exited()
@@ -279,14 +298,14 @@ impl Startup<'_> {
                 return Err(self.out(process, &cause, "run its command by hand to see why"));
             }
             let is_accepted = silence.is_some() || wrong.is_some();
-            if looked.elapsed() > LOOK_AGAIN && !is_accepted {
+            if looked.elapsed() > LOOK_AGAIN && on_another_port.is_none() {
                 looked = Instant::now();
                 if let Some(elsewhere) = listening_elsewhere(process, &addresses) {
-                    if self.elsewhere && self.network.leads_to(elsewhere.ip()) {
+                    if takes_other_ports && self.network.leads_to(elsewhere.ip()) {
                         addresses.extend(reachable(elsewhere, self.network));
                         continue;
                     }
-                    if began.elapsed() > unready {
+                    if began.elapsed() > unready && !is_accepted {
                         return Err(self.not_at_its_address(process, elsewhere, port));
                     }
                 }
@@ -379,6 +398,13 @@ impl Startup<'_> {
             let expected = exchange.expected();
             NotYet::Wrong(format!("{method} {path}: expected {expected}; got {why}"))
         })
+    }
+
+    /// Whether the command or its environment has a place for the port.
+    fn names_port(&self) -> bool {
+        let any = [("PORT", String::new())];
+        let Launch { argv, env, .. } = self.launch;
+        argv.iter().chain(env.values()).any(|word| fill(word, &any) != *word)
     }
 
     /// Command and environment, with the port, the address, the number of cores and the files of

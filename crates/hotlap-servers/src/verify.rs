@@ -17,6 +17,7 @@ mod findings;
 mod http2;
 mod http2_conformance;
 mod http2_frames;
+mod size;
 mod verifier;
 
 pub use findings::{Check, Findings};

@@ -7,6 +7,7 @@ use hotlap_stats::Class;
 
 use super::Schedule;
 use crate::experiment::{Event, Over, Place, order, shuffled};
+use crate::participant::Role;
 use crate::runner::UNSTEADY_AGAIN;
 
 /// Typical warm-up time after a later start of a server whose first warm-up was flat: three windows
@@ -22,8 +23,11 @@ impl Schedule<'_> {
         (self.watch)(Event::Restart { restart });
         self.restarts = restart + 1;
         let began = self.elapsed();
-        let order =
+        let mut order =
             shuffled(self.experiment.seed, Place { restart, round: 0 }, 0, self.running.len());
+        // If a program cannot run twice, because of a fixed port or a lock, it is the control that
+        // does not start.
+        order.sort_by_key(|n| self.experiment.participants[*n].role == Role::Control);
         let mut again = self.bring_up(restart, &order)?;
         let each =
             |participant| (0..self.experiment.loads.len()).map(move |load| (participant, load));

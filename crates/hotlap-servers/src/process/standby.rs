@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -13,11 +13,15 @@ use rustix::process::Pid;
 use super::channel::{Order, Received, Report, Wire};
 use super::error::{StartError, remedy};
 use super::log;
+use super::mark;
 use super::setting::ProcessSetting;
 use super::signal::raw;
 
 /// How long a supervisor may take to answer. It only needs a core, so this is generous.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
+
+/// The name of a supervisor, which is not hotlap's: `killall -9 hotlap` should not kill both.
+pub(super) const SUPERVISOR_NAME: &str = "server-guard";
 
 /// The command that starts a supervisor: a program and the arguments that make it run
 /// [`super::supervisor::main`].
@@ -70,17 +74,19 @@ impl Supervisor {
     /// # Errors
     /// The path of the running program is unknown.
     pub fn this_program(command: &str) -> io::Result<Self> {
-        let mut program = std::env::current_exe()?;
-        if cfg!(target_os = "linux") && !program.exists() {
-            // The file was rebuilt or removed meanwhile; this still names the running program.
-            program = PathBuf::from("/proc/self/exe");
-        }
+        // The file may be built again or removed meanwhile; on Linux, the first one still names the
+        // running program.
+        let program = match cfg!(target_os = "linux") {
+            true => PathBuf::from("/proc/self/exe"),
+            false => std::env::current_exe()?,
+        };
         Ok(Self::new(program, &[command]))
     }
 
-    fn spawn(&self, log: File, stream: UnixStream) -> io::Result<Child> {
+    fn spawn(&self, path: &Path, log: File, stream: UnixStream) -> io::Result<Child> {
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).process_group(0);
+        command.arg0(SUPERVISOR_NAME).args(&self.arguments).process_group(0);
+        command.env(mark::NAME, path);
         self.without.iter().for_each(|variable| _ = command.env_remove(variable));
         command.stdin(Stdio::from(std::os::fd::OwnedFd::from(stream)));
         command.stderr(log.try_clone()?).stdout(log);
@@ -115,7 +121,7 @@ impl Standby {
             .map_err(|cause| StartError::Folder { path: setting.cwd.clone(), cause })?;
         let failed = |cause| StartError::Supervisor { program: supervisor.program.clone(), cause };
         let (near, far) = UnixStream::pair().map_err(failed)?;
-        let child = supervisor.spawn(log, far).map_err(failed)?;
+        let child = supervisor.spawn(&setting.log, log, far).map_err(failed)?;
         let mut standby = Self {
             supervisor: child,
             wire: Wire::new(near),

@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,8 +23,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, setrlimit, wait};
 
 use super::channel::{Order, Received, Report, Wire, send};
+use super::log;
 use super::setting::{ProcessExit, ProcessSetting, Stopped};
 use super::signal::signal_tree;
+use super::standby::SUPERVISOR_NAME;
 use crate::tree::{self, Member};
 
 pub use signals::is_ignored;
@@ -34,6 +37,9 @@ const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 /// How long to wait after SIGKILL before the tree is reported as surviving: a process may be in an
 /// uninterruptible wait, or belong to another user.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// The time between two looks at the length of the server's log.
+const LOOK_AT_LOG: Duration = Duration::from_millis(250);
 
 /// The server's limit of open files, if the machine permits it: 64 Ki. More than any load here
 /// opens, and low enough for programs that loop over all possible descriptors when they start.
@@ -55,6 +61,10 @@ pub fn main() -> ExitCode {
 
 fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
     signals::ignore();
+    #[cfg(target_os = "linux")]
+    if let Ok(name) = std::ffi::CString::new(SUPERVISOR_NAME) {
+        let _ = rustix::thread::set_name(&name);
+    }
     let Received::Message(Order::Prepare(setting)) = inbox.receive(None) else {
         return ExitCode::from(2);
     };
@@ -71,8 +81,13 @@ fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
         }
     };
     let _ = send(&outbox, &Report::Started { pid: server.as_raw_pid() as u32 });
-    let supervised =
-        Arc::new(Supervised { server, outbox, state: Mutex::default(), changed: Condvar::new() });
+    let supervised = Arc::new(Supervised {
+        server,
+        log: setting.log,
+        outbox,
+        state: Mutex::default(),
+        changed: Condvar::new(),
+    });
     let listener = {
         let supervised = Arc::clone(&supervised);
         std::thread::spawn(move || supervised.wait_for_order(inbox))
@@ -122,6 +137,7 @@ fn spawn(setting: &ProcessSetting) -> io::Result<Pid> {
 /// The server under supervision.
 struct Supervised {
     server: Pid,
+    log: PathBuf,
     outbox: UnixStream,
     state: Mutex<State>,
     changed: Condvar,
@@ -160,9 +176,17 @@ impl Supervised {
         }
     }
 
-    /// Waits for the order to stop, or for the closed socket that means hotlap died.
+    /// Waits for the order to stop, or for the closed socket that means hotlap died. Meanwhile the
+    /// server's log is kept short.
     fn wait_for_order(&self, mut inbox: Wire) {
-        match inbox.receive(None) {
+        let order = loop {
+            match inbox.receive(Some(LOOK_AT_LOG)) {
+                // If the log cannot be cut, the server's own writes fail at last, and it says so.
+                Received::Silence => _ = log::cut(&self.log),
+                order => break order,
+            }
+        };
+        match order {
             Received::Message(Order::Stop { grace_ms }) => {
                 let stopped = self.end(Duration::from_millis(grace_ms));
                 let _ = send(&self.outbox, &Report::Stopped(stopped));

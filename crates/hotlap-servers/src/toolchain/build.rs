@@ -178,7 +178,9 @@ impl Builder<'_> {
         let folder = builds.join(&key);
         let lock = self.lock(server, &builds.join(format!("{key}.lock")))?;
         let done = folder.join(DONE);
-        if let Ok(version) = fs::read_to_string(&done) {
+        if let Ok(version) = fs::read_to_string(&done)
+            && is_whole(&server.command, &folder)
+        {
             return Ok(Built { folder, version, fresh: false, took: started.elapsed() });
         }
         let log = builds.join(format!("{key}.log"));
@@ -186,6 +188,8 @@ impl Builder<'_> {
             // Remove an incomplete build but keep its log.
             let _ = fs::remove_dir_all(&folder);
         })?;
+        // The mark must not be on the disk before what it marks.
+        sync(&folder).map_err(|e| refused(&folder, e))?;
         fs::write(&done, &version).map_err(|e| refused(&done, e))?;
         let _ = fs::remove_file(&log);
         drop(lock);
@@ -423,9 +427,47 @@ fn memory_available() -> Option<u64> {
     None
 }
 
+/// Whether the files of a build that a command names are there, and none is empty: a power cut, or
+/// a full disk, may have left them so.
+fn is_whole(command: &[String], folder: &Path) -> bool {
+    let has_program = command
+        .first()
+        .is_none_or(|program| !program.contains('/') || fs::metadata(folder.join(program)).is_ok());
+    let is_empty = |word: &String| {
+        fs::metadata(folder.join(word)).is_ok_and(|found| found.is_file() && found.len() == 0)
+    };
+    has_program && !command.iter().any(is_empty)
+}
+
+/// Writes what is in a folder to its disk.
+fn sync(folder: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::fs::syncfs(fs::File::open(folder)?)?;
+    #[cfg(not(target_os = "linux"))]
+    fs::File::open(folder)?.sync_all()?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: a program that a power cut had left empty was trusted for ever.
+    #[test]
+    fn a_build_with_an_empty_program_is_not_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_whole = |command: &[&str]| {
+            super::is_whole(
+                &command.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(),
+                folder.path(),
+            )
+        };
+        fs::write(folder.path().join("empty"), "").unwrap();
+        fs::write(folder.path().join("app.js"), "1").unwrap();
+        assert!(is_whole(&["node", "app.js", "--port", "1"]) && is_whole(&["./app.js"]));
+        assert!(!is_whole(&["./empty"]) && !is_whole(&["java", "-jar", "empty"]));
+        assert!(!is_whole(&["./missing"]));
+    }
 
     /// Regression: a process that another thread was starting held the lock, so the next build of
     /// the same server claimed to wait for another process.

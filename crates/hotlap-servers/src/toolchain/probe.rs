@@ -166,7 +166,7 @@ mod tests {
         );
         assert!(
             remedy(&server, Some(PackageManager::Apt))
-                .ends_with("install --no-install-recommends gcc make")
+                .ends_with("install --no-install-recommends -- gcc make")
         );
         assert_eq!(remedy(&server, Some(PackageManager::Brew)), "see https://example.org");
     }

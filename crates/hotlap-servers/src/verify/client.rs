@@ -10,16 +10,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::{self, Framing, Response};
+use hotlap_load::http::{Framing, GrowingResponse, Response};
 use hotlap_load::plan::{Endpoint, Protocol, Target};
 use hotlap_load::tls::{TlsConfig, TlsConnection};
 
 use super::http2::Conversation;
+use super::size::{ANSWER_LIMIT, too_large};
 use crate::contract::{Exchange, quoted};
 use crate::interrupt;
-
-/// The largest response accepted by the verifier.
-const ANSWER_LIMIT: usize = 64 << 20;
 
 pub struct Wire {
     stream: Stream,
@@ -287,9 +285,12 @@ impl Wire {
     /// Receives one response, or stops waiting once `stop` is set.
     pub fn answer_unless(&mut self, is_head: bool, stop: &AtomicBool) -> Result<Response, String> {
         let until = Instant::now() + self.limit;
+        let mut response = GrowingResponse::default();
         loop {
-            self.fix_line_ends();
-            match http::read_response(&self.buf, is_head, self.over) {
+            if !response.has_head() {
+                self.fix_line_ends();
+            }
+            match response.read(&self.buf, is_head, self.over) {
                 Ok(Some(answer)) => {
                     // Anyone on the path can end a TCP connection (RFC 9112 section 9.8).
                     let cut = self.cut.filter(|_| answer.framing == Framing::UntilClose);
@@ -302,7 +303,7 @@ impl Wire {
                     return Ok(answer);
                 }
                 Ok(None) if self.buf.len() > ANSWER_LIMIT => {
-                    return Err(format!("a response of over {} MiB", ANSWER_LIMIT >> 20));
+                    return Err(too_large());
                 }
                 Ok(None) => {}
                 Err(_) if self.buf.is_empty() => {

@@ -3,6 +3,7 @@
 use hotlap_load::http::{Framing, Response};
 use hotlap_load::http2::{Client, Event, Form, Limits, RequestFields, Value, encode};
 
+use super::size::{ANSWER_LIMIT, too_large};
 use crate::contract::{Exchange, quoted};
 
 /// The state of HTTP/2 on a connection.
@@ -92,6 +93,9 @@ impl Conversation {
                 Event::Data { data, .. } => {
                     if let Some(partial) = partial {
                         partial.body.extend_from_slice(data);
+                        if partial.body.len() > ANSWER_LIMIT {
+                            break Err(too_large());
+                        }
                     }
                 }
                 Event::End { .. } => break Ok(partial.take().map(Partial::complete)),
