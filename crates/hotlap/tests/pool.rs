@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use hotlap::analysis::{Analysis, Measure};
 use hotlap::model::{Apart, Run};
 use hotlap::pool::apart::{Condition, apart};
-use hotlap::pool::division::Group;
+use hotlap::pool::division::{Group, seed_of};
 use hotlap::pool::merge::{Measured, lighten, merged};
 use hotlap::pool::plan::{Plan, store_of};
 use hotlap::store::Store;
@@ -69,7 +69,8 @@ fn folder(plan: &Plan, runs: &[(usize, &Run)]) -> tempfile::TempDir {
     plan.write(folder.path()).unwrap();
     for (number, run) in runs {
         let mut store = Store::open(&folder.path().join(store_of(*number))).unwrap();
-        store.save(&Run { number: None, ..(*run).clone() }).unwrap();
+        let seed = seed_of(plan.seed, *number);
+        store.save(&Run { number: None, seed, ..(*run).clone() }).unwrap();
     }
     folder
 }
@@ -149,6 +150,22 @@ fn servers_that_no_shard_measured_together_are_ranked_through_the_reference() {
         readings.iter().map(|r| r.restart).collect::<std::collections::BTreeSet<_>>().len()
     };
     assert_eq!([0, 1, 2, 3].map(restarts), [18, 9, 9, 18]);
+}
+
+/// Regression: any store in a folder was merged: of another plan, of another experiment, or one
+/// shard twice.
+#[test]
+fn a_store_that_is_not_the_result_of_its_shard_is_refused() {
+    let plan = plan(&[(&["a", "b"], &[0, 1])]);
+    let run = shard(three_nodes()[0], &["b"]);
+    let folder = folder(&plan, &[(0, &run)]);
+    let (code, _) = merge(folder.path(), &[]);
+    assert_ne!(code, 2);
+    let of = |number: usize| folder.path().join(store_of(number));
+    std::fs::copy(of(0), of(1)).unwrap();
+    let (code, said) = merge(folder.path(), &[]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("shard-1.db is not the result of shard 1 of this plan"), "{said}");
 }
 
 #[test]

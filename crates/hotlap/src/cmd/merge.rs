@@ -60,7 +60,8 @@ pub fn run(args: &MergeArgs, console: &Console) -> anyhow::Result<Exit> {
 /// is in memory at a time.
 fn read(plan: &Plan, folder: &Path) -> anyhow::Result<(ByKind, Vec<usize>)> {
     let (mut kinds, mut missing) = (ByKind::new(), Vec::new());
-    for shard in 0..plan.shards {
+    for expected in plan.each() {
+        let shard = expected.shard;
         let file = folder.join(store_of(shard));
         if !file.exists() {
             missing.push(shard);
@@ -71,6 +72,7 @@ fn read(plan: &Plan, folder: &Path) -> anyhow::Result<(ByKind, Vec<usize>)> {
             .last()
             .and_then(|number| store.run(number))
             .with_context(|| format!("cannot read shard {shard}"))?;
+        expected.check(&run, &file).or_else(usage)?;
         let condition = Condition::of(&run);
         lighten(&mut run);
         let (noise, ceiling_ns) = (condition.noise, condition.ceiling_ns);
@@ -78,6 +80,7 @@ fn read(plan: &Plan, folder: &Path) -> anyhow::Result<(ByKind, Vec<usize>)> {
         let measured = Measured { shard, run, noise, ceiling_ns, apart: None };
         kinds.entry(kind).or_default().push((measured, condition));
     }
+    missing.sort_unstable();
     if kinds.is_empty() {
         return usage(format!(
             "no shard in {} is done: hotlap run --shard {} begins",

@@ -35,6 +35,13 @@ pub fn run(args: &PlanArgs, console: &Console) -> anyhow::Result<Exit> {
             folder.display()
         ));
     }
+    if let Some(result) = a_result_in(&folder) {
+        return usage(format!(
+            "{} has the result of another plan ({}): name another folder (--into)",
+            folder.display(),
+            result.display()
+        ));
+    }
     let plan = plan(args, &suite, &spec)?;
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let folder = std::path::absolute(&folder)?;
@@ -44,6 +51,16 @@ pub fn run(args: &PlanArgs, console: &Console) -> anyhow::Result<Exit> {
     plan.write(&folder)?;
     console.print(&summary(&plan, &folder, &written))?;
     Ok(Exit::Ok)
+}
+
+/// A result of a shard in a folder.
+fn a_result_in(folder: &Path) -> Option<PathBuf> {
+    let names = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name());
+    let is_result = |name: &std::ffi::OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("shard-") && name.ends_with(".db")
+    };
+    names.filter(is_result).map(PathBuf::from).min()
 }
 
 /// The run that the suite would be on one machine.

@@ -11,7 +11,7 @@ use crate::cli;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::model::State;
-use crate::pool::outcome::{Published, Unfinished, publish};
+use crate::pool::outcome::{Published, Unfinished, is_writable, publish_patiently};
 use crate::pool::plan::{Shard, store_of};
 use crate::store::Store;
 
@@ -24,9 +24,15 @@ pub fn run(file: &Path, console: &Console) -> anyhow::Result<Exit> {
     let to = file.with_file_name(store_of(shard.shard));
     let number = shard.shard;
     if to.exists() {
+        let store = Store::open_existing(&to)?;
+        shard.check(&store.outline(store.last()?)?, &to).or_else(usage)?;
         console.note(&format!("Shard {number} is there: {}", to.display()));
         return Ok(Exit::Ok);
     }
+    is_writable(&to).with_context(|| {
+        let folder = to.parent().unwrap_or(Path::new(".")).display();
+        format!("cannot write to {folder}, where the result belongs")
+    })?;
     let unfinished = Unfinished::new().context("cannot make a folder for the store")?;
     let store = unfinished.store();
     let words = words(&shard, file, &store, &typed());
@@ -37,7 +43,17 @@ pub fn run(file: &Path, console: &Console) -> anyhow::Result<Exit> {
     if is_dry || !matches!(exit, Exit::Ok | Exit::ServerFailed) || !is_finished(&store)? {
         return Ok(exit);
     }
-    match publish(&store, &to).with_context(|| format!("cannot write {}", to.display()))? {
+    let published = publish_patiently(&store, &to).or_else(|error| {
+        let kept = unfinished.keep();
+        Err(error).with_context(|| {
+            format!(
+                "cannot write {}. The result is kept: copy {} to this name",
+                to.display(),
+                kept.display()
+            )
+        })
+    })?;
+    match published {
         Published::Here => console.note(&format!("Shard {number} is done: {}", to.display())),
         Published::Earlier => console.note(&format!(
             "Shard {number} was finished by another task meanwhile, whose result is kept: {}",

@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A folder for a store that is not finished; removed with this value.
 #[derive(Debug)]
@@ -44,10 +45,51 @@ impl Unfinished {
     }
 }
 
+impl Unfinished {
+    /// Leaves the folder where it is. Returns the path of the store.
+    #[must_use]
+    pub fn keep(mut self) -> PathBuf {
+        let store = self.store();
+        self.folder = PathBuf::new();
+        store
+    }
+}
+
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        if !self.folder.as_os_str().is_empty() {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
     }
+}
+
+/// Whether a store can be put under this name later: a run of half an hour should not find out.
+///
+/// # Errors
+/// Its folder cannot be written.
+pub fn is_writable(to: &Path) -> io::Result<()> {
+    let part = to.with_file_name(format!("{}{}", part_prefix(to), unique()));
+    File::create(&part)?;
+    fs::remove_file(&part)
+}
+
+/// How often a finished store is copied, and the pause in between: a file server may be away for a
+/// moment.
+const TRIES: (u32, Duration) = (4, Duration::from_secs(5));
+
+/// Puts a finished store under its name, see [`publish`], and tries again if that fails.
+///
+/// # Errors
+/// When it cannot be copied.
+pub fn publish_patiently(from: &Path, to: &Path) -> io::Result<Published> {
+    let (tries, pause) = TRIES;
+    for _ in 1..tries {
+        match publish(from, to) {
+            Ok(published) => return Ok(published),
+            Err(_) => std::thread::sleep(pause),
+        }
+    }
+    publish(from, to)
 }
 
 /// Which task put a store into the folder.
@@ -135,6 +177,17 @@ mod tests {
         let to = folder.path().join("shard-0.db");
         assert!(publish(&folder.path().join("none"), &to).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// Regression: if the last copy failed, the finished measurement was deleted.
+    #[test]
+    fn a_store_that_is_kept_stays() {
+        let unfinished = Unfinished::new().unwrap();
+        fs::write(unfinished.store(), "laps").unwrap();
+        let kept = unfinished.keep();
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "laps");
+        fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+        assert!(is_writable(&kept).is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! They are TOML, carry a version, and name other files relative to their own folder, so a folder
 //! can be copied to another place.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::division::Group;
 use crate::exit::usage;
+use crate::model::{Role, Run, Server};
 
 /// The name of the plan's own file.
 pub const PLAN: &str = "plan.toml";
@@ -145,6 +147,31 @@ impl Shard {
             return usage(format!("{}: it is not as `hotlap plan` wrote it", file.display()));
         }
         Ok(shard)
+    }
+}
+
+impl Shard {
+    /// Whether a run is the result of this shard, and not of another plan or another shard.
+    ///
+    /// # Errors
+    /// It is not; the message names the file.
+    pub fn check(&self, run: &Run, file: &Path) -> Result<(), String> {
+        let is_compared = |server: &&Server| matches!(server.role, Role::Plain | Role::Reference);
+        let of_run = run.servers.iter().filter(is_compared).map(|server| &server.name);
+        let servers: BTreeSet<&String> = of_run.collect();
+        let reference = run.servers.iter().find(|server| server.role == Role::Reference);
+        let is_its = run.seed == self.seed
+            && reference.is_some_and(|server| server.name == self.reference)
+            && servers.iter().all(|server| self.servers.contains(server));
+        match is_its {
+            true => Ok(()),
+            false => Err(format!(
+                "{} is not the result of shard {} of this plan: its seed or its servers are others. \
+                 Move it away, and run the shard again",
+                file.display(),
+                self.shard
+            )),
+        }
     }
 }
 
