@@ -23,9 +23,8 @@ pub fn servers() -> anyhow::Result<PathBuf> {
         }
         return Ok(named);
     }
-    let here = Path::new("servers");
-    if is_catalogue(here) {
-        return Ok(std::path::absolute(here)?);
+    if is_checkout(Path::new(".")) {
+        return Ok(std::path::absolute("servers")?);
     }
     Ok(unpacked(FILES, KEY, &paths::cache()?)?.join("servers"))
 }
@@ -35,18 +34,18 @@ pub fn servers() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// The cache cannot be written.
 pub fn suites() -> anyhow::Result<PathBuf> {
-    let here = Path::new("suites");
-    if here.is_dir() && is_catalogue(Path::new("servers")) {
-        return Ok(std::path::absolute(here)?);
+    if is_checkout(Path::new(".")) {
+        return Ok(std::path::absolute("suites")?);
     }
     Ok(unpacked(FILES, KEY, &paths::cache()?)?.join("suites"))
 }
 
-/// Whether a folder holds servers: `<language>/<name>/server.toml`.
-fn is_catalogue(folder: &Path) -> bool {
-    let inside =
-        |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
-    inside(folder).flat_map(|language| inside(&language)).any(|s| s.join("server.toml").is_file())
+/// Whether a folder is a checkout of hotlap. The folder `servers` of any other project may have
+/// commands that nobody asked hotlap to execute.
+fn is_checkout(folder: &Path) -> bool {
+    ["crates/hotlap/Cargo.toml", "servers/README.md", "suites"]
+        .iter()
+        .all(|part| folder.join(part).exists())
 }
 
 /// Unpacks the files to a folder of the cache that is named after their key, unless it exists.
@@ -88,7 +87,7 @@ mod tests {
         let files: &[(&str, &[u8])] =
             &[("servers/go/net-http/server.toml", b"about = ''"), ("suites/hello.toml", b"")];
         let first = unpacked(files, "1", cache.path()).unwrap();
-        assert!(is_catalogue(&first.join("servers")));
+        assert!(!is_checkout(&first), "it has no code");
         assert_eq!(unpacked(files, "1", cache.path()).unwrap(), first);
         assert_eq!(fs::read_dir(cache.path().join("assets")).unwrap().count(), 1);
         let other = unpacked(&[("suites/other.toml", b"")], "2", cache.path()).unwrap();

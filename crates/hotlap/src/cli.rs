@@ -89,8 +89,9 @@ pub struct Cli {
     /// Redact the value of this header too: it is sent, but not stored, exported or shown. Repeat
     /// it for more headers.
     ///
-    /// Authorization, Cookie and X-Api-Key are always redacted. To repeat or resume a run, give the
-    /// values again.
+    /// Authorization, Cookie and X-Api-Key are always redacted. So are passwords in URLs, and
+    /// values of names that end in password, secret, token or apikey, in queries, bodies, commands
+    /// and logs. Other secrets are not redacted. To repeat or resume a run, give the values again.
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     pub redact: Vec<String>,
     /// Ignore the configuration file.

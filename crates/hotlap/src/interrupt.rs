@@ -18,12 +18,26 @@ use crate::exit::Exit;
 /// sent to the whole group already.
 const SAME: Duration = Duration::from_secs(1);
 
+/// hotlap ends this long after the first signal, whatever its threads do. An orderly end stops one
+/// server after another, each within 5 s.
+const LAST: Duration = Duration::from_secs(60);
+
 /// Makes a write beyond `ulimit -f` fail like one to a full disk, instead of ending hotlap.
 ///
 /// # Errors
 /// When the system refuses the handler.
 pub fn outlive_limits() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
+}
+
+/// Ends hotlap after [`LAST`], if it is still there.
+fn end_at_last() {
+    let waits = || {
+        std::thread::sleep(LAST);
+        std::process::exit(Exit::Interrupted as i32);
+    };
+    // Without a thread, a second signal ends hotlap.
+    let _ = std::thread::Builder::new().name("last".to_owned()).spawn(waits);
 }
 
 /// Set when hotlap should end.
@@ -43,10 +57,17 @@ impl Interrupt {
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let mut first: Option<Instant> = None;
             for _ in signals.forever() {
-                if first.get_or_insert_with(Instant::now).elapsed() > SAME {
-                    std::process::exit(Exit::Interrupted as i32);
+                match first {
+                    Some(first) if first.elapsed() > SAME => {
+                        std::process::exit(Exit::Interrupted as i32);
+                    }
+                    Some(_) => {}
+                    None => {
+                        first = Some(Instant::now());
+                        asked.store(true, Ordering::Relaxed);
+                        end_at_last();
+                    }
                 }
-                asked.store(true, Ordering::Relaxed);
             }
         })?;
         Ok(own)

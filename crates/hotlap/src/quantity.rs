@@ -6,6 +6,9 @@ use std::collections::HashSet;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// The longest time: a year. Times are added to clocks, which end.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`, or several such pairs (`2m30s`). A
 /// bare number is in seconds, as in wrk.
 ///
@@ -33,7 +36,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
     let first = Duration::try_from_secs_f64(value * scale);
     let sum = first.ok().and_then(|first| first.checked_add(more));
-    sum.ok_or_else(|| format!("{text} is too long"))
+    sum.filter(|sum| *sum <= LONGEST).ok_or_else(|| format!("{text} is too long: at most 8760h"))
 }
 
 /// The same, but zero is an error.

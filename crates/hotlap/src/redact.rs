@@ -2,10 +2,12 @@
 //! exports, pages, the stored command line, and messages.
 //!
 //! A header's value is a secret if its name is one of [`USUAL`] or one that `--redact` or the
-//! config file names; so are user name and password in a URL. What is recorded and printed has
-//! [`MARK`] in their place, wherever they turn up: also where a server logs a header or sends it
-//! back. What is sent is not touched. A run that is repeated or resumed takes the true values from
-//! its own command line or suite again.
+//! config file names. So are user name and password in a URL, and what is assigned to a name that
+//! ends like one of [`ENDINGS`]: in a query string, a body, a command or a line of a log.
+//!
+//! What is recorded and printed has [`MARK`] in place of secrets, wherever they turn up: also where
+//! a server logs a header or sends it back. What is sent is not touched. A run that is repeated or
+//! resumed takes the true values from its own command line or suite again.
 //!
 //! The list belongs to the process, not to a command, because every way out must know it.
 
@@ -31,6 +33,11 @@ pub const USUAL: [&str; 10] = [
     "x-csrf-token",
     "x-amz-security-token",
 ];
+
+/// How names of secrets end, in lower case and without separators: `DB_PASSWORD=x`, `?token=x`,
+/// `--api-key x`, `"clientSecret": "x"`.
+pub const ENDINGS: [&str; 8] =
+    ["password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey"];
 
 /// The shortest secret that is looked for in free text. Shorter ones are redacted where they stand
 /// as a header's value; in free text they would match by chance.
@@ -81,7 +88,7 @@ pub fn is_secret(name: &str) -> bool {
 /// Text without the secrets that are known, and without the credentials of URLs in it.
 #[must_use]
 pub fn text(text: &str) -> String {
-    let mut out = urls(text);
+    let mut out = assignments(&urls(text));
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
     for value in &secrets.values {
         if out.contains(value.as_str()) {
@@ -182,6 +189,90 @@ fn is_short(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_lowercase()))
 }
 
+/// Whether a name ends like that of a secret.
+fn names_a_secret(name: &str) -> bool {
+    let name: String =
+        name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Text without the values that are assigned to names of secrets: after `=`, after `:` and a quote
+/// as in JSON, or after an option and a blank.
+fn assignments(text: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_name) {
+        let end = rest[at..].find(|c| !is_name(c)).map_or(rest.len(), |length| at + length);
+        let (name, after) = (&rest[at..end], &rest[end..]);
+        out += &rest[..end];
+        rest = after;
+        if !names_a_secret(name) {
+            continue;
+        }
+        let Some((sign, end)) = assigned(name, after) else { continue };
+        let value = &after[sign..];
+        let length = end.of(value).unwrap_or(value.len());
+        out += &after[..sign];
+        out += if length == 0 { "" } else { MARK };
+        rest = &value[length..];
+    }
+    out + rest
+}
+
+/// What a value ends with.
+#[derive(Debug, Clone, Copy)]
+enum ValueEnd {
+    /// A blank, or a sign that separates values.
+    Sign,
+    /// This quote, unless a backslash precedes it.
+    Quote(char),
+    /// A quote that a backslash precedes, because the whole text is within quotes.
+    Backslash,
+}
+
+impl ValueEnd {
+    /// Where a text ends.
+    fn of(self, value: &str) -> Option<usize> {
+        match self {
+            Self::Sign => value.find(|c: char| c.is_whitespace() || "&;,'\"`<>)}]".contains(c)),
+            Self::Backslash => value.find('\\'),
+            Self::Quote(quote) => {
+                let mut is_escaped = false;
+                value.find(|c: char| {
+                    let is_end = c == quote && !is_escaped;
+                    is_escaped = c == '\\' && !is_escaped;
+                    is_end
+                })
+            }
+        }
+    }
+}
+
+/// The length of what stands between a name and its value, and what the value ends with.
+fn assigned(name: &str, after: &str) -> Option<(usize, ValueEnd)> {
+    let bare = after.trim_start_matches(['"', '\'', '\\']);
+    let sign = bare.trim_start();
+    let value = match sign.chars().next()? {
+        '=' => &sign[1..],
+        ':' => sign[1..].trim_start(),
+        _ if name.starts_with("--") && bare.len() > sign.len() => sign,
+        _ => return None,
+    };
+    let unquoted = value.trim_start_matches('\\');
+    let quote = unquoted.chars().next().filter(|c| "\"'".contains(*c));
+    // In prose, a colon follows many a name.
+    if sign.starts_with(':') && quote.is_none() {
+        return None;
+    }
+    let (value, end) = match quote {
+        None => (value, ValueEnd::Sign),
+        Some(_) if unquoted.len() < value.len() => (&unquoted[1..], ValueEnd::Backslash),
+        Some(quote) => (&unquoted[1..], ValueEnd::Quote(quote)),
+    };
+    Some((after.len() - value.len(), end))
+}
+
 /// Text whose URLs have no user names and passwords (RFC 3986 section 3.2.1).
 fn urls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -228,6 +319,29 @@ mod tests {
         for (typed, expected) in secrets {
             assert_eq!(line(typed), expected);
         }
+    }
+
+    /// Regression: passwords in query strings, bodies, commands and logs were stored and exported.
+    #[test]
+    fn what_is_assigned_to_the_name_of_a_secret_is_one() {
+        for (given, expected) in [
+            ("GET /a?token=ab12&page=2", "GET /a?token=REDACTED&page=2"),
+            ("env DB_PASSWORD=hunter2 ./app", "env DB_PASSWORD=REDACTED ./app"),
+            ("./app --api-key k1 --port 2", "./app --api-key REDACTED --port 2"),
+            ("./app --api-key=k1 -v", "./app --api-key=REDACTED -v"),
+            (
+                r#"{"user":"a","password":"x y","n":1}"#,
+                r#"{"user":"a","password":"REDACTED","n":1}"#,
+            ),
+            (r#"{"clientSecret": "a"}"#, r#"{"clientSecret": "REDACTED"}"#),
+            (r#"{\"password\":\"a\"}"#, r#"{\"password\":\"REDACTED\"}"#),
+            ("token='a b' c", "token='REDACTED' c"),
+        ] {
+            assert_eq!(text(given), expected);
+            assert_eq!(text(expected), expected, "again");
+        }
+        let same = ["tokens=5", "token: two", "password", "secret=", "a=1&b=2", "--token"];
+        assert_eq!(same.map(text), same);
     }
 
     #[test]

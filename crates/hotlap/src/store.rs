@@ -11,7 +11,8 @@ mod row;
 mod sound;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -69,6 +70,13 @@ pub struct Line {
     pub laps: u64,
 }
 
+/// Creates an empty file that only the user may read, unless there is one: a run's commands,
+/// requests and log lines may have secrets. SQLite gives its other files the same mode. If this
+/// fails, SQLite says why.
+fn private(path: &Path) {
+    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+}
+
 impl Store {
     /// Opens the store for writing, creates it if it does not exist, and migrates it to the current
     /// version. A file that is not a store, or a newer version, is left unchanged.
@@ -83,6 +91,7 @@ impl Store {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(unwritable)?;
         }
+        private(path);
         let mut db = Connection::open(path).map_err(|e| explain(path, &e))?;
         db.busy_timeout(PATIENCE).map_err(|e| explain(path, &e))?;
         migrations::bring_up_to_date(&mut db).map_err(|why| refused(path, why))?;

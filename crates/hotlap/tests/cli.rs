@@ -27,7 +27,7 @@ impl Shell {
             .current_dir(self.folder.path())
             .env("HOTLAP_CACHE", self.folder.path().join("cache"))
             .env("XDG_DATA_HOME", self.folder.path().join("data"))
-            .env_remove("HOTLAP_SERVERS")
+            .env("HOTLAP_SERVERS", self.folder.path().join("servers"))
             .env("XDG_CONFIG_HOME", self.folder.path().join("config"))
             .env_remove("HOTLAP_CONFIG")
             .env_remove("COLUMNS")
@@ -271,6 +271,21 @@ fn a_manifest_with_an_unknown_key_is_named_with_file_and_line() {
     std::fs::write(&file, MANIFEST.replace("[run]", "[run]\ncolour = 1")).unwrap();
     let said = shell.fails(2, &["list"]);
     assert!(said.contains("server.toml:") && said.contains("colour"), "{said}");
+}
+
+/// Regression: `hotlap list` and `--dry-run` executed the commands of any folder's `servers`.
+#[test]
+fn the_servers_of_a_folder_that_is_no_checkout_are_not_executed() {
+    let shell = Shell::new();
+    let probe = format!("[\"touch\", \"{}/probed\"]", shell.folder.path().display());
+    let manifest = shell.folder.path().join("servers/go/net-http/server.toml");
+    std::fs::write(&manifest, MANIFEST.replace("[\"true\"]", &probe)).unwrap();
+    for arguments in [&["list", "go/net-http"][..], &["run", "go/net-http", "--dry-run"]] {
+        shell.command(arguments).env_remove("HOTLAP_SERVERS").output().unwrap();
+        assert!(!shell.folder.path().join("probed").exists(), "{arguments:?}");
+    }
+    shell.run(&["list", "go/net-http"]);
+    assert!(shell.folder.path().join("probed").exists(), "HOTLAP_SERVERS is an explicit choice");
 }
 
 #[test]

@@ -387,3 +387,51 @@ fn the_next_run_removes_the_logs_of_a_run_that_was_killed_and_no_others() {
     alive.kill().unwrap();
     alive.wait().unwrap();
 }
+
+/// A server that leaves its group, with a process that outlives it.
+const LEAVES: &str = "sh -c 'setsid sleep 600 & exec $0 __ceiling'";
+
+impl Scene {
+    /// Kills all supervisors, and this process with them, if there is one.
+    fn kill_supervisors_and(&self, child: Option<&mut Child>) {
+        let all = self.processes().into_iter();
+        let supervisors = all.filter(|(_, command)| command.starts_with("server-guard"));
+        let supervisors: Vec<i32> = supervisors.map(|(pid, _)| pid).collect();
+        assert!(!supervisors.is_empty(), "{:?}", self.processes());
+        if let Some(child) = child {
+            child.kill().unwrap();
+        }
+        for pid in supervisors {
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+    }
+}
+
+/// Regression: in 32 of 34 cases, processes of servers were left, most of them stopped for ever.
+#[test]
+fn what_a_killed_run_and_its_killed_supervisors_leave_is_ended_by_the_next_run() {
+    let scene = Scene::new();
+    let server = LEAVES.replace("$0", HOTLAP);
+    let mut child = scene.long_run(&[&server]).spawn().unwrap();
+    until_it_laps(&scene, &mut child);
+    scene.kill_supervisors_and(Some(&mut child));
+    child.wait().unwrap();
+    let is_left = |(_, command): &(i32, String)| command.starts_with("sleep 600");
+    assert!(scene.processes().iter().any(is_left), "nothing is left: the test tests nothing");
+    let next = scene.run(&["false"]).status().unwrap();
+    assert_eq!(next.code(), Some(3), "a run whose only server fails");
+    scene.is_empty_soon("together with its supervisors");
+}
+
+/// Regression: hotlap stopped processes whose supervisor had been killed, and never thawed or ended
+/// them.
+#[test]
+fn a_run_whose_supervisors_are_killed_leaves_nothing() {
+    let scene = Scene::new();
+    let server = LEAVES.replace("$0", HOTLAP);
+    let mut child = scene.long_run(&[&server, &server]).spawn().unwrap();
+    until_it_laps(&scene, &mut child);
+    scene.kill_supervisors_and(None);
+    assert_eq!(ended(&mut child).code(), Some(3));
+    scene.is_empty_soon("after its supervisors");
+}

@@ -1,6 +1,7 @@
 //! `hotlap load` against servers that hang or are overloaded: what it prints.
 
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_testbed::{HELLO, TestServer};
@@ -101,4 +102,21 @@ fn an_address_without_a_scheme_is_http() {
     let (code, text) = load(&["-c2", "-n20", address]);
     assert_eq!(code, Some(0), "{text}");
     assert!(line(&text, "requests/s").ends_with("20 correct responses, 0 errors"), "{text}");
+}
+
+/// Regression: of 600 requests 401 failed, and the exit code was 0.
+#[test]
+fn a_load_of_which_many_requests_fail_is_not_valid() {
+    let number = AtomicUsize::new(0);
+    let server = TestServer::start(move |mut client| {
+        while client.request().is_some() {
+            if number.fetch_add(1, Ordering::Relaxed) % 3 == 2 {
+                return client.reset();
+            }
+            client.send(HELLO);
+        }
+    });
+    let (code, said) = load(&["-n", "90", "-c", "2", &server.url()]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(line(&said, "requests/s").contains("60 correct responses, 30 errors"), "{said}");
 }

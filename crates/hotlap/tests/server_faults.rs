@@ -88,6 +88,7 @@ impl Scene {
             .current_dir(self.folder.path())
             .env("HOTLAP_TEST_SCENE", self.tag())
             .env("HOTLAP_CACHE", self.path("cache"))
+            .env("HOTLAP_SERVERS", self.path("servers"))
             .env("XDG_DATA_HOME", self.path("data"))
             .env("HOTLAP_CONFIG", "/dev/null")
     }

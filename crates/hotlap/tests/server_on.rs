@@ -46,6 +46,9 @@ impl Scene {
             .env("HOTLAP_CACHE", self.path("cache"))
             .env("XDG_DATA_HOME", self.path("data"))
             .env("HOTLAP_CONFIG", "/dev/null");
+        if self.path("servers").is_dir() {
+            command.env("HOTLAP_SERVERS", self.path("servers"));
+        }
         command
     }
 

@@ -100,7 +100,10 @@ impl Scene {
         fs::write(self.path("go"), "").unwrap();
         self.wait_for("all is installed", || self.path("installed").exists());
         let log = fs::read_to_string(self.path("cache/setup.log")).unwrap();
-        assert!(log.contains("install --no-install-recommends --yes no-such-package\n"), "{log}");
+        assert!(
+            log.contains("install --no-install-recommends --yes -- no-such-package\n"),
+            "{log}"
+        );
         assert!(log.ends_with("\nUnpacking one\nUnpacking two\n"), "{log}");
     }
 }

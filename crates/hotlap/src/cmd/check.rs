@@ -2,6 +2,7 @@
 //! test of the catalogue.
 
 use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -52,11 +53,13 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     };
     let names = servers.iter().map(|s| &s.id).chain(&strangers);
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    let failed = Mutex::new(None);
     let show = |row: &CheckedServer| {
         if !args.json {
-            // A closed pipe is reported at the end, so that the remaining servers are still
-            // checked.
-            let _ = console.print(&line(row, width, console));
+            // Reported at the end, so that the remaining servers are still checked.
+            if let Err(error) = console.print(&line(row, width, console)) {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
         }
     };
     let at_a_time = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -70,7 +73,9 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
         let rows: Vec<_> = rows.iter().map(as_json).collect();
         console.json(&rows)?;
     }
-    Ok(if interrupt.asked() { Exit::Interrupted } else { verdict(args, &rows, console) })
+    let exit = if interrupt.asked() { Exit::Interrupted } else { verdict(args, &rows, console) };
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.map_or(Ok(exit), |error| Err(error.into()))
 }
 
 /// The selected servers of the catalogue, and the commands and URLs.

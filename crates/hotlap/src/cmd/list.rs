@@ -56,8 +56,9 @@ pub fn select<'a>(
     pattern: Option<&str>,
 ) -> Result<Vec<&'a Server>, CatalogueError> {
     let Some(pattern) = pattern else { return Ok(catalogue.servers.iter().collect()) };
-    let within: Vec<&Server> =
-        catalogue.servers.iter().filter(|s| s.id.contains(pattern)).collect();
+    // An unset variable in a script is not the whole catalogue.
+    let is_within = |s: &&Server| !pattern.is_empty() && s.id.contains(pattern);
+    let within: Vec<&Server> = catalogue.servers.iter().filter(is_within).collect();
     if within.is_empty() { catalogue.select(pattern) } else { Ok(within) }
 }
 

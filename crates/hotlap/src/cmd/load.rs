@@ -77,6 +77,10 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(verdict(&loaded, &interrupt, console))
 }
 
+/// A load in which a larger share of requests failed is not a result: the others had an easier
+/// time. As in [`hotlap_bench::validity`].
+const FAILED: f64 = 0.01;
+
 /// Opens the exports first, so that a bad path fails before anything is sent.
 fn exports(args: &LoadArgs) -> anyhow::Result<Texts<Loaded>> {
     let asked = &args.exports;
@@ -113,8 +117,9 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         (None, Some(rate)) if args.poisson => Pace::Poisson { rate, seed: args.seed },
         (None, Some(rate)) => Pace::Constant { rate },
     };
+    let closes = args.disable_keepalive || requests::ask_to_close(&args.request.headers);
     let (connections, pipeline) = match args.http2 {
-        true => streams(args.connections, args.streams, args.disable_keepalive),
+        true => streams(args.connections, args.streams, closes),
         false => (args.connections, args.pipeline),
     };
     let plan = Plan {
@@ -128,7 +133,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         first_value: if asked.fields.order.is_some() { 0 } else { PROBES },
         connections,
         threads: args.threads.unwrap_or(1),
-        reuse: if args.disable_keepalive { Reuse::Close } else { Reuse::KeepAlive },
+        reuse: if closes { Reuse::Close } else { Reuse::KeepAlive },
         stop: stop(args, &pace),
         pace,
         pipeline,
@@ -215,9 +220,23 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
     for reason in loaded.invalid() {
         console.warn(&format!("\nNOT VALID: {}.", visible(&reason.to_string())));
     }
+    let silent_since_s = loaded.silent_since_s();
+    if let Some(since_s) = silent_since_s {
+        let first = outcome.first_connect_error.as_deref();
+        let why = first.map_or_else(String::new, |why| format!(" ({})", visible(why)));
+        console.warn(&format!(
+            "\nNOT VALID: the server did not respond any more after {since_s:.1} s{why}. The figures \
+             above include the time in which it was gone."
+        ));
+    }
+    let failed = loaded.failed_share();
+    if failed > FAILED {
+        console.warn(&format!("\nNOT VALID: {:.0} % of the requests failed.", 100.0 * failed));
+    }
     match () {
         () if interrupt.asked() => Exit::Interrupted,
         () if wrong > 0 || outcome.responses == 0 => Exit::ServerFailed,
+        () if failed > FAILED || silent_since_s.is_some() => Exit::ServerFailed,
         () if !loaded.invalid().is_empty() => Exit::Invalid,
         () => Exit::Ok,
     }

@@ -6,7 +6,7 @@
 //! new content is complete. The temporary file is removed on every path.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -133,6 +133,9 @@ impl Replaced {
             Draft::new(&path, None)?;
             return Ok(Self { path, in_place: None });
         };
+        if is_store(&path) {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a store of runs"));
+        }
         // A read-only file is not replaced either.
         let file = OpenOptions::new().write(true).open(&path)?;
         let can_replace = there.nlink() == 1 && Draft::new(&path, Some(there)).is_ok();
@@ -163,10 +166,27 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     for _ in 0..LINKS {
         match fs::read_link(&path) {
             Ok(next) => path = path.parent().unwrap_or(Path::new("")).join(next),
-            Err(_) => return Ok(path),
+            Err(_) => return Ok(resolved(path)),
         }
     }
     Err(io::Error::new(ErrorKind::InvalidInput, "too many symbolic links"))
+}
+
+/// A path whose folder has no symbolic links, so that two paths of one file are equal.
+fn resolved(path: PathBuf) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path,
+    }
+}
+
+/// Whether a file is a store, as SQLite's file format begins (sqlite.org/fileformat.html).
+fn is_store(path: &Path) -> bool {
+    let mut begin = [0; 15];
+    File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
+        && begin == *b"SQLite format 3"
 }
 
 /// Overwrites the content of a file, if it cannot be replaced.
@@ -192,14 +212,15 @@ struct Draft {
 }
 
 impl Draft {
-    /// A temporary file beside `of`, with the owner and mode of the file that it will replace.
+    /// A temporary file beside `of`, with the owner and mode of the file that it will replace. A
+    /// new file is the user's alone: commands and responses in it may have secrets.
     fn new(of: &Path, there: Option<&fs::Metadata>) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!(".hotlap-{}-{number}.tmp", std::process::id());
         let path = of.parent().unwrap_or(Path::new("")).join(name);
         let mut open = OpenOptions::new();
-        open.write(true).create_new(true).mode(if there.is_some() { 0o600 } else { 0o666 });
+        open.write(true).create_new(true).mode(0o600);
         let draft = Self { file: open.open(&path)?, path };
         if let Some(there) = there {
             let own = draft.file.metadata()?;

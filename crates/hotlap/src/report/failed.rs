@@ -25,9 +25,8 @@ impl Failed {
     pub(super) fn of(run: &Run, analyses: &[Analysis], index: usize) -> Option<Self> {
         let server = &run.servers[index];
         let why = server.failure.clone()?;
-        // The A/A control is the same program as the reference: if both fail, one entry is enough.
-        let has_failed = |role| run.servers.iter().any(|s| s.role == role && s.failure.is_some());
-        if server.role == Role::Control && has_failed(Role::Reference) {
+        // The A/A control is the same program as the reference. If it alone fails, a note says so.
+        if server.role == Role::Control {
             return None;
         }
         let published = analyses.iter().flat_map(|a| PublishedView::all_of(run, a, index));

@@ -18,7 +18,20 @@ pub(super) fn sentences(
     searches: &[CapacityAnalysis],
 ) -> Vec<String> {
     let found = warnings::warnings(run, analyses, searches);
-    run.host.doubts.iter().cloned().chain(found.iter().map(|w| sentence(run, w))).collect()
+    let doubts = run.host.doubts.iter().cloned();
+    doubts.chain(control(run)).chain(found.iter().map(|w| sentence(run, w))).collect()
+}
+
+/// That the A/A control failed, if the reference did not.
+fn control(run: &Run) -> Option<String> {
+    let of = |role: Role| run.servers.iter().find(|server| server.role == role);
+    let (reference, control) = (of(Role::Reference)?, of(Role::Control)?);
+    let why = control.failure.as_ref().filter(|_| reference.failure.is_none())?;
+    Some(format!(
+        "The A/A control, a second copy of {}, failed ({}: {}), so the noise floor is unknown. A \
+         server with a fixed port, file or lock cannot run twice. Write $PORT into its command.",
+        reference.name, why.phase, why.cause
+    ))
 }
 
 fn sentence(run: &Run, warning: &Warning) -> String {

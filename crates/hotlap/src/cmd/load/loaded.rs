@@ -11,6 +11,9 @@ use hotlap_stats::{Concurrency, Histogram, Survival};
 
 use crate::analysis::latency::stall_shares;
 
+/// A tick of the series is a tenth of a second.
+const TICKS_PER_S: usize = 10;
+
 /// A completed load, and everything needed to print it.
 pub struct Loaded {
     /// The target as typed.
@@ -52,6 +55,24 @@ impl Loaded {
     #[must_use]
     pub fn invalid(&self) -> &[Invalid] {
         self.generators.as_ref().map_or(&[], |generators| &generators.invalid)
+    }
+
+    /// The share of requests that failed.
+    #[must_use]
+    pub fn failed_share(&self) -> f64 {
+        let failed = self.outcome.failures.total() as f64;
+        failed / (self.outcome.responses as f64 + failed).max(1.0)
+    }
+
+    /// When the last response came, in seconds since the window opened, if requests failed from
+    /// then on for a second or more, until the window closed: the server is gone.
+    #[must_use]
+    pub fn silent_since_s(&self) -> Option<f64> {
+        let series = &self.outcome.series;
+        let last = series.iter().rposition(|tick| tick.responses > 0)? + 1;
+        let (answered, rest) = series.split_at(last);
+        let is_gone = rest.len() >= TICKS_PER_S && rest.iter().any(|tick| tick.failures > 0);
+        is_gone.then(|| answered.len() as f64 / TICKS_PER_S as f64)
     }
 
     /// Whether requests were sent too late for their times to be the server's, by the same rule as

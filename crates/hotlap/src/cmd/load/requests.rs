@@ -160,10 +160,33 @@ pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
                  write 'Name: value'"
             ));
         }
+        // A second framing by hand would contradict hotlap's own (RFC 9112 section 6.3).
+        if let Some(framing) = FRAMING.iter().find(|own| name.eq_ignore_ascii_case(own)) {
+            return usage(format!(
+                "hotlap states the length of a body by itself: leave out the header {framing}"
+            ));
+        }
         redact::header(name, value);
         headers.push((name.to_owned(), value.to_owned()));
     }
     Ok(headers)
+}
+
+/// Headers that say how a body is delimited.
+const FRAMING: [&str; 2] = ["Content-Length", "Transfer-Encoding"];
+
+/// Whether headers in the form `Name: value` ask for a connection per request (RFC 9112 section
+/// 9.6), as `--disable-keepalive` does.
+#[must_use]
+pub fn ask_to_close(typed: &[String]) -> bool {
+    let asks = |header: &String| {
+        header.split_once(':').is_some_and(|(name, value)| {
+            let mut options = value.split(',').map(str::trim);
+            name.trim().eq_ignore_ascii_case("connection")
+                && options.any(|option| option.eq_ignore_ascii_case("close"))
+        })
+    };
+    typed.iter().any(asks)
 }
 
 /// A text or, after `@`, the contents of a file.
@@ -324,6 +347,12 @@ mod tests {
 
     #[test]
     fn a_header_that_could_smuggle_another_is_refused() {
+        // Regression: these were sent next to hotlap's own framing, or instead of it.
+        assert!(headers(&["content-length: 10".to_owned()]).is_err());
+        assert!(headers(&["Transfer-Encoding: chunked".to_owned()]).is_err());
+        let asks = |header: &str| ask_to_close(&[header.to_owned()]);
+        assert!(asks("Connection: close") && asks("connection:keep-alive, Close"));
+        assert!(!asks("Connection: keep-alive") && !asks("X: close"));
         assert!(headers(&["X: a".to_owned()]).is_ok());
         assert!(headers(&["X a".to_owned()]).is_err());
         assert!(headers(&["X: a\r\nY: b".to_owned()]).is_err());

@@ -8,7 +8,7 @@ use super::spec::RunSpec;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::export::Exports;
-use crate::model::Violation;
+use crate::model::{Role, Server, Violation};
 use crate::recorder::Kept;
 use crate::render::terminal;
 use crate::report::Report;
@@ -63,7 +63,7 @@ pub fn finish(
     }
     let mut exit = match () {
         () if kept.over == Over::Interrupted => Exit::Interrupted,
-        () if kept.run.servers.iter().any(|s| s.failure.is_some()) => Exit::ServerFailed,
+        () if kept.run.servers.iter().any(has_failed) => Exit::ServerFailed,
         () if has_wrong_responses(&report, kept) => Exit::ServerFailed,
         () if report.stress.as_ref().is_some_and(|s| !s.all_stand()) => Exit::ServerFailed,
         () if kept.run.question == Question::Stress => Exit::Ok,
@@ -83,6 +83,12 @@ pub fn finish(
     }
     ruling.sentences().for_each(|sentence| console.warn(sentence));
     Ok(exit.and(ruling.exit()))
+}
+
+/// Whether a server failed. The A/A control is a second copy of a server, and the comparison does
+/// not need it.
+fn has_failed(server: &Server) -> bool {
+    server.failure.is_some() && server.role != Role::Control
 }
 
 /// Whether a server sent wrong responses.

@@ -2,7 +2,8 @@
 //!
 //! The next run removes the folders of killed runs. A running hotlap holds a lock on a file in its
 //! folder, and the kernel releases the lock when the process ends. A process id would not be
-//! enough: another process, or a container that shares the cache, may have the same one.
+//! enough: another process, or a container that shares the cache, may have the same one. Servers of
+//! a killed run that are still there are ended.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -10,6 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use hotlap_servers::process::kill_marked;
 
 use crate::paths;
 
@@ -91,6 +93,8 @@ fn remove_those_of_dead_runs(all: &Path) {
         }
         let lock = OpenOptions::new().write(true).open(entry.path().join(LOCK));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            // Its servers outlive it if hotlap and its supervisors were killed together.
+            let _ = kill_marked(&entry.path());
             remove(&entry.path());
         }
     }

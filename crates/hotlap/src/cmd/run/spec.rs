@@ -23,11 +23,12 @@ use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
-use hotlap_load::plan::{Protocol, Tls};
+use hotlap_load::plan::{Protocol, Reuse, Tls};
 use hotlap_servers::allocation::{self, CpuAllocation};
 
 use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
+use crate::cmd::load::requests::ask_to_close;
 use crate::cmd::tls;
 use crate::exit::usage;
 use crate::model::{self, Run};
@@ -202,8 +203,11 @@ impl RunSpec {
         let (requests, notes) = request::requests(&args.request, suite, seed)?;
         let generators = cores.generator.len().max(1);
         let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
-        let loads =
+        let mut loads =
             loads::loads(shape, args.rate.is_some(), suite, contract, sends_all, generators)?;
+        if ask_to_close(&args.request.headers) {
+            loads.iter_mut().for_each(|load| load.reuse = Reuse::Close);
+        }
         let https = loads.iter().any(|load| load.https);
         let servers = server::servers(&entries, args, suite, contract, &requests, https)?;
         let scenarios = scenarios(args, suite, question, sends_all)?;

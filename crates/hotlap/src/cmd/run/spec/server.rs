@@ -179,10 +179,15 @@ fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> 
     }
 }
 
-/// Whether an argument is a URL.
+/// Whether an argument is a URL. A command with a URL among its arguments is none.
 #[must_use]
 pub fn is_url(argument: &str) -> bool {
-    argument.contains("://") || argument.starts_with("unix:") || is_address(argument)
+    let is_scheme = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
+    };
+    let has_scheme = argument.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme));
+    has_scheme || argument.starts_with("unix:") || is_address(argument)
 }
 
 /// Whether an argument is a command or a URL.
@@ -225,13 +230,38 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
         ["sh", "-c", command].map(str::to_owned).to_vec()
     } else {
         match shell_words::split(command) {
-            Ok(argv) if !argv.is_empty() => argv,
+            Ok(argv) if !argv.is_empty() => {
+                if let Some(what) = shell_part(&argv) {
+                    return usage(format!(
+                        "{command:?} has {what}, which only a shell understands: add --shell"
+                    ));
+                }
+                argv
+            }
             Ok(_) => return usage("the command is empty"),
             Err(error) => return usage(format!("{command:?} cannot be split: {error}")),
         }
     };
     let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     Ok(Launch { argv, cwd, ..Launch::default() })
+}
+
+/// What only a shell understands in the words of a command.
+fn shell_part(argv: &[String]) -> Option<String> {
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let first = &argv[0];
+    if first.split_once('=').is_some_and(|(name, _)| is_name(name)) {
+        return Some(format!("a variable ({first}) before the program"));
+    }
+    if first == "cd" {
+        return Some("cd".to_owned());
+    }
+    const SIGNS: [&str; 11] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"];
+    let sign = argv.iter().find(|word| SIGNS.contains(&word.as_str()) || word.ends_with(';'));
+    sign.map(|sign| format!("a {sign:?}"))
 }
 
 /// A server that is already running. `--path` overrides the path of the URL.
@@ -332,6 +362,33 @@ mod tests {
         let entries = typed(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>(), false);
         let meant = entries.iter().map(|e| Meaning::Command(e.run.clone())).enumerate().collect();
         (meant, entries)
+    }
+
+    /// Regression: a command with a URL among its arguments was refused as a URL.
+    #[test]
+    fn a_url_begins_with_its_scheme() {
+        for url in ["http://a/", "https://[::1]:8080/x", "unix:/run/app.sock:/"] {
+            assert!(is_url(url), "{url}");
+        }
+        for command in [
+            "./app --db postgres://u@h/x",
+            "env DATABASE_URL=postgres://h/x ./app",
+            "DB=postgres://h/x ./app",
+            "./a://b",
+        ] {
+            assert!(!is_url(command), "{command}");
+        }
+    }
+
+    #[test]
+    fn what_only_a_shell_understands_is_named() {
+        let part = |command: &str| shell_part(&shell_words::split(command).unwrap());
+        for command in ["PORT=1 ./app", "cd x && ./app", "./app > log", "./a | cat", "./a; ./b"] {
+            assert!(part(command).is_some(), "{command}");
+        }
+        for command in ["./app --a=1 'x && y'", "env A=1 ./app", "./app -DX=1"] {
+            assert_eq!(part(command), None, "{command}");
+        }
     }
 
     #[test]
