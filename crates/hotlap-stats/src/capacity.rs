@@ -112,7 +112,7 @@ impl Capacity {
     }
 
     /// The rate at which the goal is met for long, in requests/s: where the curve has few enough
-    /// windows that miss the goal, see [`BURSTS`].
+    /// windows that miss the goal (METHODOLOGY, *Capacity*).
     #[must_use]
     pub fn sustained(&self) -> f64 {
         self.rate() * self.sustained_share()
