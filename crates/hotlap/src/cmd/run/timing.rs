@@ -103,7 +103,7 @@ pub fn expected(experiment: &Experiment) -> (u32, u32) {
     (experiment.restarts.unwrap_or_else(|| whole((budget_s + restart_s) / each_s)), rounds)
 }
 
-/// How long each server must be level in its first warm-up: see [`LEVEL`].
+/// How long each server must be level in its first warm-up.
 #[must_use]
 pub fn level_for(experiment: &Experiment) -> Duration {
     let (least, most, part) = LEVEL;
