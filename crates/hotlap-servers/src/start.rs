@@ -94,9 +94,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// minutes. A server that does not answer at all has the whole limit.
 pub const UNREADY: u32 = 20;
 
-/// A server that answers on another port than `$PORT` is taken for the application only once
-/// `$PORT` has stayed closed for this long meanwhile: a port for metrics or a debugger may open
-/// first. A command that names `$PORT` is never looked for elsewhere.
+/// A server that answers on another port is measured there only if `$PORT` stays closed for this
+/// long. A port for metrics or for a debugger may open first. A command that names `$PORT` is never looked for elsewhere.
 const PORT_STAYS_CLOSED: Duration = Duration::from_secs(1);
 
 /// How long to wait for the first response before trying again over a new connection. The wait

@@ -2,8 +2,8 @@
 //! exports, pages, the stored command line, and messages.
 //!
 //! A header's value is a secret if its name is one of [`USUAL`] or one that `--redact` or the
-//! config file names. So are user name and password in a URL, and what is assigned to a name that
-//! ends like one of [`ENDINGS`]: in a query string, a body, a command or a line of a log.
+//! config file names. User name and password in a URL are secrets. A value that is assigned to a
+//! name with one of [`ENDINGS`] is a secret too, in a query string, a body, a command or a log.
 //!
 //! What is recorded and printed has [`MARK`] in place of secrets, wherever they turn up: also where
 //! a server logs a header or sends it back. What is sent is not touched. A run that is repeated or
