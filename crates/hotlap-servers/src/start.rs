@@ -95,7 +95,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub const UNREADY: u32 = 20;
 
 /// A server that answers on another port is measured there only if `$PORT` stays closed for this
-/// long. A port for metrics or for a debugger may open first. A command that names `$PORT` is never looked for elsewhere.
+/// long. A port for metrics or for a debugger may open first. If a command names `$PORT`, the
+/// server is never looked for on another port.
 const PORT_STAYS_CLOSED: Duration = Duration::from_secs(1);
 
 /// How long to wait for the first response before trying again over a new connection. The wait
