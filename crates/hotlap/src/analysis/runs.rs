@@ -30,10 +30,17 @@ impl Matched {
         self.0.each_ref().map(|of| of[0])
     }
 
+    /// Applies a function to each run and to the index in the run.
+    fn in_all<'a, R, T>(&self, runs: [&'a [R]; 2], of: impl Fn(&'a R, usize) -> T) -> [Vec<T>; 2] {
+        [0, 1].map(|n| runs[n].iter().zip(&self.0[n]).map(|(run, at)| of(run, *at)).collect())
+    }
+
     /// Finds a server or a load in each run. `None` if a run does not have it.
     fn in_each(sides: Sides, find: impl Fn([usize; 2]) -> Option<usize>) -> Option<Self> {
         let side = |n: usize| (0..sides[n].len()).map(|run| find([n, run])).collect();
-        Some(Self([side(0), side(1)].into_iter().collect::<Option<Vec<_>>>()?.try_into().ok()?))
+        let both: [Option<Vec<usize>>; 2] = [side(0), side(1)];
+        let [before, after] = both;
+        Some(Self([before?, after?]))
     }
 }
 
@@ -114,11 +121,8 @@ impl LoadSides {
     /// The runs, under a load that they all have.
     #[must_use]
     pub fn of(sides: Sides, load: &Matched) -> Self {
-        let side = |n: usize| {
-            let of = |(run, load): (&Run, &usize)| Analysis::of(run, *load);
-            sides[n].iter().zip(&load.0[n]).map(of).collect()
-        };
-        Self { runs: [side(0), side(1)], too_few: too_few(sides), confidence: confidence_of(sides) }
+        let runs = load.in_all(sides, Analysis::of);
+        Self { runs, too_few: too_few(sides), confidence: confidence_of(sides) }
     }
 
     /// Each server of the later runs, compared with itself in the earlier runs.
@@ -158,11 +162,8 @@ impl LoadSides {
     }
 
     fn in_each(&self, server: &Matched) -> InEach<'_> {
-        let side = |n: usize| {
-            let each = self.runs[n].iter().zip(&server.0[n]);
-            each.map(|(run, server)| &run.servers[*server]).collect()
-        };
-        [side(0), side(1)]
+        let runs = self.runs.each_ref().map(Vec::as_slice);
+        server.in_all(runs, |run, server| &run.servers[server])
     }
 
     /// The ceiling in each run, if all runs have one.
@@ -242,11 +243,8 @@ impl SearchSides {
     /// The searches, under a load that they all have.
     #[must_use]
     pub fn of(sides: Sides, load: &Matched) -> Self {
-        let side = |n: usize| {
-            let of = |(run, load): (&Run, &usize)| CapacityAnalysis::of(run, *load);
-            sides[n].iter().zip(&load.0[n]).map(of).collect()
-        };
-        Self { runs: [side(0), side(1)], too_few: too_few(sides), confidence: confidence_of(sides) }
+        let runs = load.in_all(sides, CapacityAnalysis::of);
+        Self { runs, too_few: too_few(sides), confidence: confidence_of(sides) }
     }
 
     /// The capacity of a server on each side. Over several searches, the capacity is unknown if a
@@ -261,11 +259,8 @@ impl SearchSides {
     }
 
     fn in_each(&self, server: &Matched) -> [Vec<&ServerCapacity>; 2] {
-        let side = |n: usize| {
-            let each = self.runs[n].iter().zip(&server.0[n]);
-            each.map(|(run, server)| &run.servers[*server]).collect()
-        };
-        [side(0), side(1)]
+        let runs = self.runs.each_ref().map(Vec::as_slice);
+        server.in_all(runs, |run, server| &run.servers[server])
     }
 
     /// The capacity of each server in the later searches, compared with its capacity in the earlier

@@ -9,6 +9,7 @@ mod view;
 
 use std::time::{Duration, SystemTime};
 
+use hotlap_bench::validity::FAILING;
 use hotlap_load::plan::{Pace, Part, Plan, Reuse, Stop};
 use hotlap_load::{Error, Failure, Outcome, Session};
 use hotlap_servers::infer::PROBES;
@@ -76,10 +77,6 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     printed?;
     Ok(verdict(&loaded, &interrupt, console))
 }
-
-/// A load in which a larger share of requests failed is not a result: the others had an easier
-/// time. As in [`hotlap_bench::validity`].
-const FAILED: f64 = 0.01;
 
 /// Opens the exports first, so that a bad path fails before anything is sent.
 fn exports(args: &LoadArgs) -> anyhow::Result<Texts<Loaded>> {
@@ -230,13 +227,13 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
         ));
     }
     let failed = loaded.failed_share();
-    if failed > FAILED {
+    if failed > FAILING {
         console.warn(&format!("\nNOT VALID: {:.0} % of the requests failed.", 100.0 * failed));
     }
     match () {
         () if interrupt.asked() => Exit::Interrupted,
         () if wrong > 0 || outcome.responses == 0 => Exit::ServerFailed,
-        () if failed > FAILED || silent_since_s.is_some() => Exit::ServerFailed,
+        () if failed > FAILING || silent_since_s.is_some() => Exit::ServerFailed,
         () if !loaded.invalid().is_empty() => Exit::Invalid,
         () => Exit::Ok,
     }

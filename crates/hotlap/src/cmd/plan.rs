@@ -16,7 +16,7 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::model::Question;
 use crate::pool::division::{Group, NODES_PER_SERVER, divide};
-use crate::pool::plan::{PLAN, Plan};
+use crate::pool::plan::{PLAN, Plan, is_store};
 use crate::pool::{kubernetes, slurm};
 use crate::text::number::plural;
 
@@ -56,11 +56,7 @@ pub fn run(args: &PlanArgs, console: &Console) -> anyhow::Result<Exit> {
 /// A result of a shard in a folder.
 fn a_result_in(folder: &Path) -> Option<PathBuf> {
     let names = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name());
-    let is_result = |name: &std::ffi::OsString| {
-        let name = name.to_string_lossy();
-        name.starts_with("shard-") && name.ends_with(".db")
-    };
-    names.filter(is_result).map(PathBuf::from).min()
+    names.filter(|name| is_store(&name.to_string_lossy())).map(PathBuf::from).min()
 }
 
 /// The run that the suite would be on one machine.

@@ -181,6 +181,12 @@ pub fn file_of(shard: usize) -> String {
     format!("shard-{shard}.toml")
 }
 
+/// Whether a file has the name of a shard's store, see [`store_of`].
+#[must_use]
+pub fn is_store(name: &str) -> bool {
+    name.starts_with("shard-") && name.ends_with(".db")
+}
+
 /// The name of a shard's store, once it is whole.
 #[must_use]
 pub fn store_of(shard: usize) -> String {
