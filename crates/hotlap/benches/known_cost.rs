@@ -3,11 +3,13 @@
 //! do, with commands and a JSON export.
 //!
 //!     cargo bench -p hotlap --bench known_cost -- [--seconds 25] [--connections 4,64,1000]
-//!         [--extra-us 0.2,0.5,1,2,4] [--bases 0,0.5,1,2,4,7] [--lang rust|c|go|python]
-//!         [--keep FILE]
+//!         [--extra-us 0.2,0.5,1,2,4] [--bases 0,0.5,1,2,4,7] [--keep FILE]
+//!         [--lang rust|c|go|python|node]
 //!     cargo bench -p hotlap --bench known_cost -- --bursts [--runs 20] [--seconds 60]
 //!         [--keep FILE]
 //!     cargo bench -p hotlap --bench known_cost -- --warm [--runs 20] [--seconds 60]
+//!     cargo bench -p hotlap --bench known_cost -- --calls [--lang node] [--extra-percent 5]
+//!         [--runs 20] [--seconds 60] [--keep FILE]
 //!
 //! Bases are work of both servers of a pair, in microseconds. They set how busy the generator is.
 //! Each case is a run of its own, and is written to the kept file when it ends. The same command
@@ -15,6 +17,9 @@
 //!
 //! `--warm` measures servers that become cheaper: for 20 s of their CPU time, and once the load has
 //! paused. Each must be called "still warming up" or measured right, and a flat server must not.
+//!
+//! `--calls` counts verdicts: of a server against itself, and against one that costs a known share
+//! more.
 //!
 //! `--bursts` measures bursts and timers in a server in C. The truth is what `wrk` finds in turns
 //! of 8 s on the same cores, all turns taken together.
@@ -75,6 +80,19 @@ struct Case {
     busy_percent: f64,
 }
 
+/// One run of a server against itself, or against one that costs more.
+#[derive(Serialize, Deserialize)]
+struct Call {
+    lang: String,
+    seconds: u64,
+    run: u64,
+    /// How much more the second server costs: as asked, and by the work timed alone.
+    extra_percent: f64,
+    known: f64,
+    ratio: Option<Interval>,
+    is_called: bool,
+}
+
 /// One run of a server with bursts, and what `wrk` found just before it.
 #[derive(Serialize, Deserialize)]
 struct Burst {
@@ -96,6 +114,7 @@ fn main() {
     match () {
         () if has("--bursts") => bursts(&options),
         () if has("--warm") => warm(&options),
+        () if has("--calls") => calls(&options),
         () => costs(&options),
     }
 }
@@ -150,8 +169,9 @@ impl Program {
     fn build(lang: &str) -> Self {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/known_cost");
         let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("known-cost-{lang}"));
-        let [built, c, go, python] =
-            [built, source.join("server.c"), source.join("server.go"), source.join("server.py")]
+        let of = |name| source.join(name);
+        let [built, c, go, python, node] =
+            [built, of("server.c"), of("server.go"), of("server.py"), of("server.mjs")]
                 .map(|path| path.to_string_lossy().into_owned());
         let argv = match lang {
             "rust" => vec![HOTLAP.to_owned(), "__known".to_owned()],
@@ -164,7 +184,8 @@ impl Program {
                 vec![built]
             }
             "python" => vec!["python3".to_owned(), python],
-            other => panic!("{other} is none of rust, c, go and python"),
+            "node" => vec!["node".to_owned(), node],
+            other => panic!("{other} is none of rust, c, go, python and node"),
         };
         Self { lang: lang.to_owned(), argv }
     }
@@ -213,6 +234,8 @@ struct Measured {
     cost_us: f64,
     /// The second one's, divided by the first one's.
     ratio: Option<Estimate>,
+    /// Whether the two got a verdict.
+    is_called: bool,
     busy_percent: f64,
 }
 
@@ -227,8 +250,9 @@ fn hotlap(seconds: u64, connections: u64, commands: [&[String]; 2]) -> Measured 
     let report: Value = serde_json::from_str(&text).expect("JSON");
     let rows = report["tables"][0]["rows"].as_array().expect("rows");
     let row = |name: &str| rows.iter().find(|row| row["name"] == name).expect("a row");
-    let ratio = &row("with")["against"]["cost"]["ratio"];
-    let ratio = |part: &str| ratio[part].as_f64();
+    let cost = &row("with")["against"]["cost"];
+    let is_called = matches!(cost["verdict"].as_str(), Some("costs less" | "costs more"));
+    let ratio = |part: &str| cost["ratio"][part].as_f64();
     let laps = report["laps"].as_array().expect("laps").iter();
     let busy: Vec<f64> = laps
         .filter(|lap| lap["server"] == "without" && lap["rate"].is_null())
@@ -247,6 +271,7 @@ fn hotlap(seconds: u64, connections: u64, commands: [&[String]; 2]) -> Measured 
             .zip(ratio("low"))
             .zip(ratio("high"))
             .map(|((value, low), high)| Estimate { value, low, high }),
+        is_called,
         busy_percent: median(&busy).unwrap_or(f64::NAN),
     }
 }
@@ -347,6 +372,59 @@ fn warm(options: &Options) {
             alarms += u64::from(found.unsteady[0]);
         }
         println!("| {what} | {called} | {right} | {} | {alarms} |", runs - called - right);
+    }
+}
+
+/// Measures all pairs that are not kept yet, and counts their verdicts.
+fn calls(options: &Options) {
+    let program = Program::build(options.text("--lang", "node"));
+    let (runs, seconds) = (options.whole("--runs", "20"), options.whole("--seconds", "60"));
+    let extra_percent = options.numbers("--extra-percent", "5")[0];
+    let file = options.keep("known-calls.jsonl");
+    let mut found: Vec<Call> = kept(&file);
+    found.retain(|call| (&call.lang, call.seconds) == (&program.lang, seconds) && call.run <= runs);
+    let plain = program.server(0, 0);
+    let mut cost = None;
+    for run in 1..=runs {
+        for percent in [0.0, extra_percent] {
+            if found.iter().any(|call| call.run == run && call.extra_percent == percent) {
+                continue;
+            }
+            const MANY: u64 = 20_000;
+            let round_us = program.alone_us(MANY) / MANY as f64;
+            let cost_us =
+                *cost.get_or_insert_with(|| hotlap(seconds, 64, [&plain, &plain]).cost_us);
+            let rounds = (cost_us * percent / 100.0 / round_us).round() as u64;
+            let measured = hotlap(seconds, 64, [&plain, &program.server(0, rounds)]);
+            let call = Call {
+                lang: program.lang.clone(),
+                seconds,
+                run,
+                extra_percent: percent,
+                known: 1.0 + rounds as f64 * round_us / measured.cost_us,
+                ratio: measured.ratio.map(interval),
+                is_called: measured.is_called,
+            };
+            eprintln!(
+                "run {run}: {:.3}, found {:.3?}, called: {}, still warming up: {:?}",
+                call.known, call.ratio, call.is_called, measured.unsteady
+            );
+            keep(&file, &call);
+            found.push(call);
+        }
+    }
+    println!("| the second server costs | known | found, median | called |");
+    println!("|---|---:|---:|---:|");
+    for percent in [0.0, extra_percent] {
+        let of_kind = || found.iter().filter(|call| call.extra_percent == percent);
+        let middle = |values: Vec<f64>| median(&values).unwrap_or(f64::NAN);
+        println!(
+            "| {percent}% more | {:.3}× | {:.3}× | {} of {} |",
+            middle(of_kind().map(|call| call.known).collect()),
+            middle(of_kind().filter_map(|call| call.ratio).map(|ratio| ratio.0).collect()),
+            of_kind().filter(|call| call.is_called).count(),
+            of_kind().count()
+        );
     }
 }
 
