@@ -4,7 +4,7 @@ use hotlap_servers::counters::Counted;
 use std::collections::BTreeMap;
 
 use hotlap_agent::GeneratorOutcome;
-use hotlap_load::Outcome;
+use hotlap_load::{Failure, Outcome};
 use hotlap_stats::{Reading, Share};
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +142,13 @@ pub enum Violation {
         /// Established.
         up: u64,
     },
+    /// HTTP/2: the server allowed fewer streams on a connection than requested.
+    Streams {
+        /// Requested.
+        asked: u64,
+        /// The most that were open on one connection.
+        open: u64,
+    },
     /// Bytes received ≠ responses × size.
     Bytes {
         /// Expected from the responses' sizes.
@@ -161,6 +168,9 @@ pub enum Violation {
         failures: u64,
         /// All requests.
         requests: u64,
+        /// How most of them failed.
+        #[serde(default)]
+        most: Option<Failure>,
     },
     /// Wrong responses: the server is not ranked.
     WrongAnswers {

@@ -218,6 +218,7 @@ impl Scripted {
                 reopened: 0,
                 opened: connections,
                 resumed: 0,
+                streams: 0,
             },
             bytes: ByteCounts {
                 received: answers * 100,

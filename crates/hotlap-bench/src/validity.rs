@@ -37,6 +37,7 @@ pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
         wrong_answers(lap, load),
         failures(lap),
         connections(lap),
+        streams(lap, load),
         bytes(lap, load),
         littles_law(lap, load),
         generator(lap),
@@ -90,7 +91,8 @@ fn failures(lap: &Lap) -> Option<Violation> {
     let requests = lap.outcome.responses + failures;
     // A lap without responses and without failures counts: the server stalled.
     let failed = failures as f64 > requests as f64 * FAILING;
-    failed.then_some(Violation::Failures { failures, requests })
+    let most = lap.outcome.failures.most();
+    failed.then_some(Violation::Failures { failures, requests, most })
 }
 
 fn connections(lap: &Lap) -> Option<Violation> {
@@ -102,6 +104,12 @@ fn connections(lap: &Lap) -> Option<Violation> {
     }
     (c.established < c.requested)
         .then_some(Violation::Connections { asked: c.requested, up: c.established })
+}
+
+fn streams(lap: &Lap, load: &Load) -> Option<Violation> {
+    let (asked, open) = (load.pipeline as u64, lap.outcome.connections.streams);
+    let is_less = load.protocol == Protocol::Http2 && (1..asked).contains(&open);
+    (lap.kind == Kind::Flat && is_less).then_some(Violation::Streams { asked, open })
 }
 
 /// All bytes belong to right responses, except for what is in flight at the window's two edges: in
@@ -187,6 +195,20 @@ mod tests {
         assert_eq!(violations, [Violation::Connections { asked: 64, up: 63 }]);
     }
 
+    /// Regression: a server that allows one stream was shown as measured with eight, and its laps
+    /// failed Little's law.
+    #[test]
+    fn fewer_streams_than_requested_fail_the_lap() {
+        let load = Load { protocol: Protocol::Http2, pipeline: 8, ..load() };
+        let with = |open: u64| {
+            let mut lap = lap_of(fast(), Kind::Flat);
+            lap.outcome.connections.streams = open;
+            judge(&lap, &load).into_iter().find(|v| matches!(v, Violation::Streams { .. }))
+        };
+        assert_eq!(with(1), Some(Violation::Streams { asked: 8, open: 1 }));
+        assert_eq!((with(8), with(0)), (None, None));
+    }
+
     /// Regression: a server that sends `Connection: close` each time had no lap that counted.
     #[test]
     fn a_server_that_closes_its_connections_is_valid() {
@@ -234,7 +256,10 @@ mod tests {
             judged(|lap| lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, count))
         };
         assert_eq!(failing(101), []);
-        assert_eq!(failing(102), [Violation::Failures { failures: 102, requests: 10_102 }]);
+        assert_eq!(
+            failing(102),
+            [Violation::Failures { failures: 102, requests: 10_102, most: Some(Failure::Timeout) }]
+        );
     }
 
     #[test]
@@ -354,7 +379,10 @@ mod tests {
             })
         };
         assert_eq!(failing(100), []);
-        assert_eq!(failing(101), [Violation::Failures { failures: 101, requests: 10_001 }]);
+        assert_eq!(
+            failing(101),
+            [Violation::Failures { failures: 101, requests: 10_001, most: Some(Failure::Timeout) }]
+        );
         // A server that answered nothing, with and without failures.
         let silent = |failures| {
             judged(|lap| {
@@ -364,7 +392,10 @@ mod tests {
             })
         };
         assert_eq!(silent(0), []);
-        assert_eq!(silent(1), [Violation::Failures { failures: 1, requests: 1 }]);
+        assert_eq!(
+            silent(1),
+            [Violation::Failures { failures: 1, requests: 1, most: Some(Failure::Timeout) }]
+        );
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Io {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Connect::QueueFull,
             Err(e) if e.kind() == io::ErrorKind::AddrNotAvailable => {
                 let why = "no local port is free: connect from several source addresses";
-                Connect::Failed(Failure::Other, io::Error::new(e.kind(), why))
+                Connect::Failed(Failure::NoPort, io::Error::new(e.kind(), why))
             }
             Err(e) => Connect::Failed(socket::failure(&e), e),
         }

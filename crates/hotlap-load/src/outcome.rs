@@ -51,6 +51,10 @@ pub struct Outcome {
     /// HTTP/2: streams that the server reset, by error code (RFC 9113 section 7).
     #[serde(default)]
     pub stream_resets: BTreeMap<u32, u64>,
+    /// HTTP/2: connections that the server ended with an error, by the code and text of its GOAWAY
+    /// (RFC 9113 section 6.8).
+    #[serde(default)]
+    pub goaways: BTreeMap<String, u64>,
     /// What TLS negotiated on the first connection; `None` without TLS.
     #[serde(default)]
     pub tls: Option<Negotiated>,
@@ -130,6 +134,9 @@ impl Outcome {
         self.failures.merge(&other.failures);
         for (code, count) in &other.stream_resets {
             *self.stream_resets.entry(*code).or_default() += count;
+        }
+        for (reason, count) in &other.goaways {
+            *self.goaways.entry(reason.clone()).or_default() += count;
         }
         if self.tls.is_none() {
             self.tls.clone_from(&other.tls);

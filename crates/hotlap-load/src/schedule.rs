@@ -20,8 +20,9 @@ pub(crate) struct Schedule {
 
 #[derive(Debug, Clone)]
 enum Arrivals {
-    /// Request k of worker w of n is request k·n + w overall, due (k·n + w) / rate after the start,
-    /// so errors do not add up.
+    /// Request k of worker w of n is request k·n + w overall, due (k·n + w + ½) / rate after the
+    /// start, so errors do not add up. With the half, a time of m / rate has m requests, and not one
+    /// more at its end.
     Constant { rate: f64, worker: u64, workers: u64 },
     /// Each worker runs a process with 1/n of the rate; together they are a process with the whole
     /// rate (superposition of Poisson processes).
@@ -94,7 +95,7 @@ impl Schedule {
         match &mut self.arrivals {
             Arrivals::Constant { rate, worker, workers } => {
                 let number = self.taken * *workers + *worker;
-                self.start_ns.saturating_add((number as f64 * 1e9 / *rate).round() as u64)
+                self.start_ns.saturating_add(((number as f64 + 0.5) * 1e9 / *rate).round() as u64)
             }
             Arrivals::Poisson { mean_ns, seed, at_ns } => {
                 // Uniform in (0, 1], so that the logarithm is finite. Inverse of the exponential
@@ -126,14 +127,14 @@ mod tests {
     #[test]
     fn a_constant_rate_is_due_at_equal_gaps() {
         let pace = Pace::Constant { rate: 1_000.0 };
-        assert_eq!(due_times(&pace, 0, 1, 4), [1_000, 1_001_000, 2_001_000, 3_001_000]);
+        assert_eq!(due_times(&pace, 0, 1, 4), [501_000, 1_501_000, 2_501_000, 3_501_000]);
     }
 
     #[test]
     fn threads_send_one_after_the_other() {
         let pace = Pace::Constant { rate: 1_000.0 };
-        assert_eq!(due_times(&pace, 0, 2, 2), [1_000, 2_001_000]);
-        assert_eq!(due_times(&pace, 1, 2, 2), [1_001_000, 3_001_000]);
+        assert_eq!(due_times(&pace, 0, 2, 2), [501_000, 2_501_000]);
+        assert_eq!(due_times(&pace, 1, 2, 2), [1_501_000, 3_501_000]);
     }
 
     #[test]
@@ -154,9 +155,19 @@ mod tests {
 
     #[test]
     fn a_constant_rate_does_not_drift() {
-        // A third of a second is not a whole number of nanoseconds; a million of them is exact.
+        // A third of a second is not a whole number of nanoseconds; three of them are exact.
         let all = due_times(&Pace::Constant { rate: 3.0 }, 0, 1, 1_000_001);
-        assert_eq!(all[999_999], 1_000 + 333_333 * 1_000_000_000);
+        assert_eq!(all[999_999], 1_000 + 333_333 * 1_000_000_000 + 166_666_667);
+    }
+
+    /// Regression: 1 request/s for 4 s was 5 requests, of which the last had no time.
+    #[test]
+    fn a_rate_for_some_time_is_as_many_requests() {
+        let due = |rate, s: u64| {
+            let schedule = Schedule::new(&Pace::Constant { rate }, 0, 1, 0).expect("an open loop");
+            schedule.due_before(s * 1_000_000_000).count()
+        };
+        assert_eq!((due(1.0, 4), due(0.5, 4), due(1_000.0, 1), due(0.1, 4)), (4, 2, 1_000, 0));
     }
 
     /// Regression: the sum wrapped around, so the second request, due in 3 million years, was

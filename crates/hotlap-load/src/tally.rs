@@ -18,6 +18,9 @@ const TICK_NS: u64 = 100_000_000;
 /// The maximum number of ticks: a day. The last tick takes everything after it.
 const MAX_TICKS: usize = 864_000;
 
+/// The most reasons of a GOAWAY that are kept.
+const MAX_REASONS: usize = 8;
+
 /// The counts of one worker.
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -36,6 +39,10 @@ pub(crate) struct Tally {
     failures: [[u64; Phase::ALL.len()]; Failure::ALL.len()],
     /// Streams that the server reset, by error code.
     stream_resets: BTreeMap<u32, u64>,
+    /// Connections that the server ended with an error, by its reason.
+    goaways: BTreeMap<String, u64>,
+    /// The most streams that were open on one connection.
+    pub(crate) streams: u64,
     /// By status code, which is below 1,000.
     statuses: Vec<u64>,
     pub(crate) bytes: ByteCounts,
@@ -73,6 +80,8 @@ impl Tally {
             resumed: 0,
             failures: Default::default(),
             stream_resets: BTreeMap::new(),
+            goaways: BTreeMap::new(),
+            streams: 0,
             statuses: vec![0; 1000],
             bytes: ByteCounts::default(),
             series: Vec::new(),
@@ -201,6 +210,15 @@ impl Tally {
         *self.stream_resets.entry(code).or_default() += 1;
     }
 
+    /// Counts a connection that the server ended with an error. A server that has another reason
+    /// for each connection fills no memory.
+    #[cold]
+    pub(crate) fn connection_ended(&mut self, reason: String) {
+        if self.goaways.len() < MAX_REASONS || self.goaways.contains_key(&reason) {
+            *self.goaways.entry(reason).or_default() += 1;
+        }
+    }
+
     /// Keeps a wrong or malformed response, if it is the first. Returns whether it is.
     pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, first_bytes: Vec<u8>) -> bool {
         let is_first = self.first_wrong.is_none();
@@ -321,12 +339,14 @@ impl Tally {
             handshake_time: self.handshake_time,
             failures,
             stream_resets: self.stream_resets,
+            goaways: self.goaways,
             tls: None,
             statuses: seen.map(|(status, count)| (status, *count)).collect::<BTreeMap<_, _>>(),
             first_wrong: self.first_wrong,
             connections: ConnectionCounts {
                 reopened: self.reopened,
                 resumed: self.resumed,
+                streams: self.streams,
                 ..ConnectionCounts::default()
             },
             bytes: self.bytes,

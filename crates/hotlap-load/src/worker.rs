@@ -137,6 +137,7 @@ impl Worker {
                 plan.target.endpoint.is_local(),
                 (plan.target.protocol == Protocol::Http2).then(|| Limits {
                     streams: plan.pipeline as u32,
+                    first_streams: 1,
                     table_size: requests.mix.table_size(),
                     ..Limits::default()
                 }),

@@ -113,7 +113,7 @@ fn wrong_responses_are_counted_and_kept() {
 fn streams_that_the_server_resets_are_counted_by_code() {
     let server = server(|number, stream, client| {
         let code = match number % 4 {
-            0 => 7_u32,
+            0 => 8_u32,
             1 => 11,
             _ => return client.send(&response(stream, BODY)),
         };
@@ -121,10 +121,54 @@ fn streams_that_the_server_resets_are_counted_by_code() {
     });
     let outcome = load(&server, 1, 4, 400);
     assert_eq!(counts(&outcome), (200, vec![(Failure::StreamReset, Phase::FirstByte, 200)]));
-    assert_eq!(outcome.stream_resets.into_iter().collect::<Vec<_>>(), [(7, 100), (11, 100)]);
+    assert_eq!(outcome.stream_resets.into_iter().collect::<Vec<_>>(), [(8, 100), (11, 100)]);
     assert_eq!(outcome.connections.reopened, 0);
     let why = outcome.first_wrong.expect("evidence").why;
-    assert_eq!(why, "the server reset the stream: REFUSED_STREAM");
+    assert_eq!(why, "the server reset the stream: CANCEL");
+}
+
+/// Regression: refused streams were failures, though RFC 9113 section 8.7 allows to send them again.
+#[test]
+fn refused_streams_are_sent_again() {
+    let server = server(|number, stream, client| match number % 4 {
+        3 => client.send(&frame(kind::RST_STREAM, 0, stream, &7_u32.to_be_bytes())),
+        _ => client.send(&response(stream, BODY)),
+    });
+    let outcome = load(&server, 1, 4, 400);
+    assert_eq!(counts(&outcome), (400, vec![]));
+    // A server that refuses each request never answers one.
+    let server = server_that_refuses();
+    let outcome = load(&server, 1, 4, 40);
+    assert_eq!(counts(&outcome), (0, vec![(Failure::StreamReset, Phase::FirstByte, 40)]));
+}
+
+/// A server that refuses each request.
+fn server_that_refuses() -> TestServer {
+    server(|_, stream, client| {
+        client.send(&frame(kind::RST_STREAM, 0, stream, &7_u32.to_be_bytes()))
+    })
+}
+
+/// Regression: the code and the text of a GOAWAY were lost, and the failure was "closed early".
+#[test]
+fn the_reason_of_a_goaway_is_kept() {
+    let server = server(|number, stream, client| {
+        if number % 10 != 9 {
+            return client.send(&response(stream, BODY));
+        }
+        let mut payload = stream.to_be_bytes().to_vec();
+        payload.extend(11_u32.to_be_bytes());
+        payload.extend(b"too many\0requests");
+        client.send(&frame(kind::GOAWAY, 0, 0, &payload));
+        false
+    });
+    let outcome = load(&server, 1, 1, 20);
+    let reason = "ENHANCE_YOUR_CALM, \"too manyrequests\"".to_owned();
+    assert_eq!(outcome.goaways.into_iter().collect::<Vec<_>>(), [(reason, 2)]);
+    assert_eq!(
+        outcome.first_wrong.expect("evidence").why,
+        "the server ended the connection (GOAWAY ENHANCE_YOUR_CALM, \"too manyrequests\")"
+    );
 }
 
 /// nginx does so after 1,000 requests of a connection.

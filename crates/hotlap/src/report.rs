@@ -10,6 +10,7 @@ pub mod comparison;
 pub mod explain;
 mod facts;
 mod failed;
+pub mod failures;
 pub mod figure;
 mod heading;
 mod laps;

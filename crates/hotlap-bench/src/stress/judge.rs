@@ -322,6 +322,7 @@ pub fn words(failure: Failure) -> &'static str {
         Failure::Tls => "TLS",
         Failure::Truncated => "closed without TLS close_notify",
         Failure::StreamReset => "stream reset",
+        Failure::NoPort => "no free local port",
         Failure::Other => "system error",
     }
 }

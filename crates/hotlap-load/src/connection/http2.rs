@@ -22,8 +22,8 @@ pub(crate) struct Http2 {
     next_tag: u32,
     /// Bytes to send.
     out: Vec<u8>,
-    /// Whether the server takes no more requests on this connection.
-    is_going_away: bool,
+    /// The code of the server's GOAWAY: it takes no more requests on this connection.
+    goaway: Option<ErrorCode>,
     /// Whether a response was complete on this connection.
     has_answered: bool,
     /// When bytes last arrived.
@@ -53,6 +53,8 @@ pub(crate) enum FrameStep {
     Completed(Completed),
     /// A request failed; the connection goes on.
     Failed(FailedStream),
+    /// The server did not process a request, which waits for a stream again.
+    Refused,
     /// The connection cannot be used any more.
     Broken(Broken),
 }
@@ -109,7 +111,7 @@ impl Http2 {
             streams: VecDeque::new(),
             next_tag: 0,
             out: Vec::new(),
-            is_going_away: false,
+            goaway: None,
             has_answered: false,
             received_ns: 0,
         };
@@ -130,7 +132,7 @@ impl Http2 {
 
     /// How many of the requests in flight have been sent.
     #[inline]
-    pub(super) fn sent(&self) -> usize {
+    pub(crate) fn sent(&self) -> usize {
         self.streams.len()
     }
 
@@ -221,13 +223,22 @@ impl Http2 {
                         wrong: result.err().map(|mismatch| (mismatch, stream.evidence)),
                     });
                 }
+                // RFC 9113 section 8.7: such a request may be sent again. A server that refuses
+                // each request has answered none.
+                Event::Reset { tag, code: ErrorCode::REFUSED_STREAM } if self.has_answered => {
+                    let at = self.position(tag);
+                    self.streams.remove(at);
+                    let request = requests.remove(at);
+                    requests.extend(request);
+                    return FrameStep::Refused;
+                }
                 Event::Reset { tag, code } => {
                     return self.failed(tag, requests, Failure::StreamReset, Why::Reset(code));
                 }
                 Event::Malformed { tag, why } => {
                     return self.failed(tag, requests, Failure::BadFraming, Why::Malformed(why));
                 }
-                Event::GoAway { .. } => self.is_going_away = true,
+                Event::GoAway { code, .. } => self.goaway = Some(code),
                 Event::Refused { tag } => {
                     let at = self.position(tag);
                     self.streams[at].is_refused = true;
@@ -275,7 +286,16 @@ impl Http2 {
     /// Whether the server takes no more requests on this connection, and all that it takes are
     /// answered.
     pub(super) fn is_drained(&self) -> bool {
-        self.is_going_away && self.streams.iter().all(|stream| stream.is_refused)
+        self.goaway.is_some() && self.streams.iter().all(|stream| stream.is_refused)
+    }
+
+    /// Why the server ended the connection, if it sent a GOAWAY with an error.
+    pub(crate) fn ended_because(&self) -> Option<String> {
+        let code = self.goaway.filter(|code| *code != ErrorCode::NO_ERROR)?;
+        Some(match self.client.goaway_text() {
+            "" => code.to_string(),
+            text => format!("{code}, {text:?}"),
+        })
     }
 
     /// Whether requests that the server did not process may be sent again on another connection

@@ -24,6 +24,9 @@ const MAX_ANSWERS: usize = 64 * 1024;
 pub struct Limits {
     /// The most streams at a time, 1 to 1024; other numbers become the nearest of these.
     pub streams: u32,
+    /// The most streams at a time until the server's SETTINGS have arrived. The standard has no
+    /// limit then (RFC 9113 section 6.5.2), but a server refuses streams above its own.
+    pub first_streams: u32,
     /// The size that the shared fields of the requests take in the server's header table:
     /// [`EncodedRequests::table_size`](super::EncodedRequests::table_size).
     pub table_size: u32,
@@ -33,9 +36,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 100 streams, no shared fields.
+    /// 100 streams from the start, no shared fields.
     fn default() -> Self {
-        Self { streams: 100, table_size: 0, reuses_heads: true }
+        Self { streams: 100, first_streams: 100, table_size: 0, reuses_heads: true }
     }
 }
 
@@ -90,6 +93,8 @@ pub struct Client {
     has_settings: bool,
     /// The last stream of the last GOAWAY.
     last_stream: Option<u32>,
+    /// Its debug data.
+    goaway_text: String,
     receive: ReceiveWindow,
     send: SendWindow,
     /// Whether a request has inserted the shared fields into the server's table.
@@ -120,9 +125,10 @@ impl Client {
             decoder: Decoder::default(),
             memo: Memo::default(),
             streams: Streams::new(streams),
-            settings: Settings::default(),
+            settings: Settings { max_streams: limits.first_streams, ..Settings::default() },
             has_settings: false,
             last_stream: None,
+            goaway_text: String::new(),
             receive: ReceiveWindow::new(window::CONNECTION),
             send: SendWindow::new(window::INITIAL),
             has_inserted: false,
@@ -151,9 +157,8 @@ impl Client {
         settings::write_preface(out);
     }
 
-    /// How many further streams can be opened now: up to the caller's limit and the server's. Until
-    /// the server has sent its SETTINGS, it is taken to allow 100. None can be opened after a
-    /// GOAWAY, after the end of the connection, and when the identifiers are used up.
+    /// How many further streams can be opened now: up to the caller's limits and the server's. None
+    /// can be opened after a GOAWAY, after the end of the connection, and when the identifiers are used up.
     #[must_use]
     pub fn can_open(&self) -> usize {
         let is_over = matches!(self.state, State::Broken(_)) || self.last_stream.is_some();
@@ -179,6 +184,12 @@ impl Client {
     #[must_use]
     pub fn has_settings(&self) -> bool {
         self.has_settings
+    }
+
+    /// The debug data of the last GOAWAY, if it is text: its first 100 characters at most.
+    #[must_use]
+    pub fn goaway_text(&self) -> &str {
+        &self.goaway_text
     }
 
     /// The requests that are not answered completely, in no particular order.

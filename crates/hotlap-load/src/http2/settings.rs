@@ -12,10 +12,6 @@ const INITIAL_WINDOW_SIZE: u16 = 0x4;
 const MAX_FRAME_SIZE: u16 = 0x5;
 const MAX_HEADER_LIST_SIZE: u16 = 0x6;
 
-/// How many streams are opened before the server has said how many it allows. The standard has no
-/// limit then, and asks servers to allow at least 100 (section 6.5.2).
-const ASSUMED_STREAMS: u32 = 100;
-
 /// The largest header list that the client accepts, with 32 bytes for each field: as large as the
 /// largest head in HTTP/1.1.
 pub(super) const HEADER_LIST: usize = 64 * 1024;
@@ -30,11 +26,11 @@ pub(super) struct Settings {
 }
 
 impl Default for Settings {
-    /// The initial values, except for the number of streams.
+    /// The initial values.
     fn default() -> Self {
         Self {
             header_table_size: hpack::TABLE_SIZE,
-            max_streams: ASSUMED_STREAMS,
+            max_streams: u32::MAX,
             initial_window: window::INITIAL,
             max_frame: MAX_FRAME,
         }
@@ -148,7 +144,7 @@ mod tests {
         assert_eq!(settings, Settings { max_streams: 7, ..applied(&[]).unwrap() });
         // Section 6.5.2: without the setting there is no limit.
         assert_eq!(applied(&[]).unwrap().max_streams, u32::MAX);
-        assert_eq!(Settings::default().max_streams, 100);
+        assert_eq!(Settings::default().max_streams, u32::MAX);
     }
 
     #[test]

@@ -137,6 +137,9 @@ pub struct ConnectionCounts {
     /// TLS handshakes within the window that resumed a session.
     #[serde(default)]
     pub resumed: u64,
+    /// HTTP/2: the most streams that were open at the same time on one connection.
+    #[serde(default)]
+    pub streams: u64,
 }
 
 impl ConnectionCounts {
@@ -146,6 +149,7 @@ impl ConnectionCounts {
         self.reopened += other.reopened;
         self.opened += other.opened;
         self.resumed += other.resumed;
+        self.streams = self.streams.max(other.streams);
     }
 }
 

@@ -27,13 +27,16 @@ pub enum Failure {
     Truncated,
     /// The server reset the stream of the request (HTTP/2); the connection goes on.
     StreamReset,
-    /// Any other error of the system (no free port, too many open files, no route).
+    /// No local port is free for another connection: each closed connection occupies its port for a
+    /// minute (TIME_WAIT).
+    NoPort,
+    /// Any other error of the system (too many open files, no route).
     Other,
 }
 
 impl Failure {
     /// All kinds, in order: `ALL[kind as usize]` is `kind`.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Refused,
         Self::Reset,
         Self::ClosedEarly,
@@ -44,6 +47,7 @@ impl Failure {
         Self::Tls,
         Self::Truncated,
         Self::StreamReset,
+        Self::NoPort,
         Self::Other,
     ];
 }
@@ -104,6 +108,12 @@ impl Failures {
     #[must_use]
     pub fn of(&self, failure: Failure) -> u64 {
         self.0.iter().filter(|c| c.failure == failure).map(|c| c.count).sum()
+    }
+
+    /// The most frequent kind.
+    #[must_use]
+    pub fn most(&self) -> Option<Failure> {
+        Failure::ALL.into_iter().rev().max_by_key(|kind| self.of(*kind)).filter(|k| self.of(*k) > 0)
     }
 
     /// Adds all failures of `other`.

@@ -27,6 +27,7 @@ impl Worker {
         now: u64,
         why: &str,
     ) {
+        self.ended(number);
         let slot = &mut self.slots[number];
         let tally = &mut self.measurement.tally;
         // Until the last byte of a request has left, no response is expected.

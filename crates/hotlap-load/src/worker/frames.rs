@@ -23,6 +23,7 @@ impl Worker {
                     }
                 }
                 FrameStep::Failed(failed) => self.stream_failed(&failed, now),
+                FrameStep::Refused => self.unsent(1),
                 FrameStep::Broken(broken) => {
                     // A GOAWAY with the reason. If this fails, the connection is gone anyway.
                     let _ = self.slots[number].send_frames();
@@ -51,8 +52,12 @@ impl Worker {
 
     /// Opens streams for the requests in flight that have none.
     pub(super) fn send_on_streams(&mut self, number: usize, now: u64) {
-        let opened = self.slots[number].conn.open_streams(&mut self.requests.mix);
-        self.measurement.tally.sent += opened as u64;
+        let conn = &mut self.slots[number].conn;
+        let opened = conn.open_streams(&mut self.requests.mix);
+        let streams = conn.http2().map_or(0, |http2| http2.sent());
+        let tally = &mut self.measurement.tally;
+        tally.sent += opened as u64;
+        tally.streams = tally.streams.max(streams as u64);
         self.write_frames(number, now);
     }
 
@@ -62,6 +67,24 @@ impl Worker {
         if slot.state == State::Open && slot.conn.http2().is_some_and(|http2| http2.has_out()) {
             let sent = slot.send_frames();
             self.sent(number, sent, now);
+        }
+    }
+
+    /// Requests that were not processed count again when they are sent again.
+    #[cold]
+    fn unsent(&mut self, count: u64) {
+        let tally = &mut self.measurement.tally;
+        tally.sent = tally.sent.saturating_sub(count);
+    }
+
+    /// Counts a connection that the server is ending with an error, if it is.
+    #[cold]
+    pub(super) fn ended(&mut self, number: usize) {
+        let http2 = self.slots[number].conn.http2();
+        if let Some(reason) = http2.and_then(|http2| http2.ended_because()) {
+            let why = || format!("the server ended the connection (GOAWAY {reason})");
+            self.measurement.tally.evidence(why, Vec::new());
+            self.measurement.tally.connection_ended(reason);
         }
     }
 
@@ -101,11 +124,10 @@ impl Worker {
             let why = "the server ended the connection (GOAWAY) and processed no request";
             return self.fail_in(number, Failure::ClosedEarly, Phase::FirstByte, now, why);
         }
+        self.ended(number);
         self.slots.close(number);
-        let tally = &mut self.measurement.tally;
-        tally.reopened += 1;
-        // They are counted again when they are sent.
-        tally.sent = tally.sent.saturating_sub(retries.len() as u64);
+        self.measurement.tally.reopened += 1;
+        self.unsent(retries.len() as u64);
         if retries.is_empty() {
             return self.activate(number, now);
         }

@@ -95,8 +95,12 @@ fn send(client: &mut Client, requests: &EncodedRequests, tag: u32, out: &mut Vec
 /// Sends the requests, and answers them with these pieces.
 pub fn replay<'a>(setup: Setup, pieces: impl IntoIterator<Item = &'a [u8]>) -> Replay {
     let requests = requests();
-    let limits =
-        Limits { streams: 8, table_size: requests.table_size, reuses_heads: setup.reuses_heads };
+    let limits = Limits {
+        streams: 8,
+        table_size: requests.table_size,
+        reuses_heads: setup.reuses_heads,
+        ..Limits::default()
+    };
     let mut client = Client::new(limits);
     let mut seen = Replay { events: Vec::new(), out: Vec::new(), open: Vec::new(), sent: 5 };
     client.open(&mut seen.out);

@@ -211,7 +211,7 @@ fn failing(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) && l.counts();
     let failed = run.laps.iter().filter(own).flat_map(|lap| &lap.failed);
     let (failures, requests) = failed.fold((0, 0), |sum, violation| match violation {
-        Violation::Failures { failures, requests } => (sum.0 + failures, sum.1 + requests),
+        Violation::Failures { failures, requests, .. } => (sum.0 + failures, sum.1 + requests),
         _ => sum,
     });
     (failures > 0).then_some(ServerWarning::Failing { failures, requests })

@@ -21,6 +21,7 @@ use crate::exit::{Exit, usage};
 use crate::export::Texts;
 use crate::interrupt::Interrupt;
 use crate::redact;
+use crate::text::number::duration;
 use crate::text::visible;
 use loaded::Loaded;
 use view::LoadView;
@@ -116,9 +117,19 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
     };
     let closes = args.disable_keepalive || requests::ask_to_close(&args.request.headers);
     let (connections, pipeline) = match args.http2 {
-        true => streams(args.connections, args.streams, closes),
+        true => streams(args.connections, args.streams, closes)?,
         false => (args.connections, args.pipeline),
     };
+    let stop = stop(args, &pace);
+    if let (Some(rate), Stop::After(time)) = (args.rate, &stop)
+        && rate * time.as_secs_f64() < 1.0
+    {
+        return usage(format!(
+            "at {rate} requests/s, no request is due within {}: use -d {}s or more",
+            duration(*time),
+            (1.0 / rate).ceil()
+        ));
+    }
     let plan = Plan {
         target: asked.target.clone(),
         requests: asked.unchecked(),
@@ -131,7 +142,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         connections,
         threads: args.threads.unwrap_or(1),
         reuse: if closes { Reuse::Close } else { Reuse::KeepAlive },
-        stop: stop(args, &pace),
+        stop,
         pace,
         pipeline,
         warmup: args.warmup,

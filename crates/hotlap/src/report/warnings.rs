@@ -1,7 +1,9 @@
 //! Warnings in words, each with a remedy.
 
+use hotlap_bench::stress::words;
 use hotlap_stats::{Bursts, Estimate};
 
+use super::failures;
 use super::figure::ratio;
 use super::loads::under;
 use super::open_loop::not_reached;
@@ -216,15 +218,18 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
             "connections",
             "Check whether the server limits its connections (backlog, `ulimit -n`), or use fewer (-c).",
         ),
+        Violation::Streams { .. } => (
+            "streams",
+            "The server limits the streams of a connection: use as many with --streams.",
+        ),
         Violation::Bytes { .. } => (
             "bytes",
             "The server sends more or less than its responses: `hotlap check` shows them.",
         ),
         Violation::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
-        Violation::Failures { .. } => (
-            "failed requests",
-            "Look into the server's log, and try fewer connections (-c) or a longer --timeout.",
-        ),
+        Violation::Failures { most, .. } => {
+            ("failed requests", most.map_or("Look into the server's log.", failures::remedy))
+        }
         Violation::WrongAnswers { .. } => (
             "wrong responses",
             "If that response is right, say so with --expect-status and --expect-body, or in the \
@@ -270,6 +275,9 @@ pub(super) fn violation(violation: &Violation) -> String {
         Violation::Connections { asked, up } => {
             format!("only {} of {} connections were up", count(*up), count(*asked))
         }
+        Violation::Streams { asked, open } => {
+            format!("only {} of {} streams were open on a connection", count(*open), count(*asked))
+        }
         Violation::Bytes { expected, received } => {
             format!(
                 "received {} bytes, but the responses add up to {}",
@@ -280,8 +288,9 @@ pub(super) fn violation(violation: &Violation) -> String {
         Violation::Generator { busy } => {
             format!("the generator was busy {} % of the time", grouped(*busy, 0))
         }
-        Violation::Failures { failures, requests } => {
-            format!("{} of {} requests failed", count(*failures), count(*requests))
+        Violation::Failures { failures, requests, most } => {
+            let most = most.map_or_else(String::new, |most| format!(" (most: {})", words(most)));
+            format!("{} of {} requests failed{most}", count(*failures), count(*requests))
         }
         Violation::WrongAnswers { wrong, example } => {
             format!("{} responses were wrong ({example})", count(*wrong))

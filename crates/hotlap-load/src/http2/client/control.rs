@@ -123,6 +123,8 @@ impl Client {
             return Err(Fault::protocol("a second GOAWAY with a higher last stream"));
         }
         self.last_stream = Some(last_stream);
+        let text = str::from_utf8(&payload[8..]).unwrap_or_default();
+        self.goaway_text = text.chars().filter(|c| !c.is_control()).take(100).collect();
         self.state = State::Refuse { above: last_stream, from: 0 };
         Ok(Some(Event::GoAway { last_stream, code: ErrorCode(u32::from_be_bytes(*code)) }))
     }

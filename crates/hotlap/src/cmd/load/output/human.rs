@@ -1,6 +1,7 @@
 //! The short form, for people.
 
 use hotlap_agent::{Contributions, GeneratorOutcome, Sampled};
+use hotlap_bench::validity::FAILING;
 use hotlap_load::OpenLoop;
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::{Pace, Protocol, Reuse};
@@ -9,6 +10,7 @@ use serde_json::json;
 
 use crate::analysis::latency::known;
 use crate::cmd::load::loaded::{Loaded, LoadedRequest};
+use crate::report::failures::remedy;
 use crate::report::figure::percentile;
 use crate::report::open_loop::not_reached;
 use crate::text::number::{count, grouped, plural, rate, time};
@@ -65,8 +67,16 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             count(failure.count)
         );
     }
+    for (reason, connections) in &outcome.goaways {
+        let ended = plural(*connections as usize, "connection");
+        out += &format!("  ended       {ended} (GOAWAY {})\n", visible(reason));
+    }
     out += &by_request(loaded, width);
     out += &by_generator(loaded, width);
+    if let Some(most) = outcome.failures.most().filter(|_| loaded.failed_share() > FAILING) {
+        out.push('\n');
+        out += &wrap(remedy(most), 2, width);
+    }
     if loaded.latency {
         let seen = loaded.user_survival();
         out.push('\n');
@@ -207,7 +217,13 @@ fn shape(loaded: &Loaded) -> String {
         }
         Protocol::Http1 => {}
         Protocol::Http2 => {
-            parts.push(format!("HTTP/2, {}", plural(plan.pipeline, "stream") + " each"))
+            let asked = plural(plan.pipeline, "stream");
+            let open = outcome.connections.streams;
+            let is_less = plan.pace == Pace::Closed && (1..plan.pipeline as u64).contains(&open);
+            parts.push(match is_less {
+                true => format!("HTTP/2, {open} of {asked} each (the server allows no more)"),
+                false => format!("HTTP/2, {asked} each"),
+            });
         }
     }
     if let Some(tls) = &outcome.tls {

@@ -66,6 +66,7 @@ fn wrk_totals(outcome: &Outcome) -> String {
         Failure::Truncated,
         Failure::BadFraming,
         Failure::StreamReset,
+        Failure::NoPort,
         Failure::Other,
     ];
     let failed_to_connect: Vec<Failure> =

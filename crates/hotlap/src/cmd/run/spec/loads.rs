@@ -33,7 +33,7 @@ pub fn loads(
         || shape.http2
         || shape.pipeline.is_some();
     let loadings = match suite.filter(|suite| !suite.loads.is_empty()) {
-        None => vec![typed(shape)],
+        None => vec![typed(shape)?],
         Some(suite) if is_shaped => {
             return usage(format!(
                 "the suite {} defines its loads: leave out -c, -t, --disable-keepalive, --pipeline \
@@ -58,22 +58,40 @@ pub fn loads(
 }
 
 /// How many connections, with how many streams each, carry so many requests at a time. All
-/// connections have the same number of streams, so the number of requests may be rounded up.
-#[must_use]
-pub fn streams(in_flight: usize, streams: Option<usize>, closes: bool) -> (usize, usize) {
-    let usual = if closes { 1 } else { STREAMS };
-    let streams = streams.unwrap_or(usual).clamp(1, in_flight.max(1));
-    (in_flight.div_ceil(streams), streams)
+/// connections have the same number of streams: the most, up to [`STREAMS`], by which the requests
+/// can be divided.
+///
+/// # Errors
+/// When the requests cannot be divided by the streams that were asked for.
+pub fn streams(
+    in_flight: usize,
+    streams: Option<usize>,
+    closes: bool,
+) -> anyhow::Result<(usize, usize)> {
+    let usual = || {
+        let most = if closes { 1 } else { STREAMS };
+        (1..=most).rev().find(|streams| in_flight.is_multiple_of(*streams)).unwrap_or(1)
+    };
+    let streams = streams.unwrap_or_else(usual).max(1);
+    if !in_flight.is_multiple_of(streams) {
+        return usage(format!(
+            "{in_flight} requests at a time (-c) cannot be divided among connections of {streams} \
+             streams: use -c {} or {}, or other --streams",
+            (in_flight / streams).max(1) * streams,
+            in_flight.next_multiple_of(streams)
+        ));
+    }
+    Ok((in_flight / streams, streams))
 }
 
 /// The one load that the command line describes.
-fn typed(shape: &Shape) -> Loading {
+fn typed(shape: &Shape) -> anyhow::Result<Loading> {
     let connections = shape.connections.unwrap_or(CONNECTIONS);
     let (protocol, (connections, pipeline)) = match shape.http2 {
-        true => (Protocol::Http2, streams(connections, shape.streams, shape.disable_keepalive)),
+        true => (Protocol::Http2, streams(connections, shape.streams, shape.disable_keepalive)?),
         false => (Protocol::Http1, (connections, shape.pipeline.unwrap_or(1))),
     };
-    Loading {
+    Ok(Loading {
         name: String::new(),
         connections,
         threads: shape.threads,
@@ -83,7 +101,7 @@ fn typed(shape: &Shape) -> Loading {
         request: None,
         rate: None,
         line: 0,
-    }
+    })
 }
 
 fn load(
