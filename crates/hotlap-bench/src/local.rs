@@ -49,6 +49,12 @@ const SERVICE_TIMES: u32 = 8;
 /// Minimum length of a lap at a rate: its percentiles need more requests than a mean.
 const PACED: Duration = Duration::from_millis(500);
 
+/// The requests that a lap at a rate has at least, on average.
+const PACED_REQUESTS: f64 = 20.0;
+
+/// The lowest rate of laps, in requests/s: such a lap takes 10 s.
+pub const LEAST_RATE: f64 = 2.0;
+
 /// How often a warm-up is begun if generators are lost in it.
 const WARM_UPS: u32 = 3;
 
@@ -365,7 +371,8 @@ impl Runner for LocalRunner {
         load: usize,
         rate: f64,
     ) -> Result<Lap, ServerFailure> {
-        let window = PACED.max(self.slices.length() * self.slices_a_lap(load));
+        let some = Duration::from_secs_f64(PACED_REQUESTS / rate.max(LEAST_RATE));
+        let window = PACED.max(some).max(self.slices.length() * self.slices_a_lap(load));
         // The n-th paced laps of all servers have the same arrivals.
         let seed = self.instances[participant].next_paced();
         let run = self.open_loop(participant, load, (Pace::Poisson { rate, seed }, window));

@@ -339,7 +339,7 @@ impl Checker<'_> {
 
     /// Stops the server and records how that went.
     fn stop_server(&self, row: &mut CheckedServer, mut started: Started) {
-        let exit = started.process.exited();
+        let exit = started.process.ended();
         if let (Some(exit), false) = (exit, row.outcome == CheckOutcome::Passed) {
             row.notes.push(format!("it {} during the check", start::ending(exit)));
         }

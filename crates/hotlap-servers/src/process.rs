@@ -113,6 +113,14 @@ impl Process {
         self.exit
     }
 
+    /// How the server ended: as its first process did, unless that ended with code 0 and left
+    /// others. A program that daemonizes does so.
+    pub fn ended(&mut self) -> Option<ProcessExit> {
+        let exit = self.exited()?;
+        let is_daemon = exit == ProcessExit::Code(0) && self.members().is_ok_and(|m| !m.is_empty());
+        (!is_daemon).then_some(exit)
+    }
+
     /// Waits until the server's first process ends, or the time is up.
     pub fn wait(&mut self, limit: Duration) -> Option<ProcessExit> {
         let until = Instant::now() + limit;

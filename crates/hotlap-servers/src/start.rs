@@ -94,6 +94,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// minutes. A server that does not answer at all has the whole limit.
 pub const UNREADY: u32 = 20;
 
+/// A server that responds with 503 may do so for the start limit divided by this: 30 s of two
+/// minutes.
+const UNAVAILABLE: u32 = 4;
+
 /// A server that answers on another port is measured there only if `$PORT` stays closed for this
 /// long. A port for metrics or for a debugger may open first. If a command names `$PORT`, the
 /// server is never looked for on another port.
@@ -112,6 +116,9 @@ enum NotYet {
     /// The response is wrong.
     #[error("{0}")]
     Wrong(String),
+    /// The response has status 503: the server is not ready (RFC 9110 section 15.6.4).
+    #[error("{0}")]
+    Unavailable(String),
     /// It speaks another protocol.
     #[error("{0}")]
     OtherProtocol(String),
@@ -121,7 +128,7 @@ impl NotYet {
     /// What to do about it, if the server is a user's command or not.
     fn remedy(&self, is_command: bool) -> &'static str {
         match self {
-            Self::Silent(_) => "--start-timeout allows more time",
+            Self::Silent(_) | Self::Unavailable(_) => "--start-timeout allows more time",
             Self::Wrong(_) if is_command => {
                 "if the response is right, correct what is expected: --expect-status and \
                  --expect-body, or the requests file"
@@ -137,6 +144,9 @@ impl NotYet {
 
 /// How long processes that the command of a preparation left running have to end.
 const PREPARE_GRACE: Duration = Duration::from_secs(5);
+
+/// The input of a server is empty, and a program that ends with its input runs well by hand.
+const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
 
 /// How many of a server's last log lines to show.
 pub const LAST_LINES: usize = 12;
@@ -274,8 +284,9 @@ impl Startup<'_> {
                     }
                     Err(unfit) => {
                         let since = wrong.map_or_else(Instant::now, |(since, _)| since);
-                        let is_accepted = self.accepts_wrong && matches!(unfit, NotYet::Wrong(_));
-                        if is_accepted && since.elapsed() > unready / 2 {
+                        let is_other = matches!(unfit, NotYet::OtherProtocol(_));
+                        let is_accepted = self.accepts_wrong && !is_other;
+                        if is_accepted && since.elapsed() > self.patience(&unfit) / 2 {
                             return Ok(target);
                         }
                         wrong = Some((since, unfit));
@@ -289,13 +300,9 @@ impl Startup<'_> {
             {
                 return Ok(target);
             }
-            // A program that daemonizes ends its first process; a process that is left may still
-            // answer.
-            if let Some(exit) = process.exited()
-                && (exit != ProcessExit::Code(0) || process.members().is_ok_and(|m| m.is_empty()))
-            {
+            if let Some(exit) = process.ended() {
                 let cause = format!("the server {} before its first response", ending(exit));
-                return Err(self.out(process, &cause, "run its command by hand to see why"));
+                return Err(self.out(process, &cause, RUN_BY_HAND));
             }
             let is_accepted = silence.is_some() || wrong.is_some();
             if looked.elapsed() > LOOK_AGAIN && on_another_port.is_none() {
@@ -311,9 +318,10 @@ impl Startup<'_> {
                 }
             }
             if let Some((since, unfit)) = &wrong
-                && since.elapsed() > unready
+                && since.elapsed() > self.patience(unfit)
             {
-                return Err(self.out(process, &unfit.to_string(), unfit.remedy(self.elsewhere)));
+                let cause = format!("for {} s, {unfit}", since.elapsed().as_secs());
+                return Err(self.out(process, &cause, unfit.remedy(self.elsewhere)));
             }
             if began.elapsed() > self.limit {
                 let limit = self.limit.as_secs_f64();
@@ -396,8 +404,17 @@ impl Startup<'_> {
         exchange.check(&answer, SystemTime::now()).map_err(|why| {
             let Exchange { method, path, .. } = &exchange;
             let expected = exchange.expected();
-            NotYet::Wrong(format!("{method} {path}: expected {expected}; got {why}"))
+            let what = format!("{method} {path}: expected {expected}; got {why}");
+            if answer.status == 503 { NotYet::Unavailable(what) } else { NotYet::Wrong(what) }
         })
+    }
+
+    /// How long a server may respond like this at first.
+    fn patience(&self, unfit: &NotYet) -> Duration {
+        match unfit {
+            NotYet::Unavailable(_) => self.limit / UNAVAILABLE,
+            _ => self.limit / UNREADY,
+        }
     }
 
     /// Whether the command or its environment has a place for the port.

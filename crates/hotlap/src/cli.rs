@@ -60,7 +60,7 @@ pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
 pub use plan::{MergeArgs, PlanArgs};
 pub use replay::{ReplayArgs, ReplayMode};
-pub use run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
+pub use run::{Placement, RequestArgs, RunArgs, Schedule, Shape, StartLimit};
 pub use tls::TlsArgs;
 
 /// hyperfine for HTTP servers: builds and starts the servers you name, checks their responses,
@@ -276,6 +276,9 @@ pub struct CheckArgs {
     /// Start commands through `sh -c`
     #[arg(long)]
     pub shell: bool,
+    /// How long a start may take.
+    #[command(flatten)]
+    pub start: StartLimit,
 }
 
 /// `hotlap report`

@@ -80,7 +80,7 @@ impl RunningServer for LocalServer {
     }
 
     fn state(&mut self) -> State {
-        let exit = self.process.as_mut().and_then(Process::exited);
+        let exit = self.process.as_mut().and_then(Process::ended);
         exit.map_or(State::Runs, State::Ended)
     }
 

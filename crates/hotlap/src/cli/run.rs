@@ -209,10 +209,9 @@ pub struct Shape {
     /// Timeout of a request (at least 2s while the server is probed)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,
-    /// Time from a server's start to its first correct response; it may send wrong ones for a
-    /// twentieth of that
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = quantity::span)]
-    pub start_timeout: Duration,
+    /// How long a start may take.
+    #[command(flatten)]
+    pub start: StartLimit,
     /// Allow URLs on other machines; load only servers that are yours
     #[arg(long)]
     pub allow_remote: bool,
@@ -357,4 +356,13 @@ fn baseline(text: &str) -> Result<String, String> {
         t if t.chars().any(is_hidden) => Err("a name must not have control characters".to_owned()),
         t => Ok(t.to_owned()),
     }
+}
+
+/// How long a start may take.
+#[derive(Debug, Args)]
+pub struct StartLimit {
+    /// Time from a server's start to its first correct response; it may send 503 for a quarter of
+    /// that, and other wrong responses for a twentieth
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = quantity::span)]
+    pub start_timeout: Duration,
 }

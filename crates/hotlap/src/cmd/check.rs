@@ -17,7 +17,6 @@ use serde_json::json;
 
 use super::build::build_all;
 use super::run::spec::server;
-use super::run::timing::START_LIMIT;
 use crate::assets;
 use crate::cli::CheckArgs;
 use crate::console::Console;
@@ -49,7 +48,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
             stop: interrupt.flag(),
             on: &|_| {},
         },
-        start_limit: START_LIMIT,
+        start_limit: args.start.start_timeout,
     };
     let names = servers.iter().map(|s| &s.id).chain(&strangers);
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0);

@@ -203,8 +203,7 @@ impl RunSpec {
         let (requests, notes) = request::requests(&args.request, suite, seed)?;
         let generators = cores.generator.len().max(1);
         let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
-        let mut loads =
-            loads::loads(shape, args.rate.is_some(), suite, contract, sends_all, generators)?;
+        let mut loads = loads::loads(shape, args.rate, suite, contract, sends_all, generators)?;
         if ask_to_close(&args.request.headers) {
             loads.iter_mut().for_each(|load| load.reuse = Reuse::Close);
         }
@@ -238,7 +237,7 @@ impl RunSpec {
             loads,
             rate: args.rate,
             timeout: goals::timeout(shape.timeout, &objectives),
-            start_timeout: shape.start_timeout,
+            start_timeout: shape.start.start_timeout,
             budget: or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?,
             precision: or_written(schedule.precision, suite, |s| &s.precision, quantity::share)?
                 .or((!objectives.is_empty()).then_some(goals::PRECISION)),

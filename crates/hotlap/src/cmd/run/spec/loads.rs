@@ -1,6 +1,7 @@
 //! The loads: the one described by flags, or those of the suite.
 
 use anyhow::Context;
+use hotlap_bench::local::LEAST_RATE;
 use hotlap_bench::participant::Load;
 use hotlap_bench::suite::{Loading, STREAMS, Suite};
 use hotlap_load::plan::{Protocol, Reuse};
@@ -12,16 +13,15 @@ use crate::exit::usage;
 /// Connections, unless the command line or a suite says otherwise.
 const CONNECTIONS: usize = 64;
 
-/// The loads, for a generator with this many cores. `has_rate` says whether a common rate was
-/// given; `contract` defines the request names that a
-/// suite may use; with `sends_all`, a load sends all requests unless it names one.
+/// The loads, for a generator with this many cores. `rate` is the common rate, if
+/// one was given; `contract` defines the request names that a suite may use; with `sends_all`, a load sends all requests unless it names one.
 ///
 /// # Errors
 /// When load flags are combined with a suite's loads, a load is invalid, or a request name is
 /// unknown.
 pub fn loads(
     shape: &Shape,
-    has_rate: bool,
+    rate: Option<f64>,
     suite: Option<&Suite>,
     contract: Option<Name>,
     sends_all: bool,
@@ -51,7 +51,14 @@ pub fn loads(
             load.request = None;
         }
     }
-    if has_rate && loads.iter().all(|load| load.rate.is_some()) {
+    let rates = rate.into_iter().chain(loads.iter().filter_map(|load| load.rate));
+    if let Some(low) = rates.into_iter().find(|rate| *rate < LEAST_RATE) {
+        return usage(format!(
+            "{low} requests/s is too low for laps, which are short: use {LEAST_RATE} or more, or \
+             `hotlap load --rate {low}`"
+        ));
+    }
+    if rate.is_some() && loads.iter().all(|load| load.rate.is_some()) {
         return usage("the suite gives each load a rate: leave out --rate");
     }
     Ok(loads)
