@@ -13,7 +13,7 @@ mod target;
 
 pub use error::PlanError;
 pub(crate) use field::Buffer;
-pub use field::{Field, Source};
+pub use field::{Field, MAX_TEXT, Source};
 pub use insert::{Insert, Inserted, UnknownField, escape, fill, has_fields, split};
 pub use order::{DueTimes, Entry, shuffle};
 pub use request::{ExpectedBody, ExpectedResponse, ExpectedStatus, Request};

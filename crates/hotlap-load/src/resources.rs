@@ -61,7 +61,7 @@ fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
 #[cfg(target_os = "linux")]
 pub(crate) fn pin(plan: &Plan, worker: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};
-    let Some(cpu) = plan.cpu(worker) else { return };
+    let Some(cpu) = plan.cpu(worker).filter(|cpu| *cpu < CpuSet::MAX_CPU) else { return };
     let mut set = CpuSet::new();
     set.set(cpu);
     let _ = sched_setaffinity(None, &set);

@@ -53,6 +53,8 @@ mod linux {
 
     use std::fs;
     use std::io;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
 
     /// The highest priority of tasks that share the cores.
     const HIGHEST: i32 = -20;
@@ -64,8 +66,32 @@ mod linux {
     #[derive(Debug)]
     pub struct Former {
         scheduling: Scheduling,
-        /// The nice value of the session, if it was changed.
-        session: Option<String>,
+        /// Restores the nice value of the session, if it was changed.
+        session: Option<SessionGuard>,
+    }
+
+    /// A process that restores the nice value of the session when hotlap ends, however it ends: a
+    /// shell would stay in a session with priority after hotlap was killed.
+    #[derive(Debug)]
+    struct SessionGuard(Child);
+
+    impl SessionGuard {
+        fn start(nice: &str) -> io::Result<Self> {
+            // `read` returns when the pipe's other end is closed. A terminal's Ctrl-C goes to
+            // hotlap's process group only.
+            let restore = "read -r end; echo \"$1\" > \"$0\"";
+            let mut guard = Command::new("sh");
+            guard.args(["-c", restore, AUTOGROUP, nice]).stdin(Stdio::piped()).process_group(0);
+            guard.stdout(Stdio::null()).stderr(Stdio::null());
+            guard.spawn().map(Self)
+        }
+    }
+
+    impl Drop for SessionGuard {
+        fn drop(&mut self) {
+            // This closes its input first.
+            let _ = self.0.wait();
+        }
     }
 
     /// How a thread is scheduled.
@@ -84,17 +110,15 @@ mod linux {
         Scheduling { nice: HIGHEST, slice_ns }.set()?;
         let session = fs::read_to_string(AUTOGROUP).ok();
         let session = session.as_deref().and_then(|text| text.rsplit_once("nice "));
-        let session = session.map(|(_, nice)| nice.trim().to_owned());
+        let session = session.and_then(|(_, nice)| SessionGuard::start(nice.trim()).ok());
         let session = session.filter(|_| fs::write(AUTOGROUP, HIGHEST.to_string()).is_ok());
         Ok(Former { scheduling, session })
     }
 
     impl Former {
-        pub fn restore(&self) {
+        pub fn restore(&mut self) {
             let _ = self.scheduling.set();
-            if let Some(nice) = &self.session {
-                let _ = fs::write(AUTOGROUP, nice);
-            }
+            self.session = None;
         }
     }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hotlap_load::http::is_token;
-use hotlap_load::plan::{ExpectedStatus, Field, Source, escape, split};
+use hotlap_load::plan::{ExpectedStatus, Field, MAX_TEXT, Source, escape, split};
 use hotlap_load::url::request_path;
 use serde::Deserialize;
 use toml::Spanned;
@@ -175,6 +175,10 @@ fn field(name: String, source: Spanned<FieldSource>, folder: &Path) -> Result<Fi
         FieldSource::Uuid => Source::Uuid,
         FieldSource::Text(0) => {
             return Err(wrong(format!("field {name}: a text of length 0: use at least 1")));
+        }
+        FieldSource::Text(length) if length > MAX_TEXT => {
+            let what = format!("field {name}: a text of length {length}: use at most {MAX_TEXT}");
+            return Err(wrong(what));
         }
         FieldSource::Text(length) => Source::Text { length },
     };

@@ -145,6 +145,10 @@ impl NotYet {
 /// How long processes that the command of a preparation left running have to end.
 const PREPARE_GRACE: Duration = Duration::from_secs(5);
 
+/// What to do if no port is free.
+const NO_PORT: &str =
+    "each closed connection occupies a port for a minute: wait, or look at `ss -s`";
+
 /// The input of a server is empty, and a program that ends with its input runs well by hand.
 const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
 
@@ -161,7 +165,7 @@ impl Startup<'_> {
             self.prepare(command)?;
         }
         let port = free_port(self.network.bind)
-            .map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
+            .map_err(|e| self.failed(&format!("no local port is free: {e}"), NO_PORT))?;
         let (argv, env) = self.filled(port);
         let setting = ProcessSetting {
             argv,

@@ -45,7 +45,9 @@ impl Exports {
                 exports.push(Export { format, sink: Sink::open(path)? });
             }
         }
-        distinct(exports.iter().map(|e| &e.sink))?;
+        let sinks = || exports.iter().map(|e| &e.sink);
+        distinct(sinks())?;
+        no_inputs(sinks(), std::env::args())?;
         Ok(Self(exports))
     }
 
@@ -111,7 +113,8 @@ impl<T> Texts<T> {
     /// When it cannot, or two exports share a file; the message names it.
     pub fn open(&mut self, path: Option<&Path>, form: fn(&T) -> String) -> anyhow::Result<()> {
         self.0.extend(path.map(Sink::open).transpose()?.map(|sink| (sink, form)));
-        distinct(self.0.iter().map(|(sink, _)| sink))
+        distinct(self.0.iter().map(|(sink, _)| sink))?;
+        no_inputs(self.0.iter().map(|(sink, _)| sink), std::env::args())
     }
 
     /// Whether one of them is standard output, so that nothing else may be printed there.
@@ -133,6 +136,37 @@ impl<T> Texts<T> {
 fn all(written: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
     let failed: Vec<anyhow::Error> = written.filter_map(Result::err).collect();
     failed.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// A file that the command line names elsewhere too is an input, and would be lost: a program, a
+/// body (`@FILE`), a requests file.
+fn no_inputs<'a>(
+    sinks: impl Iterator<Item = &'a Sink>,
+    arguments: impl Iterator<Item = String>,
+) -> anyhow::Result<()> {
+    let mut inputs = Vec::new();
+    let mut is_export = false;
+    for argument in arguments.skip(1) {
+        // `--export-json FILE`, and `--export-json=FILE`.
+        if !std::mem::replace(&mut is_export, argument.starts_with("--export"))
+            && !argument.starts_with("--export")
+        {
+            let words =
+                argument.split([' ', '=', '\'', '"']).map(|word| word.trim_start_matches('@'));
+            let words = words.filter(|word| !word.is_empty());
+            inputs.extend(words.flat_map(|word| Path::new(word).canonicalize()));
+        }
+        is_export &= !argument.contains('=');
+    }
+    for file in sinks.filter_map(Sink::file) {
+        if file.canonicalize().is_ok_and(|file| inputs.contains(&file)) {
+            return usage(format!(
+                "{} is an input and would be overwritten: name another file for the export",
+                file.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// In one file, two exports would be mixed, or the second would replace the first.

@@ -120,6 +120,11 @@ impl<'a> Recorder<'a> {
         &self.run
     }
 
+    /// The store that the run goes to, if any.
+    pub fn store_path(&self) -> Option<&Path> {
+        self.store.as_ref().map(Store::path)
+    }
+
     /// Records the stress results of a server so far.
     pub fn stressed(&mut self, subject: Subject) {
         let stress = &self.run.stress;

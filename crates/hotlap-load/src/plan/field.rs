@@ -50,6 +50,9 @@ pub enum Source {
     },
 }
 
+/// The greatest length of a [`Source::Text`]: each value is in memory while it is sent.
+pub const MAX_TEXT: usize = 1 << 20;
+
 /// The characters of [`Source::Text`]: 64, so that 6 random bits choose one. None of them has to be
 /// escaped in a URL, in JSON or in a header.
 const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -125,6 +128,7 @@ impl Source {
             Self::Integer { min, max } if min > max => Some("its minimum is above its maximum"),
             Self::Choice { values, .. } if values.is_empty() => Some("it has no values"),
             Self::Text { length: 0 } => Some("its length is 0"),
+            Self::Text { length } if *length > MAX_TEXT => Some("its length is over 1 MiB"),
             _ => None,
         }
     }

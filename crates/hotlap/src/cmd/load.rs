@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use hotlap_bench::validity::FAILING;
 use hotlap_load::plan::{Pace, Part, Plan, Reuse, Stop};
 use hotlap_load::{Error, Failure, Outcome, Session};
+use hotlap_servers::cpus;
 use hotlap_servers::infer::PROBES;
 
 use crate::cli::{Form, LoadArgs, ReplayMode};
@@ -120,6 +121,15 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         true => streams(args.connections, args.streams, closes)?,
         false => (args.connections, args.pipeline),
     };
+    let allowed = cpus::allowed().unwrap_or_default();
+    let is_missing = |cpu: &&usize| !allowed.is_empty() && !allowed.contains(cpu);
+    let cores = args.generator_cpus.iter();
+    if let Some(core) = cores.filter(|_| args.generator_on.is_empty()).find(is_missing) {
+        return usage(format!(
+            "--generator-cpus: there is no core {core} here: use some of {}",
+            cpus::list(&allowed)
+        ));
+    }
     let stop = stop(args, &pace);
     if let (Some(rate), Stop::After(time)) = (args.rate, &stop)
         && rate * time.as_secs_f64() < 1.0

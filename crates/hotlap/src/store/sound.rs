@@ -33,6 +33,25 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
         false => Err(format!("{what} of {value}")),
     };
     counts("run", &[run.began_ms, run.took_ms])?;
+    for server in &run.servers {
+        let than = server.published.iter().filter_map(|figure| figure.than.as_ref());
+        than.map(|than| than.server)
+            .chain(server.part.on)
+            .try_for_each(|other| within("reference to server", other, servers))?;
+    }
+    for layer in 0..servers {
+        let mut on = run.servers[layer].part.on;
+        for _ in 0..servers {
+            on = on.and_then(|below| run.servers[below].part.on);
+        }
+        if on.is_some() {
+            return Err(format!("layers below server {layer} without an end"));
+        }
+    }
+    for probed in &run.schedule.probed {
+        within("probe of server", probed.participant, servers)?;
+        within("probe of load", probed.load, loads)?;
+    }
     for start in &run.starts {
         within("start of server", start.server, servers)?;
         numbers("start", &[start.restart])?;

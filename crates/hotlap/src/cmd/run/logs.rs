@@ -5,7 +5,7 @@
 //! enough: another process, or a container that shares the cache, may have the same one. Servers of
 //! a killed run that are still there are ended.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,9 @@ use crate::paths;
 /// The file with the lock. In the folder of all runs, the lock is held while a folder is created or
 /// removed; in the folder of one run, until that run ends.
 const LOCK: &str = ".hotlap-run";
+
+/// The file that says which run is measured.
+const RUN: &str = "run";
 
 /// A folder for the output of servers, removed with the run.
 #[derive(Debug)]
@@ -44,6 +47,19 @@ impl Logs {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Says which run of a store is measured, until this is dropped.
+    pub fn measures(&self, number: Option<u64>, store: &Path) {
+        // Without the file, a second hotlap may resume the run at the same time.
+        let _ = number.map(|number| fs::write(self.folder.join(RUN), of_store(number, store)));
+    }
+
+    /// Whether a hotlap is measuring this run of a store.
+    #[must_use]
+    pub fn is_under_way(number: u64, store: &Path) -> bool {
+        let Ok(cache) = paths::cache() else { return false };
+        is_measured(&cache.join("logs"), &of_store(number, store))
     }
 
     fn within(all: &Path) -> io::Result<Self> {
@@ -80,6 +96,23 @@ fn make(all: &Path) -> io::Result<PathBuf> {
     unreachable!("more log folders than numbers")
 }
 
+/// A run of a store, in words that no other run has.
+fn of_store(number: u64, store: &Path) -> String {
+    let store = store.canonicalize().unwrap_or_else(|_| store.to_owned());
+    format!("{number} {}", store.display())
+}
+
+/// Whether one of the folders whose lock is held belongs to this run.
+fn is_measured(all: &Path, run: &str) -> bool {
+    let is_this = |folder: &Path| fs::read_to_string(folder.join(RUN)).is_ok_and(|of| of == run);
+    let is_held = |folder: &Path| {
+        let lock = OpenOptions::new().write(true).open(folder.join(LOCK));
+        lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+    };
+    let folders = fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path());
+    folders.into_iter().any(|folder| is_this(&folder) && is_held(&folder))
+}
+
 fn lock_file(folder: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(folder.join(LOCK))
 }
@@ -111,10 +144,10 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Whether a run writes files of this name: `3.log` for its fourth server, `stress.log`.
+/// Whether a run writes files of this name: `3.log` for its fourth server, `stress.log`, `run`.
 fn is_a_runs(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    name.strip_suffix(".log").is_some_and(|stem| is_number(stem) || stem == "stress")
+    name == RUN || name.strip_suffix(".log").is_some_and(|s| is_number(s) || s == "stress")
 }
 
 #[cfg(test)]
@@ -150,6 +183,21 @@ mod tests {
         assert_ne!(new.folder(), alive.folder(), "two of one process are told apart");
         drop((alive, new));
         assert_eq!(names(all.path()), [LOCK]);
+    }
+
+    /// Regression: `--resume` of a run under way wrote over its laps.
+    #[test]
+    fn a_run_is_under_way_while_its_folder_is_locked() {
+        let all = tempfile::tempdir().unwrap();
+        let store = Path::new("/none/store.db");
+        let logs = Logs::within(all.path()).unwrap();
+        logs.measures(Some(7), store);
+        let is_measured = |number| is_measured(all.path(), &of_store(number, store));
+        assert_eq!([7, 8].map(is_measured), [true, false]);
+        drop(logs);
+        assert!(!is_measured(7));
+        fs::write(killed(all.path(), "5").join(RUN), of_store(7, store)).unwrap();
+        assert!(!is_measured(7));
     }
 
     #[test]

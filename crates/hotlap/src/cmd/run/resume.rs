@@ -8,6 +8,7 @@ use std::time::Duration;
 use hotlap_bench::experiment::{Experiment, Past, PastLap, Place};
 use hotlap_bench::participant::Participant;
 
+use super::logs::Logs;
 use crate::exit::usage;
 use crate::model::{Load, Run, Server, State};
 use crate::store::Store;
@@ -34,6 +35,12 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
             "no run of the suite {suite} is stored, so there is nothing to resume"
         ));
     };
+    if Logs::is_under_way(number, store.path()) {
+        return usage(format!(
+            "run {number}, the last of the suite {suite}, is being measured by another hotlap: wait \
+             until it ends"
+        ));
+    }
     let run = store.run(number)?;
     if matches!(run.state, State::Finished | State::Invalid) {
         return usage(format!(
