@@ -11,16 +11,17 @@
 //! - **Test servers** ([`TestServer`]) run in a test's own process, one blocking thread per
 //!   connection. They follow the test's script, or misbehave in a named way: hang, reset, never
 //!   respond, or break one rule of HTTP or of their contract ([`Fault`]).
+//! - **Unruly servers** ([`Unruly`]) misbehave at random, each seed in another way.
 //!
 //! # Modules
 //!
 //! Each module imports only from those below it:
 //!
 //! ```text
-//! ceiling  calibrated  planted  misbehaving
-//!    └─────────┼──────────┘         │
-//!            serve                faulty
-//!         event_loop           http2_client
+//! ceiling  calibrated  planted  misbehaving   unruly
+//!    └─────────┼──────────┘         │           │
+//!            serve                faulty        │
+//!         event_loop           http2_client ────┘
 //! connection, timer            test_server
 //!      request
 //!      response
@@ -39,6 +40,7 @@ mod response;
 mod serve;
 mod test_server;
 mod timer;
+mod unruly;
 
 pub use calibrated::{Calibrated, CalibratedServer, NotCalibrated};
 pub use ceiling::serve_ceiling;
@@ -46,3 +48,4 @@ pub use faulty::{Fault, Site};
 pub use planted::{NotPlanted, Planted};
 pub use serve::ServeError;
 pub use test_server::{Client, HELLO, TestServer, unused_address};
+pub use unruly::{Speaks, Unruly, for_seeds, most_memory};

@@ -194,6 +194,9 @@ pub enum Command {
     /// A server with one planted difference.
     #[command(name = "__planted", hide = true, disable_help_flag = true)]
     Planted(Inner),
+    /// A server that misbehaves at random.
+    #[command(name = "__unruly", hide = true, disable_help_flag = true)]
+    Unruly(Inner),
 }
 
 /// `hotlap agent`

@@ -58,5 +58,6 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         Command::Ceiling(_) => hidden::ceiling(),
         Command::Known(args) => hidden::known(&args.argv, console),
         Command::Planted(args) => hidden::planted(&args.argv),
+        Command::Unruly(args) => hidden::unruly(&args.argv),
     }
 }

@@ -31,15 +31,30 @@ pub(super) enum End {
 pub(super) struct Frames {
     wire: Wire,
     received: Vec<u8>,
+    /// How many of the received bytes are read.
+    read: usize,
     decoder: Decoder,
+    /// How long the next frame may take.
     limit: Duration,
+    /// When the conversation ends, however many frames come.
+    ends: Instant,
 }
+
+/// How many times the limit of a frame a whole conversation may take.
+const CONVERSATION: u32 = 4;
 
 impl Frames {
     /// Begins with these SETTINGS.
     pub(super) fn begin(mut wire: Wire, settings: &[u8], limit: Duration) -> Result<Self, String> {
         wire.send(PREFACE)?;
-        let mut frames = Self { wire, received: Vec::new(), decoder: Decoder::default(), limit };
+        let mut frames = Self {
+            wire,
+            received: Vec::new(),
+            read: 0,
+            decoder: Decoder::default(),
+            limit,
+            ends: Instant::now() + limit * CONVERSATION,
+        };
         frames.send(kind::SETTINGS, 0, 0, settings)?;
         Ok(frames)
     }
@@ -56,10 +71,13 @@ impl Frames {
         self.wire.send(&[&header.bytes()[..], payload].concat())
     }
 
-    /// The next frame; `None` if the connection ends, or nothing comes in time. SETTINGS are
-    /// acknowledged.
+    /// The next frame; `None` if the connection ends, nothing comes in time, or the conversation has
+    /// taken too long. SETTINGS are acknowledged.
     pub(super) fn next(&mut self) -> Result<Option<Frame>, String> {
-        let until = Instant::now() + self.limit;
+        let until = self.ends.min(Instant::now() + self.limit);
+        if Instant::now() >= self.ends {
+            return Ok(None);
+        }
         loop {
             if let Some(frame) = self.take() {
                 let FrameHeader { kind, .. } = frame.header;
@@ -72,16 +90,17 @@ impl Frames {
             if left.is_zero() || self.wire.over {
                 return Ok(None);
             }
+            self.received.drain(..std::mem::take(&mut self.read));
             self.received.extend(self.wire.take_received(left));
         }
     }
 
     fn take(&mut self) -> Option<Frame> {
-        let bytes: &[u8; FRAME_HEADER] = self.received.first_chunk()?;
-        let header = FrameHeader::parse(bytes);
+        let bytes = &self.received[self.read..];
+        let header = FrameHeader::parse(bytes.first_chunk()?);
         let end = FRAME_HEADER + header.length as usize;
-        let payload = self.received.get(FRAME_HEADER..end)?.to_vec();
-        self.received.drain(..end);
+        let payload = bytes.get(FRAME_HEADER..end)?.to_vec();
+        self.read += end;
         Some(Frame { header, payload })
     }
 

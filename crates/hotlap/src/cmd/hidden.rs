@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use hotlap_testbed::{CalibratedServer, Planted, serve_ceiling};
+use hotlap_testbed::{CalibratedServer, Planted, Unruly, serve_ceiling};
 
 use crate::console::Console;
 use crate::exit::Exit;
@@ -58,6 +58,18 @@ pub fn planted(argv: &[OsString]) -> anyhow::Result<Exit> {
     let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
     let server: Planted = name.parse()?;
     server.serve(address()?, number("CPUS").unwrap_or(1))?;
+    Ok(Exit::Ok)
+}
+
+/// The unruly server whose seed is the first argument, on port `PORT` at `HOST`. The second argument
+/// is there if it started itself again.
+///
+/// # Errors
+/// If there is no seed, `PORT` is not set, or the address is not available.
+pub fn unruly(argv: &[OsString]) -> anyhow::Result<Exit> {
+    let seed = argv.first().and_then(|seed| seed.to_string_lossy().parse().ok());
+    let server = Unruly::new(seed.context("a seed is a number")?);
+    server.run(address()?, argv.len() > 1)?;
     Ok(Exit::Ok)
 }
 

@@ -1,0 +1,49 @@
+//! Probes and checks of servers that misbehave at random end in time, without a panic and without
+//! much memory. `HOTLAP_SEEDS=2000` tries as many servers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hotlap_load::plan::{Endpoint, Protocol, Target, Tls};
+use hotlap_servers::contract::{Ask, Contract, Name};
+use hotlap_servers::infer::infer;
+use hotlap_servers::verify::{Requirements, Verifier, verify};
+use hotlap_testbed::{Speaks, Unruly, for_seeds, most_memory};
+
+/// For one response.
+const LIMIT: Duration = Duration::from_millis(50);
+
+/// All probes of a server, and all checks: some thirty, of which some wait for 1 to 2 s.
+const WHOLE: Duration = Duration::from_secs(60);
+
+fn try_one(seed: u64) {
+    let unruly = Arc::new(Unruly::new(seed));
+    let server = unruly.start();
+    let mut target = Target::plain(Endpoint::Tcp(server.address()));
+    match unruly.speaks {
+        Speaks::Http1 => {}
+        Speaks::Http2 => target.protocol = Protocol::Http2,
+        Speaks::Tls => {
+            target.tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) })
+        }
+    }
+    let began = Instant::now();
+    let _ = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default()));
+    let _ = verify(&Verifier {
+        target: &target,
+        host: "localhost",
+        contract: &Contract::of(Name::Hello, None),
+        requirements: Requirements::Custom,
+        rude: true,
+        limit: LIMIT,
+        pause: Duration::from_millis(2),
+    });
+    let took = began.elapsed();
+    assert!(took < WHOLE, "seed {seed}: {took:?}, {unruly:?}");
+}
+
+#[test]
+fn checks_of_unruly_servers_end() {
+    for_seeds(200, 32, try_one);
+    assert!(most_memory().is_none_or(|bytes| bytes < 300 << 20), "{:?}", most_memory());
+}

@@ -1,0 +1,583 @@
+//! Servers that misbehave at random: each seed is another server, always the same one.
+//!
+//! A server responds correctly to its first requests. Then each request gets the next action of a
+//! short list: mutated or invented responses, frames or TLS records, bytes without an end, silence,
+//! odd closing. As a process it also daemonizes, stops or kills itself, floods its log, opens
+//! another port first, or ignores signals.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::http2_client::{Http2Client, frame, kind, response};
+use crate::test_server::{Client, HELLO, TestServer};
+
+/// The body of a correct response.
+const BODY: &[u8] = b"Hello, World!";
+
+/// An action without an end ends after this time, so that threads of a test do.
+const ENDLESS: Duration = Duration::from_secs(20);
+
+/// Calls `test` with each of the first seeds, so many at a time. `HOTLAP_SEEDS` is the number of
+/// seeds, `usual` without it, and `HOTLAP_FIRST_SEED` the first.
+///
+/// # Panics
+/// If the test does.
+pub fn for_seeds(usual: u64, at_a_time: usize, test: impl Fn(u64) + Sync) {
+    let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    let first: u64 = number("HOTLAP_FIRST_SEED").unwrap_or(0);
+    let end = first + number("HOTLAP_SEEDS").unwrap_or(usual);
+    let next = AtomicU64::new(first);
+    let work = || {
+        loop {
+            match next.fetch_add(1, Ordering::Relaxed) {
+                seed if seed < end => test(seed),
+                _ => return,
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..at_a_time).for_each(|_| drop(scope.spawn(work))));
+}
+
+/// The most memory that this process had resident, in bytes; `None` where `/proc` does not say.
+#[must_use]
+pub fn most_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse().ok().map(|kb: u64| kb * 1024)
+}
+
+/// Random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014).
+#[derive(Debug, Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn one<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())].clone()
+    }
+
+    fn is(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn bytes(&mut self, most: usize) -> Vec<u8> {
+        (0..self.below(most + 1)).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// What is sent instead of a correct response.
+#[derive(Clone)]
+enum Action {
+    /// A correct response.
+    Respond,
+    /// A correct response after some milliseconds.
+    Late(u64),
+    /// A correct response, and the end of the connection without a word.
+    RespondAndClose,
+    /// These bytes.
+    Send(Vec<u8>),
+    /// These bytes one by one, with a pause in milliseconds after each.
+    Drip(Vec<u8>, u64),
+    /// These bytes, then the others again and again.
+    Endless(Vec<u8>, Vec<u8>),
+    /// Nothing, while the connection stays open.
+    Silence,
+    /// The end of the connection.
+    Close,
+    /// A reset.
+    Reset,
+    /// The end of the server's side only.
+    HalfClose,
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = |bytes: &[u8]| {
+            let rest = if bytes.len() > 200 { "..." } else { "" };
+            format!(
+                "\"{}{rest}\" ({} bytes)",
+                bytes[..bytes.len().min(200)].escape_ascii(),
+                bytes.len()
+            )
+        };
+        match self {
+            Self::Respond => write!(f, "respond"),
+            Self::Late(ms) => write!(f, "respond after {ms} ms"),
+            Self::RespondAndClose => write!(f, "respond and close"),
+            Self::Send(bytes) => write!(f, "send {}", start(bytes)),
+            Self::Drip(bytes, ms) => write!(f, "a byte each {ms} ms of {}", start(bytes)),
+            Self::Endless(first, again) => {
+                write!(f, "send {}, then always {}", start(first), start(again))
+            }
+            Self::Silence => write!(f, "silence"),
+            Self::Close => write!(f, "close"),
+            Self::Reset => write!(f, "reset"),
+            Self::HalfClose => write!(f, "close one side"),
+        }
+    }
+}
+
+/// The protocol that a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 without TLS.
+    Http2,
+    /// Something like TLS; no handshake ever succeeds.
+    Tls,
+}
+
+/// What a process does beside its responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Habit {
+    Plain,
+    /// The first process starts another and ends.
+    Daemonizes,
+    /// It leaves a child that nobody waits for.
+    HasChild,
+    ListensLate,
+    NeverListens,
+    OtherPortFirst,
+    IgnoresPort,
+    FloodsLog,
+    EndsAtOnce,
+    /// It ends after some requests.
+    Ends,
+    /// It is killed after some requests.
+    IsKilled,
+    /// It stops itself after some requests, until something continues it.
+    Stops,
+    ClosesItsSocket,
+}
+
+/// A server that misbehaves at random.
+#[derive(Debug)]
+pub struct Unruly {
+    /// What it speaks.
+    pub speaks: Speaks,
+    /// How many requests get a correct response first.
+    good: u64,
+    actions: Vec<Action>,
+    habit: Habit,
+    requests: AtomicU64,
+    /// Responses that were sent as a whole and are correct.
+    sent: AtomicU64,
+}
+
+impl Unruly {
+    /// The server of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let speaks = match random.below(10) {
+            0..6 => Speaks::Http1,
+            6..9 => Speaks::Http2,
+            _ => Speaks::Tls,
+        };
+        let good = random.one(&[0, 0, 1, 7, 40, 400]);
+        let count = 1 + random.below(4);
+        let actions = (0..count).map(|_| action(&mut random, speaks)).collect();
+        let habits = [
+            Habit::Plain,
+            Habit::Daemonizes,
+            Habit::HasChild,
+            Habit::ListensLate,
+            Habit::NeverListens,
+            Habit::OtherPortFirst,
+            Habit::IgnoresPort,
+            Habit::FloodsLog,
+            Habit::EndsAtOnce,
+            Habit::Ends,
+            Habit::IsKilled,
+            Habit::Stops,
+            Habit::ClosesItsSocket,
+        ];
+        let habit = if random.is(50) { Habit::Plain } else { random.one(&habits) };
+        Self { speaks, good, actions, habit, requests: 0.into(), sent: 0.into() }
+    }
+
+    /// Starts it in this process, without its habits as a process.
+    #[must_use]
+    pub fn start(self: &Arc<Self>) -> TestServer {
+        let own = Arc::clone(self);
+        TestServer::start(move |client| own.serve(client))
+    }
+
+    /// How many requests it has received.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    /// How many correct responses it has sent as a whole.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    /// Whether every response is correct, wrong or missing as a whole, so that a client must count
+    /// the correct ones as the server does.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        let is_plain = |action: &Action| {
+            matches!(action, Action::Respond | Action::Late(_) | Action::RespondAndClose)
+        };
+        self.speaks == Speaks::Http1 && self.actions.iter().all(is_plain)
+    }
+
+    fn serve(&self, client: Client) {
+        let _ = client.stream.set_write_timeout(Some(ENDLESS));
+        match self.speaks {
+            Speaks::Http1 => self.http1(client),
+            Speaks::Http2 => self.http2(client),
+            Speaks::Tls => self.tls(client),
+        }
+    }
+
+    /// The action for the next request; `None` for one of the first.
+    fn next(&self) -> Option<&Action> {
+        let number = self.requests.fetch_add(1, Ordering::SeqCst);
+        let after = number.checked_sub(self.good)? as usize;
+        Some(&self.actions[after % self.actions.len()])
+    }
+
+    fn http1(&self, mut client: Client) {
+        while client.request().is_some() {
+            let action = self.next();
+            if !self.act(action.unwrap_or(&Action::Respond), &mut client, HELLO) {
+                return;
+            }
+        }
+    }
+
+    fn http2(&self, client: Client) {
+        let Some(mut client) = Http2Client::begin(client, &[]) else { return };
+        while let Some(stream) = client.request() {
+            let action = match self.next() {
+                None => &Action::Respond,
+                Some(action) => action,
+            };
+            // Frames are written for stream 1, and belong to this one.
+            let for_stream = |bytes: &[u8]| on_stream(bytes, stream);
+            let action = match action {
+                Action::Send(bytes) => Action::Send(for_stream(bytes)),
+                Action::Drip(bytes, ms) => Action::Drip(for_stream(bytes), *ms),
+                Action::Endless(first, again) => {
+                    Action::Endless(for_stream(first), for_stream(again))
+                }
+                other => other.clone(),
+            };
+            if !self.act(&action, client.client(), &response(stream, BODY)) {
+                return;
+            }
+        }
+    }
+
+    fn tls(&self, mut client: Client) {
+        if client.receive().is_some() {
+            let action = self.next().unwrap_or(&self.actions[0]);
+            self.act(action, &mut client, HELLO);
+        }
+    }
+
+    /// Carries out an action. Returns whether the connection goes on.
+    fn act(&self, action: &Action, client: &mut Client, correct: &[u8]) -> bool {
+        let respond = |client: &mut Client| {
+            let is_sent = client.send(correct);
+            self.sent.fetch_add(u64::from(is_sent), Ordering::SeqCst);
+            is_sent
+        };
+        match action {
+            Action::Respond => respond(client),
+            Action::Late(ms) => {
+                sleep(Duration::from_millis(*ms));
+                respond(client)
+            }
+            Action::RespondAndClose => {
+                respond(client);
+                let _ = client.stream.shutdown(Shutdown::Write);
+                client.drain();
+                false
+            }
+            Action::Send(bytes) => client.send(bytes),
+            Action::Drip(bytes, ms) => bytes.chunks(1).all(|byte| {
+                sleep(Duration::from_millis(*ms));
+                client.send(byte)
+            }),
+            Action::Endless(first, again) => {
+                let (began, many) = (Instant::now(), again.repeat(1 + 16_384 / again.len().max(1)));
+                client.send(first);
+                while began.elapsed() < ENDLESS && client.send(&many) {}
+                false
+            }
+            Action::Silence => {
+                client.drain();
+                false
+            }
+            Action::Close => false,
+            Action::Reset => {
+                let _ = client.stream.set_linger(Some(Duration::ZERO));
+                false
+            }
+            Action::HalfClose => {
+                let _ = client.stream.shutdown(Shutdown::Write);
+                client.drain();
+                false
+            }
+        }
+    }
+
+    /// Serves at this address as a process, with its habits, until it is ended.
+    ///
+    /// # Errors
+    /// When the address is not available or a process cannot be started.
+    pub fn run(self, address: SocketAddr, is_again: bool) -> std::io::Result<()> {
+        const SOME: Duration = Duration::from_millis(700);
+        let mut address = address;
+        let again = || {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(std::env::args_os().skip(1)).arg("again").stdin(Stdio::null());
+            Ok::<_, std::io::Error>(command)
+        };
+        match self.habit {
+            Habit::Daemonizes if !is_again => return again()?.spawn().map(drop),
+            Habit::HasChild if !is_again => {
+                Command::new("sleep").arg("30").stdin(Stdio::null()).spawn()?;
+            }
+            Habit::ListensLate => sleep(SOME),
+            Habit::NeverListens => loop {
+                sleep(ENDLESS);
+            },
+            Habit::EndsAtOnce => return Ok(()),
+            Habit::OtherPortFirst => {
+                let other = TcpListener::bind((address.ip(), 0))?;
+                std::thread::spawn(move || {
+                    for mut client in other.incoming().flatten() {
+                        let _ = client.read(&mut [0; 1024]);
+                        let _ = client.write_all(HELLO);
+                    }
+                });
+                sleep(SOME);
+            }
+            Habit::IgnoresPort => address.set_port(0),
+            Habit::FloodsLog => {
+                std::thread::spawn(|| {
+                    let line = [b'x'; 8_192];
+                    while std::io::stdout().write_all(&line).is_ok() {
+                        sleep(Duration::from_millis(1));
+                    }
+                });
+            }
+            _ => {}
+        }
+        let own = Arc::new(self);
+        let listener = TcpListener::bind(address)?;
+        let closing = listener.try_clone()?;
+        let _server = TestServer::on(listener, {
+            let own = Arc::clone(&own);
+            move |client| own.serve(client)
+        });
+        loop {
+            sleep(Duration::from_millis(10));
+            if own.requests() < 60 {
+                continue;
+            }
+            match own.habit {
+                Habit::Ends => std::process::exit(0),
+                Habit::IsKilled => signal(Signal::KILL),
+                Habit::Stops => {
+                    signal(Signal::STOP);
+                    sleep(ENDLESS);
+                }
+                Habit::ClosesItsSocket => {
+                    // Connections that are open go on.
+                    let _ = rustix::net::shutdown(&closing, rustix::net::Shutdown::Both);
+                    sleep(ENDLESS);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn signal(signal: Signal) {
+    let _ = kill_process(getpid(), signal);
+}
+
+/// Frames with their first 1 as the number of a stream replaced by another.
+fn on_stream(frames: &[u8], stream: u32) -> Vec<u8> {
+    let (mut frames, mut at) = (frames.to_vec(), 0);
+    while let Some(header) = frames.get_mut(at..at + 9) {
+        if header[5..9] == [0, 0, 0, 1] {
+            header[5..9].copy_from_slice(&stream.to_be_bytes());
+        }
+        at += 9 + u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
+    }
+    frames
+}
+
+fn action(random: &mut Random, speaks: Speaks) -> Action {
+    let bytes: fn(&mut Random) -> Vec<u8> = match speaks {
+        Speaks::Http1 => http1,
+        Speaks::Http2 => http2,
+        Speaks::Tls => tls,
+    };
+    match random.below(20) {
+        0 => Action::Respond,
+        1 => Action::Late(random.below(60) as u64),
+        2 => Action::RespondAndClose,
+        3 => Action::Silence,
+        4 => Action::Close,
+        5 => Action::Reset,
+        6 => Action::HalfClose,
+        7..10 => Action::Endless(bytes(random), repeated(random, speaks)),
+        10..12 => Action::Drip(bytes(random), random.below(20) as u64),
+        _ => Action::Send(bytes(random)),
+    }
+}
+
+/// What is sent again and again.
+fn repeated(random: &mut Random, speaks: Speaks) -> Vec<u8> {
+    let noise = random.bytes(64);
+    match speaks {
+        Speaks::Http1 => random.one(&[
+            b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(),
+            b"1\r\nx\r\n".to_vec(),
+            b"A: b\r\n".to_vec(),
+            b"x".to_vec(),
+            b"\r\n".to_vec(),
+            b"0000".to_vec(),
+            HELLO.to_vec(),
+            noise,
+        ]),
+        Speaks::Http2 => {
+            let kind = random.below(12) as u8;
+            random.one(&[
+                frame(kind::DATA, 0, 1, b""),
+                frame(kind::DATA, 0, 1, b"x"),
+                frame(kind::DATA, 8, 1, &[3, 0, 0, 0]),
+                frame(kind::PING, 0, 0, b"12345678"),
+                frame(kind::SETTINGS, 0, 0, b""),
+                frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]),
+                frame(kind::HEADERS, 4, 1, b"\x08\x03100"),
+                frame(9, 0, 1, b"\0\x01a\x01b"),
+                frame(kind, 0, 1, &noise),
+            ])
+        }
+        Speaks::Tls => [&[22, 3, 3, 0, noise.len() as u8], &noise[..]].concat(),
+    }
+}
+
+/// Bytes that look like responses of HTTP/1.1.
+fn http1(random: &mut Random) -> Vec<u8> {
+    let mut bytes = if random.is(40) { HELLO.to_vec() } else { invented(random) };
+    for _ in 0..random.below(4) {
+        mutate(&mut bytes, random);
+    }
+    bytes
+}
+
+fn invented(random: &mut Random) -> Vec<u8> {
+    let status = random.one(&[100, 101, 103, 199, 200, 204, 205, 206, 301, 304, 404, 503, 999]);
+    let version = random.one(&["HTTP/1.1", "HTTP/1.0", "HTTP/2", "http/1.1", "ICY"]);
+    let length = random.one(&[0, 1, 13, 100, 20_000, 300_000]);
+    let body: Vec<u8> = BODY.iter().copied().cycle().take(length).collect();
+    let mut head = format!("{version} {status} Some\r\n");
+    for _ in 0..random.below(4) {
+        head += &match random.below(9) {
+            0 => format!("Content-Length: {length}\r\n"),
+            1 => format!("Content-Length: {}\r\n", random.next()),
+            2 => format!("Content-Length: -{length}\r\n"),
+            3 => "Connection: close\r\n".to_owned(),
+            4 => "Transfer-Encoding: gzip, chunked\r\n".to_owned(),
+            5 => "Content-Encoding: gzip\r\n".to_owned(),
+            6 => format!("X: {}\r\n", "y".repeat(random.below(70_000))),
+            7 => " folded\r\n".to_owned(),
+            _ => "Upgrade: h2c\r\n".to_owned(),
+        };
+    }
+    let mut bytes = head.into_bytes();
+    if random.is(50) {
+        bytes.extend(format!("Content-Length: {length}\r\n\r\n").bytes());
+        bytes.extend(body);
+        return bytes;
+    }
+    bytes.extend(b"Transfer-Encoding: chunked\r\n\r\n");
+    let size = random.one(&[1, 13, 4_096, 100_000]);
+    for chunk in body.chunks(size) {
+        bytes.extend(format!("{:x};a=\"b\"\r\n", chunk.len()).bytes());
+        bytes.extend(chunk);
+        bytes.extend(b"\r\n");
+    }
+    bytes.extend(random.one(&["0\r\n\r\n", "0\r\nA: b\r\n\r\n", "00\r\n\r\n", ""]).bytes());
+    bytes
+}
+
+/// Changes some bytes.
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    let at = random.below(bytes.len() + 1);
+    let end = (at + random.below(40)).min(bytes.len());
+    match random.below(5) {
+        0 => bytes.truncate(at),
+        1 => drop(bytes.drain(at..end)),
+        2 => drop(bytes.splice(at..at, random.bytes(40))),
+        3 => drop(bytes.splice(at..at, bytes[at..end].to_vec())),
+        _ => bytes[at..end].iter_mut().for_each(|byte| *byte ^= 1 << random.below(8)),
+    }
+}
+
+/// Frames of HTTP/2, for stream 1.
+fn http2(random: &mut Random) -> Vec<u8> {
+    let mut frames = Vec::new();
+    for _ in 0..1 + random.below(4) {
+        let kinds = [0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 200];
+        let kind = random.one(&kinds);
+        let heads: [&[u8]; 3] = [b"\x88", b"\x08\x03103", b"\x8d"];
+        let payload = match kind {
+            kind::HEADERS if random.is(70) => random.one(&heads).to_vec(),
+            kind::DATA if random.is(70) => BODY.to_vec(),
+            _ => random.bytes(300),
+        };
+        let most: &[u32] = &[1, 1, 1, 1, 0, 2, 3, 0x7fff_ffff];
+        frames.extend(frame(kind, random.next() as u8 & 0x2d, random.one(most), &payload));
+    }
+    if random.is(20) {
+        mutate(&mut frames, random);
+    }
+    frames
+}
+
+/// Records of TLS.
+fn tls(random: &mut Random) -> Vec<u8> {
+    let mut records = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        let payload = if random.is(30) { vec![2, 40] } else { random.bytes(300) };
+        let length = if random.is(80) { payload.len() } else { random.below(70_000) } as u16;
+        records.push(random.one(&[20, 21, 22, 23, 24, 255]));
+        records.extend([3, random.below(5) as u8]);
+        records.extend(length.to_be_bytes());
+        records.extend(payload);
+    }
+    records
+}
