@@ -55,11 +55,11 @@ fn a_first_response_may_take_seconds() {
     assert!(ready.ready_ms.is_some_and(|ms| ms >= 4_000.0), "{ready:?}");
 }
 
-/// The failure of a server that accepts connections and never answers.
-fn refused(limit_s: u64) -> ServerFailure {
+/// What comes of starting this script.
+fn started(script: &str, limit_s: u64) -> Result<(), ServerFailure> {
     let folder = tempfile::tempdir().unwrap();
     let startup = Startup {
-        launch: &launch(folder.path(), "exec $STAND_IN late $PORT 3600000"),
+        launch: &launch(folder.path(), script),
         first: &Contract::of(Name::Hello, None).exchanges[0],
         protocol: hotlap_load::plan::Protocol::Http1,
         accepts_wrong: false,
@@ -74,7 +74,34 @@ fn refused(limit_s: u64) -> ServerFailure {
         network: &Network::loopback(),
         stop: &AtomicBool::new(false),
     };
-    startup.run().map(drop).unwrap_err()
+    startup.run().map(drop)
+}
+
+/// The failure of a server that accepts connections and never answers.
+fn refused(limit_s: u64) -> ServerFailure {
+    started("exec $STAND_IN late $PORT 3600000", limit_s).unwrap_err()
+}
+
+/// Regression: a server that was not ready for 8 s had failed, and the message named no limit.
+#[test]
+fn a_server_may_be_unavailable_for_a_quarter_of_the_limit() {
+    let unavailable = |seconds: u64| {
+        format!(
+            "exec python3 -c \"import http.server as h, os, time; began = time.time()
+class H(h.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(503 if time.time() < began + {seconds} else 200)
+        self.send_header('Content-Type', 'text/plain')
+        self.send_header('Content-Length', '13')
+        self.end_headers()
+        self.wfile.write(b'Hello, World!')
+h.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), H).serve_forever()\" 2> /dev/null"
+        )
+    };
+    assert_eq!(started(&unavailable(3), 40), Ok(()));
+    let failure = started(&unavailable(60), 4).unwrap_err();
+    assert!(failure.cause.starts_with("for 1 s, GET /: "), "{failure:?}");
+    assert_eq!(failure.remedy, "--start-timeout allows more time");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! TLS by rustls, without sockets: bytes from the wire in, plain bytes out, and the reverse.
 
 pub mod pem;
+mod why;
 
 use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
@@ -210,7 +211,7 @@ impl TlsConnection {
     pub fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !wire.is_empty() {
             self.client.read_tls(&mut wire).map_err(|e| e.to_string())?;
-            let state = self.client.process_new_packets().map_err(|e| e.to_string())?;
+            let state = self.client.process_new_packets().map_err(|e| why::why(&e))?;
             self.peer_has_closed |= state.peer_has_closed();
             let count = state.plaintext_bytes_to_read();
             let at = plain.len();

@@ -33,6 +33,11 @@ pub enum UrlError {
     /// There is no host between the scheme and the path.
     #[error("{0:?} has no host")]
     NoHost(String),
+    /// The address has a zone (RFC 6874), so it is link-local.
+    #[error(
+        "{0:?} has a zone: a link-local address is not supported, use another one of that host"
+    )]
+    Zone(String),
     /// The host is malformed.
     #[error("{url:?}: {host:?} is not a host name or address")]
     Host {
@@ -194,6 +199,9 @@ fn host_and_port<'a>(url: &str, authority: &'a str) -> Result<(&'a str, Option<u
     let (host, port) = if authority.starts_with('[') {
         let end = authority.find(']').ok_or_else(|| bad_host(authority))?;
         let (host, rest) = authority.split_at(end + 1);
+        if host.contains('%') {
+            return Err(UrlError::Zone(url.to_owned()));
+        }
         if host[1..end].parse::<std::net::Ipv6Addr>().is_err() {
             return Err(bad_host(host));
         }

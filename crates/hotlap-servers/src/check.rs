@@ -5,7 +5,7 @@
 //! of a row rather than errors, so one server never keeps the others from being checked.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,6 +42,8 @@ const SETTLED: Duration = Duration::from_millis(200);
 pub struct Checker<'a> {
     /// Builds the servers.
     pub builder: Builder<'a>,
+    /// The folder for the servers' logs.
+    pub logs: &'a Path,
     /// Time limit from a server's start to its first response.
     pub start_limit: Duration,
 }
@@ -309,14 +311,7 @@ impl Checker<'_> {
         protocol: Protocol,
         requirements: Requirements,
     ) -> Result<Started, ServerFailure> {
-        let logs = self.builder.cache.join("logs");
-        let log = logs.join(format!("check-{}.log", file_name(&row.id).display()));
-        std::fs::create_dir_all(&logs).map_err(|error| ServerFailure {
-            phase: "start".to_owned(),
-            cause: format!("{}: {error}", logs.display()),
-            log_tail: Vec::new(),
-            remedy: "set HOTLAP_CACHE to a writable folder".to_owned(),
-        })?;
+        let log = self.logs.join(format!("check-{}.log", file_name(&row.id).display()));
         let startup = Startup {
             launch,
             first: &contract.exchanges[0],

@@ -59,6 +59,7 @@ impl Bench {
         let supervisor = Supervisor::new(program(), &["supervisor"]);
         f(&Checker {
             builder: Builder { cache: &cache, supervisor: &supervisor, stop: &stop, on: &|_| {} },
+            logs: self.root.path(),
             start_limit: Duration::from_secs(30),
         })
     }

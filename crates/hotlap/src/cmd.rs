@@ -29,6 +29,18 @@ use crate::exit::Exit;
 /// # Errors
 /// What keeps the command from being done; a server that fails is an [`Exit`], not an error.
 pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
+    let is_hidden = matches!(
+        command,
+        Command::Agent(_)
+            | Command::Supervisor(_)
+            | Command::Ceiling(_)
+            | Command::Known(_)
+            | Command::Planted(_)
+            | Command::Unruly(_)
+    );
+    if !is_hidden {
+        run::logs::end_leftovers();
+    }
     match command {
         Command::Run(args) => match &args.shard {
             Some(file) => shard::run(file, console),

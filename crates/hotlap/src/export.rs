@@ -187,3 +187,29 @@ fn distinct<'a>(sinks: impl Iterator<Item = &'a Sink>) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: `--export-json` onto the file of `--body` replaced it.
+    #[test]
+    fn an_export_never_replaces_an_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("body");
+        std::fs::write(&file, "hello").unwrap();
+        let sink = Sink::open(&file).unwrap();
+        let path = file.display().to_string();
+        let refused = |arguments: &[String]| {
+            let all = std::iter::once("hotlap".to_owned()).chain(arguments.iter().cloned());
+            no_inputs(std::iter::once(&sink), all).is_err()
+        };
+        let export = ["--export-json".to_owned(), path.clone()];
+        assert!(!refused(&export));
+        assert!(!refused(&[format!("--export-json={path}")]));
+        for input in [format!("@{path}"), format!("--body=@{path}"), format!("python3 {path} 1")] {
+            let all = [&export[..], std::slice::from_ref(&input)].concat();
+            assert!(refused(&all), "{input}");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The longest time: a year. Times are added to clocks, which end.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
@@ -142,6 +142,21 @@ pub fn rate(text: &str) -> Result<f64, String> {
         return Err(format!("a rate must be positive, not {text}"));
     }
     Ok(value * scale)
+}
+
+/// Parses a moment to come, within a year, in seconds since 1970 (UTC).
+///
+/// # Errors
+/// When the text is no number, or the moment is past or too far away.
+pub fn moment(text: &str) -> Result<SystemTime, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a Unix time is a number of seconds")?;
+    let since_1970 = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
+    let moment = SystemTime::UNIX_EPOCH.checked_add(since_1970);
+    let left = moment.and_then(|moment| moment.duration_since(SystemTime::now()).ok());
+    match (moment, left) {
+        (Some(moment), Some(left)) if left <= LONGEST => Ok(moment),
+        _ => Err(format!("{text} is not a moment within a year from now: see `date +%s`")),
+    }
 }
 
 /// Parses a factor: `10`, `0.5`.

@@ -85,6 +85,22 @@ fn each_lap_is_there_as_soon_as_it_has_ended() {
     assert_eq!(read.laps[0].service_censored, laps[0].service_censored);
 }
 
+/// Regression: `report` and `merge` panicked at a reference beyond the servers, and layers on top of
+/// each other had no end.
+#[test]
+fn a_reference_to_no_server_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let mut store = Store::open(&path).unwrap();
+    for on in [99, 0] {
+        let mut run = record(&three());
+        run.servers[0].part.on = Some(on);
+        let number = store.begin(&run).unwrap();
+        let error = store.run(number).unwrap_err().to_string();
+        assert!(error.contains("server"), "{error}");
+    }
+}
+
 #[test]
 fn what_became_of_servers_under_stress_is_kept_and_shown_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -137,18 +137,15 @@ impl Wire {
 
     fn handshake(&mut self) -> Result<(), OpenError> {
         let until = Instant::now() + self.limit;
-        let failed = |why: &str| {
-            format!(
-                "the TLS handshake failed: {why}: does this port speak https, and is its \
-                 certificate trusted (else --insecure)?"
-            )
-        };
+        let failed = |why: &str| format!("the TLS handshake failed: {why}");
         while self.channel.as_ref().is_some_and(|channel| channel.is_handshaking()) {
             self.flush().map_err(OpenError::Silent)?;
             if !self.fill(until) || self.over {
                 return Err(match self.fault.take() {
                     Some(why) => OpenError::OtherProtocol(failed(&why)),
-                    None => OpenError::Silent(failed("no handshake data came")),
+                    None => OpenError::Silent(failed(
+                        "the server sent nothing: does this port speak https?",
+                    )),
                 });
             }
         }

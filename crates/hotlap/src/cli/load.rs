@@ -1,7 +1,7 @@
 //! What can be typed after `hotlap load`: wrk's flags, and what wrk has none for.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
 use hotlap_agent::AgentCommand;
@@ -102,8 +102,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "COMMAND", requires = "generator_on", conflicts_with = "requests")]
     pub sample_from: Option<AgentCommand>,
     /// Start at this Unix time in seconds, so that several generators start together
-    #[arg(long, value_name = "SECONDS")]
-    pub start_at: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = quantity::moment)]
+    pub start_at: Option<SystemTime>,
     /// Format of the result
     #[arg(long, value_name = "FORM", default_value = "human")]
     pub format: Form,

@@ -16,6 +16,7 @@ use hotlap_servers::toolchain::Builder;
 use serde_json::json;
 
 use super::build::build_all;
+use super::run::logs::Logs;
 use super::run::spec::server;
 use crate::assets;
 use crate::cli::CheckArgs;
@@ -41,6 +42,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
         return built_only(&servers, &built, console);
     }
     let cache = paths::cache()?;
+    let logs = Logs::new()?;
     let checker = Checker {
         builder: Builder {
             cache: &cache,
@@ -48,6 +50,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
             stop: interrupt.flag(),
             on: &|_| {},
         },
+        logs: logs.folder(),
         start_limit: args.start.start_timeout,
     };
     let names = servers.iter().map(|s| &s.id).chain(&strangers);

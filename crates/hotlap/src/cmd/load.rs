@@ -161,7 +161,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         cpus: args.generator_cpus.clone(),
         busy_poll: true,
         sources: args.sources.clone(),
-        start_at: args.start_at.map(moment),
+        start_at: args.start_at,
         part: Part::default(),
     };
     // The flags are checked before any request is sent.
@@ -182,10 +182,6 @@ fn stop(args: &LoadArgs, pace: &Pace) -> Stop {
         }
         (None, time, _) => Stop::After(time.unwrap_or(DURATION)),
     }
-}
-
-fn moment(unix_seconds: f64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(unix_seconds).unwrap_or_default()
 }
 
 /// Runs the load with a live line; Ctrl-C ends it early and keeps the results so far.

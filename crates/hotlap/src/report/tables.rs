@@ -116,7 +116,26 @@ impl LoadResults {
                        --duration measures more";
             notes.push(why.to_owned());
         }
+        notes.extend(self.is_the_machines());
         notes
+    }
+
+    /// That the p99 of some servers cannot be told from the ceiling's, if so. A percentile that is
+    /// shown is known within a factor of two.
+    fn is_the_machines(&self) -> Option<String> {
+        let p99 = |row: &Row| Some(self.latency_of(row)?.p99.as_ref()?.value);
+        let (ceiling, own): (Vec<&Row>, Vec<&Row>) =
+            self.rows.iter().partition(|row| row.role == Role::Ceiling);
+        let host = ceiling.into_iter().find_map(p99)?;
+        let is_alike = |row: &&Row| p99(row).is_some_and(|own| own < 2.0 * host);
+        let alike: Vec<&str> =
+            own.into_iter().filter(is_alike).map(|row| row.name.as_str()).collect();
+        (!alike.is_empty()).then(|| {
+            format!(
+                "p99 of {} cannot be told from the ceiling's: it is possibly the machine's",
+                alike.join(", ")
+            )
+        })
     }
 
     /// Failures by kind: one row per server and kind.

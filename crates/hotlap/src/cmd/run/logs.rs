@@ -96,6 +96,14 @@ fn make(all: &Path) -> io::Result<PathBuf> {
     unreachable!("more log folders than numbers")
 }
 
+/// Ends the servers that a killed hotlap left behind, and removes its folder.
+pub fn end_leftovers() {
+    let Ok(all) = paths::cache().map(|cache| cache.join("logs")) else { return };
+    if all.is_dir() && lock_file(&all).is_ok_and(|others| others.lock().is_ok()) {
+        remove_those_of_dead_runs(&all);
+    }
+}
+
 /// A run of a store, in words that no other run has.
 fn of_store(number: u64, store: &Path) -> String {
     let store = store.canonicalize().unwrap_or_else(|_| store.to_owned());
@@ -144,10 +152,12 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Whether a run writes files of this name: `3.log` for its fourth server, `stress.log`, `run`.
+/// Whether a run writes files of this name: `3.log` for its fourth server, `stress.log`, `run`. A
+/// check writes `check-NAME.log`.
 fn is_a_runs(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    name == RUN || name.strip_suffix(".log").is_some_and(|s| is_number(s) || s == "stress")
+    let is_log = |stem: &str| is_number(stem) || stem == "stress" || stem.starts_with("check-");
+    name == RUN || name.strip_suffix(".log").is_some_and(is_log)
 }
 
 #[cfg(test)]

@@ -166,3 +166,20 @@ fn request(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: 15 requests at a time over connections of 10 streams were 20.
+    #[test]
+    fn as_many_requests_are_in_flight_as_asked() {
+        let of = |in_flight, asked| streams(in_flight, asked, false).ok();
+        assert_eq!(of(64, None), Some((8, 8)));
+        assert_eq!(of(15, None), Some((3, 5)));
+        assert_eq!(of(13, None), Some((13, 1)));
+        assert_eq!(of(20, Some(10)), Some((2, 10)));
+        assert_eq!(of(15, Some(10)), None);
+        assert_eq!(streams(64, None, true).ok(), Some((64, 1)));
+    }
+}
