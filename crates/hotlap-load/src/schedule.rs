@@ -21,7 +21,7 @@ pub(crate) struct Schedule {
 #[derive(Debug, Clone)]
 enum Arrivals {
     /// Request k of worker w of n is request k·n + w overall, due (k·n + w + ½) / rate after the
-    /// start, so errors do not add up. With the half, a time of m / rate has m requests, and not one
+    /// start, so errors do not add up. With the half, a time of m / rate has m requests, not one
     /// more at its end.
     Constant { rate: f64, worker: u64, workers: u64 },
     /// Each worker runs a process with 1/n of the rate; together they are a process with the whole

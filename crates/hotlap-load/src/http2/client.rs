@@ -158,7 +158,8 @@ impl Client {
     }
 
     /// How many further streams can be opened now: up to the caller's limits and the server's. None
-    /// can be opened after a GOAWAY, after the end of the connection, and when the identifiers are used up.
+    /// can be opened after a GOAWAY, after the end of the connection, and when the identifiers are
+    /// used up.
     #[must_use]
     pub fn can_open(&self) -> usize {
         let is_over = matches!(self.state, State::Broken(_)) || self.last_stream.is_some();

@@ -58,7 +58,7 @@ fn certificate(wrong: &CertificateError) -> String {
         }
         CertificateError::Revoked => "it was revoked",
         CertificateError::UnknownIssuer => {
-            "it is from no authority that is trusted: name the authority's certificate with --cacert"
+            "no authority that is trusted has issued it: name the authority with --cacert"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "it is for another name: the name goes with --sni"

@@ -71,8 +71,8 @@ impl Frames {
         self.wire.send(&[&header.bytes()[..], payload].concat())
     }
 
-    /// The next frame; `None` if the connection ends, nothing comes in time, or the conversation has
-    /// taken too long. SETTINGS are acknowledged.
+    /// The next frame. `None` if the connection ends, nothing comes in time, or the conversation
+    /// has taken too long. SETTINGS are acknowledged.
     pub(super) fn next(&mut self) -> Result<Option<Frame>, String> {
         let until = self.ends.min(Instant::now() + self.limit);
         if Instant::now() >= self.ends {

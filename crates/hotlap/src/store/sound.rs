@@ -13,13 +13,16 @@ const MOST: u64 = 1 << 53;
 /// has fewer.
 const LAST: u32 = 1 << 24;
 
+fn within(what: &str, index: usize, of: usize) -> Result<(), String> {
+    match index < of {
+        true => Ok(()),
+        false => Err(format!("{what} {index} of {of}")),
+    }
+}
+
 /// What is wrong with a run, if anything.
 pub(super) fn check(run: &Run) -> Result<(), String> {
     let (servers, loads) = (run.servers.len(), run.loads.len());
-    let within = |what: &str, index: usize, of: usize| match index < of {
-        true => Ok(()),
-        false => Err(format!("{what} {index} of {of}")),
-    };
     let counts = |what: &str, counts: &[u64]| match counts.iter().find(|c| **c > MOST) {
         None => Ok(()),
         Some(count) => Err(format!("{what}: a count of {count}")),
@@ -33,25 +36,7 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
         false => Err(format!("{what} of {value}")),
     };
     counts("run", &[run.began_ms, run.took_ms])?;
-    for server in &run.servers {
-        let than = server.published.iter().filter_map(|figure| figure.than.as_ref());
-        than.map(|than| than.server)
-            .chain(server.part.on)
-            .try_for_each(|other| within("reference to server", other, servers))?;
-    }
-    for layer in 0..servers {
-        let mut on = run.servers[layer].part.on;
-        for _ in 0..servers {
-            on = on.and_then(|below| run.servers[below].part.on);
-        }
-        if on.is_some() {
-            return Err(format!("layers below server {layer} without an end"));
-        }
-    }
-    for probed in &run.schedule.probed {
-        within("probe of server", probed.participant, servers)?;
-        within("probe of load", probed.load, loads)?;
-    }
+    references(run)?;
     for start in &run.starts {
         within("start of server", start.server, servers)?;
         numbers("start", &[start.restart])?;
@@ -89,6 +74,31 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
     observing.env.iter().try_for_each(|(server, _)| within("flags of server", *server, servers))?;
     let mut missing = observing.missing.iter();
     missing.try_for_each(|missing| within("instrument of server", missing.server, servers))
+}
+
+/// What is wrong with the indices of servers and loads in the description of a run, if anything.
+fn references(run: &Run) -> Result<(), String> {
+    let (servers, loads) = (run.servers.len(), run.loads.len());
+    for server in &run.servers {
+        let than = server.published.iter().filter_map(|figure| figure.than.as_ref());
+        than.map(|than| than.server)
+            .chain(server.part.on)
+            .try_for_each(|other| within("reference to server", other, servers))?;
+    }
+    for layer in 0..servers {
+        let mut on = run.servers[layer].part.on;
+        for _ in 0..servers {
+            on = on.and_then(|below| run.servers[below].part.on);
+        }
+        if on.is_some() {
+            return Err(format!("layers below server {layer} without an end"));
+        }
+    }
+    for probed in &run.schedule.probed {
+        within("probe of server", probed.participant, servers)?;
+        within("probe of load", probed.load, loads)?;
+    }
+    Ok(())
 }
 
 /// What is wrong with an observation, if anything.

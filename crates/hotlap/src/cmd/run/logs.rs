@@ -50,9 +50,11 @@ impl Logs {
     }
 
     /// Says which run of a store is measured, until this is dropped.
-    pub fn measures(&self, number: Option<u64>, store: &Path) {
-        // Without the file, a second hotlap may resume the run at the same time.
-        let _ = number.map(|number| fs::write(self.folder.join(RUN), of_store(number, store)));
+    pub fn measures(&self, number: Option<u64>, store: Option<&Path>) {
+        if let (Some(number), Some(store)) = (number, store) {
+            // Without the file, a second hotlap may resume the run at the same time.
+            let _ = fs::write(self.folder.join(RUN), of_store(number, store));
+        }
     }
 
     /// Whether a hotlap is measuring this run of a store.
@@ -201,7 +203,7 @@ mod tests {
         let all = tempfile::tempdir().unwrap();
         let store = Path::new("/none/store.db");
         let logs = Logs::within(all.path()).unwrap();
-        logs.measures(Some(7), store);
+        logs.measures(Some(7), Some(store));
         let is_measured = |number| is_measured(all.path(), &of_store(number, store));
         assert_eq!([7, 8].map(is_measured), [true, false]);
         drop(logs);

@@ -134,7 +134,7 @@ pub fn run(
     let (servers, loads) = (&experiment.participants, &experiment.loads);
     let mut runner = LocalRunner::new(setting, servers, loads, interrupt.shared());
     let mut recorder = Recorder::new(run, store, exports, console)?;
-    recorder.store_path().map(|store| logs.measures(recorder.so_far().number, store));
+    logs.measures(recorder.so_far().number, recorder.store_path());
     let is_measured = !recorder.so_far().stress.is_empty();
     let mut over = match participants.ready.is_empty() {
         true => Over::Nobody,

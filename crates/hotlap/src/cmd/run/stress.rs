@@ -61,7 +61,7 @@ pub fn run(
     let spent = Duration::from_millis(spec.earlier.as_ref().map_or(0, |earlier| earlier.took_ms));
     console.note(&announcement::of_stress(&participants.ready, &run, &spec.scenarios));
     let mut recorder = Recorder::new(run, store, exports, console)?;
-    recorder.store_path().map(|store| logs.measures(recorder.so_far().number, store));
+    logs.measures(recorder.so_far().number, recorder.store_path());
     let stressed = stress_all(spec, participants, &cores, &logs, &mut recorder, interrupt, console);
     let over = match stressed {
         Ok(true) => Over::Done,

@@ -13,8 +13,9 @@ use crate::exit::usage;
 /// Connections, unless the command line or a suite says otherwise.
 const CONNECTIONS: usize = 64;
 
-/// The loads, for a generator with this many cores. `rate` is the common rate, if
-/// one was given; `contract` defines the request names that a suite may use; with `sends_all`, a load sends all requests unless it names one.
+/// The loads, for a generator with this many cores. `rate` is the common rate, if one was given.
+/// `contract` defines the request names that a suite may use. With `sends_all`, a load sends all
+/// requests unless it names one.
 ///
 /// # Errors
 /// When load flags are combined with a suite's loads, a load is invalid, or a request name is
