@@ -49,7 +49,7 @@ const SERVICE_TIMES: u32 = 8;
 /// Minimum length of a lap at a rate: its percentiles need more requests than a mean.
 const PACED: Duration = Duration::from_millis(500);
 
-/// The requests that a lap at a rate has at least, on average.
+/// The fewest requests that a lap at a rate has on average.
 const PACED_REQUESTS: f64 = 20.0;
 
 /// The lowest rate of laps, in requests/s: such a lap takes 10 s.

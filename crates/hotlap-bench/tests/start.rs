@@ -55,7 +55,7 @@ fn a_first_response_may_take_seconds() {
     assert!(ready.ready_ms.is_some_and(|ms| ms >= 4_000.0), "{ready:?}");
 }
 
-/// What comes of starting this script.
+/// The result of starting this script.
 fn started(script: &str, limit_s: u64) -> Result<(), ServerFailure> {
     let folder = tempfile::tempdir().unwrap();
     let startup = Startup {

@@ -38,8 +38,8 @@ pub struct Outcome {
     /// The same for response times: ages since they were due. Empty in a closed loop.
     pub response_time_censored: Censored,
     /// How late the generator itself sent requests. Waiting for a free connection does not count,
-    /// because the server keeps connections busy, unless the requests wait behind a stall of the
-    /// generator. Empty in a closed loop.
+    /// because the server keeps connections busy. Waiting behind a stall of the generator does
+    /// count. Empty in a closed loop.
     pub lag: Histogram,
     /// Time to connect: of all connections if they are kept, of those opened within the window if
     /// each request has its own.

@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_constant_rate_does_not_drift() {
-        // A third of a second is not a whole number of nanoseconds; three of them are exact.
+        // A third of a second is not a whole number of nanoseconds, but three thirds are.
         let all = due_times(&Pace::Constant { rate: 3.0 }, 0, 1, 1_000_001);
         assert_eq!(all[999_999], 1_000 + 333_333 * 1_000_000_000 + 166_666_667);
     }

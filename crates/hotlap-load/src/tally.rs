@@ -210,8 +210,8 @@ impl Tally {
         *self.stream_resets.entry(code).or_default() += 1;
     }
 
-    /// Counts a connection that the server ended with an error. A server that has another reason
-    /// for each connection fills no memory.
+    /// Counts a connection that the server ended with an error. Only the first few reasons are
+    /// kept, so that a server with another reason for each connection does not fill the memory.
     #[cold]
     pub(crate) fn connection_ended(&mut self, reason: String) {
         if self.goaways.len() < MAX_REASONS || self.goaways.contains_key(&reason) {

@@ -35,7 +35,8 @@ pub enum UrlError {
     NoHost(String),
     /// The address has a zone (RFC 6874), so it is link-local.
     #[error(
-        "{0:?} has a zone: a link-local address is not supported, use another one of that host"
+        "{0:?} has a zone, and link-local addresses are not supported: use another address of that \
+         host"
     )]
     Zone(String),
     /// The host is malformed.

@@ -65,8 +65,8 @@ pub(crate) struct Worker {
     scratch: Vec<u8>,
     /// Sockets that have more to read.
     unread: Vec<Unread>,
-    /// Whether requests wait because the worker itself was late, and not for the server: from a
-    /// stall until no request is overdue.
+    /// Whether requests wait because the worker itself was late, and not because of the server.
+    /// True from a stall until no request is overdue.
     is_behind: bool,
     timeout_ns: u64,
     /// When to check for timed-out requests, and how often.

@@ -127,7 +127,8 @@ fn streams_that_the_server_resets_are_counted_by_code() {
     assert_eq!(why, "the server reset the stream: CANCEL");
 }
 
-/// Regression: refused streams were failures, though RFC 9113 section 8.7 allows to send them again.
+/// Regression: refused streams were failures, though RFC 9113 section 8.7 allows sending their
+/// requests again.
 #[test]
 fn refused_streams_are_sent_again() {
     let server = server(|number, stream, client| match number % 4 {

@@ -1,5 +1,5 @@
 //! Loads of servers that misbehave at random: each ends in time, without a panic, and counts no
-//! response that was not sent. `HOTLAP_SEEDS=20000` tries as many servers.
+//! response that was not sent. `HOTLAP_SEEDS=20000` tries 20,000 servers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

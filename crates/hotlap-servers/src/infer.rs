@@ -165,8 +165,8 @@ fn settle(
     } else if !learns_content {
         disagreement(exchange, &right, fields)
     } else if exchange.is_head() {
-        // Its response has no body, and states the length of the response to a GET (RFC 9110
-        // section 9.3.2).
+        // The response to a HEAD has no body, and states the length of the response to a GET (RFC
+        // 9110 section 9.3.2).
         None
     } else if probes.len() == 1 && exchange.is_safe() {
         Some("it was sent once before the load, so only the status is checked".to_owned())

@@ -70,15 +70,15 @@ mod linux {
         session: Option<SessionGuard>,
     }
 
-    /// A process that restores the nice value of the session when hotlap ends, however it ends: a
-    /// shell would stay in a session with priority after hotlap was killed.
+    /// A process that restores the nice value of the session, however hotlap ends. Without this
+    /// process, a shell would stay in a session with high priority after hotlap is killed.
     #[derive(Debug)]
     struct SessionGuard(Child);
 
     impl SessionGuard {
         fn start(nice: &str) -> io::Result<Self> {
-            // `read` returns when the pipe's other end is closed. A terminal's Ctrl-C goes to
-            // hotlap's process group only.
+            // `read` returns when the pipe's other end is closed. The guard has its own process
+            // group, because a terminal's Ctrl-C goes to hotlap's group.
             let restore = "read -r end; echo \"$1\" > \"$0\"";
             let mut guard = Command::new("sh");
             guard.args(["-c", restore, AUTOGROUP, nice]).stdin(Stdio::piped()).process_group(0);
@@ -89,7 +89,7 @@ mod linux {
 
     impl Drop for SessionGuard {
         fn drop(&mut self) {
-            // This closes its input first.
+            // `wait` closes the guard's input first.
             let _ = self.0.wait();
         }
     }

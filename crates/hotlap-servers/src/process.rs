@@ -113,8 +113,8 @@ impl Process {
         self.exit
     }
 
-    /// How the server ended: as its first process did, unless that ended with code 0 and left
-    /// others. A program that daemonizes does so.
+    /// How the server ended, which is how its first process ended. `None` while the server runs. A
+    /// program that daemonizes still runs if its first process ended with code 0 and left others.
     pub fn ended(&mut self) -> Option<ProcessExit> {
         let exit = self.exited()?;
         let is_daemon = exit == ProcessExit::Code(0) && self.members().is_ok_and(|m| !m.is_empty());
@@ -279,8 +279,8 @@ impl Process {
     }
 
     /// The supervisor is gone, and the kernel has killed the server's first process with it. Kills
-    /// what is left: in the server's group, and by the mark in the environment, since a daemon has
-    /// left both the group and the tree. A frozen process ends too.
+    /// what is left, by the server's group and by the mark in the environment: a daemon has left
+    /// both the group and the tree. Frozen processes end too.
     fn lose(&mut self) {
         let left: Vec<Member> = tree::all().unwrap_or_default();
         if left.iter().any(|member| member.group == self.pid()) {

@@ -149,7 +149,8 @@ const PREPARE_GRACE: Duration = Duration::from_secs(5);
 const NO_PORT: &str =
     "each closed connection occupies a port for a minute: wait, or look at `ss -s`";
 
-/// The input of a server is empty, and a program that ends with its input runs well by hand.
+/// The input of a server is empty. Without `< /dev/null`, a program that ends with its input would
+/// run well by hand.
 const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
 
 /// How many of a server's last log lines to show.
@@ -195,8 +196,8 @@ impl Startup<'_> {
             && address.port() != port
         {
             notes.push(format!(
-                "$PORT stayed closed, so it is measured on {}, where it responds as expected. Write \
-                 $PORT into its command to make it listen there",
+                "$PORT stayed closed, so the server is measured on port {}, where it responds as \
+                 expected. To make it listen on $PORT, write $PORT into its command",
                 address.port()
             ));
         }

@@ -151,7 +151,7 @@ fn a_program_that_daemonizes_stays_under_the_supervisor() {
     ready(folder.path());
     let members = server.members().unwrap();
     assert!(!members.is_empty());
-    // Regression: a program that daemonizes had "exited with code 0" once it was loaded.
+    // Regression: under load, a program that daemonizes was reported as "exited with code 0".
     assert_eq!((server.exited(), server.ended()), (Some(ProcessExit::Code(0)), None));
     let stopped = server.stop(LIMIT);
     assert!(!stopped.left_behind.is_empty() && !stopped.ignored_sigterm, "{stopped:?}");

@@ -1,5 +1,5 @@
 //! Probes and checks of servers that misbehave at random end in time, without a panic and without
-//! much memory. `HOTLAP_SEEDS=2000` tries as many servers.
+//! much memory. `HOTLAP_SEEDS=2000` tries 2,000 servers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +10,11 @@ use hotlap_servers::infer::infer;
 use hotlap_servers::verify::{Requirements, Verifier, verify};
 use hotlap_testbed::{Speaks, Unruly, for_seeds, most_memory};
 
-/// For one response.
+/// The time limit of one response.
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// All probes of a server, and all checks: some thirty, of which some wait for 1 to 2 s.
+/// The time limit of all probes and all checks of a server. There are some thirty of them, and some
+/// wait for 1 to 2 s.
 const WHOLE: Duration = Duration::from_secs(60);
 
 fn try_one(seed: u64) {

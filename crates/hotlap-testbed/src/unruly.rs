@@ -1,9 +1,10 @@
-//! Servers that misbehave at random: each seed is another server, always the same one.
+//! Servers that misbehave at random. Each seed gives another server, and the same seed always gives
+//! the same server.
 //!
 //! A server responds correctly to its first requests. Then each request gets the next action of a
 //! short list: mutated or invented responses, frames or TLS records, bytes without an end, silence,
-//! odd closing. As a process it also daemonizes, stops or kills itself, floods its log, opens
-//! another port first, or ignores signals.
+//! or an odd way to close the connection. As a process, a server may also daemonize, stop or kill
+//! itself, flood its log, open another port first, or ignore its port.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -22,11 +23,12 @@ use crate::test_server::{Client, HELLO, TestServer};
 /// The body of a correct response.
 const BODY: &[u8] = b"Hello, World!";
 
-/// An action without an end ends after this time, so that threads of a test do.
+/// An endless action ends after this time, so that the threads of a test end too.
 const ENDLESS: Duration = Duration::from_secs(20);
 
-/// Calls `test` with each of the first seeds, so many at a time. `HOTLAP_SEEDS` is the number of
-/// seeds, `usual` without it, and `HOTLAP_FIRST_SEED` the first.
+/// Calls `test` with one seed after another, `at_a_time` of them at the same time. The number of
+/// seeds is `HOTLAP_SEEDS`, or `usual` without this variable. The first seed is
+/// `HOTLAP_FIRST_SEED`, or 0.
 ///
 /// # Panics
 /// If the test does.
@@ -46,7 +48,7 @@ pub fn for_seeds(usual: u64, at_a_time: usize, test: impl Fn(u64) + Sync) {
     std::thread::scope(|scope| (0..at_a_time).for_each(|_| drop(scope.spawn(work))));
 }
 
-/// The most memory that this process had resident, in bytes; `None` where `/proc` does not say.
+/// The peak resident memory of this process, in bytes. `None` where `/proc` does not state it.
 #[must_use]
 pub fn most_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -92,7 +94,7 @@ enum Action {
     Respond,
     /// A correct response after some milliseconds.
     Late(u64),
-    /// A correct response, and the end of the connection without a word.
+    /// A correct response, then the end of the connection without an announcement.
     RespondAndClose,
     /// These bytes.
     Send(Vec<u8>),
@@ -148,7 +150,7 @@ pub enum Speaks {
     Tls,
 }
 
-/// What a process does beside its responses.
+/// What a process does in addition to its responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Habit {
     Plain,
@@ -255,7 +257,7 @@ impl Unruly {
         }
     }
 
-    /// The action for the next request; `None` for one of the first.
+    /// The action for the next request. `None` for the first requests, which get correct responses.
     fn next(&self) -> Option<&Action> {
         let number = self.requests.fetch_add(1, Ordering::SeqCst);
         let after = number.checked_sub(self.good)? as usize;
@@ -278,7 +280,7 @@ impl Unruly {
                 None => &Action::Respond,
                 Some(action) => action,
             };
-            // Frames are written for stream 1, and belong to this one.
+            // The frames of an action are written for stream 1, and are sent on this stream.
             let for_stream = |bytes: &[u8]| on_stream(bytes, stream);
             let action = match action {
                 Action::Send(bytes) => Action::Send(for_stream(bytes)),
@@ -425,7 +427,7 @@ fn signal(signal: Signal) {
     let _ = kill_process(getpid(), signal);
 }
 
-/// Frames with their first 1 as the number of a stream replaced by another.
+/// The frames, with each stream number 1 replaced by `stream`.
 fn on_stream(frames: &[u8], stream: u32) -> Vec<u8> {
     let (mut frames, mut at) = (frames.to_vec(), 0);
     while let Some(header) = frames.get_mut(at..at + 9) {

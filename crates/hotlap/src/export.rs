@@ -138,8 +138,8 @@ fn all(written: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> 
     failed.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// A file that the command line names elsewhere too is an input, and would be lost: a program, a
-/// body (`@FILE`), a requests file.
+/// Refuses an export to a file that the command line also names elsewhere. Such a file is an input,
+/// for example a program, a body (`@FILE`) or a requests file, and would be lost.
 fn no_inputs<'a>(
     sinks: impl Iterator<Item = &'a Sink>,
     arguments: impl Iterator<Item = String>,

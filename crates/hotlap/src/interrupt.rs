@@ -36,7 +36,7 @@ fn end_at_last() {
         std::thread::sleep(LAST);
         std::process::exit(Exit::Interrupted as i32);
     };
-    // Without a thread, a second signal ends hotlap.
+    // If the thread cannot be started, a second signal still ends hotlap.
     let _ = std::thread::Builder::new().name("last".to_owned()).spawn(waits);
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-/// The longest time: a year. Times are added to clocks, which end.
+/// The longest time, a year. Times are added to clocks, whose range has an end.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`, or several such pairs (`2m30s`). A

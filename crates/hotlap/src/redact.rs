@@ -189,7 +189,7 @@ fn is_short(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_lowercase()))
 }
 
-/// Whether a name ends like that of a secret.
+/// Whether a name ends like the name of a secret.
 fn names_a_secret(name: &str) -> bool {
     let name: String =
         name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
@@ -232,7 +232,7 @@ enum ValueEnd {
 }
 
 impl ValueEnd {
-    /// Where a text ends.
+    /// Where the value at the start of a text ends.
     fn of(self, value: &str) -> Option<usize> {
         match self {
             Self::Sign => value.find(|c: char| c.is_whitespace() || "&;,'\"`<>)}]".contains(c)),
@@ -261,7 +261,7 @@ fn assigned(name: &str, after: &str) -> Option<(usize, ValueEnd)> {
     };
     let unquoted = value.trim_start_matches('\\');
     let quote = unquoted.chars().next().filter(|c| "\"'".contains(*c));
-    // In prose, a colon follows many a name.
+    // In prose, such a name may have a colon after it, and no value.
     if sign.starts_with(':') && quote.is_none() {
         return None;
     }

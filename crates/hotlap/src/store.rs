@@ -70,9 +70,9 @@ pub struct Line {
     pub laps: u64,
 }
 
-/// Creates an empty file that only the user may read, unless there is one: a run's commands,
-/// requests and log lines may have secrets. SQLite gives its other files the same mode. If this
-/// fails, SQLite says why.
+/// Creates an empty file that only the user may read, unless the file exists. The commands,
+/// requests and log lines of a run may contain secrets. SQLite gives its other files the same mode.
+/// If the file cannot be created, SQLite says why.
 fn private(path: &Path) {
     let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }

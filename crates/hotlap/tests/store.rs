@@ -85,8 +85,8 @@ fn each_lap_is_there_as_soon_as_it_has_ended() {
     assert_eq!(read.laps[0].service_censored, laps[0].service_censored);
 }
 
-/// Regression: `report` and `merge` panicked at a reference beyond the servers, and layers on top of
-/// each other had no end.
+/// Regression: `report` and `merge` panicked at a reference to a server that does not exist, and
+/// did not end at layers on top of each other.
 #[test]
 fn a_reference_to_no_server_is_an_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 //! A good server is measured while another, in the same run, misbehaves at random: as a process,
-//! and in its responses. `HOTLAP_SEEDS=400` tries as many servers.
+//! and in its responses. `HOTLAP_SEEDS=400` tries 400 servers.
 #![cfg(target_os = "linux")]
 
 mod processes;

@@ -25,8 +25,8 @@ impl Schedule<'_> {
         let began = self.elapsed();
         let mut order =
             shuffled(self.experiment.seed, Place { restart, round: 0 }, 0, self.running.len());
-        // If a program cannot run twice, because of a fixed port or a lock, it is the control that
-        // does not start.
+        // The control starts last. If a program cannot run twice, because of a fixed port or a
+        // lock, the control is the copy that does not start.
         order.sort_by_key(|n| self.experiment.participants[*n].role == Role::Control);
         let mut again = self.bring_up(restart, &order)?;
         let each =

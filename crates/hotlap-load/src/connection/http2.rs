@@ -22,7 +22,8 @@ pub(crate) struct Http2 {
     next_tag: u32,
     /// Bytes to send.
     out: Vec<u8>,
-    /// The code of the server's GOAWAY: it takes no more requests on this connection.
+    /// The code of the server's GOAWAY, after which the server takes no more requests on this
+    /// connection.
     goaway: Option<ErrorCode>,
     /// Whether a response was complete on this connection.
     has_answered: bool,
@@ -223,8 +224,8 @@ impl Http2 {
                         wrong: result.err().map(|mismatch| (mismatch, stream.evidence)),
                     });
                 }
-                // RFC 9113 section 8.7: such a request may be sent again. A server that refuses
-                // each request has answered none.
+                // RFC 9113 section 8.7: such a request may be sent again. But a server that has
+                // answered nothing may refuse every request, so its refusals are failures.
                 Event::Reset { tag, code: ErrorCode::REFUSED_STREAM } if self.has_answered => {
                     let at = self.position(tag);
                     self.streams.remove(at);

@@ -12,6 +12,6 @@ pub enum ResponseError {
 }
 
 impl ResponseError {
-    /// The server sent interim responses and no final one.
+    /// The server sent too many interim responses before a final one.
     pub(super) const TOO_MANY_INTERIM: Self = Self::Framing("over 100 interim responses");
 }

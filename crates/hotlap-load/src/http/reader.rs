@@ -28,8 +28,8 @@ pub struct ResponseReader {
     interim: usize,
 }
 
-/// So many interim responses (RFC 9110 section 15.2) may precede a final one. The RFC has no limit,
-/// and a server that never stops sending them never answers.
+/// The most interim responses (RFC 9110 section 15.2) that may precede a final one. The RFC sets no
+/// limit, but a server that never stops sending interim responses never answers.
 pub(super) const INTERIM_LIMIT: usize = 100;
 
 #[derive(Debug, Default)]

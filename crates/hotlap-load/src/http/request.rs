@@ -1,7 +1,7 @@
 //! The bytes of a request.
 
 /// The bytes of an HTTP/1.1 request. `Host` comes first, and `Content-Length` last if there is a
-/// body or could be one; `headers` may contain either of them instead.
+/// body or the method expects one. `headers` may contain either of them instead.
 #[must_use]
 pub fn request(
     method: &str,

@@ -35,8 +35,8 @@ impl Response {
     }
 }
 
-/// A response that arrives piece by piece, at the end of one buffer. Bytes are looked at once, so
-/// that a large response takes time in proportion to its size.
+/// A response that arrives piece by piece, at the end of one buffer. Each byte of the body is read
+/// only once, so that the time for a large response is in proportion to its size.
 #[derive(Debug, Default)]
 pub struct GrowingResponse {
     /// How much of the buffer has been read.
@@ -61,8 +61,9 @@ impl GrowingResponse {
         self.begun.is_some()
     }
 
-    /// Reads on in `buf`, which has grown at its end since the last call; `None` if more bytes are
-    /// needed. `is_head` means that the request was a HEAD, `at_eof` that no more bytes will come.
+    /// Continues to read `buf`, which has grown at its end since the last call. Returns `None` if
+    /// more bytes are needed. `is_head` means that the request was a HEAD, `at_eof` that no more
+    /// bytes will come.
     ///
     /// # Errors
     /// The bytes violate RFC 9112, or end before the response does.

@@ -24,8 +24,8 @@ const MAX_ANSWERS: usize = 64 * 1024;
 pub struct Limits {
     /// The most streams at a time, 1 to 1024; other numbers become the nearest of these.
     pub streams: u32,
-    /// The most streams at a time until the server's SETTINGS have arrived. The standard has no
-    /// limit then (RFC 9113 section 6.5.2), but a server refuses streams above its own.
+    /// The most streams at a time until the server's SETTINGS have arrived. The standard sets no
+    /// limit until then (RFC 9113 section 6.5.2), but a server refuses streams above its own limit.
     pub first_streams: u32,
     /// The size that the shared fields of the requests take in the server's header table:
     /// [`EncodedRequests::table_size`](super::EncodedRequests::table_size).
@@ -93,7 +93,7 @@ pub struct Client {
     has_settings: bool,
     /// The last stream of the last GOAWAY.
     last_stream: Option<u32>,
-    /// Its debug data.
+    /// The debug data of the last GOAWAY, if it is text.
     goaway_text: String,
     receive: ReceiveWindow,
     send: SendWindow,
@@ -187,7 +187,7 @@ impl Client {
         self.has_settings
     }
 
-    /// The debug data of the last GOAWAY, if it is text: its first 100 characters at most.
+    /// At most 100 characters of the debug data of the last GOAWAY. Empty if the data is not text.
     #[must_use]
     pub fn goaway_text(&self) -> &str {
         &self.goaway_text

@@ -8,10 +8,11 @@ pub(super) fn why(error: &Error) -> String {
         Error::AlertReceived(alert) => refusal(*alert),
         Error::InvalidCertificate(wrong) => certificate(wrong),
         Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => {
-            "what came is not TLS: does this port speak https?".to_owned()
+            "the server's data is not TLS: does this port speak https?".to_owned()
         }
         Error::PeerIncompatible(_) => {
-            "the server speaks no TLS 1.2 or 1.3, or none of the offered cipher suites".to_owned()
+            "the server supports neither TLS 1.2 nor 1.3, or none of the offered cipher suites"
+                .to_owned()
         }
         other => other.to_string(),
     }
@@ -24,22 +25,22 @@ fn refusal(alert: AlertDescription) -> String {
             "the server does not speak the protocol that was offered (ALPN): HTTP/2 with --http2, \
              else HTTP/1.1"
         }
-        AlertDescription::ProtocolVersion => "the server speaks no TLS 1.2 or 1.3",
+        AlertDescription::ProtocolVersion => "the server supports neither TLS 1.2 nor 1.3",
         AlertDescription::HandshakeFailure => {
             "the server accepts none of the offered cipher suites (--ciphers)"
         }
         AlertDescription::UnrecognisedName => {
-            "the server has no certificate for this name: another name goes with --sni"
+            "the server has no certificate for this name: give another name with --sni"
         }
         AlertDescription::CertificateRequired => {
-            "the server wants a certificate of the client: --cert and --key"
+            "the server requires a client certificate: add --cert and --key"
         }
         AlertDescription::BadCertificate
         | AlertDescription::UnknownCA
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateExpired
         | AlertDescription::AccessDenied => "the server refused the client's certificate",
-        other => return format!("the server refused it, with the alert {}", number(other)),
+        other => return format!("the server ended TLS with the alert {}", number(other)),
     }
     .to_owned()
 }
@@ -58,27 +59,27 @@ fn certificate(wrong: &CertificateError) -> String {
         }
         CertificateError::Revoked => "it was revoked",
         CertificateError::UnknownIssuer => {
-            "no authority that is trusted has issued it: name the authority with --cacert"
+            "no trusted authority issued it: name its authority's certificate with --cacert"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it is for another name: the name goes with --sni"
+            "it is for another name: give that name with --sni"
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "it is not for servers"
         }
         CertificateError::BadEncoding => "it is malformed",
         CertificateError::BadSignature => "its signature is wrong",
-        // The library has no name of its own for this one.
+        // The library has no variant of its own for this error.
         other if other.to_string().contains("CaUsedAsEndEntity") => {
             "it is an authority's certificate, which is not for servers"
         }
         other => {
             return format!(
-                "the server's certificate is not valid ({other}); --insecure accepts it"
+                "the server's certificate is not valid: {other} (--insecure accepts it)"
             );
         }
     };
-    format!("the server's certificate is not valid: {what}; --insecure accepts it")
+    format!("the server's certificate is not valid: {what} (--insecure accepts it)")
 }
 
 #[cfg(test)]
@@ -92,16 +93,13 @@ mod tests {
         assert!(alert(AlertDescription::NoApplicationProtocol).contains("(ALPN)"));
         assert_eq!(
             alert(AlertDescription::InternalError),
-            "the server refused it, with the alert InternalError"
+            "the server ended TLS with the alert InternalError"
         );
-        assert_eq!(
-            alert(AlertDescription::Unknown(99)),
-            "the server refused it, with the alert 99"
-        );
+        assert_eq!(alert(AlertDescription::Unknown(99)), "the server ended TLS with the alert 99");
         let certificate = |wrong| why(&Error::InvalidCertificate(wrong));
         assert_eq!(
             certificate(CertificateError::Expired),
-            "the server's certificate is not valid: it has expired; --insecure accepts it"
+            "the server's certificate is not valid: it has expired (--insecure accepts it)"
         );
     }
 }

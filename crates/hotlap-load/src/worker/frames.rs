@@ -70,14 +70,15 @@ impl Worker {
         }
     }
 
-    /// Requests that were not processed count again when they are sent again.
+    /// Takes back the count of requests that the server did not process. They are counted again
+    /// when they are sent again.
     #[cold]
     fn unsent(&mut self, count: u64) {
         let tally = &mut self.measurement.tally;
         tally.sent = tally.sent.saturating_sub(count);
     }
 
-    /// Counts a connection that the server is ending with an error, if it is.
+    /// Counts a connection if the server is ending it with an error.
     #[cold]
     pub(super) fn ended(&mut self, number: usize) {
         let http2 = self.slots[number].conn.http2();

@@ -8,9 +8,10 @@ use crate::io::{Ready, Received};
 use crate::outcome::{Failure, Phase};
 use crate::request_mix::Turn;
 
-/// A connection is read for at most about this long before the worker looks at its clock, its
-/// commands and its other connections. A server that sends faster than its bytes are parsed would
-/// keep the worker for ever. A quarter of a megabyte, one read, takes about as long.
+/// A worker reads one connection for about this long at most. Then it looks at its clock, its
+/// commands and its other connections. Without the limit, a server that sends faster than its bytes
+/// are parsed would occupy the worker for ever. One read, a quarter of a megabyte, takes about as
+/// long.
 const TURN_NS: u64 = 1_000_000;
 
 impl Worker {
@@ -41,7 +42,7 @@ impl Worker {
         now
     }
 
-    /// Goes on reading the sockets whose last turn was over; returns the time.
+    /// Continues to read the sockets that had more bytes when their turn ended. Returns the time.
     #[cold]
     pub(super) fn read_on(&mut self, mut now: u64, buffer: &mut [u8]) -> u64 {
         for Unread { key, ended } in std::mem::take(&mut self.unread) {
@@ -97,8 +98,8 @@ impl Worker {
         now
     }
 
-    /// Remembers a socket that is read on later, unless it was closed: no event tells of bytes that
-    /// have arrived before.
+    /// Remembers a socket to continue reading later, unless it was closed. No event reports bytes
+    /// that have already arrived.
     #[cold]
     fn set_aside(&mut self, number: usize, generation: u32, ended: bool) {
         let slot = &self.slots[number];

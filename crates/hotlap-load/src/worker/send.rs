@@ -6,8 +6,8 @@ use crate::clock;
 use crate::connection::Connection;
 use crate::outcome::{Failure, Phase};
 
-/// A worker that sends a request so late has stalled, and the requests behind that one are late
-/// because of the stall too. Sending other requests takes less time.
+/// A worker that sends a request this late has stalled, and the requests behind that one are late
+/// because of the stall too. Sending other requests first takes less time.
 const STALL_NS: u64 = 2_000_000;
 
 impl Worker {

@@ -23,8 +23,8 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-/// Removes the middle of a log that is too long. The server goes on writing at its end, because
-/// [`open`] opens it for appending.
+/// Removes the middle of a log that is too long. The server continues to write at the log's end,
+/// because [`open`] opens the log for appending.
 pub(super) fn cut(path: &Path) -> io::Result<()> {
     let length = std::fs::metadata(path)?.len();
     if length <= LIMIT_BYTES {

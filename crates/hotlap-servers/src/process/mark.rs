@@ -1,17 +1,20 @@
 //! The mark of a server's processes: a variable of their environment with the path of the server's
-//! log. It finds processes that have left the tree, when the supervisor was killed, and those that
-//! are left over when hotlap and its supervisors were killed together.
+//! log.
+//!
+//! If a supervisor was killed, hotlap finds processes that have left the tree by their mark. If
+//! hotlap and its supervisors were killed together, the next hotlap finds the processes that are
+//! left over.
 
 use std::path::Path;
 
-/// The variable. Children inherit it.
+/// The name of the variable, which child processes inherit.
 pub(super) const NAME: &str = "HOTLAP_SERVER_LOG";
 
-/// Kills every process of this user whose mark is a log in this folder, or this log. Returns their
-/// names and ids.
+/// Kills every process of this user whose mark is a log in this folder, or this log. Returns the
+/// names and ids of the killed processes.
 ///
-/// Other processes of this user may see the same log folder, so the caller must know that the run
-/// which it belongs to has ended.
+/// Another hotlap of this user may use the same folder. So the caller must know that the run to
+/// which the logs belong has ended.
 #[must_use]
 pub fn kill_marked(logs: &Path) -> Vec<String> {
     platform::kill_marked(logs)
@@ -33,7 +36,8 @@ mod platform {
     use crate::process::signal::raw;
     use crate::tree::{self, Member};
 
-    /// A process that forks or starts while it is looked for is found on the next look.
+    /// How often to look for processes at most. A process that starts during one look is found by
+    /// the next look.
     const LOOKS: usize = 10;
     const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -54,8 +58,8 @@ mod platform {
         killed.into_values().collect()
     }
 
-    /// Whether a process of this user has the mark. The environment of others cannot be read, but
-    /// by root, who leaves it alone too.
+    /// Whether a process of this user has the mark. Processes of other users are left alone, even
+    /// by root, who could read their environment.
     fn is_marked(pid: u32, logs: &Path) -> bool {
         let process = format!("/proc/{pid}");
         let is_own = fs::metadata(&process).is_ok_and(|found| found.uid() == getuid().as_raw());
@@ -70,8 +74,8 @@ mod platform {
         variables.split(|byte| *byte == 0).filter_map(value).any(|is_in| is_in)
     }
 
-    /// Kills a marked process. Its id may belong to another process by now, so the process is held
-    /// first, and looked at again.
+    /// Kills a marked process. Its id may belong to another process by now. So a handle of the
+    /// process is opened first, and then the mark is checked again.
     fn kill(member: &Member, logs: &Path) -> Option<String> {
         let held = pidfd_open(raw(member.pid)?, PidfdFlags::empty()).ok()?;
         if !is_marked(member.pid, logs) {

@@ -20,7 +20,8 @@ use super::signal::raw;
 /// How long a supervisor may take to answer. It only needs a core, so this is generous.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
 
-/// The name of a supervisor, which is not hotlap's: `killall -9 hotlap` should not kill both.
+/// The name of a supervisor's process. It is not `hotlap`, so that `killall -9 hotlap` does not
+/// kill the supervisors too.
 pub(super) const SUPERVISOR_NAME: &str = "server-guard";
 
 /// The command that starts a supervisor: a program and the arguments that make it run
@@ -74,8 +75,8 @@ impl Supervisor {
     /// # Errors
     /// The path of the running program is unknown.
     pub fn this_program(command: &str) -> io::Result<Self> {
-        // The file may be built again or removed meanwhile; on Linux, the first one still names the
-        // running program.
+        // The program's file may be built again or removed meanwhile. On Linux, `/proc/self/exe`
+        // still names the running program.
         let program = match cfg!(target_os = "linux") {
             true => PathBuf::from("/proc/self/exe"),
             false => std::env::current_exe()?,

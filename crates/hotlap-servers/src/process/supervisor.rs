@@ -181,7 +181,8 @@ impl Supervised {
     fn wait_for_order(&self, mut inbox: Wire) {
         let order = loop {
             match inbox.receive(Some(LOOK_AT_LOG)) {
-                // If the log cannot be cut, the server's own writes fail at last, and it says so.
+                // If the log cannot be cut, the server's own writes fail in the end, and the server
+                // says so.
                 Received::Silence => _ = log::cut(&self.log),
                 order => break order,
             }

@@ -188,7 +188,7 @@ impl Builder<'_> {
             // Remove an incomplete build but keep its log.
             let _ = fs::remove_dir_all(&folder);
         })?;
-        // The mark must not be on the disk before what it marks.
+        // The file that marks a build as complete must not be on the disk before the build is.
         sync(&folder).map_err(|e| refused(&folder, e))?;
         fs::write(&done, &version).map_err(|e| refused(&done, e))?;
         let _ = fs::remove_file(&log);
@@ -427,8 +427,8 @@ fn memory_available() -> Option<u64> {
     None
 }
 
-/// Whether the files of a build that a command names are there, and none is empty: a power cut, or
-/// a full disk, may have left them so.
+/// Whether the program of a build exists, and no file that its command names is empty. A power cut
+/// or a full disk may leave missing or empty files.
 fn is_whole(command: &[String], folder: &Path) -> bool {
     let has_program = command
         .first()
@@ -439,7 +439,7 @@ fn is_whole(command: &[String], folder: &Path) -> bool {
     has_program && !command.iter().any(is_empty)
 }
 
-/// Writes what is in a folder to its disk.
+/// Flushes the content of a folder to its disk.
 fn sync(folder: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::syncfs(fs::File::open(folder)?)?;

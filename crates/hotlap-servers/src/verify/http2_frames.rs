@@ -40,7 +40,7 @@ pub(super) struct Frames {
     ends: Instant,
 }
 
-/// How many times the limit of a frame a whole conversation may take.
+/// A whole conversation may take this many times the limit of a frame.
 const CONVERSATION: u32 = 4;
 
 impl Frames {

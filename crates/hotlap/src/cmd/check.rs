@@ -58,7 +58,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let failed = Mutex::new(None);
     let show = |row: &CheckedServer| {
         if !args.json {
-            // Reported at the end, so that the remaining servers are still checked.
+            // An error is reported at the end, so that the remaining servers are still checked.
             if let Err(error) = console.print(&line(row, width, console)) {
                 failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             }

@@ -56,7 +56,7 @@ pub fn select<'a>(
     pattern: Option<&str>,
 ) -> Result<Vec<&'a Server>, CatalogueError> {
     let Some(pattern) = pattern else { return Ok(catalogue.servers.iter().collect()) };
-    // An unset variable in a script is not the whole catalogue.
+    // An empty pattern, from an unset variable in a script, does not select the whole catalogue.
     let is_within = |s: &&Server| !pattern.is_empty() && s.id.contains(pattern);
     let within: Vec<&Server> = catalogue.servers.iter().filter(is_within).collect();
     if within.is_empty() { catalogue.select(pattern) } else { Ok(within) }

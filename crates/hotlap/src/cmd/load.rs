@@ -126,7 +126,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
     let cores = args.generator_cpus.iter();
     if let Some(core) = cores.filter(|_| args.generator_on.is_empty()).find(is_missing) {
         return usage(format!(
-            "--generator-cpus: there is no core {core} here: use some of {}",
+            "--generator-cpus names core {core}, which is not available here: use some of {}",
             cpus::list(&allowed)
         ));
     }
@@ -239,13 +239,13 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
         let first = outcome.first_connect_error.as_deref();
         let why = first.map_or_else(String::new, |why| format!(" ({})", visible(why)));
         console.warn(&format!(
-            "\nNOT VALID: the server did not respond any more after {since_s:.1} s{why}. The figures \
-             above include the time in which it was gone."
+            "\nNOT VALID: the server stopped responding after {since_s:.1} s{why}. The figures \
+             above include the time without responses."
         ));
     }
     let failed = loaded.failed_share();
     if failed > FAILING {
-        console.warn(&format!("\nNOT VALID: {:.0} % of the requests failed.", 100.0 * failed));
+        console.warn(&format!("\nNOT VALID: {:.0}% of the requests failed.", 100.0 * failed));
     }
     match () {
         () if interrupt.asked() => Exit::Interrupted,

@@ -47,7 +47,7 @@ pub fn run(file: &Path, console: &Console) -> anyhow::Result<Exit> {
         let kept = unfinished.keep();
         Err(error).with_context(|| {
             format!(
-                "cannot write {}. The result is kept: copy {} to this name",
+                "cannot write {}. The result is kept: copy {} to that path",
                 to.display(),
                 kept.display()
             )

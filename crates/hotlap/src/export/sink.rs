@@ -182,7 +182,8 @@ fn resolved(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Whether a file is a store, as SQLite's file format begins (sqlite.org/fileformat.html).
+/// Whether a file is a store: whether it begins like a file of SQLite
+/// (sqlite.org/fileformat.html).
 fn is_store(path: &Path) -> bool {
     let mut begin = [0; 15];
     File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
@@ -212,8 +213,8 @@ struct Draft {
 }
 
 impl Draft {
-    /// A temporary file beside `of`, with the owner and mode of the file that it will replace. A
-    /// new file is the user's alone: commands and responses in it may have secrets.
+    /// A temporary file next to `of`, with the owner and mode of the file that it will replace.
+    /// Only the user may read a new file: the commands and responses in it may contain secrets.
     fn new(of: &Path, there: Option<&fs::Metadata>) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

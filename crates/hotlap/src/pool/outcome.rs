@@ -63,7 +63,8 @@ impl Drop for Unfinished {
     }
 }
 
-/// Whether a store can be put under this name later: a run of half an hour should not find out.
+/// Checks that a store can be put under this name later, so that a run of half an hour does not end
+/// without a place for its result.
 ///
 /// # Errors
 /// Its folder cannot be written.
@@ -73,8 +74,8 @@ pub fn is_writable(to: &Path) -> io::Result<()> {
     fs::remove_file(&part)
 }
 
-/// How often a finished store is copied, and the pause in between: a file server may be away for a
-/// moment.
+/// How often to try to copy a finished store, and the pause between two tries. A file server may be
+/// unavailable for a moment.
 const TRIES: (u32, Duration) = (4, Duration::from_secs(5));
 
 /// Puts a finished store under its name, see [`publish`], and tries again if that fails.

@@ -154,7 +154,7 @@ impl Shard {
     /// Whether a run is the result of this shard, and not of another plan or another shard.
     ///
     /// # Errors
-    /// It is not; the message names the file.
+    /// The run is not the result of this shard. The message names the file.
     pub fn check(&self, run: &Run, file: &Path) -> Result<(), String> {
         let is_compared = |server: &&Server| matches!(server.role, Role::Plain | Role::Reference);
         let of_run = run.servers.iter().filter(is_compared).map(|server| &server.name);
@@ -166,8 +166,8 @@ impl Shard {
         match is_its {
             true => Ok(()),
             false => Err(format!(
-                "{} is not the result of shard {} of this plan: its seed or its servers are others. \
-                 Move it away, and run the shard again",
+                "{} is not the result of shard {} of this plan: its seed or its servers differ. \
+                 Move the file away, and run the shard again",
                 file.display(),
                 self.shard
             )),

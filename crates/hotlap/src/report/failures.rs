@@ -7,12 +7,13 @@ use hotlap_load::Failure;
 pub fn remedy(failure: Failure) -> &'static str {
     match failure {
         Failure::Refused => {
-            "Nothing listens there any more, or the server's accept queue is full: look into the \
-             server's log, and try fewer connections (-c)."
+            "Possibly nothing listens there any more, or the server's accept queue is full: look \
+             into the server's log, and try fewer connections (-c)."
         }
         Failure::Reset | Failure::ClosedEarly | Failure::Truncated => {
-            "The server closes connections without announcing it (Connection: close): look into the \
-             server's log, or open a connection for each request (--disable-keepalive)."
+            "Possibly the server closes connections without announcing it (Connection: close): \
+             look into the server's log, or open a connection for each request \
+             (--disable-keepalive)."
         }
         Failure::Timeout => {
             "Look into the server's log, and try fewer connections (-c) or a longer --timeout."
@@ -22,14 +23,15 @@ pub fn remedy(failure: Failure) -> &'static str {
              keep connections open, or send fewer requests."
         }
         Failure::BadFraming | Failure::WrongBody | Failure::WrongStatus => {
-            "The responses are not those that were expected: `hotlap check` shows them."
+            "The responses differ from the expected ones: `hotlap check` shows them."
         }
         Failure::Tls => "The server ended TLS with an error: look into the server's log.",
         Failure::StreamReset => {
             "The server reset streams: look into the server's log, and try fewer --streams."
         }
         Failure::Other => {
-            "The system refused it: check `ulimit -n` and the network between the two."
+            "A system call failed: check `ulimit -n`, and the network between hotlap and the \
+             server."
         }
     }
 }

@@ -120,8 +120,8 @@ impl LoadResults {
         notes
     }
 
-    /// That the p99 of some servers cannot be told from the ceiling's, if so. A percentile that is
-    /// shown is known within a factor of two.
+    /// The note that the p99 of some servers cannot be told from the ceiling's p99. A percentile
+    /// that is shown is known within a factor of two.
     fn is_the_machines(&self) -> Option<String> {
         let p99 = |row: &Row| Some(self.latency_of(row)?.p99.as_ref()?.value);
         let (ceiling, own): (Vec<&Row>, Vec<&Row>) =
@@ -132,7 +132,7 @@ impl LoadResults {
             own.into_iter().filter(is_alike).map(|row| row.name.as_str()).collect();
         (!alike.is_empty()).then(|| {
             format!(
-                "p99 of {} cannot be told from the ceiling's: it is possibly the machine's",
+                "the p99 of {} cannot be told from the ceiling's p99: possibly it is the machine's",
                 alike.join(", ")
             )
         })

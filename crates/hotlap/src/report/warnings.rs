@@ -220,7 +220,7 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
         ),
         Violation::Streams { .. } => (
             "streams",
-            "The server limits the streams of a connection: use as many with --streams.",
+            "The server limits the streams of a connection: ask for no more with --streams.",
         ),
         Violation::Bytes { .. } => (
             "bytes",

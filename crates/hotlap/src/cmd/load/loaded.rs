@@ -64,8 +64,9 @@ impl Loaded {
         failed / (self.outcome.responses as f64 + failed).max(1.0)
     }
 
-    /// When the last response came, in seconds since the window opened, if requests failed from
-    /// then on for a second or more, until the window closed: the server is gone.
+    /// When the last response of a server that is gone came, in seconds since the window opened. A
+    /// server is gone if requests failed, and no response came, for a second or more until the
+    /// window closed.
     #[must_use]
     pub fn silent_since_s(&self) -> Option<f64> {
         let series = &self.outcome.series;

@@ -2,8 +2,8 @@
 //!
 //! The next run removes the folders of killed runs. A running hotlap holds a lock on a file in its
 //! folder, and the kernel releases the lock when the process ends. A process id would not be
-//! enough: another process, or a container that shares the cache, may have the same one. Servers of
-//! a killed run that are still there are ended.
+//! enough: another process, or a container that shares the cache, may have the same one. The next
+//! hotlap command also ends the servers that a killed run left behind.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -52,7 +52,7 @@ impl Logs {
     /// Says which run of a store is measured, until this is dropped.
     pub fn measures(&self, number: Option<u64>, store: Option<&Path>) {
         if let (Some(number), Some(store)) = (number, store) {
-            // Without the file, a second hotlap may resume the run at the same time.
+            // If the file cannot be written, a second hotlap may resume the run meanwhile.
             let _ = fs::write(self.folder.join(RUN), of_store(number, store));
         }
     }
@@ -106,7 +106,7 @@ pub fn end_leftovers() {
     }
 }
 
-/// A run of a store, in words that no other run has.
+/// A text that names this run of a store and no other run.
 fn of_store(number: u64, store: &Path) -> String {
     let store = store.canonicalize().unwrap_or_else(|_| store.to_owned());
     format!("{number} {}", store.display())
@@ -136,7 +136,7 @@ fn remove_those_of_dead_runs(all: &Path) {
         }
         let lock = OpenOptions::new().write(true).open(entry.path().join(LOCK));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            // Its servers outlive it if hotlap and its supervisors were killed together.
+            // The servers of a run outlive it if hotlap and its supervisors were killed together.
             let _ = kill_marked(&entry.path());
             remove(&entry.path());
         }

@@ -73,7 +73,9 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     }
     out += &by_request(loaded, width);
     out += &by_generator(loaded, width);
-    if let Some(most) = outcome.failures.most().filter(|_| loaded.failed_share() > FAILING) {
+    // A GOAWAY has said why.
+    let is_unexplained = outcome.goaways.is_empty() && loaded.failed_share() > FAILING;
+    if let Some(most) = outcome.failures.most().filter(|_| is_unexplained) {
         out.push('\n');
         out += &wrap(remedy(most), 2, width);
     }

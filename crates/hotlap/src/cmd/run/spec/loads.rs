@@ -65,9 +65,9 @@ pub fn loads(
     Ok(loads)
 }
 
-/// How many connections, with how many streams each, carry so many requests at a time. All
-/// connections have the same number of streams: the most, up to [`STREAMS`], by which the requests
-/// can be divided.
+/// How many connections, with how many streams each, carry this many requests at a time. All
+/// connections have the same number of streams. Without a number that was asked for, this is the
+/// largest number up to [`STREAMS`] by which the requests can be divided.
 ///
 /// # Errors
 /// When the requests cannot be divided by the streams that were asked for.

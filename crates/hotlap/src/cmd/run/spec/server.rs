@@ -179,7 +179,7 @@ fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> 
     }
 }
 
-/// Whether an argument is a URL. A command with a URL among its arguments is none.
+/// Whether an argument is a URL. A command with a URL among its arguments is not a URL.
 #[must_use]
 pub fn is_url(argument: &str) -> bool {
     let is_scheme = |text: &str| {
