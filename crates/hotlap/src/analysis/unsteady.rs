@@ -9,7 +9,7 @@ use crate::model::{Class, Run};
 
 /// A change of cost within a restart from this share on is reported: the mean of the restart is off
 /// by half of the change. A convention.
-const CHANGED: f64 = 0.1;
+const CHANGED: f64 = 0.05;
 
 /// A smaller change, from this share on, is reported if the cost changes by at least so much per
 /// second of CPU time. That is what a warm-up permits, and such a server would change much more in
