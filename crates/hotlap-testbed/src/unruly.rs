@@ -2,8 +2,8 @@
 //! the same server.
 //!
 //! A server responds correctly to its first requests. Then each request gets the next action of a
-//! short list: mutated or invented responses, frames or TLS records, bytes without an end, silence,
-//! or an odd way to close the connection. As a process, a server may also daemonize, stop or kill
+//! short list. An action sends mutated or invented bytes, or bytes without an end, or nothing, or
+//! it closes the connection in an odd way. As a process, a server may also daemonize, stop or kill
 //! itself, flood its log, open another port first, or ignore its port.
 
 use std::fmt;
@@ -146,7 +146,7 @@ pub enum Speaks {
     Http1,
     /// HTTP/2 without TLS.
     Http2,
-    /// Something like TLS; no handshake ever succeeds.
+    /// Something like TLS, without a handshake that succeeds.
     Tls,
 }
 

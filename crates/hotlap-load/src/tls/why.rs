@@ -69,7 +69,7 @@ fn certificate(wrong: &CertificateError) -> String {
         }
         CertificateError::BadEncoding => "it is malformed",
         CertificateError::BadSignature => "its signature is wrong",
-        // The library has no variant of its own for this error.
+        // The library has no variant for this error.
         other if other.to_string().contains("CaUsedAsEndEntity") => {
             "it is an authority's certificate, which is not for servers"
         }

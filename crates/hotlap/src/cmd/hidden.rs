@@ -61,8 +61,8 @@ pub fn planted(argv: &[OsString]) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The unruly server whose seed is the first argument, on port `PORT` at `HOST`. The server passes a
-/// second argument when it starts itself again.
+/// The unruly server whose seed is the first argument, on port `PORT` at `HOST`. The server passes
+/// a second argument when it starts itself again.
 ///
 /// # Errors
 /// If there is no seed, `PORT` is not set, or the address is not available.
