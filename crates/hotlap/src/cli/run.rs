@@ -361,8 +361,8 @@ fn baseline(text: &str) -> Result<String, String> {
 /// How long a start may take.
 #[derive(Debug, Args)]
 pub struct StartLimit {
-    /// Time from a server's start to its first correct response. A server may respond with 503 for a
-    /// quarter of the time, and otherwise wrongly for a twentieth
+    /// Time from a server's start to its first correct response (503 is accepted for a quarter of
+    /// it, another wrong response for a twentieth)
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = quantity::span)]
     pub start_timeout: Duration,
 }
