@@ -1,9 +1,10 @@
 //! Secrets that requests carry, kept out of everything that outlives a run or is shown: the store,
 //! exports, pages, the stored command line, and messages.
 //!
-//! A header's value is a secret if its name is one of [`USUAL`] or one that `--redact` or the
-//! config file names. User name and password in a URL are secrets. A value that is assigned to a
-//! name with one of [`ENDINGS`] is a secret too, in a query string, a body, a command or a log.
+//! A header's value is a secret if its name is one of [`USUAL`], ends with one of [`ENDINGS`], or
+//! is one that `--redact` or the config file names. User name and password in a URL are secrets. A
+//! value that is assigned to a name with one of [`ENDINGS`] is a secret too, in a query string, a
+//! body, a command or a log.
 //!
 //! What is recorded and printed has [`MARK`] in place of secrets, wherever they turn up: also where
 //! a server logs a header or sends it back. What is sent is not touched. A run that is repeated or
@@ -82,7 +83,7 @@ pub fn header(name: &str, value: &str) {
 pub fn is_secret(name: &str) -> bool {
     let name = name.trim().to_lowercase();
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
-    USUAL.contains(&name.as_str()) || secrets.names.contains(&name)
+    USUAL.contains(&name.as_str()) || names_a_secret(&name) || secrets.names.contains(&name)
 }
 
 /// Text without the secrets that are known, and without the credentials of URLs in it.
@@ -114,8 +115,11 @@ pub fn words(words: &[String]) -> Vec<String> {
             Some(value) => ("--header=", value),
             None if is_header => ("", word.as_str()),
             None => match word.split_once('H') {
-                // Short options in one word: -H'Name: value', -kH'Name: value'.
-                Some((before, value)) if is_short(before) => (&word[..before.len() + 1], value),
+                // Short options in one word: -H'Name: value', -kH'Name: value', -H='Name: value'.
+                Some((before, value)) if is_short(before) => {
+                    let value = value.strip_prefix('=').unwrap_or(value);
+                    (&word[..word.len() - value.len()], value)
+                }
                 _ => ("", ""),
             },
         };
@@ -308,6 +312,9 @@ mod tests {
             ("run|-H|Authorization: Bearer a1|u", "run|-H|Authorization: REDACTED|u"),
             ("run|-HCookie: a=b|u", "run|-HCookie: REDACTED|u"),
             ("run|-qH|cookie:a|u", "run|-qH|cookie: REDACTED|u"),
+            // Regression: this form was stored as it is.
+            ("run|-H=X-Auth-Token:h7|u", "run|-H=X-Auth-Token: REDACTED|u"),
+            ("run|-H|X-Session-Token: h7|u", "run|-H|X-Session-Token: REDACTED|u"),
             ("run|--header|X-Api-Key: k|u", "run|--header|X-Api-Key: REDACTED|u"),
             ("run|--header=X-API-KEY: k|u", "run|--header=X-API-KEY: REDACTED|u"),
             ("run|-H|Accept: text/plain|u", "run|-H|Accept: text/plain|u"),

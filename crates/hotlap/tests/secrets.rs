@@ -11,8 +11,14 @@ use hotlap_testbed::TestServer;
 use serde_json::Value;
 
 /// The values that must not turn up.
-const SECRETS: [&str; 5] =
-    ["s3cr3t-t0ken", "sid-47110815", "k3y-0f-th3-api", "0wn-s3cr3t", "s3t-by-th3-s3rv3r"];
+const SECRETS: [&str; 6] = [
+    "s3cr3t-t0ken",
+    "sid-47110815",
+    "k3y-0f-th3-api",
+    "0wn-s3cr3t",
+    "s3t-by-th3-s3rv3r",
+    "qu3ry-s3cr3t",
+];
 
 const HEADERS: [&str; 4] = [
     "Authorization: Bearer s3cr3t-t0ken",
@@ -69,6 +75,8 @@ fn a_run_sends_secrets_and_keeps_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (url, got) = echo(usize::MAX);
+    // Regression: the store had the path as it was sent.
+    let url = format!("{url}a?token=qu3ry-s3cr3t");
     let mut arguments = vec!["run", &url];
     HEADERS.iter().for_each(|header| arguments.extend(["-H", header]));
     arguments.extend(["--redact", "x-mine", "--restarts", "1", "--rounds", "1", "--slice", "12ms"]);

@@ -59,7 +59,7 @@ pub fn begin(
         suite: spec.suite.clone(),
         question: experiment.map_or(Question::Stress, |_| spec.question),
         about: spec.about.clone(),
-        contract: participants.contract.clone(),
+        contract: redact::text(&participants.contract),
         seed: experiment.map_or(0, |experiment| experiment.seed),
         schedule: model::Schedule {
             restarts: experiment.and_then(|e| e.restarts).unwrap_or(0),
@@ -129,7 +129,7 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
                 }
             }
         }
-        requests.join(", ")
+        redact::text(&requests.join(", "))
     };
     let described = |load| model::Load {
         request: request(load),
