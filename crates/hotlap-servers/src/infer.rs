@@ -212,6 +212,10 @@ fn refused(exchange: &Exchange, probes: &[Probe]) -> String {
         (Some(answer), ExpectedStatus::Exactly(status)) => {
             format!("{name}: expected status {status}, got {}", described(answer))
         }
+        (Some(answer), _) if answer.status == 503 => format!(
+            "{name}: got {}, so the server was not ready in time; --start-timeout allows more time",
+            described(answer)
+        ),
         (Some(answer), _) => format!(
             "{name}: got {}; set the right path with --path, or accept this status with \
              --expect-status {}",
