@@ -325,7 +325,7 @@ impl Startup<'_> {
             if let Some((since, unfit)) = &wrong
                 && since.elapsed() > self.patience(unfit)
             {
-                let cause = format!("for {} s, {unfit}", since.elapsed().as_secs());
+                let cause = format!("for {} s, {unfit}", self.patience(unfit).as_secs_f64());
                 return Err(self.out(process, &cause, unfit.remedy(self.elsewhere)));
             }
             if began.elapsed() > self.limit {
