@@ -429,7 +429,7 @@ fn failure(phase: &str, cause: String, remedy: &str) -> ServerFailure {
 /// How a process ended, with its last log lines; `None` while it runs.
 fn ending_of(process: Option<&mut Process>) -> Option<(String, Vec<String>)> {
     let process = process?;
-    let exit = process.ended()?;
+    let exit = process.exited()?;
     // The first process of a program that daemonizes ends, while its children keep serving.
     if process.members().is_ok_and(|members| !members.is_empty()) {
         return None;

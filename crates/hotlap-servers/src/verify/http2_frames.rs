@@ -74,10 +74,11 @@ impl Frames {
     /// The next frame. `None` if the connection ends, nothing comes in time, or the conversation
     /// has taken too long. SETTINGS are acknowledged.
     pub(super) fn next(&mut self) -> Result<Option<Frame>, String> {
-        let until = self.ends.min(Instant::now() + self.limit);
-        if Instant::now() >= self.ends {
+        let now = Instant::now();
+        if now >= self.ends {
             return Ok(None);
         }
+        let until = self.ends.min(now + self.limit);
         loop {
             if let Some(frame) = self.take() {
                 let FrameHeader { kind, .. } = frame.header;
