@@ -295,6 +295,21 @@ mod tests {
         assert_ne!(class, Class::Flat);
     }
 
+    /// Servers on Node were watched for six seconds at each start, so a minute had two restarts.
+    #[test]
+    fn a_later_start_is_steady_once_it_has_its_earlier_speed() {
+        let usual = DetectorSettings { level: 30, sees_compiler: true, ..Default::default() };
+        let climb = |i: usize| 1000.0 * if i < 5 { 0.4 } else { 1.0 } * wobble(i, 0.03);
+        let mut first = SteadyDetector::new(usual);
+        let (at, since, class) = decided(&mut first, (0..100).map(climb)).unwrap();
+        let settings = usual.for_restart(&first.summary(class, since));
+        let later = |factor: f64| {
+            let speeds = (0..100).map(move |i| climb(i) * factor);
+            decided(&mut SteadyDetector::new(settings), speeds).unwrap().0
+        };
+        assert_eq!((at, later(1.0), later(1.2)), (32, 15, 32));
+    }
+
     #[test]
     fn nothing_is_decided_before_the_smallest_number_of_windows() {
         let settings = DetectorSettings { min_windows: 30, ..DetectorSettings::default() };

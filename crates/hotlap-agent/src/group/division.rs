@@ -41,7 +41,7 @@ impl Placement {
     /// Places a part of a load.
     pub(super) fn apply(&self, part: &mut Plan) {
         part.cpus.clone_from(&self.cpus);
-        part.busy_poll = self.is_alone;
+        part.busy_poll &= self.is_alone;
     }
 }
 

@@ -56,14 +56,23 @@ impl Burst {
     }
 }
 
+/// The median cost of the last bursts, in nanoseconds, once there are enough.
+pub(super) fn level_ns(bursts: &[Burst]) -> Option<f64> {
+    let last = &bursts[bursts.len().checked_sub(BURSTS)?..];
+    median(&last.iter().map(Burst::cost_ns).collect::<Vec<_>>())
+}
+
 /// Whether the last bursts cost no less than the bursts before them, and nothing goes on in the
-/// background.
-pub(super) fn are_steady(bursts: &[Burst]) -> bool {
-    let Some(from) = bursts.len().checked_sub(2 * BURSTS) else { return false };
-    let (before, last) = bursts[from..].split_at(BURSTS);
-    let cost = |some: &[Burst]| median(&some.iter().map(Burst::cost_ns).collect::<Vec<_>>());
-    let is_level = cost(last) >= cost(before).map(|cost| cost * (1.0 - FALL));
-    is_level && last.iter().all(|burst| burst.background < IDLE)
+/// background. Bursts that cost what the last bursts after an earlier start did need none before
+/// them.
+pub(super) fn are_steady(bursts: &[Burst], earlier_ns: Option<f64>) -> bool {
+    let Some(level_ns) = level_ns(bursts) else { return false };
+    let (before, last) = bursts.split_at(bursts.len() - BURSTS);
+    let is_level =
+        self::level_ns(before).is_some_and(|before_ns| level_ns >= before_ns * (1.0 - FALL));
+    let is_as_before =
+        earlier_ns.is_some_and(|earlier_ns| (level_ns / earlier_ns).ln().abs() <= FALL);
+    (is_level || is_as_before) && last.iter().all(|burst| burst.background < IDLE)
 }
 
 impl LocalRunner {
@@ -116,6 +125,7 @@ mod tests {
 
     #[test]
     fn bursts_are_steady_once_they_cost_no_less_than_those_before_and_leave_nothing_to_do() {
+        let are_steady = |bursts: &[Burst]| are_steady(bursts, None);
         assert!(are_steady(&bursts(&[60, 59, 62, 58, 60, 61], 0.01)));
         assert!(!are_steady(&bursts(&[60, 59, 62, 58, 60], 0.01)), "too few");
         assert!(!are_steady(&bursts(&[80, 75, 70, 65, 62, 61], 0.01)), "falling");
@@ -125,6 +135,16 @@ mod tests {
         one[6].background = 0.2;
         assert!(!are_steady(&one));
         assert!(are_steady(&bursts(&[600, 300, 60, 60, 61, 60, 62, 60], 0.0)));
+    }
+
+    #[test]
+    fn bursts_that_cost_what_they_did_after_an_earlier_start_are_steady() {
+        let earlier_ns = Some(60_000.0);
+        assert!(are_steady(&bursts(&[62, 59, 61], 0.01), earlier_ns));
+        assert!(!are_steady(&bursts(&[62, 59], 0.01), earlier_ns), "too few");
+        assert!(!are_steady(&bursts(&[62, 59, 61], 0.2), earlier_ns), "compiling");
+        assert!(!are_steady(&bursts(&[70, 67, 66], 0.01), earlier_ns), "slower");
+        assert!(!are_steady(&bursts(&[50, 51, 50], 0.01), earlier_ns), "faster");
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub(super) struct WarmupProfile {
     pub(super) service: Duration,
     /// Whether a compiler was seen.
     pub(super) compiles: bool,
+    /// The median cost of its last bursts, in nanoseconds, if it was loaded in bursts.
+    pub(super) burst_ns: Option<f64>,
 }
 
 /// A load whose connections are kept between the slices of a server.

@@ -19,7 +19,7 @@ use hotlap_servers::compilers::Compiler;
 use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 
 use super::LocalRunner;
-use super::bursts::{Burst, are_steady};
+use super::bursts::{Burst, are_steady, level_ns};
 use super::instance::{Between, Instance, WarmupProfile};
 use super::load::wait;
 use super::trouble::Trouble;
@@ -113,9 +113,11 @@ impl LocalRunner {
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
         let mut curve: Vec<f64> = climb.windows.iter().map(per_second).collect();
         let mut alone_cost_ns = alone(&climb.windows);
+        let mut burst_ns = None;
         if compiles {
             let bursts = self.settle((participant, load), &mut climb, watch)?;
             alone_cost_ns = Burst::alone_cost_ns(&bursts);
+            burst_ns = level_ns(&bursts);
             curve.extend(bursts.iter().flat_map(|burst| burst.windows(WARM_WINDOW)));
         }
         let Climb { detector, since, class, outcome, count, .. } = climb;
@@ -124,6 +126,7 @@ impl LocalRunner {
             steady: detector.summary(class, since),
             service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
             compiles,
+            burst_ns,
         });
         let steady_ms = since as f64 * window_ms;
         let (uncounted, tls) = (instance.uncounted.clone(), outcome.tls);
@@ -234,10 +237,12 @@ impl LocalRunner {
         watch: &mut dyn FnMut(f64),
     ) -> Result<Vec<Burst>, Trouble> {
         let spent = WARM_WINDOW * u32::try_from(climb.windows.len()).unwrap_or(u32::MAX);
-        let limit = self.warm_limit(self.known(participant, load)).saturating_sub(spent);
-        let limit = limit.max(Burst::SHORTEST);
+        let known = self.known(participant, load);
+        let limit = self.warm_limit(known).saturating_sub(spent).max(Burst::SHORTEST);
+        let was_steady = |known: &WarmupProfile| known.steady.class != Class::NeverSteady;
+        let earlier_ns = known.filter(was_steady).and_then(|known| known.burst_ns);
         let (began, mut bursts) = (Instant::now(), Vec::new());
-        while climb.class != Class::NeverSteady && !are_steady(&bursts) {
+        while climb.class != Class::NeverSteady && !are_steady(&bursts, earlier_ns) {
             if began.elapsed() >= limit {
                 climb.class = Class::NeverSteady;
                 break;

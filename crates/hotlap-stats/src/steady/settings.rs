@@ -18,7 +18,7 @@ pub struct DetectorSettings {
     /// Whether the caller can tell when the server's compiler is done. If not, a server that begins
     /// far below its level must stay level for longer.
     pub sees_compiler: bool,
-    /// The speed at which the program was steady after an earlier start, if it has no compiler.
+    /// The speed at which the program was steady after an earlier start.
     pub known: Option<KnownSpeed>,
 }
 
@@ -71,22 +71,22 @@ impl DetectorSettings {
     /// The settings for another restart of a program. An earlier result shortens a warm-up only
     /// where this start can confirm it:
     ///
-    /// - A server with a compiler compiles at every start. It is judged again, after at least the
-    ///   time that it needed before.
-    /// - Every other server has to fill its caches. If the server then has its earlier speed, it is
-    ///   steady. A server with another speed is judged again.
+    /// - A server with a compiler compiles at every start, so it gets at least the time that it
+    ///   needed before. Every other server has to fill its caches.
+    /// - If the server then has its earlier speed, it is steady. A server with another speed is
+    ///   judged again. Without a compiler it must be level for a stretch.
     #[must_use]
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
-        match previous.class {
-            Class::NeverSteady => *self,
-            _ if previous.compiles => {
-                Self { min_windows: previous.needed.min(self.max_windows), ..*self }
-            }
-            Class::Flat | Class::WarmedUp | Class::SlowingDown => {
-                let windows = (previous.filling + 1).max(COMPARED);
-                Self { known: Some(KnownSpeed { speed: previous.speed, windows }), ..*self }
-            }
+        if previous.class == Class::NeverSteady {
+            return *self;
         }
+        let (min_windows, level) = match previous.compiles {
+            true => (previous.needed.min(self.max_windows), self.level),
+            false => (0, self.stretch),
+        };
+        let windows = min_windows.max(previous.filling + 1).max(COMPARED);
+        let known = Some(KnownSpeed { speed: previous.speed, windows });
+        Self { min_windows, level, known, ..*self }
     }
 }
 
@@ -97,20 +97,21 @@ mod tests {
     #[test]
     fn another_restart_gets_at_least_what_the_first_one_needed() {
         let settings = DetectorSettings::default();
-        let again = |class, needed, compiles| {
+        let again = |settings: DetectorSettings, class, needed, compiles| {
             let speed = 9.0;
             let previous = PreviousWarmup { class, needed, compiles, filling: 5, speed };
             settings.for_restart(&previous)
         };
-        assert_eq!(again(Class::NeverSteady, 30, true), settings);
+        assert_eq!(again(settings, Class::NeverSteady, 30, true), settings);
+        let settings = DetectorSettings { level: 30, ..settings };
         for class in [Class::Flat, Class::WarmedUp, Class::SlowingDown] {
-            assert_eq!(again(class, 30, true).min_windows, 30);
-            assert_eq!(again(class, 300, true).min_windows, 100);
-        }
-        for class in [Class::Flat, Class::WarmedUp, Class::SlowingDown] {
-            let next = again(class, 30, false);
+            let next = again(settings, class, 40, true);
+            assert_eq!((next.min_windows, next.level), (40, 30));
+            assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 40 }));
+            assert_eq!(again(settings, class, 300, true).min_windows, 100);
+            let next = again(settings, class, 40, false);
+            assert_eq!((next.min_windows, next.level), (0, 10));
             assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 6 }));
-            assert_eq!(next.min_windows, 0);
         }
     }
 }
