@@ -141,6 +141,9 @@ pub enum Violation {
         asked: u64,
         /// Established.
         up: u64,
+        /// How most of the lap's requests failed, if any did.
+        #[serde(default)]
+        most: Option<Failure>,
     },
     /// HTTP/2: the server allowed fewer streams on a connection than requested.
     Streams {

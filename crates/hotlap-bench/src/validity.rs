@@ -102,8 +102,12 @@ fn connections(lap: &Lap) -> Option<Violation> {
     if is_reopened(&lap.outcome) {
         return None;
     }
-    (c.established < c.requested)
-        .then_some(Violation::Connections { asked: c.requested, up: c.established })
+    let most = lap.outcome.failures.most();
+    (c.established < c.requested).then_some(Violation::Connections {
+        asked: c.requested,
+        up: c.established,
+        most,
+    })
 }
 
 fn streams(lap: &Lap, load: &Load) -> Option<Violation> {
@@ -191,8 +195,12 @@ mod tests {
 
     #[test]
     fn a_connection_that_never_came_up_fails_the_lap() {
-        let violations = judged(|lap| lap.outcome.connections.established = 63);
-        assert_eq!(violations, [Violation::Connections { asked: 64, up: 63 }]);
+        let violations = judged(|lap| {
+            lap.outcome.connections.established = 63;
+            lap.outcome.failures.add(Failure::ClosedEarly, Phase::FirstByte, 1);
+        });
+        let most = Some(Failure::ClosedEarly);
+        assert_eq!(violations, [Violation::Connections { asked: 64, up: 63, most }]);
     }
 
     /// Regression: a server that allows one stream was shown as measured with eight, and its laps

@@ -179,7 +179,7 @@ fn laps_that_do_not_count_are_left_out_of_percentiles_but_their_errors_are_shown
     let mut run = mixed();
     let before = of_node(&run, ORDER);
     for lap in run.laps.iter_mut().filter(|lap| lap.server == 1 && lap.restart == 1) {
-        lap.failed.push(Violation::Connections { asked: 64, up: 63 });
+        lap.failed.push(Violation::Connections { asked: 64, up: 63, most: None });
         lap.by_request[1].failures = 3;
         (0..1_000).for_each(|_| lap.by_request[1].latency.record(9_000_000_000));
     }
@@ -192,7 +192,7 @@ fn laps_that_do_not_count_are_left_out_of_percentiles_but_their_errors_are_shown
     let columns = ["server", "request", "requests", "share", "errors", "p50*", "p99*"];
     assert_eq!(header.split_whitespace().collect::<Vec<_>>(), columns);
     for lap in run.laps.iter_mut().filter(|lap| lap.server == 1) {
-        lap.failed.push(Violation::Connections { asked: 64, up: 63 });
+        lap.failed.push(Violation::Connections { asked: 64, up: 63, most: None });
     }
     let none = of_node(&run, ORDER);
     assert_eq!((none.errors, text(&none.p50), text(&none.p99)), (36, "none", "none"));

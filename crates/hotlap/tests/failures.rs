@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hotlap::model::{Run, State};
 use hotlap::store::Store;
@@ -157,6 +158,26 @@ fn measured(output: &Output, url: &str) -> String {
     }
     assert!(table.contains(url), "{table}{said}");
     said
+}
+
+/// Regression: `load` ended with exit code 3 for such a server, and `run` with 0.
+#[test]
+fn a_run_in_which_many_requests_fail_ends_with_exit_code_3() {
+    let (folder, number) = (tempfile::tempdir().unwrap(), AtomicUsize::new(0));
+    let server = TestServer::start(move |mut client| {
+        while client.request().is_some() {
+            // Not in the checks and probes.
+            let at = number.fetch_add(1, Ordering::Relaxed);
+            if at > 500 && at.is_multiple_of(20) {
+                return client.reset();
+            }
+            client.send(HELLO);
+        }
+    });
+    let output = run(&server.url()).env("HOME", folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains(" requests failed in the laps with failures"), "{said}");
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn warnings_about_one_of_several_loads_name_it() {
     let mut run = under_two_loads();
     let of = |lap: &&mut hotlap::model::Lap| lap.load == 1 && lap.server == 2;
     for lap in run.laps.iter_mut().filter(of).take(4) {
-        lap.failed = vec![Violation::Connections { asked: 64, up: 12 }];
+        lap.failed = vec![Violation::Connections { asked: 64, up: 12, most: None }];
     }
     let told = Report::of(&run).warnings.join("\n");
     let expected = "python3 app.py under POST /x: 4 of 36 laps do not count: only 12 of 64 connections \
@@ -247,7 +247,7 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     let mut run = hold(&three(), None).run;
     for (nth, lap) in run.laps.iter_mut().enumerate() {
         lap.failed = vec![match nth % 3 {
-            0 => Violation::Connections { asked: 64, up: 12 },
+            0 => Violation::Connections { asked: 64, up: 12, most: None },
             _ => Violation::SideEffect { expected: 90, counted: 30 },
         }];
     }

@@ -108,7 +108,7 @@ fn check(version: usize, run: &Run) {
     assert_eq!((closed.answers, closed.failures(), closed.bytes), (6_136, 3, (478_608, 214_760)));
     assert_eq!(closed.connections, (64, 63, 2));
     assert_eq!(closed.usage.unwrap().cpu_ns, (version < 5).then_some(38_996_347));
-    assert_eq!(closed.failed, [Violation::Connections { asked: 64, up: 63 }]);
+    assert_eq!(closed.failed, [Violation::Connections { asked: 64, up: 63, most: None }]);
     assert!(!closed.service.is_empty() && closed.response.is_empty());
     assert!(!open.response.is_empty() && !open.lag.is_empty());
     assert_eq!(closed.service_censored.is_empty(), version < 5);

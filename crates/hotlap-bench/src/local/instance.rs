@@ -515,7 +515,8 @@ fn complaint(stopped: &Stopped) -> Option<String> {
         complaints.push("did not stop on SIGTERM and was killed".to_owned());
     }
     if !stopped.left_behind.is_empty() {
-        complaints.push(format!("left processes behind: {}", stopped.left_behind.join(", ")));
+        let processes = stopped.left_behind.join(", ");
+        complaints.push(format!("left processes running, which hotlap ended: {processes}"));
     }
     if !stopped.survivors.is_empty() {
         complaints.push(format!("processes survived SIGKILL: {}", stopped.survivors.join(", ")));

@@ -128,7 +128,10 @@ http://10.0.0.1:8080/
   hotlap load --access-log access.log --replay times --replay-speed 10 \
 http://localhost:8080/
   hotlap load --format wrk -t2 -c10 -d5s http://localhost:8080/ | ./parse.sh
-  hotlap load --format hgrm http://localhost:8080/ > latency.hgrm";
+  hotlap load --format hgrm http://localhost:8080/ > latency.hgrm
+
+Exit codes: 3 if the server ended, sent wrong responses, or failed over 1% of
+the requests; 4 if the generator was too slow. `hotlap --help` lists all.";
 
 /// What `hotlap load` asks, and which answer is right.
 #[derive(Debug, Args)]

@@ -29,6 +29,10 @@ pub enum Sink {
     File(PathBuf, Replaced),
 }
 
+/// The extensions of exports.
+const EXTENSIONS: [&str; 11] =
+    ["json", "md", "markdown", "csv", "html", "htm", "svg", "xml", "txt", "hgrm", "out"];
+
 /// A file that is replaced.
 #[derive(Debug)]
 pub struct Replaced {
@@ -136,6 +140,12 @@ impl Replaced {
         if is_store(&path) {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it is a store of runs"));
         }
+        if there.len() > 0 && !is_replaceable(&path) {
+            return Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "it exists already, and exports do not have such names",
+            ));
+        }
         // A read-only file is not replaced either.
         let file = OpenOptions::new().write(true).open(&path)?;
         let can_replace = there.nlink() == 1 && Draft::new(&path, Some(there)).is_ok();
@@ -188,6 +198,14 @@ fn is_store(path: &Path) -> bool {
     let mut begin = [0; 15];
     File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
         && begin == *b"SQLite format 3"
+}
+
+/// Whether the name of an existing file is one that exports have. A mistake on the command line may
+/// name a program or its source.
+fn is_replaceable(path: &Path) -> bool {
+    let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
+    let is_executable = || rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    extension.map_or_else(|| !is_executable(), |e| EXTENSIONS.contains(&&*e))
 }
 
 /// Overwrites the content of a file, if it cannot be replaced.
@@ -297,6 +315,20 @@ mod tests {
         }
         drop(Sink::open(&folder.path().join("new")).unwrap());
         assert_eq!(names(folder.path()), ["file"], "a run that fails early leaves no empty file");
+    }
+
+    /// Regression: `--export-json app.py` replaced the program.
+    #[test]
+    fn a_program_or_its_source_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["app.py", "app", "summary", "run.json", "empty.py"] {
+            fs::write(path(name), if name == "empty.py" { "" } else { "text" }).unwrap();
+        }
+        fs::set_permissions(path("app"), Permissions::from_mode(0o755)).unwrap();
+        let opens = |name: &&str| Sink::open(&path(name)).is_ok();
+        assert!(["summary", "run.json", "empty.py"].iter().all(opens));
+        assert!(!["app.py", "app"].iter().any(opens));
     }
 
     #[test]

@@ -214,9 +214,13 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
             "Something delayed requests outside of the server: repeat the run while the machine is \
              otherwise idle.",
         ),
-        Violation::Connections { .. } => (
+        Violation::Connections { most, .. } => (
             "connections",
-            "Check whether the server limits its connections (backlog, `ulimit -n`), or use fewer (-c).",
+            most.map_or(
+                "Check whether the server limits its connections (backlog, `ulimit -n`), or use \
+                 fewer (-c).",
+                failures::remedy,
+            ),
         ),
         Violation::Streams { .. } => (
             "streams",
@@ -272,8 +276,9 @@ pub(super) fn violation(violation: &Violation) -> String {
             "connections = rate × latency does not hold (Little's law, {} % off)",
             grouped(*off, 1)
         ),
-        Violation::Connections { asked, up } => {
-            format!("only {} of {} connections were up", count(*up), count(*asked))
+        Violation::Connections { asked, up, most } => {
+            let most = most.map_or_else(String::new, |most| format!(", because: {}", words(most)));
+            format!("only {} of {} connections were up{most}", count(*up), count(*asked))
         }
         Violation::Streams { asked, open } => {
             format!("only {} of {} streams were open on a connection", count(*open), count(*asked))

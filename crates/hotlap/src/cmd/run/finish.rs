@@ -1,14 +1,17 @@
 //! The end of a run: the table, the exports, and the exit code.
 
+use std::collections::BTreeMap;
+
 use hotlap_bench::experiment::Over;
 use hotlap_bench::suite::Question;
+use hotlap_bench::validity::FAILING;
 
 use super::rule::{Rule, Ruling};
 use super::spec::RunSpec;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::export::Exports;
-use crate::model::{Role, Server, Violation};
+use crate::model::{Role, Run, Server, Violation};
 use crate::recorder::Kept;
 use crate::render::terminal;
 use crate::report::Report;
@@ -65,6 +68,7 @@ pub fn finish(
         () if kept.over == Over::Interrupted => Exit::Interrupted,
         () if kept.run.servers.iter().any(has_failed) => Exit::ServerFailed,
         () if has_wrong_responses(&report, kept) => Exit::ServerFailed,
+        () if fails_requests(&kept.run) => Exit::ServerFailed,
         () if report.stress.as_ref().is_some_and(|s| !s.all_stand()) => Exit::ServerFailed,
         () if kept.run.question == Question::Stress => Exit::Ok,
         () if kept.run.question == Question::Capacity => match is_searched(&report) {
@@ -96,6 +100,22 @@ fn has_wrong_responses(report: &Report, kept: &Kept) -> bool {
     let is_wrong = |violation: &Violation| matches!(violation, Violation::WrongAnswers { .. });
     report.tables.iter().flat_map(|t| &t.rows).any(|row| row.wrong_responses > 0)
         || kept.run.explain.iter().flat_map(|lap| &lap.failed).any(is_wrong)
+}
+
+/// Whether a server failed more requests under a load than the validity checks allow in a lap.
+/// Searches and stress runs make servers fail.
+fn fails_requests(run: &Run) -> bool {
+    if !matches!(run.question, Question::Compare | Question::Layers) {
+        return false;
+    }
+    let mut counts: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
+    for lap in &run.laps {
+        let (failures, requests) = counts.entry((lap.server, lap.load)).or_default();
+        let failed: u64 = lap.failures.iter().map(|failed| failed.count).sum();
+        *failures += failed;
+        *requests += lap.answers + failed;
+    }
+    counts.values().any(|&(failures, requests)| failures as f64 > requests as f64 * FAILING)
 }
 
 /// Whether a search found something of every server that took part.
