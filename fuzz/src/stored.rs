@@ -51,7 +51,7 @@ impl Kept {
         let db = Connection::open(&path).expect("a database");
         db.pragma_update(None, "synchronous", "off").expect("a setting");
         let mut columns = Vec::new();
-        for table in ["run", "server", "start", "lap"] {
+        for table in ["run", "lap"] {
             let mut rows = db.prepare(&format!("SELECT * FROM {table} LIMIT 1")).expect("a table");
             let names: Vec<String> = rows.column_names().map(str::to_owned).collect();
             let values: Vec<Value> = rows

@@ -130,12 +130,12 @@ impl Budget {
             return;
         }
         if Some(lap.load) == self.experiment.closed_loop() {
-            self.rates[lap.participant].push(lap.outcome.rate());
+            self.rates[lap.server].push(lap.outcome.rate());
             self.lap = Duration::from_nanos(lap.outcome.window_ns);
         }
         // Servers of unknown cost are compared by their rate.
         let share = lap.cost_share().unwrap_or_else(|| lap.rate_share());
-        self.costs[lap.participant][lap.load].push((lap.restart, lap.round, share));
+        self.costs[lap.server][lap.load].push((lap.restart, lap.round, share));
     }
 
     /// Half of the slowest server's throughput, in requests/s: a rate that all can sustain.

@@ -7,6 +7,8 @@
 use std::time::Duration;
 
 use hotlap_servers::observe::Observation;
+use hotlap_stats::Share;
+use serde::{Deserialize, Serialize};
 
 use crate::lap::Lap;
 
@@ -23,10 +25,30 @@ pub enum Explain {
 }
 
 /// A lap that explains.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExplainLap {
     /// The lap.
     pub lap: Lap,
     /// What an instrument saw in it; `None` if none was on.
     pub observation: Option<Observation>,
+}
+
+impl ExplainLap {
+    /// Right responses and failures while the server was observed.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.lap.usage.map_or(0, |usage| usage.requests)
+    }
+
+    /// Whether it counts in estimates.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.requests() > 0 && self.lap.counts()
+    }
+
+    /// Its contribution to the CPU time per request, in nanoseconds.
+    #[must_use]
+    pub fn cost_share(&self) -> Option<Share> {
+        self.lap.cost_share()
+    }
 }

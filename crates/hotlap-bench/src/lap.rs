@@ -1,4 +1,5 @@
-//! One measurement window of one server under one load.
+//! One measurement window of one server under one load: the same record from the measurement to the
+//! store, the analysis and the table.
 
 use hotlap_servers::counters::Counted;
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// A measured lap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lap {
-    /// The participant, as an index into the experiment's list.
-    pub participant: usize,
+    /// The server, as an index into the experiment's participants and the run's servers.
+    pub server: usize,
     /// The load, as an index into the experiment's list.
     pub load: usize,
     /// Restart number, from 0.
@@ -105,14 +106,13 @@ pub struct Usage {
     /// Resident memory of the tree, in bytes: the maximum seen.
     pub rss_bytes: u64,
     /// Proportional set size of the tree, in bytes, which counts a shared page once. `None` if not
-    /// read; 0 instead in laps stored by older versions.
+    /// read.
     pub pss_bytes: Option<u64>,
     /// Threads.
     pub threads: u32,
     /// Processes.
     pub processes: u32,
-    /// Number of slices summed here; `None` in laps stored by versions that did not keep it.
-    #[serde(default)]
+    /// Number of slices summed here; `None` without slices.
     pub slices: Option<u32>,
 }
 
@@ -142,7 +142,6 @@ pub enum Violation {
         /// Established.
         up: u64,
         /// How most of the lap's requests failed, if any did.
-        #[serde(default)]
         most: Option<Failure>,
     },
     /// HTTP/2: the server allowed fewer streams on a connection than requested.
@@ -172,7 +171,6 @@ pub enum Violation {
         /// All requests.
         requests: u64,
         /// How most of them failed.
-        #[serde(default)]
         most: Option<Failure>,
     },
     /// Wrong responses: the server is not ranked.
@@ -233,7 +231,7 @@ impl Lap {
     /// A lap before it is judged. The experiment fills in restart, round and place.
     #[must_use]
     pub fn new(
-        (participant, load): (usize, usize),
+        (server, load): (usize, usize),
         kind: Kind,
         at_ms: u64,
         outcome: Outcome,
@@ -243,7 +241,7 @@ impl Lap {
         let failed = Vec::new();
         let generators = Vec::new();
         Self {
-            participant,
+            server,
             load,
             restart,
             round,
@@ -255,6 +253,30 @@ impl Lap {
             failed,
             generators,
         }
+    }
+
+    /// The rate of an open loop, in requests/s; `None` for a closed loop.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        self.kind.rate()
+    }
+
+    /// Whether its server was held at the rate that a search found.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.kind, Kind::Held { .. })
+    }
+
+    /// Whether the generator may have been the limit, so that the lap is a lower bound.
+    #[must_use]
+    pub fn is_generator_limited(&self) -> bool {
+        self.failed.iter().any(|check| matches!(check, Violation::Generator { .. }))
+    }
+
+    /// Correct responses per second; 0 without a window.
+    #[must_use]
+    pub fn requests_per_s(&self) -> f64 {
+        self.rate_share().value().unwrap_or(0.0)
     }
 
     /// Whether it is part of estimates.

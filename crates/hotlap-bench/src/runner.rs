@@ -221,9 +221,24 @@ pub struct Ready {
 /// The limit of a warm-up is divided by this for a server that was never steady in an earlier one.
 pub const UNSTEADY_AGAIN: u32 = 3;
 
+/// A start of a server, and its warm-ups.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The server, as an index into the run's servers.
+    pub server: usize,
+    /// The restart, from 0.
+    pub restart: u32,
+    /// The verified server.
+    pub ready: Ready,
+    /// Its warm-ups, one for each load; empty before the first one.
+    pub warmups: Vec<Warmup>,
+}
+
 /// The result of a warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warmup {
+    /// The load, as an index.
+    pub load: usize,
     /// How the server became steady.
     pub class: Class,
     /// Whether a compiler was seen, so that it was also loaded in bursts.

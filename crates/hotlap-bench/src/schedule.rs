@@ -271,7 +271,7 @@ mod tests {
         let mut laps = Vec::new();
         let over = run(experiment, runner, &mut |event| {
             if let Event::Lap(lap) = event {
-                laps.push((lap.restart, lap.round, lap.place, lap.participant));
+                laps.push((lap.restart, lap.round, lap.place, lap.server));
             }
         });
         (laps, over)

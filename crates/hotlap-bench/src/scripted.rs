@@ -275,7 +275,7 @@ impl Runner for Scripted {
     fn warm(
         &mut self,
         participant: usize,
-        _load: usize,
+        load: usize,
         watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure> {
         self.clock += Duration::from_millis(300);
@@ -283,6 +283,7 @@ impl Runner for Scripted {
         let rate = self.scripts[participant].rate;
         watch(rate);
         Ok(Warmup {
+            load,
             compiles: false,
             class: Class::Flat,
             steady_ms: 0.0,

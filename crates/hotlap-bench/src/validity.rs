@@ -131,7 +131,7 @@ fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
 }
 
 fn generator(lap: &Lap) -> Option<Violation> {
-    let busy = lap.outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max);
+    let busy = lap.outcome.busiest();
     // A paced generator may busy-wait; lateness is the better check there.
     (lap.kind == Kind::Flat && busy > BUSY).then_some(Violation::Generator { busy: busy * 100.0 })
 }

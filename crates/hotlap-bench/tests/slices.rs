@@ -190,7 +190,7 @@ fn servers_run_in_their_slices_only_and_are_measured_correctly() {
 
     let (_, ended, last) = &slices[slices.len() - 1];
     for (server, pid) in pids {
-        let own: Vec<&Lap> = laps.iter().filter(|lap| lap.participant == server).collect();
+        let own: Vec<&Lap> = laps.iter().filter(|lap| lap.server == server).collect();
         for lap in &own {
             // These two can be due to a machine that is busy with something else.
             let is_busy = |violation: &Violation| {
@@ -199,7 +199,7 @@ fn servers_run_in_their_slices_only_and_are_measured_correctly() {
             assert!(lap.failed.iter().all(is_busy), "{:?}", lap.failed);
         }
         // Laps that had ended by the last look.
-        let ended = laps[..*ended].iter().filter(|lap| lap.participant == server);
+        let ended = laps[..*ended].iter().filter(|lap| lap.server == server);
         let usages: Vec<_> = ended.filter_map(|lap| lap.usage).collect();
         let (first, last) = (&slices[0].2[&pid], &last[&pid]);
         let measured_ns: u64 = usages.iter().filter_map(|usage| usage.cpu_ns).sum();
@@ -233,7 +233,7 @@ fn a_stall_longer_than_a_slice_is_seen() {
     });
     assert!(over == Over::Done && slices >= 64, "{over:?} after {slices} slices");
     let longest_ms = |server: usize| {
-        let own = laps.iter().filter(|lap| lap.participant == server);
+        let own = laps.iter().filter(|lap| lap.server == server);
         let ages = own.map(|lap| {
             lap.outcome.service_time_censored.open.max().max(lap.outcome.service_time.max())
         });

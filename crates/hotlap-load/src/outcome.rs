@@ -119,7 +119,48 @@ pub struct OpenLoop {
 /// became due.
 const BEHIND: f64 = 0.01;
 
+/// The histograms of an outcome.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Histograms {
+    /// Service time.
+    pub service: Histogram,
+    /// Response time.
+    pub response: Histogram,
+    /// How late the generator sent.
+    pub lag: Histogram,
+    /// Time to connect.
+    pub connect: Histogram,
+    /// Time of TLS handshakes.
+    pub handshake: Histogram,
+}
+
 impl Outcome {
+    /// Takes the histograms out, and leaves empty ones.
+    pub fn take_histograms(&mut self) -> Histograms {
+        Histograms {
+            service: std::mem::take(&mut self.service_time),
+            response: std::mem::take(&mut self.response_time),
+            lag: std::mem::take(&mut self.lag),
+            connect: std::mem::take(&mut self.connect_time),
+            handshake: std::mem::take(&mut self.handshake_time),
+        }
+    }
+
+    /// Puts histograms back.
+    pub fn put_histograms(&mut self, times: Histograms) {
+        self.service_time = times.service;
+        self.response_time = times.response;
+        self.lag = times.lag;
+        self.connect_time = times.connect;
+        self.handshake_time = times.handshake;
+    }
+
+    /// The share of the window in which the busiest thread had something to do, from 0 to 1.
+    #[must_use]
+    pub fn busiest(&self) -> f64 {
+        self.threads.iter().map(|thread| thread.busy()).fold(0.0, f64::max)
+    }
+
     /// Adds the outcome of another thread or generator that ran at the same time.
     pub fn merge(&mut self, other: &Self) {
         self.window_ns = self.window_ns.max(other.window_ns);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_stats::{Censored, Histogram};
+use hotlap_stats::{Ages, Censored, Histogram};
 
 use crate::check::Mismatch;
 use crate::connection::{Completed, EVIDENCE, InFlight};
@@ -55,11 +55,27 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     first_wrong: Option<WrongResponse>,
     /// One entry for each request of the plan; empty if the plan has one request only.
-    by_request: Vec<RequestOutcome>,
+    by_request: Vec<RequestTally>,
     has_by_request: bool,
     opens_ns: u64,
     /// When counting was paused; 0 while counting.
     paused_ns: u64,
+}
+
+/// The counts of one request of the plan.
+#[derive(Debug, Clone, Default)]
+struct RequestTally {
+    responses: u64,
+    failures: u64,
+    latency: Histogram,
+    censored: Censored,
+}
+
+impl From<RequestTally> for RequestOutcome {
+    fn from(own: RequestTally) -> Self {
+        let RequestTally { responses, failures, latency, censored } = own;
+        Self { responses, failures, latency: Ages::from(&latency), censored }
+    }
 }
 
 impl Tally {
@@ -91,7 +107,7 @@ impl Tally {
             idle_ns: 0,
             sent: 0,
             first_wrong: None,
-            by_request: vec![RequestOutcome::default(); requests],
+            by_request: vec![RequestTally::default(); requests],
             has_by_request: requests > 0,
             opens_ns,
             paused_ns: 0,
@@ -366,7 +382,7 @@ impl Tally {
             stalled: 0,
             due: 0,
             totals: Totals::default(),
-            by_request: self.by_request,
+            by_request: self.by_request.into_iter().map(RequestOutcome::from).collect(),
         }
     }
 }

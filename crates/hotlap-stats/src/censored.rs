@@ -33,6 +33,14 @@ impl Ages {
         self.counts().for_each(|(ns, count)| histogram.record_many(ns, count));
     }
 
+    /// The same as a histogram.
+    #[must_use]
+    pub fn to_histogram(&self) -> Histogram {
+        let mut histogram = Histogram::new();
+        self.add_to(&mut histogram);
+        histogram
+    }
+
     /// The number of ages.
     #[must_use]
     pub fn len(&self) -> u64 {

@@ -14,8 +14,15 @@ pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 /// A histogram of times in nanoseconds with three significant digits (an error of 0.1 %), from 1 ns
 /// to one hour; longer times count as one hour. Takes 32 buckets × 1,024 counts × 8 bytes = 256
 /// KiB, however many times it holds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Histogram(Hdr<u64>);
+
+impl Clone for Histogram {
+    /// The memory of an empty histogram is reserved and not used.
+    fn clone(&self) -> Self {
+        if self.is_empty() { Self::new() } else { Self(self.0.clone()) }
+    }
+}
 
 impl Default for Histogram {
     fn default() -> Self {
@@ -137,14 +144,18 @@ pub struct BadHistogram(String);
 
 impl Serialize for Histogram {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.to_bytes())
+        let bytes = if self.is_empty() { Vec::new() } else { self.to_bytes() };
+        serializer.serialize_bytes(&bytes)
     }
 }
 
 impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let bytes = Vec::<u8>::deserialize(deserializer)?;
-        Self::from_bytes(&bytes).map_err(serde::de::Error::custom)
+        match &bytes[..] {
+            [] => Ok(Self::new()),
+            bytes => Self::from_bytes(bytes).map_err(serde::de::Error::custom),
+        }
     }
 }
 

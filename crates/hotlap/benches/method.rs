@@ -265,7 +265,7 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
         let of = |s: &MeasuredServer| s.readings[measure].iter().filter_map(told).collect();
         analysis.servers.iter().map(of).collect()
     };
-    let windows: u64 = kept.laps.iter().map(|l| l.window_ns).sum();
+    let windows: u64 = kept.laps.iter().map(|lap| lap.outcome.window_ns).sum();
     Found {
         run,
         setting: options.setting(),

@@ -1,9 +1,9 @@
 //! What is kept of a run, without the secrets that requests carry ([`crate::redact`]).
 //!
 //! A [`Run`] has the machine that it was measured on ([`host`]), its servers ([`server`]) and its
-//! loads ([`load`]). Each server is started and warmed up in every restart ([`start`]), and then
-//! measured in laps ([`lap`]). Laps that explain a difference ([`mod@explain`]) are kept apart. A
-//! run grows during the experiment: servers fail, starts and laps are added, and the state changes
+//! loads ([`load`]). Each server is started and warmed up in every restart ([`Start`]), and then
+//! measured in laps ([`Lap`]). Laps that explain a difference ([`ExplainLap`]) are kept apart. A run
+//! grows during the experiment: servers fail, starts and laps are added, and the state changes
 //! at the end. A run that was merged from several machines says so ([`pool`]).
 //!
 //! [`crate::store`] writes and reads it, [`crate::analysis`] computes figures from it; neither
@@ -11,36 +11,34 @@
 
 pub mod explain;
 pub mod host;
-pub mod lap;
 pub mod load;
 pub mod pool;
 pub mod server;
-pub mod start;
 
 use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-pub use explain::{ExplainLap, Missing, Observing};
+pub use explain::{Missing, Observing};
 pub use host::{GeneratorHost, Host, RemoteGenerator};
-pub use hotlap_bench::lap::{Count, Violation};
+pub use hotlap_bench::explain::ExplainLap;
+pub use hotlap_bench::lap::{Count, Lap, Violation};
 pub use hotlap_bench::participant::Role;
-pub use hotlap_bench::runner::Probed;
+pub use hotlap_bench::runner::{Probed, Start, Warmup};
 pub use hotlap_bench::slo::Objective;
 pub use hotlap_bench::stress::Subject;
 pub use hotlap_bench::suite::{Absent, Question};
 pub use hotlap_servers::failure::ServerFailure;
 pub use hotlap_stats::Class;
-pub use lap::{Lap, LapRequest};
 pub use load::Load;
 pub use pool::{Apart, MergedShard, Pool};
 pub use server::{Part, Published, Server, Than};
-pub use start::{Start, Warmup};
 
 /// One `hotlap run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Its number in the store; `None` while it is not stored.
+    #[serde(skip)]
     pub number: Option<u64>,
     /// When it began, in milliseconds since 1970 (UTC).
     pub began_ms: u64,
@@ -53,7 +51,6 @@ pub struct Run {
     /// The version of hotlap.
     pub hotlap: String,
     /// The baseline that it was saved as, if any.
-    #[serde(default)]
     pub baseline: Option<String>,
     /// The suite, if there was one.
     pub suite: Option<String>,
@@ -75,13 +72,16 @@ pub struct Run {
     pub servers: Vec<Server>,
     /// The starts of all servers.
     pub starts: Vec<Start>,
-    /// The laps, in the order of measurement.
+    /// The laps, in the order of measurement. They are stored one by one.
+    #[serde(skip)]
     pub laps: Vec<Lap>,
     /// Servers with published figures that are not part of the run.
     pub absent: Vec<Absent>,
     /// Stress results, in the order in which servers were stressed.
     pub stress: Vec<Subject>,
-    /// Laps that explain differences in cost, in the order of measurement.
+    /// Laps that explain differences in cost, in the order of measurement. They are stored one by
+    /// one.
+    #[serde(skip)]
     pub explain: Vec<ExplainLap>,
     /// The nodes and shards that it was merged from; `None` for a run of one machine. Not stored.
     #[serde(skip)]
@@ -112,10 +112,8 @@ pub struct Schedule {
     /// Planned number of rounds per restart.
     pub rounds: u32,
     /// Length of a slice in milliseconds, once it is chosen.
-    #[serde(default)]
     pub slice_ms: Option<f64>,
     /// The bias of each server's CPU time in slices, as found by probes.
-    #[serde(default)]
     pub probed: Vec<Probed>,
     /// Time to spend, in seconds.
     pub budget_s: f64,
@@ -128,13 +126,10 @@ pub struct Schedule {
     /// Whether servers were frozen outside of their slices.
     pub freeze: bool,
     /// Whether servers and generator ran before other programs.
-    #[serde(default)]
     pub high_priority: bool,
     /// The goals of a search for capacities; empty in other runs.
-    #[serde(default)]
     pub objectives: Vec<Objective>,
     /// How servers were observed, to explain differences in cost.
-    #[serde(default)]
     pub observing: Observing,
 }
 
@@ -156,7 +151,7 @@ impl Run {
             return true;
         }
         let own = self.loads.get(lap.load).and_then(|load| load.rate);
-        lap.rate.is_some() == own.is_some()
+        lap.rate().is_some() == own.is_some()
     }
 
     /// Whether it searched capacities.

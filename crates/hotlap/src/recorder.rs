@@ -104,7 +104,7 @@ impl<'a> Recorder<'a> {
     pub fn experiment(&mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Over {
         let over = schedule::run(experiment, runner, &mut |event| self.watch(&event));
         let laps = self.run.laps.iter().map(|l| l.restart);
-        let own = self.run.explain.iter().map(|l| l.restart);
+        let own = self.run.explain.iter().map(|explains| explains.lap.restart);
         let restarts = match self.run.question {
             Question::Explain => own.max(),
             _ => laps.max(),
@@ -132,18 +132,18 @@ impl<'a> Recorder<'a> {
         let sequence = known.unwrap_or(stress.len());
         let subject = redact::record(subject);
         match self.run.stress.get_mut(sequence) {
-            Some(place) => place.clone_from(&subject),
-            None => self.run.stress.push(subject.clone()),
+            Some(place) => *place = subject,
+            None => self.run.stress.push(subject),
         }
-        self.stored(|store, number| store.stress(number, sequence, &subject));
+        self.updated();
         self.rewrite();
     }
 
     /// Ends the record of a run that an error of hotlap itself ends; finished laps are kept.
     pub fn fail(mut self, took: Duration) {
         self.run.state = State::Failed;
-        let took_ms = took.as_millis() as u64;
-        self.stored(|store, number| store.end(number, State::Failed, took_ms));
+        self.run.took_ms = took.as_millis() as u64;
+        self.updated();
         self.live.clear();
     }
 
@@ -160,8 +160,7 @@ impl<'a> Recorder<'a> {
             }
             Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Invalid,
         };
-        let (state, took_ms) = (self.run.state, self.run.took_ms);
-        self.stored(|store, number| store.end(number, state, took_ms));
+        self.updated();
         self.live.clear();
         let (mut store_failed, mut rescued) = (false, None);
         if let Some(store) = self.failed.take() {
@@ -185,9 +184,9 @@ impl<'a> Recorder<'a> {
             // Servers that are started to be observed may have flags that cost something.
             Event::Started { .. } | Event::Warmed { .. } if self.explains_after() => {}
             Event::Started { participant, restart, ready } => {
-                let start = Start::new(participant, restart, ready);
-                self.run.starts.push(start.clone());
-                self.stored(|store, number| store.start(number, &start));
+                let (ready, warmups) = (redact::record(ready.clone()), Vec::new());
+                self.run.starts.push(Start { server: participant, restart, ready, warmups });
+                self.updated();
             }
             Event::Warming { participant, .. } => {
                 self.live.phase(format!("warming up {}", name(&self.run, participant)));
@@ -195,8 +194,8 @@ impl<'a> Recorder<'a> {
             Event::Window { participant, requests_per_s } => {
                 self.live.warming(participant, requests_per_s);
             }
-            Event::Warmed { participant, load, restart, warmup } => {
-                self.warmed(participant, restart, Warmup::new(load, warmup));
+            Event::Warmed { participant, restart, warmup, .. } => {
+                self.warmed(participant, restart, warmup.clone());
             }
             Event::Probing { participant, .. } => {
                 self.live
@@ -206,28 +205,28 @@ impl<'a> Recorder<'a> {
                 self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
                 // A resumed run already has a slice length and does not probe.
                 self.run.schedule.probed.extend(probed);
-                self.schedule_changed();
+                self.updated();
             }
             Event::Lapping { participant, .. } => {
                 self.live.running(participant);
                 self.live.phase(format!("measuring {}", name(&self.run, participant)));
             }
             Event::Lap(lap) => {
-                let lap = Lap::from(lap);
+                let lap = redact::lap(lap.clone());
                 if lap.counts() && lap.load == 0 {
                     self.live.lap(seen(&lap));
                 }
                 let sequence = self.run.laps.len();
-                self.run.laps.push(lap.clone());
-                self.stored(|store, number| store.lap(number, sequence, &lap));
+                self.run.laps.push(lap);
+                self.stored(|store, run, number| store.lap(number, sequence, &run.laps[sequence]));
             }
-            Event::ExplainLap(lap) => self.explained(ExplainLap::from(lap)),
+            Event::ExplainLap(explains) => self.explained(explains),
             Event::Unobserved { participant, why } => {
                 self.unobserved(Missing::new(participant, why));
             }
             Event::Extended { budget } => {
                 self.run.schedule.budget_s = budget.as_secs_f64();
-                self.schedule_changed();
+                self.updated();
                 self.extended(budget);
             }
             Event::TooShort { needed } => self.live.say(&format!(
@@ -241,8 +240,8 @@ impl<'a> Recorder<'a> {
             }
             Event::ServerFailure { participant, why } => {
                 let failure: ServerFailure = redact::record(why.clone());
-                self.run.servers[participant].failure = Some(failure.clone());
-                self.stored(|store, number| store.retire(number, participant, &failure));
+                self.run.servers[participant].failure = Some(failure);
+                self.updated();
                 self.live.say(&format!("{} failed: {why}", name(&self.run, participant)));
             }
             Event::Unclean { participant, ref what } => self.unclean(participant, what),
@@ -264,10 +263,13 @@ impl<'a> Recorder<'a> {
         self.explains && self.run.question != Question::Explain
     }
 
-    fn explained(&mut self, lap: ExplainLap) {
+    fn explained(&mut self, explains: &ExplainLap) {
+        let lap = redact::lap(explains.lap.clone());
         let sequence = self.run.explain.len();
-        self.run.explain.push(lap.clone());
-        self.stored(|store, number| store.explain_lap(number, sequence, &lap));
+        self.run.explain.push(ExplainLap { lap, observation: explains.observation.clone() });
+        self.stored(|store, run, number| {
+            store.explain_lap(number, sequence, &run.explain[sequence])
+        });
     }
 
     /// Records once that something of a server cannot be observed.
@@ -276,12 +278,12 @@ impl<'a> Recorder<'a> {
             return;
         }
         self.run.schedule.observing.missing.push(missing);
-        self.schedule_changed();
+        self.updated();
     }
 
-    fn schedule_changed(&mut self) {
-        let schedule = self.run.schedule.clone();
-        self.stored(|store, number| store.schedule(number, &schedule));
+    /// Stores what has changed, except for laps.
+    fn updated(&mut self) {
+        self.stored(|store, run, _| store.update(run));
     }
 
     /// Says once that the measurement takes longer than announced.
@@ -302,17 +304,16 @@ impl<'a> Recorder<'a> {
             return;
         };
         start.warmups.push(warmup);
-        let start = start.clone();
-        self.stored(|store, number| store.start(number, &start));
+        self.updated();
     }
 
     /// Stores the latest addition, which is already in the run.
-    fn stored(&mut self, act: impl FnOnce(&mut Store, u64) -> Result<(), StoreError>) {
+    fn stored(&mut self, act: impl FnOnce(&mut Store, &Run, u64) -> Result<(), StoreError>) {
         let (Some(store), Some(number)) = (self.store.as_mut(), self.run.number) else { return };
         let path = store.path().to_owned();
         let error = match store.is_gone() {
             true => format!("the store {} was removed or replaced", path.display()),
-            false => match act(store, number) {
+            false => match act(store, &self.run, number) {
                 Ok(()) => return,
                 Err(error) => error.to_string(),
             },
@@ -375,7 +376,10 @@ fn begun(mut store: Store, run: &mut Run) -> Result<Store, StoreError> {
         return saved(&path, run);
     }
     match run.number {
-        Some(number) => store.reopen(number)?,
+        Some(_) => {
+            (run.state, run.took_ms) = (State::UnderWay, 0);
+            store.update(run)?;
+        }
         None => run.number = Some(store.begin(run)?),
     }
     Ok(store)
@@ -396,7 +400,7 @@ fn seen(lap: &Lap) -> Seen {
         round: lap.round,
         requests_per_s: lap.requests_per_s(),
         cost_ns: lap.cost_ns(),
-        busy: lap.generator.1,
-        late_ns: lap.rate.map(|_| lap.lag.quantile(0.99)),
+        busy: lap.outcome.busiest(),
+        late_ns: lap.rate().map(|_| lap.outcome.lag.quantile(0.99)),
     }
 }

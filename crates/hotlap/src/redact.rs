@@ -14,6 +14,7 @@
 
 use std::sync::{PoisonError, RwLock};
 
+use hotlap_bench::lap::Lap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -177,6 +178,17 @@ pub fn record<T: Serialize + DeserializeOwned>(record: T) -> T {
         return record;
     }
     serde_json::from_value(redacted).unwrap_or(record)
+}
+
+/// A lap without secrets in the texts that come from a server. Its first wrong response is among
+/// the failed checks, as text.
+#[must_use]
+pub fn lap(mut lap: Lap) -> Lap {
+    lap.failed = record(lap.failed);
+    lap.outcome.first_wrong = None;
+    lap.outcome.first_connect_error = record(lap.outcome.first_connect_error);
+    lap.outcome.goaways = lap.outcome.goaways.iter().map(|(why, n)| (text(why), *n)).collect();
+    lap
 }
 
 fn walk(value: &mut Value) {

@@ -5,12 +5,10 @@
 //! [`crate::model`], without computed values.
 
 mod error;
-mod explain;
-mod migrations;
 mod row;
+mod schema;
 mod sound;
 
-use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -20,19 +18,13 @@ use std::time::{Duration, Instant};
 use rusqlite::{
     Connection, ErrorCode, OptionalExtension, Params, Transaction, TransactionBehavior, params,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use self::explain::{put_explain_lap, read_explain_lap};
-use crate::model::{
-    ExplainLap, Lap, LapRequest, Run, Schedule, ServerFailure, Start, State, Subject,
-};
+use crate::model::{ExplainLap, Lap, Role, Run, Start, State};
 pub use error::StoreError;
 use error::{explain, refused};
-use migrations::Refused;
-use row::{
-    json, put_lap, put_run, put_start, put_subject, read_lap, read_request, read_run, read_server,
-    read_start, read_subject, read_word, unsigned, word,
-};
+use row::{put_explain_lap, put_lap, read_explain_lap, read_lap, read_record, record};
+use schema::Refused;
 
 /// How long to wait for another process that writes to the store: much longer than any transaction
 /// of hotlap takes.
@@ -70,6 +62,43 @@ pub struct Line {
     pub laps: u64,
 }
 
+/// In how many of the newest runs the last start of a server is looked for.
+const RECENT: u32 = 100;
+
+/// The part of a run that a list shows.
+#[derive(Deserialize)]
+struct Listed {
+    began_ms: u64,
+    took_ms: u64,
+    state: State,
+    baseline: Option<String>,
+    suite: Option<String>,
+    contract: String,
+    servers: Vec<Named>,
+}
+
+/// The part of a run that says how its servers started.
+#[derive(Deserialize)]
+struct Starts {
+    servers: Vec<Named>,
+    starts: Vec<Start>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+    role: Role,
+}
+
+/// Stores a run without its laps, under `number` or the next free one.
+fn put_run(tx: &Transaction, run: &Run, number: Option<i64>) -> rusqlite::Result<u64> {
+    tx.execute(
+        "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        params![number, run.began_ms as i64, run.seed as i64, run.suite, run.baseline, record(run)],
+    )?;
+    Ok(tx.last_insert_rowid() as u64)
+}
+
 /// Creates an empty file that only the user may read, unless the file exists. The commands,
 /// requests and log lines of a run may contain secrets. SQLite gives its other files the same mode.
 /// If the file cannot be created, SQLite says why.
@@ -78,8 +107,8 @@ fn private(path: &Path) {
 }
 
 impl Store {
-    /// Opens the store for writing, creates it if it does not exist, and migrates it to the current
-    /// version. A file that is not a store, or a newer version, is left unchanged.
+    /// Opens the store for writing, and creates it if it does not exist. A file that is not a store
+    /// of this version is left unchanged.
     ///
     /// # Errors
     /// When that fails; the message names the file, the cause and the remedy.
@@ -94,7 +123,7 @@ impl Store {
         private(path);
         let mut db = Connection::open(path).map_err(|e| explain(path, &e))?;
         db.busy_timeout(PATIENCE).map_err(|e| explain(path, &e))?;
-        migrations::bring_up_to_date(&mut db).map_err(|why| refused(path, why))?;
+        schema::create(&mut db).map_err(|why| refused(path, why))?;
         let store = Self { path: path.to_owned(), db, file: file(path) };
         store.prepare().map_err(|e| store.explain(&e))?;
         Ok(store)
@@ -114,7 +143,7 @@ impl Store {
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
         let db = Connection::open_with_flags(path, flags).map_err(|e| explain(path, &e))?;
         let mut store = Self { path: path.to_owned(), db, file: file(path) };
-        let version = migrations::checked(&store.db);
+        let version = schema::is_store(&store.db);
         if matches!(version, Err(Refused::Sql(_))) && !has_log(path) {
             // Even a reader of a store with a write-ahead log makes files beside it. In a folder
             // that is not its own it may not, and where nothing waits in a log it need not.
@@ -122,12 +151,9 @@ impl Store {
             let unchanging = Connection::open_with_flags(unchanging(path), flags);
             store.db = unchanging.map_err(|e| explain(path, &e))?;
         }
-        match migrations::checked(&store.db).map_err(|why| refused(path, why))? {
-            migrations::VERSION => Ok(store),
-            older => Err(StoreError::Unwritable {
-                path: store.shown(),
-                cause: format!("it has version {older} and must be upgraded once"),
-            }),
+        match schema::is_store(&store.db).map_err(|why| refused(path, why))? {
+            true => Ok(store),
+            false => Err(StoreError::Empty { path: store.shown() }),
         }
     }
 
@@ -189,23 +215,22 @@ impl Store {
                 None => None,
             };
             let number = put_run(tx, run, known)?;
-            run.starts.iter().try_for_each(|start| put_start(tx, number, start))?;
             let mut laps = run.laps.iter().enumerate();
             laps.try_for_each(|(sequence, lap)| put_lap(tx, number, sequence, lap))?;
-            let mut stress = run.stress.iter().enumerate();
-            stress.try_for_each(|(sequence, found)| put_subject(tx, number, sequence, found))?;
             let mut explain = run.explain.iter().enumerate();
             explain.try_for_each(|(sequence, lap)| put_explain_lap(tx, number, sequence, lap))?;
             Ok(number)
         })
     }
 
-    /// Stores a start, or updates it.
+    /// Stores a run that is stored already again, without its laps.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn start(&mut self, run: u64, start: &Start) -> Result<(), StoreError> {
-        self.write(|tx| put_start(tx, run, start))
+    pub fn update(&mut self, run: &Run) -> Result<(), StoreError> {
+        let number = run.number.map(|number| number as i64);
+        let sql = "UPDATE run SET record = ?2 WHERE number = ?1";
+        self.write(|tx| tx.execute(sql, params![number, record(run)]).map(drop))
     }
 
     /// Stores a lap, as the `sequence`-th of its run.
@@ -227,69 +252,6 @@ impl Store {
         lap: &ExplainLap,
     ) -> Result<(), StoreError> {
         self.write(|tx| put_explain_lap(tx, run, sequence, lap))
-    }
-
-    /// Stores the stress results of a server so far, as the `sequence`-th of its run.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn stress(&mut self, run: u64, sequence: usize, found: &Subject) -> Result<(), StoreError> {
-        self.write(|tx| put_subject(tx, run, sequence, found))
-    }
-
-    /// Stores that a server failed.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn retire(
-        &mut self,
-        run: u64,
-        server: usize,
-        why: &ServerFailure,
-    ) -> Result<(), StoreError> {
-        self.write(|tx| {
-            tx.execute(
-                "UPDATE server SET failure_json = ?3 WHERE run = ?1 AND place = ?2",
-                params![run as i64, server as i64, json(why)],
-            )
-            .map(drop)
-        })
-    }
-
-    /// Stores how a run ended.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn end(&mut self, run: u64, state: State, took_ms: u64) -> Result<(), StoreError> {
-        self.write(|tx| {
-            tx.execute(
-                "UPDATE run SET state = ?2, took_ms = ?3 WHERE number = ?1",
-                params![run as i64, word(&state), took_ms as i64],
-            )
-            .map(drop)
-        })
-    }
-
-    /// Updates the schedule of a run, once more of it is known.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn schedule(&mut self, run: u64, schedule: &Schedule) -> Result<(), StoreError> {
-        self.write(|tx| {
-            tx.execute(
-                "UPDATE run SET schedule_json = ?2 WHERE number = ?1",
-                params![run as i64, json(schedule)],
-            )
-            .map(drop)
-        })
-    }
-
-    /// Marks a stopped run as running again.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn reopen(&mut self, run: u64) -> Result<(), StoreError> {
-        self.end(run, State::UnderWay, 0)
     }
 
     /// The number of the last run of a suite.
@@ -353,9 +315,9 @@ impl Store {
     /// # Errors
     /// When there is none, or the store fails.
     pub fn last_with_figures(&self) -> Result<u64, StoreError> {
-        let has = |table: &str| format!("EXISTS (SELECT 1 FROM {table} WHERE run = number)");
-        let has_any = ["lap", "explain_lap", "stress"].map(has).join(" OR ");
-        self.last_if(&has_any)?.map_or_else(|| self.last(), Ok)
+        let has_figures = "EXISTS (SELECT 1 FROM lap WHERE run = number)
+                           OR json_array_length(record, '$.stress') > 0";
+        self.last_if(has_figures)?.map_or_else(|| self.last(), Ok)
     }
 
     fn last_if(&self, condition: &str) -> Result<Option<u64>, StoreError> {
@@ -396,11 +358,22 @@ impl Store {
     /// # Errors
     /// When the store fails.
     pub fn first_start(&self, server: &str) -> Result<Option<Start>, StoreError> {
-        let sql = "SELECT start.* FROM start
-                   JOIN server ON server.run = start.run AND server.place = start.server
-                   WHERE server.name = ?1 AND start.restart = 0 AND start.warmups_json <> '[]'
-                   ORDER BY start.run DESC LIMIT 1";
-        self.db.query_row(sql, [server], read_start).optional().map_err(|e| self.explain(&e))
+        let found = || -> rusqlite::Result<_> {
+            let sql = "SELECT record FROM run ORDER BY number DESC LIMIT ?1";
+            let mut runs = self.db.prepare(sql)?;
+            for starts in runs.query_map([RECENT], read_record::<Starts>)? {
+                let Starts { servers, starts } = starts?;
+                let place = servers.iter().position(|known| known.name == server);
+                let is_first = |start: &Start| {
+                    Some(start.server) == place && start.restart == 0 && !start.warmups.is_empty()
+                };
+                if let Some(start) = starts.into_iter().find(is_first) {
+                    return Ok(Some(start));
+                }
+            }
+            Ok(None)
+        };
+        found().map_err(|e| self.explain(&e))
     }
 
     /// The stored runs, oldest first; with `server`, only those that contain it.
@@ -408,82 +381,58 @@ impl Store {
     /// # Errors
     /// When the store fails.
     pub fn lines(&self, server: Option<&str>) -> Result<Vec<Line>, StoreError> {
-        self.read_lines(server).map_err(|e| self.explain(&e))
+        let lines = self.read_lines().map_err(|e| self.explain(&e))?;
+        let has = |servers: &[Named]| {
+            server.is_none_or(|name| servers.iter().any(|server| server.name == name))
+        };
+        let own = lines.into_iter().filter(|(_, servers)| has(servers));
+        Ok(own.map(|(line, _)| line).collect())
     }
 
-    fn read_lines(&self, server: Option<&str>) -> rusqlite::Result<Vec<Line>> {
-        let mut names = self.db.prepare(
-            "SELECT name FROM server
-             WHERE run = ?1 AND role IN ('plain', 'reference') ORDER BY place",
-        )?;
+    /// The stored runs, each with all of its servers.
+    fn read_lines(&self) -> rusqlite::Result<Vec<(Line, Vec<Named>)>> {
         let mut runs = self.db.prepare(
-            "SELECT number, began_ms, took_ms, state, baseline, suite, contract,
-                    (SELECT count(*) FROM lap WHERE lap.run = number)
-                      + (SELECT count(*) FROM explain_lap WHERE run = number) AS laps
-             FROM run
-             WHERE ?1 IS NULL OR number IN (SELECT run FROM server WHERE name = ?1)
-             ORDER BY number",
+            "SELECT number, record, (SELECT count(*) FROM lap WHERE run = number) AS laps
+             FROM run ORDER BY number",
         )?;
-        let rows = runs.query_map([server], |row| {
-            let number: i64 = row.get("number")?;
-            Ok(Line {
-                number: number as u64,
-                began_ms: unsigned(row, "began_ms")?,
-                took_ms: unsigned(row, "took_ms")?,
-                state: read_word(row, "state")?,
-                baseline: row.get("baseline")?,
-                suite: row.get("suite")?,
-                contract: row.get("contract")?,
-                servers: names.query_map([number], |r| r.get(0))?.collect::<Result<_, _>>()?,
-                laps: unsigned(row, "laps")?,
-            })
+        let rows = runs.query_map([], |row| {
+            let Listed { began_ms, took_ms, state, baseline, suite, contract, servers } =
+                read_record(row)?;
+            let is_shown = |server: &&Named| matches!(server.role, Role::Plain | Role::Reference);
+            let shown = servers.iter().filter(is_shown).map(|server| server.name.clone());
+            let line = Line {
+                number: row.get::<_, i64>("number")? as u64,
+                began_ms,
+                took_ms,
+                state,
+                baseline,
+                suite,
+                contract,
+                servers: shown.collect(),
+                laps: row.get::<_, i64>("laps")? as u64,
+            };
+            Ok((line, servers))
         })?;
         rows.collect()
     }
 
     fn read_run(&self, number: i64, times: bool) -> rusqlite::Result<Option<Run>> {
-        let sql = "SELECT * FROM run WHERE number = ?1";
-        let Some(mut run) = self.db.query_row(sql, [number], read_run).optional()? else {
+        let sql = "SELECT record FROM run WHERE number = ?1";
+        let Some(mut run) = self.db.query_row(sql, [number], read_record::<Run>).optional()? else {
             return Ok(None);
         };
-        let mut servers = self.db.prepare("SELECT * FROM server WHERE run = ?1 ORDER BY place")?;
-        run.servers = servers.query_map([number], read_server)?.collect::<Result<_, _>>()?;
-        let mut starts =
-            self.db.prepare("SELECT * FROM start WHERE run = ?1 ORDER BY restart, server")?;
-        run.starts = starts.query_map([number], read_start)?.collect::<Result<_, _>>()?;
-        let mut by_request = match times {
-            true => self.read_requests(number)?,
-            false => BTreeMap::new(),
-        };
-        let mut laps = self.db.prepare("SELECT * FROM lap WHERE run = ?1 ORDER BY sequence")?;
-        let laps = laps.query_map([number], |row| {
-            let (sequence, lap) = read_lap(row, times)?;
-            Ok(Lap { by_request: by_request.remove(&sequence).unwrap_or_default(), ..lap })
-        })?;
-        run.laps = laps.collect::<Result<_, _>>()?;
-        let mut stress =
-            self.db.prepare("SELECT * FROM stress WHERE run = ?1 ORDER BY sequence")?;
-        run.stress = stress.query_map([number], read_subject)?.collect::<Result<_, _>>()?;
+        run.number = Some(number as u64);
+        let sql = "SELECT * FROM lap WHERE run = ?1 AND explains = ?2 ORDER BY sequence";
+        let mut laps = self.db.prepare(sql)?;
+        run.laps = laps
+            .query_map(params![number, false], |row| read_lap(row, times))?
+            .collect::<Result<_, _>>()?;
         if times {
-            let sql = "SELECT * FROM explain_lap WHERE run = ?1 ORDER BY sequence";
-            let mut explain = self.db.prepare(sql)?;
-            let laps = explain.query_map([number], read_explain_lap)?;
-            run.explain = laps.collect::<Result<_, _>>()?;
+            let explain = laps.query_map(params![number, true], read_explain_lap)?;
+            run.explain = explain.collect::<Result<_, _>>()?;
         }
         sound::check(&run).map_err(row::damaged)?;
         Ok(Some(run))
-    }
-
-    /// The outcomes of the requests of a run's laps, by the sequence of the lap.
-    fn read_requests(&self, run: i64) -> rusqlite::Result<BTreeMap<u64, Vec<LapRequest>>> {
-        let sql = "SELECT * FROM lap_request WHERE run = ?1 ORDER BY lap, place";
-        let mut requests = self.db.prepare(sql)?;
-        let mut by_lap = BTreeMap::<u64, Vec<LapRequest>>::new();
-        for found in requests.query_map([run], read_request)? {
-            let (lap, own) = found?;
-            by_lap.entry(lap).or_default().push(own);
-        }
-        Ok(by_lap)
     }
 
     fn write<T>(

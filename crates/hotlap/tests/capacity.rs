@@ -66,12 +66,12 @@ fn a_search_without_a_bracket_says_what_it_proves() {
 fn a_lower_bound_says_why_it_is_one() {
     let whole = hold(&two(), None).run;
     let mut early = whole.clone();
-    early.laps.retain(|lap| lap.rate.is_some_and(|rate| rate < 15_000.0));
+    early.laps.retain(|lap| lap.rate().is_some_and(|rate| rate < 15_000.0));
     let early = printed(&early, 120);
     assert!(early.contains("; the search ended before it found the limit"), "{early}");
     assert!(!early.contains("could not offer more"), "{early}");
     let mut late = whole;
-    for lap in late.laps.iter_mut().filter(|lap| lap.rate.is_some_and(|rate| rate > 15_000.0)) {
+    for lap in late.laps.iter_mut().filter(|lap| lap.rate().is_some_and(|rate| rate > 15_000.0)) {
         lap.failed = vec![Violation::Late { lag_us: 1e6 }];
     }
     let late = printed(&late, 120);
@@ -169,7 +169,7 @@ fn searches_without_a_verdict_decide_no_rule() {
     let rule = [Rule::parse("capacity -5%").unwrap()];
     let whole = searched(1.0);
     let mut bound = whole.clone();
-    bound.laps.retain(|lap| lap.rate.is_some_and(|rate| rate < 15_000.0));
+    bound.laps.retain(|lap| lap.rate().is_some_and(|rate| rate < 15_000.0));
     let comparison = compared(&bound, &whole).unwrap();
     assert!(comparison.sentences[0].contains("not comparable"), "{:?}", comparison.sentences);
     let servers = &comparison.tables[0].servers;

@@ -51,7 +51,7 @@ fn thrice(scene: &Scene) -> [Run; 3] {
     [1.0, 1.4, 0.7].map(|machine| {
         let mut run = hold(scene, None).run;
         for lap in &mut run.laps {
-            lap.answers = (lap.answers as f64 / machine) as u64;
+            lap.outcome.responses = (lap.outcome.responses as f64 / machine) as u64;
             let cpu_ns = lap.usage.as_mut().and_then(|usage| usage.cpu_ns.as_mut());
             cpu_ns.into_iter().for_each(|ns| *ns = (*ns as f64 * machine) as u64);
         }

@@ -4,7 +4,7 @@ mod scene;
 
 use std::collections::BTreeMap;
 
-use hotlap::model::{Question, Run};
+use hotlap::model::{ExplainLap, Question, Run};
 use hotlap::render::{Format, render};
 use hotlap::report::{LedgerKind, Report};
 use hotlap::store::Store;
@@ -136,10 +136,11 @@ fn waking_the_receiver_has_a_line_and_a_note() {
 fn the_flame_graph_has_the_costs_of_the_ledger() {
     let mut run = hold(&two(), None).run;
     let expected = Report::of(&run).explanations.remove(0);
-    for lap in &mut run.explain {
-        let is_profiled = matches!(lap.observation, Some(Observation::Profile(_)));
-        if is_profiled && lap.server == 0 {
-            lap.cpu_ns = lap.cpu_ns.map(|ns| ns * 3 * u64::from(1 + lap.restart));
+    for explains in &mut run.explain {
+        let is_profiled = matches!(explains.observation, Some(Observation::Profile(_)));
+        if is_profiled && explains.lap.server == 0 {
+            let factor = 3 * u64::from(1 + explains.lap.restart);
+            spend(explains, |ns| ns * factor);
         }
     }
     let found = Report::of(&run).explanations.remove(0);
@@ -200,11 +201,18 @@ fn noisy(run: &Run, seed: u64) -> Run {
             None => {}
         }
     }
-    for lap in &mut run.explain {
-        let factor = restarts[lap.restart as usize][lap.server] * (1.0 + 0.01 * noise.next());
-        lap.cpu_ns = lap.cpu_ns.map(|ns| (ns as f64 * factor) as u64);
+    for explains in &mut run.explain {
+        let (restart, server) = (explains.lap.restart as usize, explains.lap.server);
+        let factor = restarts[restart][server] * (1.0 + 0.01 * noise.next());
+        spend(explains, |ns| (ns as f64 * factor) as u64);
     }
     run
+}
+
+/// Changes the CPU time of a lap.
+fn spend(explains: &mut ExplainLap, change: impl Fn(u64) -> u64) {
+    let usage = explains.lap.usage.as_mut().expect("the server's usage");
+    usage.cpu_ns = usage.cpu_ns.map(change);
 }
 
 /// One explanation in twenty may call a line different, one in a hundred a count. Binomial, n = 200:

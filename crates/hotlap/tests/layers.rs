@@ -75,8 +75,8 @@ fn laps_at_a_rate_do_not_make_up_for_work_that_is_dropped_at_full_load() {
     (scene.question, scene.experiment.paced) = (Question::Layers, true);
     (scene.experiment.restarts, scene.experiment.rounds) = (Some(2), Some(1));
     let mut run = hold(&scene, None).run;
-    assert!(run.laps.iter().any(|l| l.server == 1 && l.rate.is_some()));
-    for lap in run.laps.iter_mut().filter(|l| l.server == 1 && l.rate.is_none()) {
+    assert!(run.laps.iter().any(|l| l.server == 1 && l.rate().is_some()));
+    for lap in run.laps.iter_mut().filter(|l| l.server == 1 && l.rate().is_none()) {
         lap.failed = vec![Violation::SideEffect { expected: 1_000, counted: 400 }];
     }
     let report = Report::of(&run);

@@ -42,7 +42,7 @@ fn flat(text: &str) -> String {
 #[test]
 fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     let run = hold(&at_a_rate(), None).run;
-    assert!(run.laps.iter().all(|lap| lap.rate == Some(2_000.0)));
+    assert!(run.laps.iter().all(|lap| lap.rate() == Some(2_000.0)));
     let report = Report::of(&run);
     insta::assert_snapshot!(terminal::render(&report, 100, false), @"
 
@@ -75,9 +75,9 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
 fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
     let mut run = hold(&at_a_rate(), None).run;
     for lap in &mut run.laps {
-        lap.due = 1_000;
+        lap.outcome.due = 1_000;
         if lap.server == 1 {
-            lap.answers = 600 + u64::from(lap.place);
+            lap.outcome.responses = 600 + u64::from(lap.place);
         }
     }
     let report = Report::of(&run);
@@ -116,11 +116,12 @@ fn at_a_common_rate() -> Run {
     (scene.experiment.paced, scene.experiment.rate) = (true, Some(5_000.0));
     scene.experiment.slice = Some(Duration::from_millis(200));
     let mut run = hold(&scene, None).run;
-    for lap in run.laps.iter_mut().filter(|lap| lap.rate.is_some()) {
-        (lap.window_ns, lap.due, lap.answers) = (1_000_000_000, 5_000, 5_000);
+    for lap in run.laps.iter_mut().filter(|lap| lap.rate().is_some()) {
+        (lap.outcome.window_ns, lap.outcome.due, lap.outcome.responses) =
+            (1_000_000_000, 5_000, 5_000);
         if lap.server == 2 {
-            (lap.answers, lap.in_flight) = (2_100, 64);
-            lap.response_censored.waiting = (0..2_836).map(|n| n * 200_000).collect();
+            (lap.outcome.responses, lap.outcome.in_flight) = (2_100, 64);
+            lap.outcome.response_time_censored.waiting = (0..2_836).map(|n| n * 200_000).collect();
         }
     }
     run
@@ -337,7 +338,7 @@ fn nothing_is_compared_with_a_reference_that_answers_wrongly() {
 fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
     let mut run = hold(&three(), None).run;
     for (nth, start) in run.starts.iter_mut().enumerate() {
-        start.notes = vec![format!("it listens on port {}, not on PORT", 40_000 + nth)];
+        start.ready.notes = vec![format!("it listens on port {}, not on PORT", 40_000 + nth)];
     }
     let told = |run: &Run| -> Vec<String> {
         let warnings = Report::of(run).warnings;
@@ -345,7 +346,9 @@ fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
     };
     // One for each server that chose another port, the ceiling included.
     assert_eq!(told(&run).len(), 4, "{:?}", told(&run));
-    run.starts.iter_mut().for_each(|start| start.notes = vec!["it listens on port 8".to_owned()]);
+    run.starts
+        .iter_mut()
+        .for_each(|start| start.ready.notes = vec!["it listens on port 8".to_owned()]);
     let expected = "go/net-http, node/http:cluster, python3 app.py: it listens on port 8";
     assert_eq!(told(&run), [expected]);
     let mut scene = three();
@@ -357,7 +360,7 @@ fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
         scene.scripts.push(scene.scripts[1].clone());
     }
     let mut run = hold(&scene, None).run;
-    run.starts.iter_mut().for_each(|start| start.notes = vec!["it listens".to_owned()]);
+    run.starts.iter_mut().for_each(|start| start.ready.notes = vec!["it listens".to_owned()]);
     assert_eq!(told(&run), ["All 5 servers: it listens"]);
 }
 
@@ -366,11 +369,11 @@ fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
 fn what_is_not_known_is_absent_and_not_zero() {
     let mut run = hold(&three(), None).run;
     run.took_ms = 0;
-    run.starts[0].ready_ms = None;
-    run.starts[0].rss_bytes = None;
+    run.starts[0].ready.ready_ms = None;
+    run.starts[0].ready.rss_bytes = None;
     let lap = &mut run.laps[0];
-    (lap.answers, lap.service) = (0, hotlap_stats::Histogram::new());
-    lap.series = vec![hotlap_load::outcome::Tick::default()];
+    (lap.outcome.responses, lap.outcome.service_time) = (0, hotlap_stats::Histogram::new());
+    lap.outcome.series = vec![hotlap_load::outcome::Tick::default()];
     let json: Value = serde_json::from_str(&render(&Report::of(&run), Format::Json)).unwrap();
     let (start, lap) = (&json["starts"][0], &json["laps"][0]);
     let unknown = [&start["ready_ms"], &start["rss_mb"], &lap["p50_ms"], &lap["max_ms"]];

@@ -118,9 +118,10 @@ fn a_merged_table_rests_on_nodes() {
     let (alone, _) = alone.found[Measure::Cost].unwrap();
     assert!(alone.ratio.relative_half_width() < 0.01, "{alone:?}");
     // Every server has as many latencies as before, in fewer histograms.
-    let latencies = |run: &Run| run.laps.iter().map(|lap| lap.service.len()).sum::<u64>();
+    let latencies =
+        |run: &Run| run.laps.iter().map(|lap| lap.outcome.service_time.len()).sum::<u64>();
     assert_eq!(latencies(&run), runs.iter().map(latencies).sum::<u64>());
-    let full = run.laps.iter().filter(|lap| !lap.service.is_empty()).count();
+    let full = run.laps.iter().filter(|lap| !lap.outcome.service_time.is_empty()).count();
     assert_eq!(full, 3 * 4);
     assert!(analysis.servers[1].against.unwrap().found[Measure::P50].is_some());
     let text = printed(&run, 100);

@@ -168,7 +168,7 @@ fn rounds_without_a_response_count_and_are_named() {
     };
     let before = rate(&run);
     for lap in run.laps.iter_mut().filter(|l| l.server == 1 && l.round == 2) {
-        lap.answers = 0;
+        lap.outcome.responses = 0;
         lap.usage.iter_mut().for_each(|usage| usage.requests = 0);
     }
     assert!((rate(&run) / before - 5.0 / 6.0).abs() < 0.01, "{} of {before}", rate(&run));

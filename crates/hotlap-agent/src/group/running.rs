@@ -355,7 +355,7 @@ impl Running {
             failures: outcome.failures.total(),
             sent: outcome.totals.sent,
             paused_ns: joined.paused_ns,
-            busy: outcome.threads.iter().map(|thread| thread.busy()).fold(0.0, f64::max),
+            busy: outcome.busiest(),
             ..GeneratorOutcome::default()
         }
     }

@@ -131,6 +131,7 @@ impl LocalRunner {
         let steady_ms = since as f64 * window_ms;
         let (uncounted, tls) = (instance.uncounted.clone(), outcome.tls);
         Ok(Warmup {
+            load,
             class,
             compiles,
             steady_ms,

@@ -240,7 +240,7 @@ mod tests {
         let (laps, others, over) = laps(&only(Some(2), Some(4)), &mut runner);
         assert_eq!((over, others), (Over::Done, 0));
         // The control, 1, takes no part.
-        assert!(laps.iter().all(|lap| [0, 2].contains(&lap.lap.participant)));
+        assert!(laps.iter().all(|lap| [0, 2].contains(&lap.lap.server)));
         let count = |instrument| laps.iter().filter(is_with(instrument)).count();
         assert_eq!(count(None), 2 * 4 * 2 * 2);
         assert_eq!(count(Some(Instrument::Profile)), 2 * 4 * 2 * 2);

@@ -327,7 +327,7 @@ mod tests {
             if let Event::Lap(lap) = event
                 && let Kind::Paced { rate } = lap.kind
             {
-                laps.push((lap.restart, lap.round, lap.participant, rate));
+                laps.push((lap.restart, lap.round, lap.server, rate));
             }
         });
         (laps, over)
@@ -393,7 +393,7 @@ mod tests {
             if let Event::Lap(lap) = event
                 && let Kind::Held { rate } = lap.kind
             {
-                held.push((lap.participant, rate, lap.outcome.window_ns / 1_000_000_000));
+                held.push((lap.server, rate, lap.outcome.window_ns / 1_000_000_000));
             }
         });
         held

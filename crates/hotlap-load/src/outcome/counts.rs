@@ -1,6 +1,6 @@
 //! The counts in an outcome.
 
-use hotlap_stats::{Censored, Histogram};
+use hotlap_stats::{Ages, Censored};
 use serde::{Deserialize, Serialize};
 
 /// Counts over a whole load, from its first request to its last. Side effects of requests, such as
@@ -108,8 +108,9 @@ pub struct RequestOutcome {
     pub responses: u64,
     /// Requests that failed, wrong responses included.
     pub failures: u64,
-    /// Latency of correct responses: response time in an open loop, else service time.
-    pub latency: Histogram,
+    /// Latency of correct responses: response time in an open loop, else service time. Only
+    /// non-empty buckets are kept, because a run has this for each request of each lap.
+    pub latency: Ages,
     /// Ages of requests whose latency was not observed completely.
     pub censored: Censored,
 }

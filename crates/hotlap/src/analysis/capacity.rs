@@ -138,8 +138,8 @@ impl ServerCapacity {
         let laps = || run.laps.iter().filter(|lap| lap.server == server && lap.load == load);
         let counted: Vec<&Lap> = laps().filter(|lap| lap.counts()).collect();
         let view = |lap: &Lap| TrialView::of(lap, objectives);
-        let mut windows: Vec<TrialView> = laps().filter(|lap| !lap.is_held).map(view).collect();
-        let holds: Vec<TrialView> = laps().filter(|lap| lap.is_held).map(view).collect();
+        let mut windows: Vec<TrialView> = laps().filter(|lap| !lap.is_held()).map(view).collect();
+        let holds: Vec<TrialView> = laps().filter(|lap| lap.is_held()).map(view).collect();
         let held = holds.last().cloned();
         windows.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let counting = windows.iter().filter(|window| window.counts);
@@ -232,23 +232,25 @@ impl ServerCapacity {
 
 impl TrialView {
     fn of(lap: &Lap, objectives: &[Objective]) -> Self {
-        let failures = Failures(lap.failures.clone());
+        let failures = Failures(lap.outcome.failures.0.clone());
         let window = WindowOutcome {
-            responses: lap.answers,
+            responses: lap.outcome.responses,
             failures: &failures,
-            response_time: &lap.response,
-            censored: &lap.response_censored,
+            response_time: &lap.outcome.response_time,
+            censored: &lap.outcome.response_time_censored,
         };
         let missed = (0..objectives.len()).filter(|goal| !objectives[*goal].is_kept(&window));
         let missed: Vec<usize> = missed.collect();
         let latency = objectives.iter().find_map(Objective::latency);
         let latency_ns = latency.and_then(|(quantile, _)| {
-            let times = Times::merged([(&lap.response, &lap.response_censored)]).survival();
+            let times =
+                Times::merged([(&lap.outcome.response_time, &lap.outcome.response_time_censored)])
+                    .survival();
             let found = times.quantile(quantile);
             (!times.is_empty()).then_some((found.ns, found.is_lower_bound))
         });
-        let rate = lap.rate.unwrap_or_default();
-        let (restart, window_ns) = (lap.restart, lap.window_ns);
+        let rate = lap.rate().unwrap_or_default();
+        let (restart, window_ns) = (lap.restart, lap.outcome.window_ns);
         Self { restart, rate, window_ns, counts: lap.counts(), missed, latency_ns }
     }
 
@@ -284,7 +286,7 @@ fn bound(windows: &[TrialView]) -> Highest {
 /// The median CPU time per request of laps near a rate, in nanoseconds.
 fn cost_near(laps: &[&Lap], rate: f64) -> Option<f64> {
     let is_near = |lap: &&&Lap| {
-        lap.rate.is_some_and(|own| (own / rate).ln().abs() <= NEAR) && lap.answers > 0
+        lap.rate().is_some_and(|own| (own / rate).ln().abs() <= NEAR) && lap.outcome.responses > 0
     };
     let costs: Vec<f64> = laps.iter().filter(is_near).filter_map(|lap| lap.cost_ns()).collect();
     median(&costs)

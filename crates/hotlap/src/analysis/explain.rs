@@ -72,7 +72,9 @@ impl Explanation {
     fn of(run: &Run, load: usize, (reference, server): (usize, usize)) -> Option<Self> {
         let confidence = confidence(run);
         let laps = |server: usize| -> Vec<&ExplainLap> {
-            let own = |lap: &&ExplainLap| lap.server == server && lap.load == load && lap.counts();
+            let own = |explains: &&ExplainLap| {
+                explains.lap.server == server && explains.lap.load == load && explains.counts()
+            };
             run.explain.iter().filter(own).collect()
         };
         let (a, b) = (laps(reference), laps(server));
@@ -115,8 +117,10 @@ impl Plain {
     /// Of a reference and a server; `None` without a round of both.
     fn of(laps: [&[&ExplainLap]; 2]) -> Option<Self> {
         let of_both = laps.map(|laps| {
-            let plain = laps.iter().filter(|lap| lap.observation.is_none());
-            let shares = plain.filter_map(|lap| Some((lap.restart, lap.round, lap.cost_share()?)));
+            let plain = laps.iter().filter(|explains| explains.observation.is_none());
+            let shares = plain.filter_map(|explains| {
+                Some((explains.lap.restart, explains.lap.round, explains.cost_share()?))
+            });
             readings(shares)
         });
         let [reference, server] = &of_both;

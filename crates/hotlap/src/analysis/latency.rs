@@ -21,8 +21,8 @@ impl Times {
     #[must_use]
     pub fn of(lap: &Lap, at_a_rate: bool) -> (&Histogram, &Censored) {
         match at_a_rate {
-            false => (&lap.service, &lap.service_censored),
-            true => (&lap.response, &lap.response_censored),
+            false => (&lap.outcome.service_time, &lap.outcome.service_time_censored),
+            true => (&lap.outcome.response_time, &lap.outcome.response_time_censored),
         }
     }
 

@@ -118,7 +118,7 @@ pub fn inverse(ratio: &Estimate) -> Estimate {
 pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> {
     // Only laps at full load count here: no step depends on laps at a common rate.
     let rate = run.loads.get(load).and_then(|l| l.rate);
-    let own = |l: &&Lap| l.server == server && l.load == load && l.rate == rate;
+    let own = |l: &&Lap| l.server == server && l.load == load && l.rate() == rate;
     let laps = || run.laps.iter().filter(own);
     let (mut failed, mut required, mut happened) = (0, 0, 0);
     for violation in laps().flat_map(|l| &l.failed) {

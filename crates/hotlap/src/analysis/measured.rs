@@ -104,7 +104,7 @@ impl MeasuredServer {
         let generator_limited = limited * 2 > good.len();
         let (readings, rests_on_unanswered) = readings_of(&good, offered);
         let mut failures = Failures::default();
-        for failure in laps.iter().flat_map(|lap| &lap.failures) {
+        for failure in laps.iter().flat_map(|lap| &lap.outcome.failures.0) {
             failures.add(failure.failure, failure.phase, failure.count);
         }
         let starts = || run.starts.iter().filter(move |start| start.server == server);
@@ -128,14 +128,14 @@ impl MeasuredServer {
             service: Times::merged(good.iter().map(|lap| Times::of(lap, offered.is_some()))),
             response: paced
                 .last()
-                .and_then(|lap| lap.rate)
+                .and_then(|lap| lap.rate())
                 .map(|rate| (Times::merged(paced.iter().map(|lap| Times::of(lap, true))), rate)),
             response_laps: paced.iter().map(|lap| Times::merged([Times::of(lap, true)])).collect(),
             open_loop: open_loop(&paced),
             requests: MeasuredRequest::all_of(requests, &laps, &good, &paced),
             used: Used::of(&main, &good, &warmups().collect::<Vec<_>>()),
             failures,
-            ready_ms: middle(starts().filter_map(|start| start.ready_ms).collect()),
+            ready_ms: middle(starts().filter_map(|start| start.ready.ready_ms).collect()),
             steady_ms: middle(warmups().map(|warmup| warmup.steady_ms).collect()),
         }
     }
@@ -227,8 +227,8 @@ fn responses<'a>(laps: &'a [&Lap]) -> impl Iterator<Item = (u32, u32, Share)> + 
 /// Whether laps at a rate answered all requests, except for one that each edge of a lap may cut
 /// off.
 fn keeps_up(laps: &[&Lap]) -> bool {
-    let due: u64 = laps.iter().map(|lap| lap.due).sum();
-    let answers: u64 = laps.iter().map(|lap| lap.answers + 1).sum();
+    let due: u64 = laps.iter().map(|lap| lap.outcome.due).sum();
+    let answers: u64 = laps.iter().map(|lap| lap.outcome.responses + 1).sum();
     !laps.is_empty() && answers as f64 >= KEEPS_UP * due as f64
 }
 
@@ -237,10 +237,10 @@ fn open_loop(laps: &[&Lap]) -> Option<OpenLoop> {
     let sum = |of: fn(&Lap) -> u64| laps.iter().map(|lap| of(lap)).sum();
     let all = Times::merged(laps.iter().map(|lap| Times::of(lap, true))).censored;
     let together = Outcome {
-        window_ns: sum(|lap| lap.window_ns),
-        responses: sum(|lap| lap.answers),
-        due: sum(|lap| lap.due),
-        in_flight: sum(|lap| lap.in_flight),
+        window_ns: sum(|lap| lap.outcome.window_ns),
+        responses: sum(|lap| lap.outcome.responses),
+        due: sum(|lap| lap.outcome.due),
+        in_flight: sum(|lap| lap.outcome.in_flight),
         queued: all.waiting.len(),
         oldest_ns: all.open.max().max(all.waiting.max()),
         response_time_censored: all,
@@ -260,5 +260,5 @@ fn wrong(lap: &Lap) -> u64 {
 
 /// Whether the lap has any response times, observed completely or not.
 fn has_responses(lap: &Lap) -> bool {
-    !lap.response.is_empty() || !lap.response_censored.is_empty()
+    !lap.outcome.response_time.is_empty() || !lap.outcome.response_time_censored.is_empty()
 }

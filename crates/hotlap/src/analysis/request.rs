@@ -1,9 +1,10 @@
 //! One request of a load that sends several, on one server.
 
+use hotlap_load::outcome::RequestOutcome;
 use hotlap_stats::Survival;
 
 use super::latency::{Times, stall_shares};
-use crate::model::{Lap, LapRequest};
+use crate::model::Lap;
 
 /// One of a load's requests, on one server.
 #[derive(Debug)]
@@ -33,16 +34,16 @@ impl MeasuredRequest {
     /// The first `count` requests of a load, from all laps of a server, those of them that count,
     /// and those at the common rate that count. None if the laps do not tell requests apart.
     pub(super) fn all_of(count: usize, laps: &[&Lap], good: &[&Lap], paced: &[&Lap]) -> Vec<Self> {
-        if laps.iter().all(|lap| lap.by_request.is_empty()) {
+        if laps.iter().all(|lap| lap.outcome.by_request.is_empty()) {
             return Vec::new();
         }
-        let sum = |place: usize, of: fn(&LapRequest) -> u64| -> u64 {
-            laps.iter().filter_map(|lap| lap.by_request.get(place)).map(of).sum()
+        let sum = |place: usize, of: fn(&RequestOutcome) -> u64| -> u64 {
+            laps.iter().filter_map(|lap| lap.outcome.by_request.get(place)).map(of).sum()
         };
         let times = times_of(count, good).into_iter().zip(times_of(count, paced));
         let requests = times.enumerate().map(|(place, (service, response))| Self {
             place,
-            answers: sum(place, |own| own.answers),
+            answers: sum(place, |own| own.responses),
             failures: sum(place, |own| own.failures),
             service,
             response,
@@ -61,7 +62,7 @@ impl MeasuredRequest {
 fn times_of(count: usize, laps: &[&Lap]) -> Vec<RequestTimes> {
     let merged = |place: usize| {
         let mut times = Times::default();
-        for own in laps.iter().filter_map(|lap| lap.by_request.get(place)) {
+        for own in laps.iter().filter_map(|lap| lap.outcome.by_request.get(place)) {
             own.latency.add_to(&mut times.answered);
             times.censored.merge(&own.censored);
         }

@@ -289,7 +289,7 @@ fn notes(run: &Run) -> Vec<Warning> {
 pub fn notes_of(run: &Run, server: usize) -> Vec<String> {
     let numberless = |note: &str| note.replace(|c: char| c.is_ascii_digit(), "");
     let mut notes: Vec<String> = Vec::new();
-    for note in run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.notes) {
+    for note in run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.ready.notes) {
         if !notes.iter().any(|known| numberless(known) == numberless(note)) {
             notes.push(note.clone());
         }

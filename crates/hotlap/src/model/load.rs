@@ -17,23 +17,17 @@ pub struct Load {
     /// Keep-alive, or a new connection for each request.
     pub keep_alive: bool,
     /// Whether the protocol is HTTP/2; HTTP/1.1 otherwise.
-    #[serde(default)]
     pub http2: bool,
     /// Whether the servers were started with a certificate and spoken to over TLS. A URL says so
     /// itself.
-    #[serde(default)]
     pub https: bool,
     /// Requests in flight on each connection: pipelined in HTTP/1.1, streams in HTTP/2.
     pub pipeline: usize,
-    /// The request in words: `GET /`, `POST /x (request 1f0c3a55)`. Empty in runs stored by
-    /// versions that did not record it.
+    /// The request in words: `GET /`, `POST /x (request 1f0c3a55)`.
     pub request: String,
     /// The rate of an open loop, in requests/s; `None` in a closed loop.
-    #[serde(default)]
     pub rate: Option<f64>,
-    /// The names of its requests, in order, if it sends several; empty otherwise, and in runs
-    /// stored by versions that did not record them.
-    #[serde(default)]
+    /// The names of its requests, in order, if it sends several; empty otherwise.
     pub requests: Vec<String>,
 }
 

@@ -29,7 +29,6 @@ pub struct Server {
 
 /// A server's layer or thread count, by the question of the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Part {
     /// The index of the server that is the layer below.
     pub on: Option<usize>,
@@ -67,10 +66,8 @@ pub struct Published {
     /// Why it cannot be trusted; empty if there is no known reason.
     pub doubt: String,
     /// Why the whole source cannot be trusted; empty if there is no known reason.
-    #[serde(default)]
     pub source_doubt: String,
     /// Socket errors under overload: connect, read, write, timeout.
-    #[serde(default)]
     pub socket_errors: Option<[u64; 4]>,
 }
 

@@ -51,7 +51,7 @@ pub fn lighten(run: &mut Run) {
     }
     let mut places = BTreeMap::<(usize, usize, bool), usize>::new();
     for (index, lap) in run.laps.iter().enumerate().filter(|(_, lap)| lap.counts()) {
-        let place = places.entry((lap.server, lap.load, lap.rate.is_some())).or_insert(index);
+        let place = places.entry((lap.server, lap.load, lap.rate().is_some())).or_insert(index);
         let is_common = |lap: &Lap| (lap.restart, lap.round) == common[&lap.load].0;
         if is_common(lap) && !is_common(&run.laps[*place]) {
             *place = index;
@@ -59,28 +59,20 @@ pub fn lighten(run: &mut Run) {
     }
     for index in 0..run.laps.len() {
         let lap = &mut run.laps[index];
-        let key = (lap.server, lap.load, lap.rate.is_some());
+        let key = (lap.server, lap.load, lap.rate().is_some());
         let counts = lap.counts();
-        let empty = Lap {
-            service: hotlap_stats::Histogram::new(),
-            response: hotlap_stats::Histogram::new(),
-            service_censored: hotlap_stats::Censored::default(),
-            response_censored: hotlap_stats::Censored::default(),
-            lag: hotlap_stats::Histogram::new(),
-            connect: hotlap_stats::Histogram::new(),
-            ..lap.clone()
-        };
-        match places.get(&key) {
-            Some(place) if *place == index => {}
-            Some(place) if counts => {
-                let own = std::mem::replace(lap, empty);
-                let into = &mut run.laps[*place];
-                into.service.merge(&own.service);
-                into.response.merge(&own.response);
-                into.service_censored.merge(&own.service_censored);
-                into.response_censored.merge(&own.response_censored);
-            }
-            _ => *lap = empty,
+        if places.get(&key) == Some(&index) {
+            continue;
+        }
+        let times = lap.outcome.take_histograms();
+        let service_censored = std::mem::take(&mut lap.outcome.service_time_censored);
+        let response_censored = std::mem::take(&mut lap.outcome.response_time_censored);
+        if let Some(place) = places.get(&key).filter(|_| counts) {
+            let into = &mut run.laps[*place].outcome;
+            into.service_time.merge(&times.service);
+            into.response_time.merge(&times.response);
+            into.service_time_censored.merge(&service_censored);
+            into.response_time_censored.merge(&response_censored);
         }
     }
 }

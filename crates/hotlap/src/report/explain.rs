@@ -258,9 +258,11 @@ pub(super) fn warnings(run: &Run) -> Vec<String> {
 
 /// Laps of a server that explain nothing, because they failed a validity check.
 fn left_out(run: &Run, server: usize) -> Option<String> {
-    let laps = || run.explain.iter().filter(|lap| lap.server == server);
+    let laps = || run.explain.iter().filter(|explains| explains.lap.server == server);
     let failed = || laps().filter(|lap| !lap.counts());
-    let why = failed().flat_map(|lap| &lap.failed).find(|violation| violation.invalidates())?;
+    let why = failed()
+        .flat_map(|explains| &explains.lap.failed)
+        .find(|violation| violation.invalidates())?;
     Some(format!(
         "{}: {} of {} laps that explain do not count: {} in the first of them.",
         run.servers[server].name,

@@ -184,7 +184,8 @@ fn title(run: &Run) -> Vec<String> {
         parts.push(format!("open loop, Poisson, {}", goals.join(" and ")));
         parts.push(plural(restarts as usize, "restart"));
     } else if run.question == Question::Explain {
-        let restarts = run.explain.iter().map(|lap| lap.restart + 1).max().unwrap_or(0);
+        let restarts =
+            run.explain.iter().map(|explains| explains.lap.restart + 1).max().unwrap_or(0);
         parts.push(plural(restarts as usize, "restart"));
         parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
     } else if let Some(pool) = &run.pool {

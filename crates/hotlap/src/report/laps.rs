@@ -138,8 +138,8 @@ impl StartView {
         Self {
             server: run.servers[start.server].name.clone(),
             restart: start.restart + 1,
-            ready_ms: start.ready_ms.map(rounded),
-            rss_mb: start.rss_bytes.map(|bytes| rounded(bytes as f64 / 1e6)),
+            ready_ms: start.ready.ready_ms.map(rounded),
+            rss_mb: start.ready.rss_bytes.map(|bytes| rounded(bytes as f64 / 1e6)),
             warmups: start
                 .warmups
                 .iter()
@@ -158,7 +158,7 @@ impl StartView {
 impl LapView {
     /// A lap of a run, rounded.
     pub(super) fn of(run: &Run, lap: &model::Lap) -> Self {
-        let (answered, censored) = Times::of(lap, lap.rate.is_some());
+        let (answered, censored) = Times::of(lap, lap.rate().is_some());
         let times = Survival::new(answered, censored);
         let (p50, p99, longest) =
             (times.quantile(0.5), known(&times, 0.99, Concurrency::ONE), times.longest());
@@ -176,11 +176,11 @@ impl LapView {
             restart: lap.restart + 1,
             round: lap.round + 1,
             place: lap.place + 1,
-            rate: lap.rate.map(rounded),
+            rate: lap.rate().map(rounded),
             at_s: lap.at_ms as f64 / 1e3,
-            window_s: rounded(lap.window_ns as f64 / 1e9),
-            answers: lap.answers,
-            errors: lap.failures(),
+            window_s: rounded(lap.outcome.window_ns as f64 / 1e9),
+            answers: lap.outcome.responses,
+            errors: lap.outcome.failures.total(),
             requests_per_s: rounded(lap.requests_per_s()),
             cpu_us: lap.cost_ns().map(|ns| rounded(ns / 1e3)),
             p50_ms: some(p50),
@@ -192,15 +192,17 @@ impl LapView {
             cpu_percent: usage
                 .filter(|u| u.wall_ns > 0)
                 .and_then(|u| Some(rounded(u.cpu_ns? as f64 / u.wall_ns as f64 * 100.0))),
-            generator_percent: rounded(lap.generator.1 * 100.0),
+            generator_percent: rounded(lap.outcome.busiest() * 100.0),
             generators: lap.generators.iter().map(ContributionView::of).collect(),
-            series_answers: lap.series.iter().map(|t| t.responses).collect(),
+            series_answers: lap.outcome.series.iter().map(|t| t.responses).collect(),
             series_mean_ms: lap
+                .outcome
                 .series
                 .iter()
                 .map(|t| (t.responses > 0).then(|| ms(t.sum_ns as f64 / t.responses as f64)))
                 .collect(),
             series_max_ms: lap
+                .outcome
                 .series
                 .iter()
                 .map(|t| (t.responses > 0).then(|| ms(t.max_ns as f64)))

@@ -230,8 +230,10 @@ fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
 }
 
 fn conformance(run: &Run, server: usize) -> String {
-    let start = run.starts.iter().rev().find(|s| s.server == server && s.conformance.1 > 0);
-    start.map_or_else(String::new, |s| format!("{}/{}", s.conformance.0, s.conformance.1))
+    let start = run.starts.iter().rev().find(|s| s.server == server && s.ready.conformance.1 > 0);
+    start.map_or_else(String::new, |s| {
+        format!("{}/{}", s.ready.conformance.0, s.ready.conformance.1)
+    })
 }
 
 fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {

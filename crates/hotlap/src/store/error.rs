@@ -4,22 +4,22 @@ use std::path::Path;
 
 use rusqlite::ErrorCode;
 
-use super::migrations::{Refused, VERSION};
+use super::schema::{Refused, VERSION};
 
 /// Why the store cannot be used, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Written by a newer version of hotlap.
+    /// Written by another version of hotlap.
     #[error(
-        "the store {path} has version {found}, and this hotlap supports versions up to {known}: \
-         update hotlap, or name another file with --store"
+        "the store {path} has version {found}, and this hotlap reads and writes version {known}: \
+         use the hotlap that wrote it, or name another file with --store"
     )]
-    Newer {
+    OtherVersion {
         /// The file.
         path: String,
         /// Its version.
         found: i64,
-        /// The newest version that this hotlap supports.
+        /// The version of this hotlap.
         known: i64,
     },
     /// Not a store of hotlap.
@@ -97,7 +97,9 @@ impl StoreError {
 pub(super) fn refused(path: &Path, why: Refused) -> StoreError {
     let shown = path.display().to_string();
     match why {
-        Refused::Newer(found) => StoreError::Newer { path: shown, found, known: VERSION },
+        Refused::OtherVersion(found) => {
+            StoreError::OtherVersion { path: shown, found, known: VERSION }
+        }
         Refused::Foreign => {
             StoreError::Damaged { path: shown, cause: "another program wrote it".to_owned() }
         }

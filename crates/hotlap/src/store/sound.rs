@@ -1,6 +1,7 @@
 //! Checks what was read: a value that a damaged disk or another program changed is an error when it
 //! is read, rather than a panic or a wrong figure later.
 
+use hotlap_load::Outcome;
 use hotlap_servers::observe::Observation;
 
 use crate::model::Run;
@@ -20,13 +21,16 @@ fn within(what: &str, index: usize, of: usize) -> Result<(), String> {
     }
 }
 
+fn counts(what: &str, counts: &[u64]) -> Result<(), String> {
+    match counts.iter().find(|count| **count > MOST) {
+        None => Ok(()),
+        Some(count) => Err(format!("{what}: a count of {count}")),
+    }
+}
+
 /// What is wrong with a run, if anything.
 pub(super) fn check(run: &Run) -> Result<(), String> {
     let (servers, loads) = (run.servers.len(), run.loads.len());
-    let counts = |what: &str, counts: &[u64]| match counts.iter().find(|c| **c > MOST) {
-        None => Ok(()),
-        Some(count) => Err(format!("{what}: a count of {count}")),
-    };
     let numbers = |what: &str, numbers: &[u32]| match numbers.iter().find(|n| **n > LAST) {
         None => Ok(()),
         Some(number) => Err(format!("{what}: number {number} of a restart, round or place")),
@@ -40,40 +44,42 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
     for start in &run.starts {
         within("start of server", start.server, servers)?;
         numbers("start", &[start.restart])?;
-        is_time("a start", start.ready_ms.unwrap_or_default())?;
-        counts("start", &[start.rss_bytes.unwrap_or_default()])?;
+        is_time("a start", start.ready.ready_ms.unwrap_or_default())?;
+        counts("start", &[start.ready.rss_bytes.unwrap_or_default()])?;
         start.warmups.iter().try_for_each(|w| within("warm-up of load", w.load, loads))?;
     }
-    for lap in &run.laps {
+    let explaining = run.explain.iter().map(|explains| &explains.lap);
+    for lap in run.laps.iter().chain(explaining) {
         within("lap of server", lap.server, servers)?;
         within("lap of load", lap.load, loads)?;
         numbers("lap", &[lap.restart, lap.round, lap.place])?;
-        is_time("a lap's rate", lap.rate.unwrap_or_default())?;
-        is_time("a generator's load", lap.generator.1)?;
-        let (asked, up, again) = lap.connections;
-        counts("lap", &[lap.at_ms, lap.window_ns, lap.answers, lap.due, lap.in_flight])?;
-        counts("lap", &[asked, up, again, lap.bytes.0, lap.bytes.1, lap.generator.0])?;
-        lap.failures.iter().try_for_each(|f| counts("failures", &[f.count]))?;
-        lap.statuses.iter().try_for_each(|(_, count)| counts("statuses", &[*count]))?;
-        let mut own = lap.by_request.iter();
-        own.try_for_each(|own| counts("request", &[own.answers, own.failures]))?;
+        is_time("a lap's rate", lap.rate().unwrap_or_default())?;
+        outcome(&lap.outcome)?;
+        let usage = lap.usage.unwrap_or_default();
+        counts("lap", &[lap.at_ms, usage.wall_ns, usage.requests, usage.cpu_ns.unwrap_or(0)])?;
         let mut own = lap.generators.iter();
         own.try_for_each(|own| counts("generator", &[own.responses, own.failures, own.sent]))?;
-        let mut ticks = lap.series.iter();
-        ticks.try_for_each(|t| counts("series", &[t.responses, t.failures, t.max_ns, t.sum_ns]))?;
     }
-    for lap in &run.explain {
-        within("lap of server", lap.server, servers)?;
-        within("lap of load", lap.load, loads)?;
-        numbers("lap", &[lap.restart, lap.round, lap.place])?;
-        counts("lap", &[lap.at_ms, lap.requests, lap.cpu_ns.unwrap_or_default(), lap.answers])?;
-        counts("lap", &[lap.bytes.0, lap.bytes.1])?;
-        lap.observation.iter().try_for_each(observation)?;
-    }
+    let mut observations = run.explain.iter().filter_map(|explains| explains.observation.as_ref());
+    observations.try_for_each(observation)?;
     let observing = &run.schedule.observing;
     observing.env.iter().try_for_each(|(server, _)| within("flags of server", *server, servers))?;
     let mut missing = observing.missing.iter();
     missing.try_for_each(|missing| within("instrument of server", missing.server, servers))
+}
+
+/// What is wrong with an outcome, if anything.
+fn outcome(found: &Outcome) -> Result<(), String> {
+    let (asked, bytes) = (&found.connections, &found.bytes);
+    let mut all = vec![found.window_ns, found.responses, found.due, found.in_flight, found.queued];
+    all.extend([asked.requested, asked.established, asked.reopened, bytes.received, bytes.sent]);
+    all.extend(found.threads.iter().flat_map(|own| [own.cpu_ns, own.wall_ns, own.idle_ns]));
+    all.extend(found.failures.0.iter().map(|failed| failed.count));
+    all.extend(found.statuses.values());
+    all.extend(found.by_request.iter().flat_map(|own| [own.responses, own.failures]));
+    let ticks = found.series.iter();
+    all.extend(ticks.flat_map(|t| [t.responses, t.failures, t.max_ns, t.sum_ns]));
+    counts("lap", &all)
 }
 
 /// What is wrong with the indices of servers and loads in the description of a run, if anything.

@@ -61,23 +61,28 @@ fn shortened(mut run: Run) -> Run {
     let mut first = BTreeMap::new();
     for index in 0..run.laps.len() {
         let lap = &mut run.laps[index];
-        (lap.lag, lap.connect, lap.series) = Default::default();
+        (lap.outcome.lag, lap.outcome.connect_time, lap.outcome.series) = Default::default();
         if run.servers[lap.server].role == Role::Control {
-            (lap.service, lap.response) = Default::default();
-            (lap.service_censored, lap.response_censored) = Default::default();
+            (lap.outcome.service_time, lap.outcome.response_time) = Default::default();
+            (lap.outcome.service_time_censored, lap.outcome.response_time_censored) =
+                Default::default();
         }
-        let kind = (lap.server, lap.load, lap.rate.is_some(), lap.counts());
+        let kind = (lap.server, lap.load, lap.rate().is_some(), lap.counts());
         let target: usize = *first.entry(kind).or_insert(index);
         if target == index {
             continue;
         }
-        let (service, response) = (take(&mut lap.service), take(&mut lap.response));
-        let (open, late) = (take(&mut lap.service_censored), take(&mut lap.response_censored));
-        let target = &mut run.laps[target];
-        target.service.merge(&service);
-        target.response.merge(&response);
-        target.service_censored.merge(&open);
-        target.response_censored.merge(&late);
+        let (service, response) =
+            (take(&mut lap.outcome.service_time), take(&mut lap.outcome.response_time));
+        let (open, late) = (
+            take(&mut lap.outcome.service_time_censored),
+            take(&mut lap.outcome.response_time_censored),
+        );
+        let target = &mut run.laps[target].outcome;
+        target.service_time.merge(&service);
+        target.response_time.merge(&response);
+        target.service_time_censored.merge(&open);
+        target.response_time_censored.merge(&late);
     }
     for ceiling in run.servers.iter_mut().filter(|server| server.role == Role::Ceiling) {
         // Where hotlap was on that machine is of no interest.
@@ -106,5 +111,7 @@ fn dump(path: &Path) -> String {
         }
     }
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    text + &format!("PRAGMA user_version = {version};\n")
+    let application: i64 =
+        db.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
+    text + &format!("PRAGMA application_id = {application};\nPRAGMA user_version = {version};\n")
 }

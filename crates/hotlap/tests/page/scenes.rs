@@ -84,14 +84,14 @@ impl Scene {
         let mut run = keeper.keep(&experiment, &mut runner).run;
         // As many ticks as a lap of half a second has, so that a page is as large as a real one.
         for lap in &mut run.laps {
-            let Some(tick) = lap.series.first().copied() else { continue };
+            let Some(tick) = lap.outcome.series.first().copied() else { continue };
             let ticks = (0..5).map(|n| Tick {
                 responses: tick.responses / 5,
                 max_ns: tick.max_ns * (2 + (n * 7 + u64::from(lap.round)) % 5),
                 sum_ns: tick.sum_ns / 100 * (18 + n),
                 ..tick
             });
-            lap.series = ticks.collect();
+            lap.outcome.series = ticks.collect();
         }
         run
     }

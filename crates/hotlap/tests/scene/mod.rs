@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{
-    Host, Lap, LapRequest, Load, Observing, Question, Run, Schedule, Server, State,
-};
+use hotlap::model::{Host, Lap, Load, Observing, Question, Run, Schedule, Server, State};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::render::terminal;
 use hotlap::report::Report;
@@ -18,6 +16,7 @@ use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_bench::stress::{Observed, Service, Subject, Trial, judge};
+use hotlap_load::outcome::RequestOutcome;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::verify::Requirements;
@@ -205,7 +204,7 @@ pub fn stressed(name: &str) -> Subject {
 pub fn hang(run: &mut Run, server: usize) {
     let is_own = |lap: &&mut Lap| lap.server == server && lap.restart == 1;
     for lap in run.laps.iter_mut().filter(is_own) {
-        lap.service_censored.open = [1_200_000_000; 64].into_iter().collect();
+        lap.outcome.service_time_censored.open = [1_200_000_000; 64].into_iter().collect();
     }
 }
 
@@ -224,13 +223,17 @@ pub fn mix(run: &mut Run) {
     run.loads.iter_mut().for_each(|load| load.requests = names.to_vec());
     let ceiling = run.servers.iter().position(|server| server.role == Role::Ceiling);
     for lap in run.laps.iter_mut().filter(|lap| Some(lap.server) != ceiling) {
-        let times = if lap.rate.is_some() { &lap.response } else { &lap.service };
-        let mut own = [LapRequest::default(), LapRequest::default()];
+        let times = if lap.rate().is_some() {
+            &lap.outcome.response_time
+        } else {
+            &lap.outcome.service_time
+        };
+        let mut own = [RequestOutcome::default(), RequestOutcome::default()];
         for (n, ns) in times.counts().flat_map(|(ns, n)| (0..n).map(move |_| ns)).enumerate() {
             let request = usize::from(n % 10 == 9);
-            own[request].answers += 1;
+            own[request].responses += 1;
             own[request].latency.record(if request == 1 { ns * 5 } else { ns });
         }
-        lap.by_request = own.into();
+        lap.outcome.by_request = own.into();
     }
 }

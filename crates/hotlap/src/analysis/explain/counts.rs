@@ -98,23 +98,35 @@ pub(super) fn counts([reference, server]: [&[&ExplainLap]; 2], confidence: f64) 
 impl Counts {
     fn of(laps: &[&ExplainLap]) -> Self {
         let mut counts = Self::default();
-        for lap in laps.iter().filter(|lap| lap.counts()) {
-            match &lap.observation {
+        for explains in laps.iter().filter(|explains| explains.counts()) {
+            match &explains.observation {
                 None => {
-                    counts.add(Counted::BytesSent, lap, (lap.bytes.0, lap.answers));
-                    counts.add(Counted::BytesReceived, lap, (lap.bytes.1, lap.answers));
+                    counts.add(
+                        Counted::BytesSent,
+                        explains,
+                        (explains.lap.outcome.bytes.received, explains.lap.outcome.responses),
+                    );
+                    counts.add(
+                        Counted::BytesReceived,
+                        explains,
+                        (explains.lap.outcome.bytes.sent, explains.lap.outcome.responses),
+                    );
                 }
                 Some(Observation::SystemCalls(calls)) => {
                     for (name, count) in calls {
-                        counts.add(Counted::Call(name.clone()), lap, (*count, lap.requests));
+                        counts.add(
+                            Counted::Call(name.clone()),
+                            explains,
+                            (*count, explains.requests()),
+                        );
                     }
                     // A call that a lap does not have was made 0 times in it.
-                    counts.add(Counted::Call(String::new()), lap, (0, lap.requests));
+                    counts.add(Counted::Call(String::new()), explains, (0, explains.requests()));
                 }
                 Some(Observation::Events(events)) => {
                     for (counted, of) in EVENTS {
                         if let Some(count) = of(events) {
-                            counts.add(counted, lap, (count, lap.requests));
+                            counts.add(counted, explains, (count, explains.requests()));
                         }
                     }
                 }
@@ -124,9 +136,9 @@ impl Counts {
         counts
     }
 
-    fn add(&mut self, counted: Counted, lap: &ExplainLap, (count, requests): (u64, u64)) {
+    fn add(&mut self, counted: Counted, explains: &ExplainLap, (count, requests): (u64, u64)) {
         let share = Share { amount: count as f64, of: requests as f64 };
-        let sum = self.0.entry(counted).or_default().entry(lap.restart).or_default();
+        let sum = self.0.entry(counted).or_default().entry(explains.lap.restart).or_default();
         *sum = sum.and(share);
     }
 

@@ -54,7 +54,7 @@ impl<'a> Sampled<'a> {
         laps: [&[&'a ExplainLap]; 2],
         plain: [&ByRestart; 2],
     ) -> Option<[Self; 2]> {
-        let all = || laps.into_iter().flatten().filter_map(|lap| profile(lap));
+        let all = || laps.into_iter().flatten().filter_map(|explains| profile(explains));
         let has_kernel = all().any(|(profile, _)| has_kernel(profile));
         let [mut a, mut b] = [0, 1].map(|place| Self::of(laps[place], plain[place], has_kernel));
         a.restarts.retain(|restart, _| b.restarts.contains_key(restart));
@@ -65,10 +65,10 @@ impl<'a> Sampled<'a> {
     fn of(laps: &[&'a ExplainLap], plain: &ByRestart, has_kernel: bool) -> Self {
         let mut profiles = Vec::new();
         let mut sums = BTreeMap::<u32, (Share, f64, f64)>::new();
-        for lap in laps {
-            let Some((profile, share)) = profile(lap) else { continue };
-            profiles.push((lap.restart, profile));
-            let (cpu, samples, ns) = sums.entry(lap.restart).or_default();
+        for explains in laps {
+            let Some((profile, share)) = profile(explains) else { continue };
+            profiles.push((explains.lap.restart, profile));
+            let (cpu, samples, ns) = sums.entry(explains.lap.restart).or_default();
             *cpu = cpu.and(share);
             *samples += profile.samples() as f64;
             *ns += profile.samples() as f64 * profile.period_ns as f64;
@@ -124,9 +124,11 @@ impl Sample<'_> {
 }
 
 /// The profile of a lap that counts, and its CPU time and requests.
-fn profile(lap: &ExplainLap) -> Option<(&Profile, Share)> {
-    match &lap.observation {
-        Some(Observation::Profile(profile)) if lap.counts() => Some((profile, lap.cost_share()?)),
+fn profile(explains: &ExplainLap) -> Option<(&Profile, Share)> {
+    match &explains.observation {
+        Some(Observation::Profile(profile)) if explains.counts() => {
+            Some((profile, explains.cost_share()?))
+        }
         _ => None,
     }
 }

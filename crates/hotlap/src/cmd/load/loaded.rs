@@ -38,6 +38,8 @@ pub struct LoadedRequest<'a> {
     pub name: &'a str,
     /// Its outcome.
     pub outcome: &'a RequestOutcome,
+    /// The latency of its correct responses.
+    pub latency: Histogram,
     /// How many requests of this name one stall delays together.
     pub concurrency: Concurrency,
 }
@@ -46,7 +48,7 @@ impl LoadedRequest<'_> {
     /// Its times, including those of requests without a response.
     #[must_use]
     pub fn survival(&self) -> Survival {
-        Survival::new(&self.outcome.latency, &self.outcome.censored)
+        Survival::new(&self.latency, &self.outcome.censored)
     }
 }
 
@@ -98,11 +100,13 @@ impl Loaded {
     #[must_use]
     pub fn by_request(&self) -> Vec<LoadedRequest<'_>> {
         let all = &self.outcome.by_request;
-        let shares = stall_shares(&all.iter().map(|own| &own.latency).collect::<Vec<_>>());
-        let parts = self.names.iter().map(String::as_str).zip(all).zip(shares);
-        let request = |((name, outcome), share)| LoadedRequest {
+        let latency: Vec<_> = all.iter().map(|own| own.latency.to_histogram()).collect();
+        let shares = stall_shares(&latency.iter().collect::<Vec<_>>());
+        let parts = self.names.iter().map(String::as_str).zip(all).zip(latency).zip(shares);
+        let request = |(((name, outcome), latency), share)| LoadedRequest {
             name,
             outcome,
+            latency,
             concurrency: self.concurrency().of_share(share),
         };
         parts.map(request).collect()

@@ -99,7 +99,7 @@ fn has_failed(server: &Server) -> bool {
 fn has_wrong_responses(report: &Report, kept: &Kept) -> bool {
     let is_wrong = |violation: &Violation| matches!(violation, Violation::WrongAnswers { .. });
     report.tables.iter().flat_map(|t| &t.rows).any(|row| row.wrong_responses > 0)
-        || kept.run.explain.iter().flat_map(|lap| &lap.failed).any(is_wrong)
+        || kept.run.explain.iter().flat_map(|explains| &explains.lap.failed).any(is_wrong)
 }
 
 /// Whether a server failed more requests under a load than the validity checks allow in a lap.
@@ -111,9 +111,9 @@ fn fails_requests(run: &Run) -> bool {
     let mut counts: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
     for lap in &run.laps {
         let (failures, requests) = counts.entry((lap.server, lap.load)).or_default();
-        let failed: u64 = lap.failures.iter().map(|failed| failed.count).sum();
+        let failed = lap.outcome.failures.total();
         *failures += failed;
-        *requests += lap.answers + failed;
+        *requests += lap.outcome.responses + failed;
     }
     counts.values().any(|&(failures, requests)| failures as f64 > requests as f64 * FAILING)
 }

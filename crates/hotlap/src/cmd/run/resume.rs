@@ -152,7 +152,7 @@ fn unfinished(earlier: &Run) -> u32 {
 
 fn past(earlier: &Run) -> Past {
     let good = earlier.laps.iter().filter(|l| earlier.is_main(l) && l.counts());
-    let ended = earlier.laps.last().map_or(0, |l| l.at_ms + l.window_ns / 1_000_000);
+    let ended = earlier.laps.last().map_or(0, |l| l.at_ms + l.outcome.window_ns / 1_000_000);
     let failure = |(i, server): (usize, &Server)| server.failure.as_ref().map(|_| i);
     Past {
         laps: good
@@ -165,7 +165,7 @@ fn past(earlier: &Run) -> Past {
             })
             .collect(),
         out: earlier.servers.iter().enumerate().filter_map(failure).collect(),
-        rate: earlier.laps.iter().find(|l| !earlier.is_main(l)).and_then(|l| l.rate),
+        rate: earlier.laps.iter().find(|l| !earlier.is_main(l)).and_then(|l| l.rate()),
         spent: Duration::from_millis(ended),
     }
 }

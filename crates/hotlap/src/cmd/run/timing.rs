@@ -134,7 +134,7 @@ pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
         let warm_ms = |w: &Warmup| w.window_ms * w.curve.len() as f64;
         let each_ms = last.warmups.iter().map(warm_ms).sum::<f64>() / last.warmups.len() as f64;
         Some(Duration::from_secs_f64(
-            (last.ready_ms.unwrap_or(0.0) + each_ms * f64::from(loads)) / 1e3,
+            (last.ready.ready_ms.unwrap_or(0.0) + each_ms * f64::from(loads)) / 1e3,
         ))
     };
     let usual = FIRST_START.0 + (FIRST_START.1 + level_for(experiment)) * loads;

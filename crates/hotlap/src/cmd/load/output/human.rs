@@ -54,7 +54,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         "  read        {} MB/s\n",
         grouped(outcome.bytes.received as f64 * 1e3 / outcome.window_ns.max(1) as f64, 1)
     );
-    let busiest = outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max) * 100.0;
+    let busiest = outcome.busiest() * 100.0;
     let cpu: u64 = outcome.threads.iter().map(|t| t.cpu_ns).sum();
     let each = cpu as f64 / 1e3 / (outcome.responses + failures).max(1) as f64;
     out += &format!("  generator   {busiest:.0} % busy, {each:.1} µs CPU a request\n");

@@ -42,7 +42,7 @@ pub fn json(loaded: &Loaded) -> String {
         wrong.request = redact::message(&wrong.request);
     }
     let by_request = loaded.by_request().into_iter().map(|own| {
-        let (answered, survival) = (&own.outcome.latency, own.survival());
+        let (answered, survival) = (&own.latency, own.survival());
         let times = Times { name: "latency", answered, survival, concurrency: own.concurrency };
         json!({
             "name": own.name,
