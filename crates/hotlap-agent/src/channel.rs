@@ -135,19 +135,16 @@ impl Channel {
     }
 
     /// The command, as the user typed it.
-    #[must_use]
     pub fn command(&self) -> &str {
         &self.command
     }
 
     /// The name of the agent's host, as that host calls itself.
-    #[must_use]
     pub fn host(&self) -> &str {
         &self.hello.host
     }
 
     /// Why all further calls fail, if an earlier one did.
-    #[must_use]
     pub fn closed(&self) -> Option<ChannelError> {
         let fault = self.lock().closed.clone()?;
         Some(error(&self.command, CONNECTING, fault))

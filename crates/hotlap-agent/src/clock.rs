@@ -16,13 +16,11 @@ pub struct Clock {
 impl Clock {
     /// A clock that is ahead of the system's by this many nanoseconds, as that of another host may
     /// be.
-    #[must_use]
     pub fn shifted(shift_ns: i64) -> Self {
         Self { shift_ns }
     }
 
     /// The present time.
-    #[must_use]
     pub fn now_ns(self) -> u64 {
         let time = clock_gettime(ClockId::Monotonic);
         // Neither part is ever negative.
@@ -52,19 +50,16 @@ impl Offset {
     }
 
     /// A time of this host's clock on the other host's.
-    #[must_use]
     pub fn to_remote(self, local_ns: u64) -> u64 {
         local_ns.saturating_add_signed(self.ns)
     }
 
     /// A time of the other host's clock on this host's.
-    #[must_use]
     pub fn to_local(self, remote_ns: u64) -> u64 {
         remote_ns.saturating_add_signed(self.ns.saturating_neg())
     }
 
     /// The error as a duration.
-    #[must_use]
     pub fn error(self) -> Duration {
         Duration::from_nanos(self.error_ns)
     }

@@ -53,7 +53,6 @@ impl FromStr for AgentCommand {
 
 impl AgentCommand {
     /// The words of the whole command, `agent` included. There are at least two.
-    #[must_use]
     pub fn argv(&self) -> &[String] {
         &self.argv
     }

@@ -40,7 +40,6 @@ pub struct Generator {
 
 impl Generator {
     /// A generator whose times are those of this clock.
-    #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, loads: BTreeMap::new(), next: 0, pauses: None }
     }

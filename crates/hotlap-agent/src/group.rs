@@ -75,7 +75,6 @@ impl Generators {
     }
 
     /// These generators, and one that samples latency while the others load.
-    #[must_use]
     pub fn of(mut generators: Vec<RemoteGenerator>, sampler: Option<RemoteGenerator>) -> Self {
         let has_sampler = sampler.is_some();
         generators.extend(sampler);

@@ -42,14 +42,12 @@ pub struct Hello {
 
 impl Hello {
     /// What this program says.
-    #[must_use]
     pub fn own(role: Role) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").to_owned(), host, role }
     }
 
     /// Whether both programs understand each other and measure in the same way.
-    #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         (self.protocol, &self.version) == (other.protocol, &other.version)
     }

@@ -47,13 +47,11 @@ impl RemoteGenerator {
     }
 
     /// A generator at the other end of a channel.
-    #[must_use]
     pub fn on(channel: Channel) -> Self {
         Self { channel, started: None }
     }
 
     /// The channel to it.
-    #[must_use]
     pub fn channel(&self) -> &Channel {
         &self.channel
     }
@@ -152,7 +150,6 @@ pub struct RemoteLoad {
 
 impl RemoteLoad {
     /// The generator.
-    #[must_use]
     pub fn generator(&self) -> &RemoteGenerator {
         &self.generator
     }

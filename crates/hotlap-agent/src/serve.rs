@@ -40,7 +40,6 @@ pub trait Service {
 pub type Handler = Box<dyn FnMut(&RawValue) -> Result<Box<RawValue>, String>>;
 
 /// Turns a service into a [`Handler`].
-#[must_use]
 pub fn handler(mut service: impl Service + 'static) -> Handler {
     Box::new(move |order| {
         let order = serde_json::from_str(order.get());

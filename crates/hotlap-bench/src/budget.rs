@@ -68,7 +68,6 @@ pub struct Budget {
 
 impl Budget {
     /// A budget of which nothing is spent.
-    #[must_use]
     pub fn new(experiment: &Experiment) -> Self {
         let n = experiment.participants.len();
         let mut budget = Self {
@@ -139,7 +138,6 @@ impl Budget {
     }
 
     /// Half of the slowest server's throughput, in requests/s: a rate that all can sustain.
-    #[must_use]
     pub fn common_rate(&self) -> Option<f64> {
         self.rates
             .iter()
@@ -154,7 +152,6 @@ impl Budget {
     /// Whether a restart ends with paced laps. Their histograms are merged, not paired, so more
     /// than four laps of each server, from four starts, add little; the time is better spent on
     /// pairs.
-    #[must_use]
     pub fn is_paced(&self, restart: u32) -> bool {
         let paid = self.experiment.budget.as_secs() / BUDGET_A_PACED_RESTART.as_secs();
         let is_asked = self.experiment.paced && self.experiment.closed_loop().is_some();
@@ -229,13 +226,11 @@ impl Budget {
     }
 
     /// Whether the budget has time for another round of this restart.
-    #[must_use]
     pub fn has_time_for_round(&self, elapsed: Duration) -> bool {
         self.of_the_budget(elapsed) + self.round_takes() <= self.total
     }
 
     /// Whether the budget has time for another restart of some rounds.
-    #[must_use]
     pub fn has_time_for_restart(&self, elapsed: Duration, rounds: u32) -> bool {
         self.fits(self.of_the_budget(elapsed), rounds)
     }
@@ -257,7 +252,6 @@ impl Budget {
 
     /// The time of three restarts with a useful number of rounds, if servers are compared and the
     /// budget is too short for three restarts with one.
-    #[must_use]
     pub fn is_too_short(&self) -> Option<Duration> {
         let Experiment { participants, restarts, rounds, .. } = &self.experiment;
         let is_compared = participants.iter().any(|participant| participant.role == Role::Plain);
@@ -273,13 +267,11 @@ impl Budget {
     }
 
     /// The whole budget, as it is now.
-    #[must_use]
     pub fn total(&self) -> Duration {
         self.total
     }
 
     /// Estimated time left.
-    #[must_use]
     pub fn left(&self, next: Place, elapsed: Duration) -> Duration {
         let (Some(restarts), Some(rounds)) = (self.experiment.restarts, self.experiment.rounds)
         else {

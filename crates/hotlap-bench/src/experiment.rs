@@ -228,13 +228,11 @@ pub enum Over {
 
 impl Experiment {
     /// The first load without a rate of its own; paced laps follow its laps.
-    #[must_use]
     pub fn closed_loop(&self) -> Option<usize> {
         self.loads.iter().position(|load| load.rate.is_none())
     }
 
     /// The confidence at which its intervals are computed.
-    #[must_use]
     pub fn confidence(&self) -> f64 {
         hotlap_stats::confidence(self.precision)
     }
@@ -242,7 +240,6 @@ impl Experiment {
 
 /// The order of one step of a round, in which every server runs for two slices: a random order and
 /// its mirror image.
-#[must_use]
 pub fn order(
     seed: u64,
     place: Place,

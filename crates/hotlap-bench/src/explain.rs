@@ -35,19 +35,16 @@ pub struct ExplainLap {
 
 impl ExplainLap {
     /// Right responses and failures while the server was observed.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.lap.usage.map_or(0, |usage| usage.requests)
     }
 
     /// Whether it counts in estimates.
-    #[must_use]
     pub fn counts(&self) -> bool {
         self.requests() > 0 && self.lap.counts()
     }
 
     /// Its contribution to the CPU time per request, in nanoseconds.
-    #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
         self.lap.cost_share()
     }

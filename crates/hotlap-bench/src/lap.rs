@@ -80,7 +80,6 @@ pub enum Kind {
 
 impl Kind {
     /// The rate of an open loop, in requests/s; `None` for a closed loop.
-    #[must_use]
     pub fn rate(self) -> Option<f64> {
         match self {
             Self::Flat => None,
@@ -213,7 +212,6 @@ impl Violation {
     /// Whether the lap is left out of every estimate. A busy generator only makes it a lower bound.
     /// Failures are what the server does to its requests: without such laps, a server would be
     /// compared by its good ones.
-    #[must_use]
     pub fn invalidates(&self) -> bool {
         !matches!(self, Self::Generator { .. } | Self::Failures { .. })
     }
@@ -221,7 +219,6 @@ impl Violation {
 
 impl Usage {
     /// CPU time per request, in nanoseconds; `None` if unknown.
-    #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
         Some(Share { amount: self.cpu_ns? as f64, of: self.requests as f64 })
     }
@@ -229,7 +226,6 @@ impl Usage {
 
 impl Lap {
     /// A lap before it is judged. The experiment fills in restart, round and place.
-    #[must_use]
     pub fn new(
         (server, load): (usize, usize),
         kind: Kind,
@@ -256,63 +252,53 @@ impl Lap {
     }
 
     /// The rate of an open loop, in requests/s; `None` for a closed loop.
-    #[must_use]
     pub fn rate(&self) -> Option<f64> {
         self.kind.rate()
     }
 
     /// Whether its server was held at the rate that a search found.
-    #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.kind, Kind::Held { .. })
     }
 
     /// Whether the generator may have been the limit, so that the lap is a lower bound.
-    #[must_use]
     pub fn is_generator_limited(&self) -> bool {
         self.failed.iter().any(|check| matches!(check, Violation::Generator { .. }))
     }
 
     /// Correct responses per second; 0 without a window.
-    #[must_use]
     pub fn requests_per_s(&self) -> f64 {
         self.rate_share().value().unwrap_or(0.0)
     }
 
     /// Whether it is part of estimates.
-    #[must_use]
     pub fn counts(&self) -> bool {
         !self.failed.iter().any(Violation::invalidates)
     }
 
     /// CPU time of the server's tree per request, in nanoseconds.
-    #[must_use]
     pub fn cost_ns(&self) -> Option<f64> {
         self.cost_share().and_then(Share::value)
     }
 
     /// Its share of the CPU time per request of its round, in nanoseconds.
-    #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
         self.usage.as_ref()?.cost_share()
     }
 
     /// Its share of the requests/s of its round.
-    #[must_use]
     pub fn rate_share(&self) -> Share {
         rate_share(self.outcome.responses, self.outcome.window_ns)
     }
 }
 
 /// A share of requests/s: responses in a window.
-#[must_use]
 pub fn rate_share(responses: u64, window_ns: u64) -> Share {
     Share { amount: responses as f64, of: window_ns as f64 / 1e9 }
 }
 
 /// One reading per round of an amount per request, from laps given as restart, round and share. The
 /// laps of a round are mirrored, so a drift that is linear in time cancels within the round.
-#[must_use]
 pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     let mut rounds = BTreeMap::<(u32, u32), Share>::new();
     for (restart, round, share) in laps {
@@ -325,7 +311,6 @@ pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Readin
 
 /// One reading of requests/s per round. A restart without any response reads as half a response:
 /// more than none, but too little to matter.
-#[must_use]
 pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     let mut readings = readings(laps);
     for restart in readings.chunk_by_mut(|a, b| a.restart == b.restart) {
@@ -337,7 +322,6 @@ pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> 
 }
 
 /// Whether a server sent no response in a round, given its reading of requests/s.
-#[must_use]
 pub fn is_silent(rate: &Reading) -> bool {
     rate.share.amount < 1.0
 }

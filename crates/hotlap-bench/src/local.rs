@@ -76,7 +76,6 @@ pub struct LocalRunner {
 
 impl LocalRunner {
     /// A runner for these participants. Setting `stop` ends what is under way.
-    #[must_use]
     pub fn new(
         setting: Setting,
         participants: &[Participant],
@@ -97,7 +96,6 @@ impl LocalRunner {
     }
 
     /// The address of a running server, for other requests to it.
-    #[must_use]
     pub fn target(&self, participant: usize) -> Option<&Target> {
         self.instances[participant].target.as_ref()
     }

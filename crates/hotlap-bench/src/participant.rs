@@ -90,7 +90,6 @@ pub struct Load {
 impl Load {
     /// A closed loop of the contract's first request over HTTP/1.1 without TLS, on so many kept
     /// connections of one thread. It has no name.
-    #[must_use]
     pub fn new(connections: usize) -> Self {
         Self {
             name: String::new(),

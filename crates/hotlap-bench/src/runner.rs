@@ -180,7 +180,6 @@ pub struct TrialWindow {
 
 impl TrialWindow {
     /// The kind of its lap.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         let rate = self.rate;
         if self.holds { Kind::Held { rate } } else { Kind::Paced { rate } }

@@ -50,7 +50,6 @@ pub struct Script {
 
 impl Script {
     /// A server with this rate and cost that never fails.
-    #[must_use]
     pub fn new(rate: f64, cost_ns: f64) -> Self {
         Self {
             rate,
@@ -120,7 +119,6 @@ pub struct Scripted {
 
 impl Scripted {
     /// A runner for these servers, in the experiment's order.
-    #[must_use]
     pub fn new(scripts: Vec<Script>, loads: Vec<Load>, lap: Duration) -> Self {
         let n = scripts.len();
         Self {

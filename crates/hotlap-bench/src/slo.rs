@@ -38,7 +38,6 @@ pub const HELD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_
 const GOALS: u32 = 100;
 
 /// The length of a window for these goals, at a rate with enough requests.
-#[must_use]
 pub fn usual_window(objectives: &[Objective]) -> Duration {
     let limits = objectives.iter().filter_map(Objective::latency);
     let longest = limits.map(|(_, ns)| Duration::from_nanos(ns)).max().unwrap_or_default();
@@ -60,7 +59,6 @@ pub struct WindowOutcome<'a> {
 
 impl<'a> WindowOutcome<'a> {
     /// What an outcome in an open loop shows.
-    #[must_use]
     pub fn of(outcome: &'a Outcome) -> Self {
         Self {
             responses: outcome.responses,
@@ -82,7 +80,6 @@ pub struct Misses {
 
 impl Objective {
     /// The share of requests that may miss the goal.
-    #[must_use]
     pub fn share(&self) -> f64 {
         match *self {
             Self::Latency { quantile, .. } => 1.0 - quantile,
@@ -91,13 +88,11 @@ impl Objective {
     }
 
     /// The smallest share of requests that may miss one of these goals.
-    #[must_use]
     pub fn strictest(goals: &[Self]) -> f64 {
         goals.iter().map(Self::share).fold(1.0, f64::min)
     }
 
     /// The percentile as a share and its limit in nanoseconds; `None` for other goals.
-    #[must_use]
     pub fn latency(&self) -> Option<(f64, u64)> {
         match *self {
             Self::Latency { quantile, limit_ns } => Some((quantile, limit_ns)),
@@ -106,7 +101,6 @@ impl Objective {
     }
 
     /// Whether a window kept the goal. One without a request did not.
-    #[must_use]
     pub fn is_kept(&self, window: &WindowOutcome) -> bool {
         let misses = self.misses(window);
         misses.requests > 0.0 && misses.share() <= self.share()
@@ -119,7 +113,6 @@ impl Objective {
     /// ([`Survival`]) takes care of younger ones. One that was never sent misses it under the same
     /// condition, and is left out while it is younger. Failures miss every goal; timeouts count by
     /// their age, which is above any limit that is shorter than the timeout.
-    #[must_use]
     pub fn misses(&self, window: &WindowOutcome) -> Misses {
         let failed = window.failures.total() as f64;
         let limit_ns = match *self {
@@ -142,7 +135,6 @@ impl Objective {
 
 impl Misses {
     /// The share of requests that missed the goal; 0 without requests.
-    #[must_use]
     pub fn share(&self) -> f64 {
         if self.requests > 0.0 { self.missed / self.requests } else { 0.0 }
     }

@@ -144,7 +144,6 @@ pub struct Trial {
 
 impl Subject {
     /// A result without trials.
-    #[must_use]
     pub fn new(participant: &Participant, good: usize) -> Self {
         Self {
             name: participant.name.clone(),
@@ -157,7 +156,6 @@ impl Subject {
     }
 
     /// The scenarios that have not been run; none if the server could not be started.
-    #[must_use]
     pub fn left<'a>(&self, scenarios: &'a [Scenario]) -> Vec<&'a Scenario> {
         let is_done = |s: &&Scenario| self.trials.iter().any(|trial| trial.scenario == s.name);
         let left = scenarios.iter().filter(|s| !is_done(s));
@@ -188,7 +186,6 @@ impl Trial {
 }
 
 /// Runs the remaining scenarios on one server, and reports each to `on` when it begins and ends.
-#[must_use]
 pub fn stress(
     participant: &Participant,
     setting: &StressSetting,

@@ -57,7 +57,6 @@ impl Suite {
 }
 
 /// The names of the suites in a folder, sorted.
-#[must_use]
 pub fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries

@@ -31,7 +31,6 @@ pub const LATE: (f64, u64) = (0.5, 200_000);
 pub const SILENCE: Duration = Duration::from_millis(500);
 
 /// The validity checks that a lap fails. The limits are part of the method; no option changes them.
-#[must_use]
 pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     [
         wrong_answers(lap, load),
@@ -50,7 +49,6 @@ pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
 
 /// The validity checks that a lap of a search fails. Failures, wrong responses and a queue without
 /// end are what a search looks for, so only the generator can make such a lap invalid.
-#[must_use]
 pub fn judge_trial(lap: &Lap, load: &Load) -> Vec<Violation> {
     late(lap, load).into_iter().collect()
 }
@@ -58,7 +56,6 @@ pub fn judge_trial(lap: &Lap, load: &Load) -> Vec<Violation> {
 /// Checks the lines that a server wrote: at least one for each answered request, at most one for
 /// each request sent, since some are in flight when a lap ends. Separate from [`judge`] because the
 /// lines are counted outside of the lap.
-#[must_use]
 pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation> {
     let right = (least..=most).contains(&counted);
     (!right).then_some(Violation::SideEffect { expected: least, counted })
@@ -66,7 +63,6 @@ pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation>
 
 /// Checks the connection to the server's host: while that is down, the server looks slow. Separate
 /// from [`judge`] because the lap does not contain it.
-#[must_use]
 pub fn silence(longest: Duration) -> Option<Violation> {
     (longest >= SILENCE).then_some(Violation::Silence { ms: longest.as_secs_f64() * 1e3 })
 }
@@ -145,7 +141,6 @@ fn late(lap: &Lap, load: &Load) -> Option<Violation> {
 
 /// Whether a generator sent too late for its times to be the server's ([`LATE`]), with this many
 /// connections at this rate.
-#[must_use]
 pub fn is_late(lag: &Histogram, connections: usize, rate: f64) -> bool {
     let gap_ns = connections as f64 * 1e9 / rate;
     let limit_ns = (gap_ns * LATE.0).max(LATE.1 as f64);

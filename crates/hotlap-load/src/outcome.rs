@@ -156,7 +156,6 @@ impl Outcome {
     }
 
     /// The share of the window in which the busiest thread had something to do, from 0 to 1.
-    #[must_use]
     pub fn busiest(&self) -> f64 {
         self.threads.iter().map(|thread| thread.busy()).fold(0.0, f64::max)
     }
@@ -214,14 +213,12 @@ impl Outcome {
     }
 
     /// Correct responses per second.
-    #[must_use]
     pub fn rate(&self) -> f64 {
         self.per_second(self.responses as f64)
     }
 
     /// How the offered rate compares with the achieved rate, over one window. `None` in a closed
     /// loop.
-    #[must_use]
     pub fn open_loop(&self) -> Option<OpenLoop> {
         let waiting_at_open = self.response_time_censored.entered.len();
         let waiting = self.in_flight + self.queued;

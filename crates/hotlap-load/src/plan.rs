@@ -148,7 +148,6 @@ pub enum Pace {
 
 impl Pace {
     /// Requests per second, on average; `None` for a closed loop.
-    #[must_use]
     pub fn rate(&self) -> Option<f64> {
         match self {
             Self::Closed => None,
@@ -189,7 +188,6 @@ pub const MAX_BY_REQUEST: usize = 100;
 impl Plan {
     /// A closed loop of one request: 64 connections, kept alive, on 1 thread, without pipelining;
     /// 100 ms of warm-up, then 10 s; a timeout of 2 s.
-    #[must_use]
     pub fn new(target: Target, request: Request) -> Self {
         Self {
             target,
@@ -218,7 +216,6 @@ impl Plan {
 
     /// Whether the worker threads may poll without sleeping: the plan allows it, and each has a
     /// core of its own.
-    #[must_use]
     pub fn may_busy_poll(&self) -> bool {
         self.busy_poll && self.threads <= self.cpus.len()
     }

@@ -36,7 +36,6 @@ impl WorkerProgress {
 
 impl Progress {
     /// Requests that were answered or have failed so far.
-    #[must_use]
     pub fn completed(&self) -> u64 {
         self.responses + self.failures
     }

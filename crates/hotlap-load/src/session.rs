@@ -45,7 +45,6 @@ pub struct ValuesUsed {
 
 impl ValuesUsed {
     /// An upper bound.
-    #[must_use]
     pub fn most(&self) -> u64 {
         let Progress { responses, failures, .. } = Progress::sum(&self.shared.progress);
         let (threads, in_flight) = self.size;
@@ -125,7 +124,6 @@ impl Session {
 
     /// Whether each connection is open or has failed once, and the load has not ended. A load that
     /// waits for [`Session::begin`] can begin then.
-    #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.is_ready()
     }
@@ -134,7 +132,6 @@ impl Session {
     /// closes as the plan says, counted from `start`, and not before it begins; so if it begins too
     /// late, the window is cut short. `None` if the load does not wait, is not
     /// ready or has ended.
-    #[must_use]
     pub fn begin(&self, start: Instant) -> Option<Window> {
         let now = Instant::now();
         let wait = start.saturating_duration_since(now);
@@ -145,14 +142,12 @@ impl Session {
 
     /// Waits until each connection is open or has failed once, and returns when the window opens
     /// and closes. `None` if the session ends before.
-    #[must_use]
     pub fn wait_for_window(&self) -> Option<Window> {
         self.shared.wait_for_window()
     }
 
     /// Opens a window of a held load, after `warmup` and for `length`. The last one must have
     /// closed.
-    #[must_use]
     pub fn open_window(&self, warmup: Duration, length: Duration) -> Window {
         self.shared.open_window(warmup, length)
     }
@@ -165,25 +160,21 @@ impl Session {
     }
 
     /// The outcome of the windows of a held load since the last call; `None` if the load has ended.
-    #[must_use]
     pub fn collect(&self) -> Option<Outcome> {
         self.shared.collect()
     }
 
     /// The progress of the load. Cheap, at any time and from any thread.
-    #[must_use]
     pub fn progress(&self) -> Progress {
         Progress::sum(&self.shared.progress)
     }
 
     /// What tells how many values of its fields the load has used, during the load and after it.
-    #[must_use]
     pub fn values_used(&self) -> ValuesUsed {
         ValuesUsed { shared: self.shared.clone(), size: self.size }
     }
 
     /// Whether the load has ended, so that [`Session::join`] returns at once.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)
     }

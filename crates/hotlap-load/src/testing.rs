@@ -19,7 +19,6 @@ pub struct Replay {
 
 /// Sends the plan's requests, as many at a time as it pipelines, and answers them with `pieces`,
 /// then closes the connection if `closes`.
-#[must_use]
 pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replay {
     let mut mix = RequestMix::new(plan, 0);
     let mut conn = Connection::default();

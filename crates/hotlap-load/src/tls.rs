@@ -96,7 +96,6 @@ impl TlsConfig {
     }
 
     /// Starts TLS for a new connection; `None` if rustls refuses.
-    #[must_use]
     pub fn connect(&self) -> Option<Box<TlsConnection>> {
         let mut client = ClientConnection::new(self.config.clone(), self.name.clone()).ok()?;
         client.set_buffer_limit(None);
@@ -172,19 +171,16 @@ pub struct TlsConnection {
 
 impl TlsConnection {
     /// Whether the handshake is in progress.
-    #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.client.is_handshaking()
     }
 
     /// Whether the server has agreed to HTTP/2.
-    #[must_use]
     pub fn speaks_http2(&self) -> bool {
         self.client.alpn_protocol() == Some(ALPN_HTTP2)
     }
 
     /// What the handshake has negotiated; `None` before it is over.
-    #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
         let version = self.client.protocol_version()?;
         let cipher = name_of(self.client.negotiated_cipher_suite()?.suite());
@@ -193,13 +189,11 @@ impl TlsConnection {
     }
 
     /// Whether the server has sent `close_notify`: it sends no more data (RFC 8446 section 6.1).
-    #[must_use]
     pub fn peer_has_closed(&self) -> bool {
         self.peer_has_closed
     }
 
     /// Whether the handshake resumed an earlier session.
-    #[must_use]
     pub fn has_resumed(&self) -> bool {
         self.client.handshake_kind() == Some(HandshakeKind::Resumed)
     }

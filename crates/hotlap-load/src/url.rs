@@ -157,7 +157,6 @@ impl Url {
 
 /// Whether a text without a scheme is a server's address: `localhost:8080/path`, `127.0.0.1:80`,
 /// `[::1]:8080`, or `localhost` alone. It means an `http://` URL then.
-#[must_use]
 pub fn is_address(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let is_bare = authority == "localhost" || authority.parse::<std::net::Ipv4Addr>().is_ok();

@@ -26,7 +26,6 @@ pub struct CpuAllocation {
 
 impl CpuAllocation {
     /// The cores of server and generator, sorted. Empty if nothing is pinned.
-    #[must_use]
     pub fn all(&self) -> Vec<usize> {
         let mut all = [&self.server[..], &self.generator].concat();
         all.sort_unstable();
@@ -36,7 +35,6 @@ impl CpuAllocation {
 
     /// The cores for one server that wants `asked` of them, or all: the number, for `CPUS`, and the
     /// cores to pin it to. A server that wants more than there are is pinned to all.
-    #[must_use]
     pub fn of_server(&self, asked: Option<usize>) -> (usize, &[usize]) {
         let all = if self.server.is_empty() { available() } else { self.server.len() };
         let cpus = asked.unwrap_or(all);
@@ -49,7 +47,6 @@ impl CpuAllocation {
 /// `asked` is the number of hardware threads for the server. By default it gets half of the cores,
 /// rounded down and all of the fastest kind; the generator, which must not be the limit, gets the
 /// rest. The result depends on the arguments alone.
-#[must_use]
 pub fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     let cores = &topology.cores[..];
     let all: usize = cores.iter().map(Vec::len).sum();
@@ -134,7 +131,6 @@ pub fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
 /// Divides the cores that this process may use.
 ///
 /// If the system does not report them, nothing is pinned, and a note says so.
-#[must_use]
 pub fn split_here(asked: Option<usize>) -> CpuAllocation {
     match allowed() {
         Ok(cpus) => split(&topology::read(Path::new("/"), &cpus, asked), asked),
@@ -149,7 +145,6 @@ pub fn split_here(asked: Option<usize>) -> CpuAllocation {
 
 /// The cores of this machine for servers alone, if the generator is on another: `asked` of them,
 /// whole physical cores of the fastest kind first, or all that this process may use.
-#[must_use]
 pub fn alone(asked: Option<usize>) -> CpuAllocation {
     let (mut server, notes) = match allowed() {
         Ok(cpus) => {
@@ -166,7 +161,6 @@ pub fn alone(asked: Option<usize>) -> CpuAllocation {
 
 /// How many hardware threads this process can keep busy within its CPU quota. For `CPUS` of a
 /// server that is not pinned.
-#[must_use]
 pub fn available() -> usize {
     let most = topology::quota(Path::new("/")).map_or(usize::MAX, topology::threads_within);
     allowed().map_or(1, |cpus| cpus.len()).min(most)

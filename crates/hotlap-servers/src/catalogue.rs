@@ -76,7 +76,6 @@ impl Catalogue {
     }
 
     /// The server with exactly this id.
-    #[must_use]
     pub fn find(&self, id: &str) -> Option<&Server> {
         self.servers.iter().find(|server| server.id == id)
     }
@@ -109,7 +108,6 @@ impl Catalogue {
     }
 
     /// Up to three ids similar to `name`.
-    #[must_use]
     pub fn nearest(&self, name: &str) -> Vec<String> {
         nearest_of(name, self.servers.iter().map(|server| server.id.as_str()))
     }

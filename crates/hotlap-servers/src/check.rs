@@ -107,7 +107,6 @@ impl CheckedServer {
     }
 
     /// Conformance checks of the first contract: passed, and total.
-    #[must_use]
     pub fn conformance(&self) -> (u32, u32) {
         self.reports.first().map_or((0, 0), |report| report.findings.conformance_count())
     }
@@ -120,7 +119,6 @@ impl CheckedServer {
     }
 
     /// Whether its responses over a protocol were right; `None` if that was not checked.
-    #[must_use]
     pub fn passed_over(&self, protocol: Protocol) -> Option<bool> {
         let mut over = self.reports.iter().filter(|report| report.protocol == protocol).peekable();
         over.peek()?;
@@ -132,7 +130,6 @@ impl Checker<'_> {
     /// Checks many servers, `at_a_time` of them at a time, and calls `on` with each row as it
     /// comes, from any thread. Rows are in the order of the servers; after an interrupt, some are
     /// missing.
-    #[must_use]
     pub fn check_all(
         &self,
         servers: &[&Server],
@@ -156,7 +153,6 @@ impl Checker<'_> {
     }
 
     /// Checks a server of the catalogue against each of its contracts, over each of its protocols.
-    #[must_use]
     pub fn check(&self, server: &Server) -> CheckedServer {
         let mut row = CheckedServer::new(&server.id);
         let built = match self.builder.build(server) {
@@ -208,7 +204,6 @@ impl Checker<'_> {
     }
 
     /// Checks a user's command against its own first response.
-    #[must_use]
     pub fn check_command(&self, name: &str, launch: &Launch, ask: &Ask) -> CheckedServer {
         let mut row = CheckedServer::new(name);
         self.start_and_verify(
@@ -223,7 +218,6 @@ impl Checker<'_> {
     }
 
     /// Checks a server that is already running. Set `rude` only if it is the user's own.
-    #[must_use]
     pub fn check_running(
         &self,
         name: &str,

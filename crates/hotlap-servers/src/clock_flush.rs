@@ -34,7 +34,6 @@ pub struct ClockFlush {
 impl ClockFlush {
     /// Visits these cores, or all that this thread may use if the list is empty. Does nothing on
     /// systems that cannot pin threads.
-    #[must_use]
     pub fn to(cpus: &[usize]) -> Self {
         let Ok(home) = allowed() else { return Self { home: None } };
         let cpus = if cpus.is_empty() { &home } else { cpus };

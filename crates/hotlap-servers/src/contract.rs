@@ -36,7 +36,6 @@ impl Name {
     pub const ALL: [Self; 4] = [Self::Hello, Self::Clock, Self::Api, Self::JsonApi];
 
     /// The name in manifests and flags.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hello => "hello",
@@ -47,7 +46,6 @@ impl Name {
     }
 
     /// The contract of that name.
-    #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == name)
     }
@@ -138,7 +136,6 @@ impl Default for Ask {
 
 impl Contract {
     /// The contract of that name; `api` is the response, if it is one of the server's own.
-    #[must_use]
     pub fn of(name: Name, api: Option<&Api>) -> Self {
         let (exchanges, extras) = match name {
             Name::Hello => {
@@ -158,13 +155,11 @@ impl Contract {
     }
 
     /// The contract of a user's command or URL, before [`crate::infer`] completes it.
-    #[must_use]
     pub fn custom(ask: &Ask) -> Self {
         Self::custom_requests(&Requests::from(ask.clone()))
     }
 
     /// The same for several requests.
-    #[must_use]
     pub fn custom_requests(requests: &Requests) -> Self {
         let Requests { asks, fields } = requests;
         let content = |answer: &[u8]| match fields.list.is_empty() {
@@ -189,7 +184,6 @@ impl Contract {
     /// The contract with the values that fields have in the `number`-th request, so that each
     /// request and expected body is fixed. Any status is accepted of recorded requests: a single
     /// one may be answered otherwise by now, which is counted under load.
-    #[must_use]
     pub fn with_values(&self, number: u64) -> Self {
         if self.fields.list.is_empty() {
             return self.clone();
@@ -210,7 +204,6 @@ impl Contract {
 
     /// The requests to send under load, compared with the verified responses. `answers` has one for
     /// each exchange, so that the server's own formatting of JSON is compared byte by byte.
-    #[must_use]
     pub fn requests(&self, host: &str, answers: &[Response]) -> Vec<Request> {
         let both = self.exchanges.iter().zip(answers);
         both.map(|(exchange, answer)| exchange.request(host, Some(answer), &self.fields)).collect()
@@ -218,7 +211,6 @@ impl Contract {
 
     /// The same without verified responses: bodies that only a response can determine are not
     /// compared.
-    #[must_use]
     pub fn unverified_requests(&self, host: &str) -> Vec<Request> {
         self.exchanges.iter().map(|exchange| exchange.request(host, None, &self.fields)).collect()
     }

@@ -4,7 +4,6 @@
 use std::path::Path;
 
 /// Formats a list of cores: `0-3,6`.
-#[must_use]
 pub fn list(cpus: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
@@ -21,7 +20,6 @@ pub fn list(cpus: &[usize]) -> String {
 }
 
 /// Parses such a list; `None` if it is malformed.
-#[must_use]
 pub fn parse(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for run in list.trim().split(',').filter(|run| !run.is_empty()) {

@@ -305,7 +305,6 @@ fn varying(bodies: &[&[u8]]) -> Vec<Range<usize>> {
 
 /// A note if another server of the run gives a different response to the first exchange, because
 /// the figures then compare different work. Parts that vary in either response are ignored.
-#[must_use]
 pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<String> {
     let body = |contract: &Contract| match contract.exchanges.first().map(|e| e.content.clone()) {
         Some(Content::Bytes { bytes, varies }) => Some((bytes, varies)),

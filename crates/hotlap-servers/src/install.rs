@@ -43,7 +43,6 @@ pub struct Size {
 impl Size {
     /// Estimated duration, in seconds: 551 MB of small packages took 59 s on two cores, 876 MB of
     /// larger ones 46 s, so about 13 MB are unpacked per second.
-    #[must_use]
     pub fn about_s(self) -> u64 {
         5 + self.disk_bytes / 13_000_000
     }
@@ -51,7 +50,6 @@ impl Size {
 
 impl Missing {
     /// Groups what these servers are missing by how it can be installed here.
-    #[must_use]
     pub fn of<'a>(
         manager: Option<PackageManager>,
         states: impl IntoIterator<Item = (&'a Server, &'a MissingToolchain)>,
@@ -73,7 +71,6 @@ impl Missing {
     }
 
     /// The commands that install the packages, in order; empty if there is nothing to install.
-    #[must_use]
     pub fn commands(&self, ask: bool) -> Vec<Vec<String>> {
         match self.manager {
             Some(manager) if !self.packages.is_empty() => {

@@ -39,7 +39,6 @@ pub struct Launch {
 
 impl Launch {
     /// Starts it with a certificate, which is trusted unless `tls` says what is.
-    #[must_use]
     pub fn with_certificate(mut self, certificate: &Certificate, mut tls: Tls) -> Self {
         if tls.authorities.is_empty() && !tls.insecure {
             tls.authorities = vec![certificate.der.clone()];

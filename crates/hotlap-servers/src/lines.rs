@@ -40,7 +40,6 @@ impl LogLines {
     /// The lines of the file that a server is going to write. Call this before the server starts,
     /// and [`count`](Self::count) before another server of the same folder starts, because that
     /// replaces the file.
-    #[must_use]
     pub fn of(counts: &Counts, launch: &Launch, requirements: Requirements) -> Self {
         let is_within = Path::new(&counts.file).components().all(|c| {
             // `..` and absolute paths lead out of the folder.

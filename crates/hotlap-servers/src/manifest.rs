@@ -352,13 +352,11 @@ fn filled(span: Range<usize>, command: &[String], key: &str) -> Result<(), Compl
 
 impl Server {
     /// The id without its variant, which is the folder's path.
-    #[must_use]
     pub fn base_id(&self) -> &str {
         self.id.split_once(':').map_or(&self.id, |(base, _)| base)
     }
 
     /// The language: the first part of the id.
-    #[must_use]
     pub fn language(&self) -> &str {
         self.id.split_once('/').map_or(&self.id, |(language, _)| language)
     }

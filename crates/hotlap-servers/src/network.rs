@@ -19,14 +19,12 @@ const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6
 
 impl Network {
     /// Generator and servers are on one machine.
-    #[must_use]
     pub fn loopback() -> Self {
         Self { bind: LOOPBACKS[0], reach: LOOPBACKS.to_vec() }
     }
 
     /// The generator reaches the servers' machine at this address. Unless the machine has that
     /// address itself (a router may translate it), servers listen on all of theirs.
-    #[must_use]
     pub fn at(address: IpAddr, is_own: bool) -> Self {
         match (address, is_own) {
             _ if address.is_loopback() => Self::loopback(),
@@ -41,20 +39,17 @@ impl Network {
     }
 
     /// Servers listen at this address and at no other.
-    #[must_use]
     pub fn only(address: IpAddr) -> Self {
         Self { bind: address, reach: vec![address] }
     }
 
     /// Whether other hosts must reach the servers.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         !self.bind.is_loopback()
     }
 
     /// Whether the generator reaches a server that listens at this address. A machine reaches
     /// itself at all of its addresses; a translated address leads to any but loopback.
-    #[must_use]
     pub fn leads_to(&self, listening: IpAddr) -> bool {
         if self.bind.is_loopback() || listening.is_unspecified() {
             return true;
@@ -67,7 +62,6 @@ impl Network {
 /// This machine's addresses besides the loopback interface's, in the system's order; those that are
 /// valid on one link only are left out.
 #[cfg(target_os = "linux")]
-#[must_use]
 pub fn addresses() -> Vec<IpAddr> {
     let read = |file| std::fs::read_to_string(file).unwrap_or_default();
     let mut all = parse_v4(&read("/proc/net/fib_trie"));
@@ -77,7 +71,6 @@ pub fn addresses() -> Vec<IpAddr> {
 
 /// This machine's addresses: unknown on this system.
 #[cfg(not(target_os = "linux"))]
-#[must_use]
 pub fn addresses() -> Vec<IpAddr> {
     Vec::new()
 }

@@ -30,7 +30,6 @@ pub enum Owner {
 impl Owner {
     /// The topmost processes of each tree that answers and that hotlap did not start; `None` if the
     /// processes that answer are unknown.
-    #[must_use]
     pub fn others(&self) -> Option<Vec<Member>> {
         match self {
             Self::Started => Some(Vec::new()),
@@ -40,7 +39,6 @@ impl Owner {
     }
 
     /// What the user must know; `None` for a server that hotlap started.
-    #[must_use]
     pub fn note(&self) -> Option<String> {
         match self {
             Self::Started => None,
@@ -55,7 +53,6 @@ impl Owner {
 }
 
 /// Whether an address belongs to this machine.
-#[must_use]
 pub fn is_here(endpoint: &Endpoint) -> bool {
     match endpoint {
         Endpoint::Unix(_) => true,
@@ -103,7 +100,6 @@ mod linux {
     use super::{Endpoint, FORWARDERS, Member, Owner};
 
     /// The owner of an address. `tree` is what hotlap started for it.
-    #[must_use]
     pub fn owner(endpoint: &Endpoint, tree: &[Member]) -> Owner {
         let myself = Myself { pid: std::process::id(), uid: rustix::process::geteuid().as_raw() };
         Search { tables: Tables(Path::new("/proc")), myself }.run(endpoint, tree)
@@ -256,7 +252,6 @@ mod linux {
 /// The owner of an address: not looked up on this system, where a command is taken to be the
 /// server.
 #[cfg(not(target_os = "linux"))]
-#[must_use]
 pub fn owner(_endpoint: &Endpoint, tree: &[Member]) -> Owner {
     match tree {
         [] => Owner::Unknown("socket owners can be looked up on Linux only".to_owned()),

@@ -13,7 +13,6 @@ pub enum PackageManager {
 
 impl PackageManager {
     /// The package manager of this machine.
-    #[must_use]
     pub fn here() -> Option<Self> {
         [(Self::Apt, "apt-get"), (Self::Brew, "brew")]
             .into_iter()
@@ -22,7 +21,6 @@ impl PackageManager {
     }
 
     /// The packages that a server needs from it.
-    #[must_use]
     pub fn packages(self, install: &Install) -> &[String] {
         match self {
             Self::Apt => &install.apt,
@@ -31,7 +29,6 @@ impl PackageManager {
     }
 
     /// The command that updates the list of packages.
-    #[must_use]
     pub fn update(self) -> Vec<String> {
         match self {
             Self::Apt => as_root(&["apt-get", "update"]),
@@ -40,7 +37,6 @@ impl PackageManager {
     }
 
     /// The command that installs packages; with `ask` it asks for confirmation.
-    #[must_use]
     pub fn command(self, packages: &[String], ask: bool) -> Vec<String> {
         let mut words = match self {
             Self::Apt => as_root(&["apt-get", "install", "--no-install-recommends"]),

@@ -89,19 +89,16 @@ impl Process {
     }
 
     /// The process id of the server's first process, which is also its process group id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.server.as_raw_pid() as u32
     }
 
     /// The supervisor's process id: the root of the tree, but not part of the server.
-    #[must_use]
     pub fn supervisor_pid(&self) -> u32 {
         self.standby.supervisor_pid()
     }
 
     /// Problems with its setup that did not prevent the start.
-    #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.standby.notes
     }
@@ -215,14 +212,12 @@ impl Process {
     }
 
     /// Whether the server is frozen.
-    #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen
     }
 
     /// The last lines of its output, stdout and stderr interleaved. Empty if the log cannot be
     /// read.
-    #[must_use]
     pub fn tail(&self, lines: usize) -> Vec<String> {
         log::tail(&self.standby.setting.log, lines).unwrap_or_default()
     }

@@ -60,14 +60,12 @@ pub struct Sampler {
 
 impl Sampler {
     /// A sampler for a server.
-    #[must_use]
     pub fn new(process: &Process) -> Self {
         Self { tree: platform::Tree::new(Some(process.supervisor_pid()), Vec::new()) }
     }
 
     /// A sampler for the processes that answer: those that hotlap started, if any, and others'
     /// trees. `None` if the processes that answer are unknown.
-    #[must_use]
     pub fn of(owner: &Owner, started: Option<&Process>) -> Option<Self> {
         let tops = owner.others()?;
         Some(Self { tree: platform::Tree::new(started.map(Process::supervisor_pid), tops) })

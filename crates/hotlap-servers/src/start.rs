@@ -479,7 +479,6 @@ pub fn ask(
 }
 
 /// How a process ended, as a verb phrase.
-#[must_use]
 pub fn ending(exit: ProcessExit) -> String {
     match exit {
         ProcessExit::Code(code) => format!("exited with code {code}"),

@@ -28,7 +28,6 @@ pub struct Topology {
 
 /// The topology of the hardware threads that this process may use. `asked` is the number that the
 /// user wants for the server; `root` is the folder that contains `/sys` and `/proc`.
-#[must_use]
 pub fn read(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     let mut cores = physical_in(root, cpus);
     let mut notes = one_node(root, &mut cores, asked);
@@ -47,7 +46,6 @@ pub fn read(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
 }
 
 /// How many hardware threads can be busy all the time under a CPU quota in cores: at least one.
-#[must_use]
 pub fn threads_within(quota: f64) -> usize {
     // The quota is granted per 100 ms period, so a fraction of a core is used up within each
     // period.
@@ -150,7 +148,6 @@ fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
 }
 
 /// The CPU quota in cores: the smallest of this process's control group and all groups above it.
-#[must_use]
 pub fn quota(root: &Path) -> Option<f64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let base = root.join("sys/fs/cgroup");

@@ -156,7 +156,6 @@ mod platform {
 
     impl ProcessTree {
         /// The tree below one process. Other trees are not supported on this system.
-        #[must_use]
         pub fn new(root: Option<u32>, _tops: Vec<Member>) -> Self {
             Self { root, found: Vec::new() }
         }
@@ -227,7 +226,6 @@ mod census {
     impl ProcessTree {
         /// The tree below one process, which is not a member itself, and the trees of other
         /// processes, which are.
-        #[must_use]
         pub fn new(root: Option<u32>, tops: Vec<Member>) -> Self {
             Self { root, tops, newest: None, known: HashMap::new() }
         }

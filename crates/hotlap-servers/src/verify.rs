@@ -24,7 +24,6 @@ pub use findings::{Check, Findings};
 pub use verifier::{LIMIT, PAUSE, Requirements, Verifier};
 
 /// Runs all checks.
-#[must_use]
 pub fn verify(verifier: &Verifier<'_>) -> Findings {
     let mut bench = checks::Bench::new(verifier);
     bench.run();

@@ -85,7 +85,6 @@ pub enum Side {
 impl Capacity {
     /// Fits the curve. `None` unless the trials bracket it: lower rates kept the goal, higher ones
     /// did not.
-    #[must_use]
     pub fn fit(trials: &[Trial], share: f64) -> Option<Self> {
         let curve = Curve::fit(trials)?;
         let Curve { slope, slope_error, by_restart, .. } = curve;
@@ -94,7 +93,6 @@ impl Capacity {
     }
 
     /// The sustained rate by restart, as readings of one round.
-    #[must_use]
     pub fn readings(&self) -> Vec<Reading> {
         let reading = |(restart, log): (&u32, &f64)| Reading {
             restart: *restart,
@@ -106,32 +104,27 @@ impl Capacity {
 
     /// The rate at which a window meets the goal as often as not, in requests/s: the geometric mean
     /// over restarts.
-    #[must_use]
     pub fn rate(&self) -> f64 {
         (self.by_restart.values().sum::<f64>() / self.by_restart.len().max(1) as f64).exp()
     }
 
     /// The rate at which the goal is met for long, in requests/s: where the curve has few enough
     /// windows that miss the goal (METHODOLOGY, *Capacity*).
-    #[must_use]
     pub fn sustained(&self) -> f64 {
         self.rate() * self.sustained_share()
     }
 
     /// The number of restarts.
-    #[must_use]
     pub fn restarts(&self) -> usize {
         self.by_restart.len()
     }
 
     /// What the error of the slope adds to the error of the sustained rate.
-    #[must_use]
     pub fn error(&self) -> Shift {
         Shift { log: 0.0, standard_error: -self.sustained_share().ln() * self.slope_error }
     }
 
     /// The sustained rate, with its interval at `confidence`.
-    #[must_use]
     pub fn level(&self, confidence: f64) -> Option<Estimate> {
         shifted_level(&self.readings(), self.error(), confidence)
     }
@@ -144,7 +137,6 @@ impl Capacity {
 
 /// The rate of the next trial of a server, in requests/s. `first` is a guess from which the search
 /// begins, and `side` the side of the estimate to try once there is one.
-#[must_use]
 pub fn next_rate(trials: &[Trial], first: f64, side: Side) -> f64 {
     match border(trials) {
         (None, None) => first,
@@ -163,7 +155,6 @@ pub fn next_rate(trials: &[Trial], first: f64, side: Side) -> f64 {
 
 /// Whether a search has found a rate that keeps the goal and one that does not, close to each
 /// other.
-#[must_use]
 pub fn is_bracketed(trials: &[Trial]) -> bool {
     matches!(border(trials), (Some(kept), Some(missed)) if missed <= kept * BRACKET)
 }

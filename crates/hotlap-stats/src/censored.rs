@@ -34,7 +34,6 @@ impl Ages {
     }
 
     /// The same as a histogram.
-    #[must_use]
     pub fn to_histogram(&self) -> Histogram {
         let mut histogram = Histogram::new();
         self.add_to(&mut histogram);
@@ -42,19 +41,16 @@ impl Ages {
     }
 
     /// The number of ages.
-    #[must_use]
     pub fn len(&self) -> u64 {
         self.0.values().sum()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The highest age, in nanoseconds; 0 when empty.
-    #[must_use]
     pub fn max(&self) -> u64 {
         self.0.last_key_value().map_or(0, |(ns, _)| *ns)
     }
@@ -111,7 +107,6 @@ impl Censored {
     }
 
     /// Whether every request was observed to its end.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.waiting.is_empty()
     }

@@ -24,7 +24,6 @@ fn penalty(n: usize) -> f64 {
 /// medians and distances in place of means and squares, so that one outlier is no change. The noise
 /// is estimated from the differences of neighbours, of which a change of level affects only one.
 /// A value that is not finite counts as equal to the one before it.
-#[must_use]
 pub fn change_points(values: &[f64]) -> Vec<usize> {
     let values = filled(values);
     let n = values.len();

@@ -51,7 +51,6 @@ pub struct Shift {
 
 impl Shift {
     /// The shift between two levels that have these shifts.
-    #[must_use]
     pub fn between(self, other: Self) -> Self {
         let standard_error = self.standard_error.hypot(other.standard_error);
         Self { log: self.log - other.log, standard_error }
@@ -70,7 +69,6 @@ impl Effect {
     }
 
     /// The larger distance of the interval's ends from a ratio of 1, in log units.
-    #[must_use]
     pub fn far_end(&self) -> f64 {
         self.ratio.low.ln().abs().max(self.ratio.high.ln().abs())
     }
@@ -78,21 +76,18 @@ impl Effect {
 
 /// The level of one server over all restarts, with its interval at `confidence` (0.95). Readings
 /// whose totals are not positive and finite are left out; `None` if there are no others.
-#[must_use]
 pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
     shifted_level(readings, Shift::default(), confidence)
 }
 
 /// The level without what the measuring method did to the level. The error of the shift widens the
 /// interval.
-#[must_use]
 pub fn shifted_level(readings: &[Reading], shift: Shift, confidence: f64) -> Option<Estimate> {
     Some(Location::student(&logs_by_restart(readings))?.minus(&shift.location()).exp(confidence))
 }
 
 /// The same over the nodes of a pool: the level of a node is the mean of its restarts. `node_of`
 /// has the node of each restart.
-#[must_use]
 pub fn level_of_nodes(readings: &[Reading], node_of: &[u32], confidence: f64) -> Option<Estimate> {
     let of_node =
         |(restart, (log, _)): (u32, (f64, u32))| Some((*node_of.get(restart as usize)?, log));
@@ -104,14 +99,12 @@ pub fn level_of_nodes(readings: &[Reading], node_of: &[u32], confidence: f64) ->
 ///
 /// In a simulation (`tests/coverage`) 95 % intervals contained the true ratio in 93 to 97 of 100
 /// runs.
-#[must_use]
 pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
     shifted_effect(pairs, Shift::default(), confidence)
 }
 
 /// The same without what the measuring method did to the ratio. The error of the shift widens the
 /// interval.
-#[must_use]
 pub fn shifted_effect(pairs: &[Pair], shift: Shift, confidence: f64) -> Option<Effect> {
     let (units, location) = of_pairs(pairs)?;
     let location = location.minus(&shift.location());
@@ -122,7 +115,6 @@ pub fn shifted_effect(pairs: &[Pair], shift: Shift, confidence: f64) -> Option<E
 /// The level of one server over several runs, with Student's interval over runs, or over restarts
 /// if there is only one run. Each run has the logarithms of its restarts ([`logs_by_restart`]).
 /// `None` if a run has no logarithm.
-#[must_use]
 pub fn level_of_runs(runs: &[Vec<f64>], confidence: f64) -> Option<Estimate> {
     Some(of_runs(runs)?.exp(confidence))
 }
@@ -135,7 +127,6 @@ pub fn level_of_runs(runs: &[Vec<f64>], confidence: f64) -> Option<Estimate> {
 /// 47% ± 3% (the interval over restarts). So the interval is over runs. A side of one run has an
 /// interval over restarts, which is too narrow for a verdict. [`Effect::restarts`] has the number
 /// of runs of the smaller side, and [`Effect::rounds`] the number of restarts of the smaller side.
-#[must_use]
 pub fn across_runs(server: &[Vec<f64>], reference: &[Vec<f64>], confidence: f64) -> Option<Effect> {
     let location = of_runs(server)?.minus(&of_runs(reference)?);
     let fewer = [server, reference].into_iter().min_by_key(|side| side.len())?;
@@ -156,14 +147,12 @@ fn of_runs(runs: &[Vec<f64>]) -> Option<Location> {
 /// The ratio of two servers that were each compared with the reference on their nodes, but never
 /// measured together: the difference of both comparisons, with Welch's interval at `confidence`.
 /// `None` if one of them has no pair. Pairs are by node ([`by_node`]).
-#[must_use]
 pub fn across_nodes(one: &[Pair], other: &[Pair], confidence: f64) -> Option<Effect> {
     let ((a, one), (b, other)) = (of_pairs(one)?, of_pairs(other)?);
     Some(Effect::new(&one.minus(&other), a.min(b), a.min(b) as u32, confidence))
 }
 
 /// The logarithm of each restart's total. Totals that are not positive and finite are left out.
-#[must_use]
 pub fn logs_by_restart(readings: &[Reading]) -> Vec<f64> {
     totals(readings).into_values().map(|(log, _)| log).collect()
 }

@@ -15,25 +15,21 @@ pub struct Estimate {
 
 impl Estimate {
     /// The estimate in another unit.
-    #[must_use]
     pub fn scaled(&self, by: f64) -> Self {
         Self { value: self.value * by, low: self.low * by, high: self.high * by }
     }
 
     /// Half the width of the interval as a share of the value: the "± 1.2 %" of a table.
-    #[must_use]
     pub fn relative_half_width(&self) -> f64 {
         (self.high - self.low) / 2.0 / self.value.abs()
     }
 
     /// Whether `x` lies in the interval, ends included.
-    #[must_use]
     pub fn contains(&self, x: f64) -> bool {
         self.low <= x && x <= self.high
     }
 
     /// Whether both ends are finite. With too few data the interval has no upper end.
-    #[must_use]
     pub fn is_bounded(&self) -> bool {
         self.low.is_finite() && self.high.is_finite()
     }

@@ -32,7 +32,6 @@ impl Default for Histogram {
 
 impl Histogram {
     /// An empty histogram.
-    #[must_use]
     pub fn new() -> Self {
         let hdr = Hdr::new_with_bounds(1, MAX_NS, 3);
         Self(hdr.expect("constants within the library's limits"))
@@ -60,26 +59,22 @@ impl Histogram {
     }
 
     /// The number of times.
-    #[must_use]
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The quantile `q` (0 to 1) in nanoseconds; 0 when empty. It is the highest time of its
     /// bucket, so at most 0.1 % above the exact one.
-    #[must_use]
     pub fn quantile(&self, q: f64) -> u64 {
         self.0.value_at_quantile(q)
     }
 
     /// The share of times of at most `ns`, 0 to 1; 0 when empty.
-    #[must_use]
     pub fn share_within(&self, ns: u64) -> f64 {
         if self.is_empty() { 0.0 } else { self.0.quantile_below(ns) }
     }
@@ -90,31 +85,26 @@ impl Histogram {
     }
 
     /// The mean in nanoseconds.
-    #[must_use]
     pub fn mean(&self) -> f64 {
         self.0.mean()
     }
 
     /// The standard deviation in nanoseconds.
-    #[must_use]
     pub fn stdev(&self) -> f64 {
         self.0.stdev()
     }
 
     /// The longest time, in nanoseconds; 0 when empty.
-    #[must_use]
     pub fn max(&self) -> u64 {
         self.0.max()
     }
 
     /// The shortest time, in nanoseconds; 0 when empty.
-    #[must_use]
     pub fn min(&self) -> u64 {
         self.0.min()
     }
 
     /// HdrHistogram's compressed V2 encoding, which other tools read.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new()

@@ -1,7 +1,6 @@
 //! Location and scale that a few outliers do not affect.
 
 /// The median; for an even count the mean of the middle two. `None` without values.
-#[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -20,7 +19,6 @@ pub(crate) const MAD_TO_SD: f64 = 1.482_602_218_505_602;
 /// The median absolute deviation from the median, times 1.4826. For normal values this estimates
 /// the standard deviation, and up to half of the values may be outliers (Hampel, "The influence
 /// curve and its role in robust estimation", JASA 69, 1974). `None` without values.
-#[must_use]
 pub fn mad(values: &[f64]) -> Option<f64> {
     let centre = median(values)?;
     let deviations: Vec<f64> = values.iter().map(|v| (v - centre).abs()).collect();

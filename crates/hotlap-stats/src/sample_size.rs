@@ -15,7 +15,6 @@ const MAX_MISS: f64 = 0.025;
 /// single one. So requests in flight together count as one observation: n = samples ÷ `together`
 /// ([`Concurrency::delayed_by`]). With 64 connections p99 takes 368 × 64 = 23,552 samples, 1.2 s at
 /// 20,000 requests/s; p99.9 takes 236,032.
-#[must_use]
 pub fn samples_suffice(samples: u64, q: f64, together: u64) -> bool {
     let observations = samples as f64 / together.max(1) as f64;
     q.powf(observations) <= MAX_MISS
@@ -41,7 +40,6 @@ impl Concurrency {
     /// loop these are the requests that become due during the stall, but no more than can be in
     /// flight. Beyond that a queue forms, whose length depends on the length of each stall, and
     /// this number is too low.
-    #[must_use]
     pub fn delayed_by(self, ns: u64) -> u64 {
         let due = self.rate.map_or(u64::MAX, |rate| (rate * ns as f64 / 1e9).ceil() as u64);
         due.clamp(1, self.in_flight.max(1))
@@ -49,7 +47,6 @@ impl Concurrency {
 
     /// Of samples that are this share of the requests in flight and of those that become due, 0 to
     /// 1: a stall delays that share of what it delays in total.
-    #[must_use]
     pub fn of_share(self, share: f64) -> Self {
         Self {
             in_flight: (self.in_flight as f64 * share).ceil() as u64,

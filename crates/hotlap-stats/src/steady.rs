@@ -76,7 +76,6 @@ pub struct SteadyDetector {
 
 impl SteadyDetector {
     /// A detector without windows.
-    #[must_use]
     pub fn new(settings: DetectorSettings) -> Self {
         Self { settings, curve: Curve::default() }
     }
@@ -90,7 +89,6 @@ impl SteadyDetector {
 
     /// What this warm-up, which was steady from the window `since` on, says about the next one of
     /// the same program.
-    #[must_use]
     pub fn summary(&self, class: Class, since: usize) -> PreviousWarmup {
         let windows = self.curve.len();
         let last = windows.min(self.shortest_line());

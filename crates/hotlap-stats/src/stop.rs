@@ -32,13 +32,11 @@ const SERVES_S: f64 = 2.0;
 /// it finds a difference between identical servers in up to 10 of 100 runs. With half the alpha,
 /// and no look before the fifth restart, it does so in fewer than 5, however many looks there are
 /// (simulated in `tests/coverage/stopping.rs`).
-#[must_use]
 pub fn confidence(precision: Option<f64>) -> f64 {
     if precision.is_some() { 0.975 } else { 0.95 }
 }
 
 /// Whether every interval's relative half-width is at most `precision` (0.01 for 1 %).
-#[must_use]
 pub fn is_precise(comparisons: &[Vec<Pair>], precision: f64) -> bool {
     let is_narrow = |pairs: &Vec<Pair>| {
         effect(pairs, confidence(Some(precision))).is_some_and(|e| {
@@ -65,7 +63,6 @@ pub struct Costs {
 /// It is the number with the least expected width, t(restarts − 1) × √(sum of the restarts'
 /// variances) ÷ restarts (Kalibera and Jones, ISMM 2013, section 6.3, with the rounds that each
 /// restart really had).
-#[must_use]
 pub fn further_restarts(had: &[u32], left_s: f64, costs: &Costs) -> u32 {
     let before = had.len() as u32;
     let variance = |rounds: f64| RESTART_VARIANCE + 1.0 / rounds;

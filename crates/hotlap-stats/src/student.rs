@@ -71,7 +71,6 @@ pub(crate) fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
 
 /// The two-sided p-value of `t`: the probability that |T| exceeds |`t`| at `df` degrees of freedom,
 /// which need not be whole (Abramowitz and Stegun 26.7.1). 1 if `df` is not positive, or for NaN.
-#[must_use]
 pub fn two_sided_p(t: f64, df: f64) -> f64 {
     if t.is_nan() || df.is_nan() || df <= 0.0 {
         return 1.0;
@@ -85,7 +84,6 @@ pub fn two_sided_p(t: f64, df: f64) -> f64 {
 /// The t that |T| exceeds with probability `alpha` (0 < alpha < 1). At 5 % it is 12.71 at one
 /// degree of freedom, 4.30 at two, 2.78 at four, and 1.96 in the limit. Infinite if `df` or `alpha`
 /// is not positive, or for NaN.
-#[must_use]
 pub fn quantile(alpha: f64, df: f64) -> f64 {
     if df.is_nan() || df <= 0.0 || alpha.is_nan() || alpha <= 0.0 {
         return f64::INFINITY;

@@ -64,7 +64,6 @@ struct Events {
 
 impl Survival {
     /// The distribution of the times of `answered` requests, and of the `others`.
-    #[must_use]
     pub fn new(answered: &Histogram, others: &Censored) -> Self {
         let mut ages = BTreeMap::<u64, Events>::new();
         answered.counts().for_each(|(ns, n)| ages.entry(ns).or_default().answered += n);
@@ -86,25 +85,21 @@ impl Survival {
     }
 
     /// The number of requests, with a response or still open at the end, each counted once.
-    #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The longest time seen; a lower bound if no request with a response took as long.
-    #[must_use]
     pub fn longest(&self) -> Percentile {
         self.longest
     }
 
     /// The quantile `q`, 0 to 1; 0 ns if there are no requests.
-    #[must_use]
     pub fn quantile(&self, q: f64) -> Percentile {
         // Products of many factors are off by about 10⁻¹³.
         let left = 1.0 - q + 1e-12;
@@ -125,7 +120,6 @@ impl Survival {
 
     /// The share of requests that take longer than this. Those that were never sent count as if
     /// they waited forever.
-    #[must_use]
     pub fn share_above(&self, ns: u64) -> f64 {
         let place = self.steps.partition_point(|(age, _)| *age <= ns);
         place.checked_sub(1).map_or(1.0, |last| self.steps[last].1)

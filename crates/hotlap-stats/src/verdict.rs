@@ -28,7 +28,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Whether the two servers differ.
-    #[must_use]
     pub fn differs(self) -> bool {
         matches!(self, Self::Better | Self::Worse)
     }
@@ -80,7 +79,6 @@ impl Criterion {
 ///
 /// The sentences of a table give two verdicts per server, on CPU time per request and on
 /// requests/s. They are one family. Further measures (latency, memory) are another one.
-#[must_use]
 pub fn verdicts(comparisons: &[(Criterion, Effect)]) -> Vec<Verdict> {
     let p = holm(&comparisons.iter().map(|(_, effect)| effect.p).collect::<Vec<_>>());
     comparisons.iter().zip(p).map(|((criterion, effect), p)| criterion.verdict(effect, p)).collect()

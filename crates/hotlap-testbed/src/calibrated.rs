@@ -218,7 +218,6 @@ impl CalibratedServer {
     ///
     /// It is timed in stretches of this many requests, which must be a multiple of those between
     /// two bursts. Of several repetitions, the one with the lowest median counts.
-    #[must_use]
     pub fn alone_ns(&self, requests: u64) -> f64 {
         const REPETITIONS: usize = 5;
         const STRETCHES: usize = 9;

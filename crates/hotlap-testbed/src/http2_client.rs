@@ -27,7 +27,6 @@ pub const STATUS_200: &[u8] = &[0x88];
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The bytes of a frame.
-#[must_use]
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     let mut frame = vec![length[1], length[2], length[3], kind, flags];
@@ -37,7 +36,6 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A response: status 200 and this body.
-#[must_use]
 pub fn response(stream: u32, body: &[u8]) -> Vec<u8> {
     let head = frame(kind::HEADERS, END_HEADERS, stream, STATUS_200);
     [head, frame(kind::DATA, END_STREAM, stream, body)].concat()
@@ -52,7 +50,6 @@ pub struct Http2Client {
 
 impl Http2Client {
     /// Reads the client's preface and sends these SETTINGS; `None` if it is not HTTP/2.
-    #[must_use]
     pub fn begin(mut client: Client, settings: &[u8]) -> Option<Self> {
         let mut received = Vec::new();
         while received.len() < PREFACE.len() {
@@ -67,7 +64,6 @@ impl Http2Client {
     }
 
     /// The connection.
-    #[must_use]
     pub fn client(&mut self) -> &mut Client {
         &mut self.client
     }

@@ -27,7 +27,6 @@ impl TestServer {
     }
 
     /// Reads requests and never responds.
-    #[must_use]
     pub fn silent() -> Self {
         Self::start(|mut client| client.drain())
     }
@@ -61,7 +60,6 @@ impl TestServer {
     }
 
     /// Serves a contract with a [`Fault`].
-    #[must_use]
     pub fn faulty(site: Site, fault: Fault) -> Self {
         Self::start(serve(site, fault))
     }

@@ -57,25 +57,21 @@ impl TestServer {
     ///
     /// # Panics
     /// On a Unix socket, which has no such address.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address.expect("a TCP socket")
     }
 
     /// `http://` and the address.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/", self.address())
     }
 
     /// The number of accepted connections.
-    #[must_use]
     pub fn accepted(&self) -> usize {
         self.counts.accepted.load(Ordering::SeqCst)
     }
 
     /// The number of requests that [`Client::request`] has returned.
-    #[must_use]
     pub fn requests(&self) -> usize {
         self.counts.requests.load(Ordering::SeqCst)
     }
@@ -150,7 +146,6 @@ impl Client {
 }
 
 /// An address of 127.0.0.1 on which no server listens.
-#[must_use]
 pub fn unused_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.local_addr().expect("an address")

@@ -49,7 +49,6 @@ pub fn for_seeds(usual: u64, at_a_time: usize, test: impl Fn(u64) + Sync) {
 }
 
 /// The peak resident memory of this process, in bytes. `None` where `/proc` does not state it.
-#[must_use]
 pub fn most_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -189,7 +188,6 @@ pub struct Unruly {
 
 impl Unruly {
     /// The server of a seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut random = Random(seed);
         let speaks = match random.below(10) {
@@ -220,27 +218,23 @@ impl Unruly {
     }
 
     /// Starts it in this process, without its habits as a process.
-    #[must_use]
     pub fn start(self: &Arc<Self>) -> TestServer {
         let own = Arc::clone(self);
         TestServer::start(move |client| own.serve(client))
     }
 
     /// How many requests it has received.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::SeqCst)
     }
 
     /// How many correct responses it has sent as a whole.
-    #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::SeqCst)
     }
 
     /// Whether every response is correct, wrong or missing as a whole, so that a client must count
     /// the correct ones as the server does.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         let is_plain = |action: &Action| {
             matches!(action, Action::Respond | Action::Late(_) | Action::RespondAndClose)

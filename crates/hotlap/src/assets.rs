@@ -13,9 +13,6 @@ use crate::paths;
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
 /// The folder of the servers.
-///
-/// # Errors
-/// `$HOTLAP_SERVERS` is not a folder, or the cache cannot be written.
 pub fn servers() -> anyhow::Result<PathBuf> {
     if let Some(named) = paths::from_env("HOTLAP_SERVERS") {
         if !named.is_dir() {
@@ -30,9 +27,6 @@ pub fn servers() -> anyhow::Result<PathBuf> {
 }
 
 /// The folder of the suites.
-///
-/// # Errors
-/// The cache cannot be written.
 pub fn suites() -> anyhow::Result<PathBuf> {
     if is_checkout(Path::new(".")) {
         return Ok(std::path::absolute("suites")?);

@@ -434,7 +434,6 @@ fn command() -> clap::Command {
 }
 
 /// Parses the command line. On an error (exit code 2) or a request for help, ends the process.
-#[must_use]
 pub fn parse() -> Cli {
     let mut command = command();
     let parsed = Cli::from_arg_matches(&command.get_matches_mut());
@@ -442,9 +441,6 @@ pub fn parse() -> Cli {
 }
 
 /// The arguments of a run, from words that were not typed here: those after `hotlap run`.
-///
-/// # Errors
-/// What clap says about them.
 pub fn run_args(words: &[String]) -> Result<RunArgs, String> {
     let words = ["hotlap".to_owned(), "run".to_owned()].into_iter().chain(words.iter().cloned());
     // Of an option that is given twice, the last one counts.

@@ -25,9 +25,6 @@ use crate::console::Console;
 use crate::exit::Exit;
 
 /// Does what was typed.
-///
-/// # Errors
-/// What keeps the command from being done; a server that fails is an [`Exit`], not an error.
 pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
     let is_hidden = matches!(
         command,

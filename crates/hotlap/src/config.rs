@@ -40,9 +40,6 @@ pub struct Config {
 
 impl Config {
     /// Reads the file, unless `--no-config` is given, and fills in the options that were not typed.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or a key or a value is invalid; the message names the line.
     pub fn fill(cli: &mut Cli) -> anyhow::Result<()> {
         let inner = matches!(
             cli.command,
@@ -73,9 +70,6 @@ impl Config {
     }
 
     /// Parses the text of a file.
-    ///
-    /// # Errors
-    /// When a key is unknown or a value invalid; the message names file and line.
     pub fn read(text: &str, path: &Path) -> anyhow::Result<Self> {
         let mut config: Self = match toml::from_str(text) {
             Ok(config) => config,

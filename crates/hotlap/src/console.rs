@@ -35,7 +35,6 @@ pub struct Console {
 
 impl Console {
     /// Inspects the terminal and the environment, once.
-    #[must_use]
     pub fn new(color: When, quiet: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -55,15 +54,11 @@ impl Console {
     }
 
     /// A console for tests: no terminal, no colours, this width.
-    #[must_use]
     pub fn plain(width: usize) -> Self {
         Self { color: false, color_err: false, quiet: false, live: false, width }
     }
 
     /// Prints a result for people to standard output.
-    ///
-    /// # Errors
-    /// When it cannot be written, for instance to a closed pipe.
     pub fn print(&self, text: &str) -> io::Result<()> {
         write(io::stdout().lock(), &self.shown(text, self.color))
     }
@@ -71,9 +66,6 @@ impl Console {
     /// Prints a result to standard output, or to standard error if an export goes to standard
     /// output. `render` gets whether to use colours. Quiet suppresses what would go to standard
     /// error.
-    ///
-    /// # Errors
-    /// When standard output cannot be written, for instance to a closed pipe.
     pub fn result(
         &self,
         exports_to_stdout: bool,
@@ -91,17 +83,11 @@ impl Console {
     }
 
     /// Prints a result for programs to standard output, unchanged: CSV, a completion script.
-    ///
-    /// # Errors
-    /// When it cannot be written, for instance to a closed pipe.
     pub fn data(&self, text: &str) -> io::Result<()> {
         write(io::stdout().lock(), text)
     }
 
     /// Prints a value as JSON to standard output.
-    ///
-    /// # Errors
-    /// When it cannot be written, for instance to a closed pipe.
     pub fn json(&self, value: &impl serde::Serialize) -> anyhow::Result<()> {
         let text = text::visible_json(&redact::text(&serde_json::to_string_pretty(value)?));
         Ok(self.data(&(text + "\n"))?)
@@ -125,7 +111,6 @@ impl Console {
     }
 
     /// Prints the error that ends hotlap, and returns its exit code.
-    #[must_use]
     pub fn log_tail(&self, error: &anyhow::Error) -> Exit {
         let broken = |e: &io::Error| e.kind() == BrokenPipe;
         if error.chain().filter_map(|e| e.downcast_ref()).any(broken) {
@@ -144,9 +129,6 @@ impl Console {
 
 /// Standard input and output, for a channel to another program. Whatever else is printed goes to
 /// standard error from now on.
-///
-/// # Errors
-/// When one of them is closed.
 pub fn channel() -> io::Result<(File, File)> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);

@@ -36,7 +36,6 @@ impl Exit {
     ];
 
     /// The worse of two exit codes; an interrupt takes precedence over all others.
-    #[must_use]
     pub fn and(self, other: Self) -> Self {
         let weight = |e: Self| match e {
             Self::Ok => 0,
@@ -63,9 +62,6 @@ impl From<Exit> for ExitCode {
 pub struct UsageError(pub String);
 
 /// Shorthand for `Err(UsageError)`.
-///
-/// # Errors
-/// Always.
 pub fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
     Err(UsageError(message.into()).into())
 }
@@ -76,9 +72,6 @@ pub fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
 pub struct ServerError(pub String);
 
 /// Shorthand for `Err(ServerError)`.
-///
-/// # Errors
-/// Always.
 pub fn server_failed<T>(message: impl Into<String>) -> anyhow::Result<T> {
     Err(ServerError(message.into()).into())
 }

@@ -25,9 +25,6 @@ struct Export {
 
 impl Exports {
     /// Checks that every export can be written.
-    ///
-    /// # Errors
-    /// When one cannot, or two exports share a file; the message names it.
     pub fn open(args: &ExportArgs) -> anyhow::Result<Self> {
         let asked = [
             (Format::Json, &args.export_json),
@@ -52,38 +49,27 @@ impl Exports {
     }
 
     /// Whether one of them is standard output, so that nothing else may be printed there.
-    #[must_use]
     pub fn to_stdout(&self) -> bool {
         self.0.iter().any(|e| e.sink.is_stdout())
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Rewrites the files with the results so far. Standard output, pipes and devices are written
     /// only at the end, because they keep everything that is written to them.
-    ///
-    /// # Errors
-    /// When a file cannot be written; the message names it.
     pub fn rewrite(&mut self, report: &Report) -> anyhow::Result<()> {
         self.write(&|format| render::render(report, format), false)
     }
 
     /// Writes all exports.
-    ///
-    /// # Errors
-    /// When a file cannot be written; the message names it.
     pub fn finish(&mut self, report: &Report) -> anyhow::Result<()> {
         self.finish_with(&|format| render::render(report, format))
     }
 
     /// Writes all exports with a custom rendering, for reports of another kind.
-    ///
-    /// # Errors
-    /// When a file cannot be written; the message names it.
     pub fn finish_with(&mut self, render: &dyn Fn(Format) -> String) -> anyhow::Result<()> {
         self.write(render, true)
     }
@@ -108,9 +94,6 @@ impl<T> Default for Texts<T> {
 
 impl<T> Texts<T> {
     /// Checks that a file can be written in one format, if it was requested.
-    ///
-    /// # Errors
-    /// When it cannot, or two exports share a file; the message names it.
     pub fn open(&mut self, path: Option<&Path>, form: fn(&T) -> String) -> anyhow::Result<()> {
         self.0.extend(path.map(Sink::open).transpose()?.map(|sink| (sink, form)));
         distinct(self.0.iter().map(|(sink, _)| sink))?;
@@ -118,15 +101,11 @@ impl<T> Texts<T> {
     }
 
     /// Whether one of them is standard output, so that nothing else may be printed there.
-    #[must_use]
     pub fn to_stdout(&self) -> bool {
         self.0.iter().any(|(sink, _)| sink.is_stdout())
     }
 
     /// Writes all exports.
-    ///
-    /// # Errors
-    /// When a file cannot be written; the message names it.
     pub fn write(&mut self, of: &T) -> anyhow::Result<()> {
         all(self.0.iter_mut().map(|(sink, form)| sink.write(&form(of))))
     }

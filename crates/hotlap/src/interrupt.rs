@@ -23,9 +23,6 @@ const SAME: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(60);
 
 /// Makes a write beyond `ulimit -f` fail like one to a full disk, instead of ending hotlap.
-///
-/// # Errors
-/// When the system refuses the handler.
 pub fn outlive_limits() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
@@ -46,9 +43,6 @@ pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Handles Ctrl-C, SIGTERM and SIGHUP from now on. Under `nohup`, SIGHUP stays ignored.
-    ///
-    /// # Errors
-    /// When the system refuses the handlers or a thread.
     pub fn listen() -> io::Result<Self> {
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
@@ -74,19 +68,16 @@ impl Interrupt {
     }
 
     /// Whether hotlap should end.
-    #[must_use]
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// The flag itself, for code that polls it.
-    #[must_use]
     pub fn flag(&self) -> &AtomicBool {
         &self.0
     }
 
     /// The flag itself, to be shared.
-    #[must_use]
     pub fn shared(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }

@@ -49,7 +49,6 @@ struct Drawing {
 
 impl Live {
     /// Starts to draw, if there is a terminal.
-    #[must_use]
     pub fn start(console: &Console) -> Self {
         let status = Arc::new(Mutex::new(Status::default()));
         let width = console.width;
@@ -65,7 +64,6 @@ impl Live {
 
     /// Starts to draw the view of an experiment with these servers; a server with an empty name is
     /// hidden. `q` ends the run.
-    #[must_use]
     pub fn experiment(console: &Console, names: Vec<String>) -> Self {
         let mut live = Self::start(console);
         live.change(|status| status.board = Board::new(names));

@@ -135,7 +135,6 @@ pub struct Schedule {
 
 /// The words of this command line, with secrets redacted, as they can be typed again; the program
 /// is called `hotlap`, whatever its path.
-#[must_use]
 pub fn typed() -> Vec<String> {
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     redact::words(&std::iter::once("hotlap".to_owned()).chain(typed).collect::<Vec<_>>())
@@ -145,7 +144,6 @@ impl Run {
     /// Whether a lap is of the kind that its load specifies: in a closed loop, or at the load's own
     /// rate. Laps at a common rate, which follow those of a closed loop and measure response times,
     /// are not. All laps of a search are.
-    #[must_use]
     pub fn is_main(&self, lap: &Lap) -> bool {
         if self.is_search() {
             return true;
@@ -155,40 +153,34 @@ impl Run {
     }
 
     /// Whether it searched capacities.
-    #[must_use]
     pub fn is_search(&self) -> bool {
         self.question == Question::Capacity
     }
 
     /// Whether its question is the cost of layers.
-    #[must_use]
     pub fn asks_for_layers(&self) -> bool {
         self.question == Question::Layers
     }
 
     /// Whether a server takes part in comparisons: not the ceiling, not the A/A control, not one
     /// that failed.
-    #[must_use]
     pub fn is_compared(&self, server: usize) -> bool {
         let server = &self.servers[server];
         matches!(server.role, Role::Plain | Role::Reference) && server.failure.is_none()
     }
 
     /// Whether tables show a server: not the A/A control, not one that failed.
-    #[must_use]
     pub fn is_shown(&self, server: usize) -> bool {
         let server = &self.servers[server];
         server.role != Role::Control && server.failure.is_none()
     }
 
     /// How many restarts have laps under a load.
-    #[must_use]
     pub fn restarts(&self, load: usize) -> u32 {
         self.laps.iter().filter(|l| l.load == load).map(|l| l.restart + 1).max().unwrap_or(0)
     }
 
     /// Whether any lap passed its validity checks.
-    #[must_use]
     pub fn has_valid_laps(&self) -> bool {
         let mut own = self.explain.iter().filter(|_| self.question == Question::Explain);
         self.laps.iter().any(|lap| self.is_main(lap) && lap.counts()) || own.any(ExplainLap::counts)

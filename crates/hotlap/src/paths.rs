@@ -11,14 +11,12 @@ use std::sync::OnceLock;
 
 /// The user's configuration: `hotlap/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`; `None` if
 /// neither `XDG_CONFIG_HOME` nor `HOME` is set.
-#[must_use]
 pub fn config() -> Option<PathBuf> {
     Some(base("XDG_CONFIG_HOME", ".config")?.join("hotlap/config.toml"))
 }
 
 /// The default store: `hotlap/hotlap.db` in `$XDG_DATA_HOME` or `~/.local/share`; `None` if neither
 /// `XDG_DATA_HOME` nor `HOME` is set.
-#[must_use]
 pub fn store() -> Option<PathBuf> {
     Some(base("XDG_DATA_HOME", ".local/share")?.join("hotlap/hotlap.db"))
 }
@@ -29,9 +27,6 @@ pub fn store() -> Option<PathBuf> {
 ///
 /// Programs are started from it. So a folder that every user can write to is refused, and the one
 /// in the shared folder for temporary files must belong to this user alone.
-///
-/// # Errors
-/// Names the folder, what is wrong with it, and the variable to set.
 pub fn cache() -> anyhow::Result<PathBuf> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let find = || {

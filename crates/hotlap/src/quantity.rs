@@ -11,9 +11,6 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`, or several such pairs (`2m30s`). A
 /// bare number is in seconds, as in wrk.
-///
-/// # Errors
-/// When the text is invalid; the message shows the right form.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, rest) = split(text);
     let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
@@ -40,9 +37,6 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// The same, but zero is an error.
-///
-/// # Errors
-/// Parses a duration, which may be zero.
 pub fn span(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("0 is too short: nothing would be measured".to_owned()),
@@ -86,9 +80,6 @@ impl FromStr for RunNumbers {
 }
 
 /// Parses a count: digits, or a number and `k` or `M` (thousand, million), as in wrk.
-///
-/// # Errors
-/// When the text is invalid.
 pub fn count(text: &str) -> Result<usize, String> {
     let (number, unit) = split(text);
     let scale = match unit {
@@ -109,9 +100,6 @@ pub fn count(text: &str) -> Result<usize, String> {
 }
 
 /// Parses a share: `1%`, `0.5 %` or `0.01`. The result is a fraction.
-///
-/// # Errors
-/// When the text is invalid.
 pub fn share(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let (number, scale) = match text.strip_suffix('%') {
@@ -126,9 +114,6 @@ pub fn share(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a rate in requests per second: `5000`, `5k`, `0.5`.
-///
-/// # Errors
-/// When the text is invalid.
 pub fn rate(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text.trim_end_matches("/s"));
     let scale = match unit {
@@ -145,9 +130,6 @@ pub fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a moment to come, within a year, in seconds since 1970 (UTC).
-///
-/// # Errors
-/// When the text is no number, or the moment is past or too far away.
 pub fn moment(text: &str) -> Result<SystemTime, String> {
     let seconds: f64 = text.parse().map_err(|_| "a Unix time is a number of seconds")?;
     let since_1970 = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
@@ -160,9 +142,6 @@ pub fn moment(text: &str) -> Result<SystemTime, String> {
 }
 
 /// Parses a factor: `10`, `0.5`.
-///
-/// # Errors
-/// When the text is invalid.
 pub fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),

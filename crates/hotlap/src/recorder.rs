@@ -63,9 +63,6 @@ pub struct Kept {
 
 impl<'a> Recorder<'a> {
     /// Begins a record, and stores it if there is a store.
-    ///
-    /// # Errors
-    /// When the store fails. Nothing is measured yet, so nothing is lost.
     pub fn new(
         mut run: Run,
         mut store: Option<Store>,
@@ -115,7 +112,6 @@ impl<'a> Recorder<'a> {
     }
 
     /// The record so far.
-    #[must_use]
     pub fn so_far(&self) -> &Run {
         &self.run
     }
@@ -148,7 +144,6 @@ impl<'a> Recorder<'a> {
     }
 
     /// Ends the record.
-    #[must_use]
     pub fn end(mut self, over: Over, took: Duration) -> Kept {
         self.run.took_ms = took.as_millis() as u64;
         self.run.state = match over {

@@ -80,7 +80,6 @@ pub fn header(name: &str, value: &str) {
 }
 
 /// Whether the values of this header are secrets.
-#[must_use]
 pub fn is_secret(name: &str) -> bool {
     let name = name.trim().to_lowercase();
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +87,6 @@ pub fn is_secret(name: &str) -> bool {
 }
 
 /// Text without the secrets that are known, and without the credentials of URLs in it.
-#[must_use]
 pub fn text(text: &str) -> String {
     let mut out = assignments(&urls(text));
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +105,6 @@ pub fn text(text: &str) -> String {
 }
 
 /// A command line of hotlap without secrets.
-#[must_use]
 pub fn words(words: &[String]) -> Vec<String> {
     let mut out = Vec::new();
     let mut is_header = false;
@@ -137,7 +134,6 @@ pub fn words(words: &[String]) -> Vec<String> {
 
 /// A request or a response without the secrets in its head; the body is redacted as text, if it is
 /// text.
-#[must_use]
 pub fn message(bytes: &[u8]) -> Vec<u8> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(bytes.len());
     let mut out = Vec::with_capacity(bytes.len());
@@ -160,7 +156,6 @@ pub fn message(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Bytes without the secrets that are known, if they are text.
-#[must_use]
 pub fn bytes_of(bytes: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(bytes) {
         Ok(readable) => text(readable).into_bytes(),
@@ -169,7 +164,6 @@ pub fn bytes_of(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A record without secrets in any of its texts.
-#[must_use]
 pub fn record<T: Serialize + DeserializeOwned>(record: T) -> T {
     let Ok(whole) = serde_json::to_value(&record) else { return record };
     let mut redacted = whole.clone();
@@ -182,7 +176,6 @@ pub fn record<T: Serialize + DeserializeOwned>(record: T) -> T {
 
 /// A lap without secrets in the texts that come from a server. Its first wrong response is among
 /// the failed checks, as text.
-#[must_use]
 pub fn lap(mut lap: Lap) -> Lap {
     lap.failed = record(lap.failed);
     lap.outcome.first_wrong = None;

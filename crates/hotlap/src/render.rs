@@ -35,7 +35,6 @@ pub enum Format {
 }
 
 /// Renders the report in one format.
-#[must_use]
 pub fn render(report: &Report, format: Format) -> String {
     match format {
         Format::Json => json(report),

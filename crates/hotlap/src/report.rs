@@ -118,7 +118,6 @@ pub struct BrokenRule {
 
 impl Report {
     /// The report on a run, finished or not.
-    #[must_use]
     pub fn of(run: &Run) -> Self {
         let searches = CapacityAnalysis::of_all(run);
         let capacity: Vec<CapacityResults> =
@@ -170,7 +169,6 @@ impl Report {
 }
 
 /// The name of a measure in tables.
-#[must_use]
 pub fn measure_name(measure: Measure) -> &'static str {
     match measure {
         Measure::Rate => "requests/s",

@@ -7,9 +7,6 @@ use hotlap_bench::slo::Objective;
 use crate::quantity;
 
 /// Parses goals that are separated by commas.
-///
-/// # Errors
-/// When a goal is invalid; the message shows the right form.
 pub fn parse(text: &str) -> Result<Vec<Objective>, String> {
     let goals: Vec<Objective> = text.split(',').map(goal).collect::<Result<_, _>>()?;
     for (place, one) in goals.iter().enumerate() {

@@ -109,9 +109,6 @@ fn private(path: &Path) {
 impl Store {
     /// Opens the store for writing, and creates it if it does not exist. A file that is not a store
     /// of this version is left unchanged.
-    ///
-    /// # Errors
-    /// When that fails; the message names the file, the cause and the remedy.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let unwritable = |cause: std::io::Error| StoreError::Unwritable {
             path: path.display().to_string(),
@@ -130,9 +127,6 @@ impl Store {
     }
 
     /// Opens an existing store for reading.
-    ///
-    /// # Errors
-    /// When that fails; the message names the file, the cause and the remedy.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             return Err(StoreError::Missing { path: path.display().to_string() });
@@ -158,13 +152,11 @@ impl Store {
     }
 
     /// The path of the store.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether its file was removed or replaced since it was opened, so that writes are lost.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         self.file.is_none() || file(&self.path) != self.file
     }
@@ -192,18 +184,12 @@ impl Store {
     }
 
     /// Stores a run that begins, and returns its number.
-    ///
-    /// # Errors
-    /// When it cannot be written; the message names the file, the cause and the remedy.
     pub fn begin(&mut self, run: &Run) -> Result<u64, StoreError> {
         self.write(|tx| put_run(tx, run, None))
     }
 
     /// Stores a run as a whole, as far as it has come: it replaces the run with its number if the
     /// store has it, else it gets a new number. Used after a store has failed.
-    ///
-    /// # Errors
-    /// When it cannot be written; the store is left unchanged.
     pub fn save(&mut self, run: &Run) -> Result<u64, StoreError> {
         self.write(|tx| {
             let same = "DELETE FROM run WHERE number = ?1 AND began_ms = ?2 AND seed = ?3";
@@ -224,9 +210,6 @@ impl Store {
     }
 
     /// Stores a run that is stored already again, without its laps.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn update(&mut self, run: &Run) -> Result<(), StoreError> {
         let number = run.number.map(|number| number as i64);
         let sql = "UPDATE run SET record = ?2 WHERE number = ?1";
@@ -234,17 +217,11 @@ impl Store {
     }
 
     /// Stores a lap, as the `sequence`-th of its run.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn lap(&mut self, run: u64, sequence: usize, lap: &Lap) -> Result<(), StoreError> {
         self.write(|tx| put_lap(tx, run, sequence, lap))
     }
 
     /// Stores a lap that explains, as the `sequence`-th of its run.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn explain_lap(
         &mut self,
         run: u64,
@@ -255,9 +232,6 @@ impl Store {
     }
 
     /// The number of the last run of a suite.
-    ///
-    /// # Errors
-    /// When the store fails.
     pub fn last_of(&self, suite: &str) -> Result<Option<u64>, StoreError> {
         let sql = "SELECT max(number) FROM run WHERE suite = ?1";
         let asked = self.db.query_row(sql, [suite], |row| row.get::<_, Option<i64>>(0));
@@ -266,9 +240,6 @@ impl Store {
 
     /// The numbers of the newest three runs saved as this baseline, the oldest first. Without
     /// such a run, the names of all baselines.
-    ///
-    /// # Errors
-    /// When the store fails.
     pub fn baseline(&self, name: &str) -> Result<Result<Vec<u64>, Vec<String>>, StoreError> {
         let found = || -> rusqlite::Result<_> {
             let newest = self.newest_if("baseline = ?1", [name])?;
@@ -284,17 +255,11 @@ impl Store {
     }
 
     /// The number of the last run.
-    ///
-    /// # Errors
-    /// When there is none, or the store fails.
     pub fn last(&self) -> Result<u64, StoreError> {
         self.last_if("true")?.ok_or_else(|| StoreError::Empty { path: self.shown() })
     }
 
     /// The numbers of the newest three runs, the oldest first.
-    ///
-    /// # Errors
-    /// When there is none, or the store fails.
     pub fn newest(&self) -> Result<Vec<u64>, StoreError> {
         let found = self.newest_if("true", []).map_err(|e| self.explain(&e))?;
         if found.is_empty() { Err(StoreError::Empty { path: self.shown() }) } else { Ok(found) }
@@ -311,9 +276,6 @@ impl Store {
 
     /// The number of the last run with a lap, an explanation or a stress; if there is none, of the
     /// last run.
-    ///
-    /// # Errors
-    /// When there is none, or the store fails.
     pub fn last_with_figures(&self) -> Result<u64, StoreError> {
         let has_figures = "EXISTS (SELECT 1 FROM lap WHERE run = number)
                            OR json_array_length(record, '$.stress') > 0";
@@ -327,18 +289,12 @@ impl Store {
     }
 
     /// A run with all its laps.
-    ///
-    /// # Errors
-    /// When the run does not exist, or the store fails.
     pub fn run(&self, number: u64) -> Result<Run, StoreError> {
         self.found(number, true)
     }
 
     /// A run whose laps have no histograms and no outcomes of single requests, without laps that
     /// explain: reading those takes most of the time, and a list of many runs does not need them.
-    ///
-    /// # Errors
-    /// When the run does not exist, or the store fails.
     pub fn outline(&self, number: u64) -> Result<Run, StoreError> {
         self.found(number, false)
     }
@@ -354,9 +310,6 @@ impl Store {
     }
 
     /// How a server started when it was last measured, in the first restart of its run.
-    ///
-    /// # Errors
-    /// When the store fails.
     pub fn first_start(&self, server: &str) -> Result<Option<Start>, StoreError> {
         let found = || -> rusqlite::Result<_> {
             let sql = "SELECT record FROM run ORDER BY number DESC LIMIT ?1";
@@ -377,9 +330,6 @@ impl Store {
     }
 
     /// The stored runs, oldest first; with `server`, only those that contain it.
-    ///
-    /// # Errors
-    /// When the store fails.
     pub fn lines(&self, server: Option<&str>) -> Result<Vec<Line>, StoreError> {
         let lines = self.read_lines().map_err(|e| self.explain(&e))?;
         let has = |servers: &[Named]| {

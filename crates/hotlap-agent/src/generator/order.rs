@@ -106,14 +106,12 @@ pub struct HostDescription {
 
 impl HostDescription {
     /// This host.
-    #[must_use]
     pub fn here() -> Self {
         let cores = cpus::allowed().unwrap_or_default();
         Self { machine: Machine::describe(), cores, boot: boot() }
     }
 
     /// Whether it is the machine of the caller, so that both share its cores.
-    #[must_use]
     pub fn is_this_machine(&self) -> bool {
         !self.boot.is_empty() && self.boot == boot()
     }

@@ -79,13 +79,11 @@ pub struct GeneratorOutcome {
 
 impl GeneratorOutcome {
     /// Requests that were answered or failed.
-    #[must_use]
     pub fn completed(&self) -> u64 {
         self.responses + self.failures
     }
 
     /// How well its clock is known, in nanoseconds.
-    #[must_use]
     pub fn error_ns(&self) -> u64 {
         self.before.error_ns.max(self.after.error_ns)
     }
@@ -133,7 +131,6 @@ pub enum Invalid {
 
 impl Invalid {
     /// What happened, as a clause.
-    #[must_use]
     pub fn cause(&self) -> String {
         match self {
             Self::Late { command, by } => {

@@ -55,7 +55,6 @@ pub struct GroupValues(Arc<AtomicU64>);
 
 impl GroupValues {
     /// An upper bound, once the load has ended.
-    #[must_use]
     pub fn most(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -127,13 +126,11 @@ impl Running {
     }
 
     /// When the window of a load that is not held opens and closes.
-    #[must_use]
     pub fn window(&self) -> Option<Window> {
         self.window
     }
 
     /// Why a generator was lost, if one was, in this load or in another. The load has ended then.
-    #[must_use]
     pub fn lost(&self) -> Option<ChannelError> {
         let own = self.lock().lost.clone();
         let closed = |load: &RemoteLoad| load.generator().channel().closed();
@@ -141,7 +138,6 @@ impl Running {
     }
 
     /// What tells how many values of its fields the load used, once it has ended.
-    #[must_use]
     pub fn values_used(&self) -> GroupValues {
         self.used.clone()
     }
@@ -226,7 +222,6 @@ impl Running {
     }
 
     /// Whether all generators had ended, or one was lost, when the progress was last asked for.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         let state = self.lock();
         state.lost.is_some() || state.statuses.iter().all(|status| status.is_finished)

@@ -133,7 +133,6 @@ pub struct Description {
 }
 
 /// The number that this machine's kernel made when it started; empty if unknown.
-#[must_use]
 pub fn boot() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     read.map(|id| id.trim().to_owned()).unwrap_or_default()
@@ -141,7 +140,6 @@ pub fn boot() -> String {
 
 impl Description {
     /// Whether this is the machine of the caller, so that both share its cores.
-    #[must_use]
     pub fn is_this_machine(&self) -> bool {
         !self.boot.is_empty() && self.boot == boot()
     }

@@ -143,32 +143,27 @@ impl RemoteHost {
     }
 
     /// The command that started the agent, as typed.
-    #[must_use]
     pub fn command(&self) -> &str {
         self.line.channel.command()
     }
 
     /// The name of the host, as it calls itself.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.line.channel.host()
     }
 
     /// The host.
-    #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
     }
 
     /// Where the generator reaches the host; `None` if no server is to be started and no address is
     /// reached.
-    #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         self.address
     }
 
     /// How long a reading there may take until it is taken: a round trip.
-    #[must_use]
     pub fn delay(&self) -> Duration {
         self.line.delay()
     }

@@ -63,7 +63,6 @@ enum Ended {
 
 impl ServerService {
     /// A service without servers. `clock` is the clock of the channel.
-    #[must_use]
     pub fn new(setting: ServerSetting, clock: Clock) -> Self {
         let network = Network::loopback();
         let servers = BTreeMap::new();

@@ -52,7 +52,6 @@ const SERVICE_TIMES: u32 = 4;
 const DELAYS: u32 = 333;
 
 /// The shortest slice at whose edges readings may take this long until they are taken.
-#[must_use]
 pub fn shortest_slice(delay: Duration) -> Duration {
     delay * DELAYS
 }

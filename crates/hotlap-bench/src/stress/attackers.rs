@@ -310,13 +310,11 @@ fn status(bytes: &[u8]) -> u16 {
 
 impl Fate {
     /// All connections that have ended.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.answered.values().sum::<u64>() + self.closed + self.silent + self.refused
     }
 
     /// First responses with a status of this class: 4 for 400 to 499.
-    #[must_use]
     pub fn of_class(&self, hundred: u16) -> u64 {
         let of = self.answered.iter().filter(|(status, _)| *status / 100 == hundred);
         of.map(|(_, count)| count).sum()

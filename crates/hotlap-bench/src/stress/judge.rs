@@ -156,7 +156,6 @@ pub enum Reason {
 }
 
 /// Judges one scenario.
-#[must_use]
 pub fn judge(observed: &Observed) -> Judgement {
     let Observed { before, during, after, .. } = observed;
     let mut reasons = Vec::new();
@@ -220,14 +219,12 @@ impl Observed {
 
 impl Service {
     /// Requests that failed, or that hung when the window closed.
-    #[must_use]
     pub fn failed(&self) -> u64 {
         let failures: u64 = self.failures.iter().map(|f| f.count).sum();
         (failures + self.unanswered).max(u64::from(self.unreachable.is_some()))
     }
 
     /// Requests with a known result.
-    #[must_use]
     pub fn asked(&self) -> u64 {
         self.answers + self.failed()
     }
@@ -245,7 +242,6 @@ impl Service {
 
 impl Reason {
     /// The impact that this reason stands for.
-    #[must_use]
     pub fn impact(&self) -> Impact {
         match self {
             Self::Ended(_) | Self::Mute | Self::ErrorsAfter(..) => Impact::Down,
@@ -260,7 +256,6 @@ impl Reason {
 
 impl Impact {
     /// The word in reports.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Well => "unaffected",
@@ -309,7 +304,6 @@ impl fmt::Display for Reason {
 }
 
 /// A failure kind in words.
-#[must_use]
 pub fn words(failure: Failure) -> &'static str {
     match failure {
         Failure::Refused => "connection refused",

@@ -86,7 +86,6 @@ const SLOW_BODY: usize = 1_000;
 
 impl Scenario {
     /// All scenarios in the order in which they run: those that most servers survive come first.
-    #[must_use]
     pub fn all() -> Vec<Self> {
         let load = |connections, threads, reuse| Attack::Load { connections, threads, reuse };
         let rude = |clients, says, pause_ms, patience_ms| {
@@ -156,7 +155,6 @@ impl Scenario {
     }
 
     /// The number of sockets that it takes on the clients' side.
-    #[must_use]
     pub fn connections(&self) -> usize {
         match &self.attack {
             Attack::Load { connections, .. } => *connections,

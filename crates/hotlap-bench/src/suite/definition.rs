@@ -108,7 +108,6 @@ pub enum SuiteError {
 
 impl Suite {
     /// An error at a line of this file.
-    #[must_use]
     pub fn wrong(&self, line: usize, what: String) -> SuiteError {
         SuiteError::Wrong { file: self.file.clone(), line: Some(line), what }
     }

@@ -71,7 +71,6 @@ pub struct CustomRequest {
 
 impl Entry {
     /// Its name in tables: `nim/epoll-parallel (4 threads)`.
-    #[must_use]
     pub fn title(&self) -> String {
         let base = self.name.as_ref().unwrap_or(&self.run);
         match self.cpus {

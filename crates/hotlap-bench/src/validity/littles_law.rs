@@ -10,7 +10,6 @@ use crate::participant::Load;
 pub const LITTLE: f64 = 0.03;
 
 /// Whether the server closes connections itself, so that most requests came on a new one.
-#[must_use]
 pub fn is_reopened(outcome: &Outcome) -> bool {
     outcome.connections.reopened > outcome.responses / 2
 }
@@ -18,7 +17,6 @@ pub fn is_reopened(outcome: &Outcome) -> bool {
 /// Little's law (Little 1961): in a closed loop, requests in flight × window length = total time in
 /// the system within the window. A request in flight at an edge counts for its time within the
 /// window only, so a server that stalls at an edge does not violate the law.
-#[must_use]
 pub fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
     if lap.kind != Kind::Flat || o.failures.total() > 0 {

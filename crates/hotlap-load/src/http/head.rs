@@ -33,7 +33,6 @@ pub struct Head {
 impl Head {
     /// Whether this is an interim response: another head follows for the same request (RFC 9110
     /// section 15.2).
-    #[must_use]
     pub fn is_interim(&self) -> bool {
         (100..200).contains(&self.status)
     }

@@ -42,7 +42,6 @@ enum State {
 
 impl ResponseReader {
     /// Whether the reader is before the first byte of a response.
-    #[must_use]
     pub fn is_between_responses(&self) -> bool {
         matches!(self.state, State::Head) && self.partial.is_empty()
     }
@@ -89,13 +88,11 @@ impl ResponseReader {
 
     /// Whether the reader is within a body that is delimited by the end of the connection (RFC 9112
     /// section 6.3, rule 8).
-    #[must_use]
     pub fn is_until_close(&self) -> bool {
         matches!(self.state, State::Body(BodyReader::UntilClose))
     }
 
     /// How many bytes of the body are still to come, if its length is known.
-    #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         match &self.state {
             State::Body(BodyReader::Length(rest)) => Some(*rest),

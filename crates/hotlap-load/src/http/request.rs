@@ -2,7 +2,6 @@
 
 /// The bytes of an HTTP/1.1 request. `Host` comes first, and `Content-Length` last if there is a
 /// body or the method expects one. `headers` may contain either of them instead.
-#[must_use]
 pub fn request(
     method: &str,
     path: &str,
@@ -30,7 +29,6 @@ pub fn request(
 }
 
 /// Whether a text is a token, as the name of a header must be (RFC 9110 section 5.6.2).
-#[must_use]
 pub fn is_token(text: &str) -> bool {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !text.is_empty() && text.chars().all(is_token)

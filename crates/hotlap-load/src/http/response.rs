@@ -28,7 +28,6 @@ pub struct Response {
 
 impl Response {
     /// The value of the first header with this name, ignoring case.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_slice())
@@ -56,7 +55,6 @@ struct Begun {
 
 impl GrowingResponse {
     /// Whether the final head is complete.
-    #[must_use]
     pub fn has_head(&self) -> bool {
         self.begun.is_some()
     }

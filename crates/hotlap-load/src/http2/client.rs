@@ -111,7 +111,6 @@ type Step<'a> = Result<Option<Event<'a>>, Fault>;
 
 impl Client {
     /// A connection on which nothing has been sent.
-    #[must_use]
     pub fn new(limits: Limits) -> Self {
         let streams = limits.streams.clamp(1, MAX_STREAMS);
         Self {
@@ -147,7 +146,6 @@ impl Client {
 
     /// Names and values of the last header block that arrived, in order, if they are
     /// [kept](Self::keep_fields).
-    #[must_use]
     pub fn fields(&self) -> &[(Vec<u8>, Vec<u8>)] {
         self.fields.as_deref().unwrap_or_default()
     }
@@ -160,7 +158,6 @@ impl Client {
     /// How many further streams can be opened now: up to the caller's limits and the server's. None
     /// can be opened after a GOAWAY, after the end of the connection, and when the identifiers are
     /// used up.
-    #[must_use]
     pub fn can_open(&self) -> usize {
         let is_over = matches!(self.state, State::Broken(_)) || self.last_stream.is_some();
         if is_over || !self.streams.has_identifiers() {
@@ -171,7 +168,6 @@ impl Client {
     }
 
     /// The form in which the next request must be sent.
-    #[must_use]
     pub fn form(&self) -> Form {
         match (self.limits.table_size, self.has_inserted) {
             (0, _) => Form::Plain,
@@ -182,13 +178,11 @@ impl Client {
     }
 
     /// Whether the server's SETTINGS have arrived: it speaks HTTP/2.
-    #[must_use]
     pub fn has_settings(&self) -> bool {
         self.has_settings
     }
 
     /// At most 100 characters of the debug data of the last GOAWAY. Empty if the data is not text.
-    #[must_use]
     pub fn goaway_text(&self) -> &str {
         &self.goaway_text
     }
@@ -200,7 +194,6 @@ impl Client {
 
     /// How many bytes are buffered now: parts of frames and of header blocks. Bodies of responses
     /// are not buffered.
-    #[must_use]
     pub fn buffered(&self) -> usize {
         self.header_length + self.payload.capacity() + self.block.capacity()
     }

@@ -76,7 +76,6 @@ pub struct EncodedRequest {
 
 impl EncodedRequest {
     /// The block in one form.
-    #[must_use]
     #[inline]
     pub fn form(&self, form: Form) -> &Template {
         &self.forms[form as usize]
@@ -107,7 +106,6 @@ enum Part {
 
 impl Template {
     /// The block, if none of it varies.
-    #[must_use]
     #[inline]
     pub fn constant(&self) -> Option<&[u8]> {
         match &*self.parts {
@@ -246,7 +244,6 @@ fn shared<'a>(lists: &[Vec<Field<'a>>]) -> Vec<Field<'a>> {
 }
 
 /// Encodes requests. Any number of them may follow one another on a connection, in any order.
-#[must_use]
 pub fn encode(requests: &[RequestFields<'_>]) -> EncodedRequests {
     let lists: Vec<Vec<Field<'_>>> = requests.iter().map(fields).collect();
     let shared = shared(&lists);

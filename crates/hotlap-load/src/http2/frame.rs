@@ -68,7 +68,6 @@ pub struct FrameHeader {
 
 impl FrameHeader {
     /// Reads a header. The reserved bit is ignored, as the standard demands.
-    #[must_use]
     #[inline]
     pub fn parse(bytes: &[u8; FRAME_HEADER]) -> Self {
         let [a, b, c, kind, flags, stream @ ..] = *bytes;
@@ -81,7 +80,6 @@ impl FrameHeader {
     }
 
     /// The bytes of the header. The length must have at most 24 bits.
-    #[must_use]
     #[inline]
     pub fn bytes(&self) -> [u8; FRAME_HEADER] {
         let [_, a, b, c] = self.length.to_be_bytes();
@@ -90,7 +88,6 @@ impl FrameHeader {
     }
 
     /// Whether a flag is set.
-    #[must_use]
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -149,7 +146,6 @@ impl ErrorCode {
     pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
 
     /// The name in the standard, if the code is one of its codes.
-    #[must_use]
     pub fn name(self) -> Option<&'static str> {
         const NAMES: [&str; 14] = [
             "NO_ERROR",

@@ -92,7 +92,6 @@ pub struct WrongResponse {
 
 impl WrongResponse {
     /// Method and path of the request that it answered; `None` if there was none.
-    #[must_use]
     pub fn method_and_path(&self) -> Option<String> {
         let line = self.request.split(|byte| *byte == b'\r').next()?;
         let line = String::from_utf8_lossy(line);
@@ -192,7 +191,6 @@ pub struct ThreadUsage {
 
 impl ThreadUsage {
     /// The share of the window in which the thread had something to do, from 0 to 1.
-    #[must_use]
     pub fn busy(&self) -> f64 {
         self.cpu_ns.saturating_sub(self.idle_ns) as f64 / self.wall_ns.max(1) as f64
     }

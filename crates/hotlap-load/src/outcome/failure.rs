@@ -99,19 +99,16 @@ impl Failures {
     }
 
     /// The number of all failures.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().map(|c| c.count).sum()
     }
 
     /// The number of failures of one kind, in any phase.
-    #[must_use]
     pub fn of(&self, failure: Failure) -> u64 {
         self.0.iter().filter(|c| c.failure == failure).map(|c| c.count).sum()
     }
 
     /// The most frequent kind.
-    #[must_use]
     pub fn most(&self) -> Option<Failure> {
         Failure::ALL.into_iter().rev().max_by_key(|kind| self.of(*kind)).filter(|k| self.of(*k) > 0)
     }

@@ -64,7 +64,6 @@ impl Field {
     }
 
     /// Whether a name is valid.
-    #[must_use]
     pub fn is_name(name: &str) -> bool {
         let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         !name.is_empty() && name.chars().all(is_valid)

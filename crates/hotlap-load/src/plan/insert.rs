@@ -82,14 +82,12 @@ pub fn split(text: &[u8], fields: &[Field]) -> Result<(Vec<u8>, Vec<Insert>), Un
 }
 
 /// Whether a text has a placeholder of a field.
-#[must_use]
 pub fn has_fields(text: &[u8], fields: &[Field]) -> bool {
     split(text, fields).is_ok_and(|(_, inserts)| !inserts.is_empty())
 }
 
 /// The text with the `number`-th values of all fields in place of its placeholders, for the server
 /// with the number `unique`. Placeholders that name no field stay.
-#[must_use]
 pub fn fill(text: &[u8], fields: &[Field], seed: u64, unique: u64, number: u64) -> Vec<u8> {
     let Ok((literal, inserts)) = split(text, fields) else { return text.to_vec() };
     let (mut filled, mut from, mut buffer) = (Vec::new(), 0, Buffer::default());
@@ -107,7 +105,6 @@ pub fn fill(text: &[u8], fields: &[Field], seed: u64, unique: u64, number: u64) 
 }
 
 /// A text that [`split`] returns unchanged: no part of it is a placeholder.
-#[must_use]
 pub fn escape(text: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(text.len());
     for (at, byte) in text.iter().enumerate() {

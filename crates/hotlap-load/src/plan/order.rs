@@ -43,7 +43,6 @@ const TICK_NS: f64 = 1_000.0;
 impl DueTimes {
     /// From times in nanoseconds, in ascending order; the first request is due at once. `speed`
     /// divides all times.
-    #[must_use]
     pub fn new(times_ns: &[u64], speed: f64) -> Self {
         let (first, last) =
             (times_ns.first().copied().unwrap_or(0), times_ns.last().copied().unwrap_or(0));
@@ -54,7 +53,6 @@ impl DueTimes {
     }
 
     /// The number of requests.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.ticks.len()
     }
@@ -66,13 +64,11 @@ impl DueTimes {
     }
 
     /// From the first request to the last.
-    #[must_use]
     pub fn span(&self) -> Duration {
         Duration::from_nanos(self.ns(self.count().saturating_sub(1)).unwrap_or(0))
     }
 
     /// Requests per second on average.
-    #[must_use]
     pub fn rate(&self) -> f64 {
         // All requests of a recording may have the same time.
         self.count() as f64 / self.span().as_secs_f64().max(TICK_NS / 1e9)

@@ -73,7 +73,6 @@ pub enum ExpectedBody {
 
 impl Request {
     /// A request with weight 1 that expects a status of 200 to 299 and any body.
-    #[must_use]
     pub fn build(
         method: &str,
         path: &str,
@@ -115,13 +114,11 @@ impl Request {
     }
 
     /// A GET request without further headers, as [`Request::build`] makes it.
-    #[must_use]
     pub fn get(path: &str, host: &str) -> Self {
         Self::build("GET", path, host, &[], b"")
     }
 
     /// The same request, expecting exactly this body.
-    #[must_use]
     pub fn expecting(mut self, body: &[u8]) -> Self {
         self.expect.body = ExpectedBody::Bytes { bytes: body.to_vec(), varies: Vec::new() };
         self

@@ -79,7 +79,6 @@ impl std::fmt::Debug for Identity {
 impl Tls {
     /// Full handshakes with a server that has a certificate for this name, from an authority that
     /// the system trusts.
-    #[must_use]
     pub fn with(server_name: String) -> Self {
         Self {
             server_name,
@@ -94,7 +93,6 @@ impl Tls {
 
 impl Target {
     /// HTTP/1.1 without TLS.
-    #[must_use]
     pub fn plain(endpoint: Endpoint) -> Self {
         Self { endpoint, tls: None, protocol: Protocol::Http1 }
     }
@@ -102,7 +100,6 @@ impl Target {
 
 impl Endpoint {
     /// Whether connections stay on this machine.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),

@@ -97,21 +97,18 @@ impl Exchange {
     }
 
     /// Whether its response has no body, whatever its headers say (RFC 9110 section 9.3.2).
-    #[must_use]
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
     }
 
     /// Whether the method is safe (RFC 9110 section 9.2.1), so that it may be sent any number of
     /// times.
-    #[must_use]
     pub fn is_safe(&self) -> bool {
         matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE")
     }
 
     /// The request that tests whether a server is up: this one, or, if this one is unsafe, a GET of
     /// its path, for which any response counts.
-    #[must_use]
     pub fn readiness(&self) -> Self {
         if self.is_safe() {
             return self.clone();
@@ -124,13 +121,11 @@ impl Exchange {
     }
 
     /// The bytes of the request.
-    #[must_use]
     pub fn bytes(&self, host: &str) -> Vec<u8> {
         self.bytes_with(host, &[])
     }
 
     /// The bytes of the request with additional headers.
-    #[must_use]
     pub fn bytes_with(&self, host: &str, more: &[(&str, &str)]) -> Vec<u8> {
         let mut headers = self.headers.clone();
         headers.extend(more.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
@@ -138,7 +133,6 @@ impl Exchange {
     }
 
     /// Whether it differs from request to request.
-    #[must_use]
     pub fn varies(&self, fields: &Fields) -> bool {
         let list = &fields.list;
         let headers = self.headers.iter().any(|(_, value)| has_fields(value.as_bytes(), list));
@@ -146,7 +140,6 @@ impl Exchange {
     }
 
     /// The exchange with the values that fields have in the `number`-th request.
-    #[must_use]
     pub fn with_values(&self, fields: &Fields, number: u64) -> Self {
         let bytes = |text: &[u8]| fill(text, &fields.list, fields.seed, fields.unique, number);
         let text = |text: &str| String::from_utf8_lossy(&bytes(text.as_bytes())).into_owned();
@@ -168,7 +161,6 @@ impl Exchange {
     ///
     /// # Panics
     /// If a placeholder names no field, which is checked where requests are read.
-    #[must_use]
     pub fn request(&self, host: &str, verified: Option<&Response>, fields: &Fields) -> Request {
         const CHECKED: &str = "placeholders are checked where requests are read";
         let body = match (&self.content, verified) {
@@ -205,7 +197,6 @@ impl Exchange {
     }
 
     /// The expected response, in words.
-    #[must_use]
     pub fn expected(&self) -> String {
         let status = match self.status {
             ExpectedStatus::Success => "2xx".to_owned(),
@@ -253,7 +244,6 @@ impl Exchange {
 
 impl Content {
     /// Exactly these bytes.
-    #[must_use]
     pub fn exactly(bytes: &[u8]) -> Self {
         Self::Bytes { bytes: bytes.to_vec(), varies: Vec::new() }
     }
@@ -296,7 +286,6 @@ pub(super) fn essence(content_type: &str) -> String {
 }
 
 /// A short description of a response.
-#[must_use]
 pub fn described(answer: &Response) -> String {
     match answer.body.len() {
         0 => format!("{} without a body", answer.status),
@@ -305,7 +294,6 @@ pub fn described(answer: &Response) -> String {
 }
 
 /// Bytes quoted for display: at most 60 of them.
-#[must_use]
 pub fn quoted(bytes: &[u8]) -> String {
     const SHOWN: usize = 60;
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]);

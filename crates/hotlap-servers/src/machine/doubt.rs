@@ -30,7 +30,6 @@ impl fmt::Display for Doubt {
 
 impl Machine {
     /// Reasons why figures from this machine may be unreliable now, the most serious first.
-    #[must_use]
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
         let mut doubt =

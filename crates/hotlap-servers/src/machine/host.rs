@@ -64,7 +64,6 @@ pub struct Machine {
 
 impl Machine {
     /// Describes this machine. Samples it for 0.2 s: call this while hotlap is idle.
-    #[must_use]
     pub fn describe() -> Self {
         let before = CpuTimes::now();
         std::thread::sleep(WATCH);

@@ -23,7 +23,6 @@ pub struct CpuShare {
 
 impl CpuTimes {
     /// Reads the counters; `None` where the system does not provide them.
-    #[must_use]
     pub fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
@@ -41,7 +40,6 @@ impl CpuTimes {
     }
 
     /// The shares since an earlier reading; zero if no tick has passed.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> CpuShare {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
         let percent = |now: u64, then: u64| 100.0 * now.saturating_sub(then) as f64 / all;

@@ -28,7 +28,6 @@ impl Protocol {
     pub const ALL: [Self; 4] = [Self::Http1, Self::H2c, Self::Https, Self::H2];
 
     /// A version of HTTP, with TLS or without.
-    #[must_use]
     pub const fn of(version: plan::Protocol, is_tls: bool) -> Self {
         match (version, is_tls) {
             (plan::Protocol::Http1, false) => Self::Http1,
@@ -39,7 +38,6 @@ impl Protocol {
     }
 
     /// Its version of HTTP.
-    #[must_use]
     pub const fn version(self) -> plan::Protocol {
         match self {
             Self::Http1 | Self::Https => plan::Protocol::Http1,
@@ -48,13 +46,11 @@ impl Protocol {
     }
 
     /// Whether it runs over TLS.
-    #[must_use]
     pub const fn is_tls(self) -> bool {
         matches!(self, Self::Https | Self::H2)
     }
 
     /// Its name in manifests.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http1 => "http/1.1",
@@ -65,7 +61,6 @@ impl Protocol {
     }
 
     /// Its name in sentences.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Http1 => "HTTP/1.1",

@@ -105,7 +105,6 @@ pub struct ObserveError {
 
 impl Profile {
     /// All samples.
-    #[must_use]
     pub fn samples(&self) -> u64 {
         self.stacks.iter().map(|stack| stack.samples).sum()
     }

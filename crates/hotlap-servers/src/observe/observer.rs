@@ -16,20 +16,17 @@ pub struct Observer {
 impl Observer {
     /// Attaches instruments to everything that a supervisor will start. Never fails as a whole:
     /// see [`Observer::available`].
-    #[must_use]
     pub fn open(standby: &Standby) -> Self {
         Self { devices: attach::starting(standby.supervisor_pid()), on: None }
     }
 
     /// Attaches instruments to a server that hotlap did not start. `None` if the processes that
     /// answer are unknown.
-    #[must_use]
     pub fn of(owner: &Owner) -> Option<Self> {
         Some(Self { devices: attach::running(owner.others()?), on: None })
     }
 
     /// Every instrument, and why it cannot be used if it cannot.
-    #[must_use]
     pub fn available(&self) -> Vec<(Instrument, Result<(), ObserveError>)> {
         let state = |device: &Attached| device.as_ref().map(drop).map_err(Clone::clone);
         self.devices.iter().map(|(instrument, device)| (*instrument, state(device))).collect()
@@ -37,7 +34,6 @@ impl Observer {
 
     /// What instruments that can be used cannot see here, or see only at a price, each with the
     /// command that would permit it: for a profile of user mode alone, the kernel's part.
-    #[must_use]
     pub fn limits(&self) -> Vec<ObserveError> {
         let usable = self.devices.iter().filter_map(|(_, device)| device.as_ref().ok());
         usable.flat_map(|device| device.limits()).collect()

@@ -15,7 +15,6 @@ pub(super) const NAME: &str = "HOTLAP_SERVER_LOG";
 ///
 /// Another hotlap of this user may use the same folder. So the caller must know that the run to
 /// which the logs belong has ended.
-#[must_use]
 pub fn kill_marked(logs: &Path) -> Vec<String> {
     platform::kill_marked(logs)
 }

@@ -47,7 +47,6 @@ pub struct Standby {
 
 impl Supervisor {
     /// A program and the arguments that make it a supervisor.
-    #[must_use]
     pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
         Self {
             program: program.into(),
@@ -58,14 +57,12 @@ impl Supervisor {
     }
 
     /// Removes these environment variables from the server's environment.
-    #[must_use]
     pub fn without(mut self, variables: &[&str]) -> Self {
         self.without.extend(variables.iter().map(ToString::to_string));
         self
     }
 
     /// Sets how long to wait for an answer before giving up.
-    #[must_use]
     pub fn answers_within(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }
@@ -140,7 +137,6 @@ impl Standby {
 
     /// The supervisor's process id. Counters attached to it now are inherited by the server and all
     /// of its processes.
-    #[must_use]
     pub fn supervisor_pid(&self) -> u32 {
         self.supervisor.id()
     }

@@ -47,7 +47,6 @@ const OPEN_FILES: u64 = 65_536;
 
 /// Entry point of the hidden command. Expects one end of a socket pair on stdin, and a log on
 /// stdout and stderr.
-#[must_use]
 pub fn main() -> ExitCode {
     let Ok(stdin) = io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::from(2);
@@ -280,7 +279,6 @@ mod signals {
     ];
 
     /// Whether this process ignores a signal, as it does under `nohup`.
-    #[must_use]
     pub fn is_ignored(signal: i32) -> bool {
         // SAFETY: the all-zero sigaction is only storage that the call fills in; without a new
         // action nothing changes, and an unknown signal returns an error.

@@ -47,7 +47,6 @@ pub struct LocalServer {
 impl LocalServer {
     /// A server that hotlap did not start, and whose processes `owner` has if they are known. With
     /// `observes`, instruments are attached to them.
-    #[must_use]
     pub fn of(owner: &Owner, observes: bool) -> Self {
         Self {
             sampler: Sampler::of(owner, None),

@@ -54,7 +54,6 @@ pub struct Built {
 
 impl Built {
     /// The command that starts it.
-    #[must_use]
     pub fn launch(&self, server: &Server) -> Launch {
         Launch {
             argv: server.command.clone(),
@@ -158,7 +157,6 @@ impl Builder<'_> {
 
     /// Builds many servers, as many at a time as cores and memory allow. Results are in the order
     /// of the servers.
-    #[must_use]
     pub fn build_all(&self, servers: &[&Server]) -> Vec<Result<Built, Unready>> {
         // Variants that share a build would only wait for each other, so one thread builds all of
         // them.

@@ -56,7 +56,6 @@ pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, MissingToolch
 
 /// Probes many servers, a few at a time. Identical probes of one folder are run once. Results are
 /// in the order of the servers.
-#[must_use]
 pub fn probe_all(servers: &[&Server], stop: &AtomicBool) -> Vec<Result<String, MissingToolchain>> {
     let key = |server: &&'_ Server| (server.folder.clone(), server.toolchain.probe.clone());
     pool::map_groups(servers, key, pool::threads(), |group| {

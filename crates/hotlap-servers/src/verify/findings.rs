@@ -31,7 +31,6 @@ pub struct Check {
 
 impl Findings {
     /// Whether the server may be measured.
-    #[must_use]
     pub fn passed(&self) -> bool {
         self.required.iter().all(|check| check.pass)
     }
@@ -42,7 +41,6 @@ impl Findings {
     }
 
     /// Conformance checks: passed, and total.
-    #[must_use]
     pub fn conformance_count(&self) -> (u32, u32) {
         let passed = self.conformance.iter().filter(|check| check.pass).count();
         (u32::try_from(passed).unwrap_or(0), u32::try_from(self.conformance.len()).unwrap_or(0))
@@ -50,7 +48,6 @@ impl Findings {
 
     /// The contract's requests as sent under load, to be compared with the responses found here.
     /// Empty unless all of them got one.
-    #[must_use]
     pub fn requests(&self, contract: &Contract, host: &str) -> Vec<Request> {
         if self.answers.len() < contract.exchanges.len() {
             return Vec::new();

@@ -17,7 +17,6 @@ pub struct Amount {
 
 impl Amount {
     /// From values, each with its restart; `None` without a finite one.
-    #[must_use]
     pub fn of(values: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
         let finite = values.into_iter().filter(|(_, value)| value.is_finite());
         let means = by_unit(finite);
@@ -26,20 +25,17 @@ impl Amount {
     }
 
     /// The amount with its interval at `confidence` (0.95).
-    #[must_use]
     pub fn estimate(&self, confidence: f64) -> Estimate {
         let (value, half) = (self.location.value, self.location.half_width(confidence));
         Estimate { value, low: value - half, high: value + half }
     }
 
     /// Two-sided p-value of the hypothesis that it is 0.
-    #[must_use]
     pub fn p(&self) -> f64 {
         self.location.p()
     }
 
     /// The difference of two amounts that were measured independently, with Welch's interval.
-    #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         Self {
             location: self.location.minus(&other.location),

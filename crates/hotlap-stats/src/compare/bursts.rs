@@ -23,7 +23,6 @@ pub struct Bursts {
 impl Bursts {
     /// The bursts of a server; `None` if they hardly matter, or if it bursts so often that no
     /// median tells what is usual.
-    #[must_use]
     pub fn of(server: &[Reading], reference: &[Reading]) -> Option<Self> {
         let ratios = round_ratios(server, reference);
         let usual = median(&ratios)?;

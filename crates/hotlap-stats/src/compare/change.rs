@@ -24,7 +24,6 @@ impl Change {
     /// A line is fitted to the logarithms of the rounds by least squares, with the same slope in
     /// each restart. The change is this slope times the mean length of a restart. `None` if there
     /// are too few rounds.
-    #[must_use]
     pub fn of(server: &[Reading], others: &[&[Reading]]) -> Option<Self> {
         let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
         let logs = |readings: &[Reading]| -> HashMap<(u32, u32), f64> {

@@ -18,7 +18,6 @@ use crate::fisher::{self, MANY};
 
 /// The pairs, each with its node in place of the restart. `node_of` has the node of each restart;
 /// restarts without one are left out.
-#[must_use]
 pub fn by_node(pairs: &[Pair], node_of: &[u32]) -> Vec<Pair> {
     let of_node = |pair: &Pair| {
         let restart = *node_of.get(pair.restart as usize)?;
@@ -50,7 +49,6 @@ impl NodeSpread {
     /// Biometrika 49, 1962), with the harmonic mean of the numbers of restarts where they differ
     /// (Thomas and Hultquist, "Interval estimation for the unbalanced case of the one-way random
     /// effects model", Annals of Statistics 6, 1978).
-    #[must_use]
     pub fn of(pairs: &[Pair], confidence: f64) -> Option<Self> {
         let mut nodes = BTreeMap::<u32, Vec<f64>>::new();
         for pair in pairs.iter().filter(|p| p.log_ratio.is_finite()) {
@@ -78,7 +76,6 @@ impl NodeSpread {
     }
 
     /// Whether it is proven that nodes differ by more than restarts.
-    #[must_use]
     pub fn is_proven(&self) -> bool {
         self.between.low > 0.0
     }

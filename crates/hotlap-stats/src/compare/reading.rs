@@ -14,19 +14,16 @@ pub struct Share {
 
 impl Share {
     /// A value that is divided by nothing.
-    #[must_use]
     pub fn whole(value: f64) -> Self {
         Self { amount: value, of: 1.0 }
     }
 
     /// The sum of both.
-    #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { amount: self.amount + other.amount, of: self.of + other.of }
     }
 
     /// The ratio; `None` if the denominator is 0.
-    #[must_use]
     pub fn value(self) -> Option<f64> {
         (self.of > 0.0).then(|| self.amount / self.of)
     }
@@ -82,7 +79,6 @@ pub(super) fn totals<'a>(
 
 /// Pairs the restarts of two servers. A round counts if both servers have it, so that whatever
 /// happened to the machine meanwhile happened to both.
-#[must_use]
 pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
     let of_reference = totals(of_both(reference, server));
     let pair = |(restart, (log, rounds)): (u32, (f64, u32))| {
@@ -93,7 +89,6 @@ pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
 }
 
 /// The value of each restart of a server, over the rounds that the other server has too.
-#[must_use]
 pub fn values_by_restart(server: &[Reading], other: &[Reading]) -> BTreeMap<u32, f64> {
     let value = |(restart, (log, _)): (u32, (f64, u32))| (restart, log.exp());
     totals(of_both(server, other)).into_iter().map(value).collect()

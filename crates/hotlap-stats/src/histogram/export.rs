@@ -17,7 +17,6 @@ const SUB_BUCKETS: u32 = 2048;
 impl Histogram {
     /// HdrHistogram's percentile distribution (`.hgrm`), which its plotter reads and which wrk2
     /// prints. Times are divided by `unit_ns` (1,000,000 for milliseconds).
-    #[must_use]
     pub fn to_hgrm(&self, unit_ns: f64) -> String {
         let mut text = format!(
             "{:>12} {:>14} {:>10} {:>14}\n\n",
@@ -48,7 +47,6 @@ impl Histogram {
 /// line per histogram, all of the interval that began at `opened`. The first has no tag. Values are
 /// in nanoseconds; the maximum beside each histogram, for human readers, is in milliseconds. A tag
 /// that the format cannot hold (with a comma, a space or a line break) is left out.
-#[must_use]
 pub fn interval_log(
     opened: SystemTime,
     length: Duration,

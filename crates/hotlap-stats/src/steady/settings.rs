@@ -75,7 +75,6 @@ impl DetectorSettings {
     ///   needed before. Every other server has to fill its caches.
     /// - If the server then has its earlier speed, it is steady. A server with another speed is
     ///   judged again. Without a compiler it must be level for a stretch.
-    #[must_use]
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
             return *self;

@@ -15,7 +15,6 @@ pub struct Rank {
 
 impl Rank {
     /// A place that no other server may have.
-    #[must_use]
     pub fn only(place: u32) -> Self {
         Self { best: place, worst: place }
     }
@@ -36,7 +35,6 @@ impl fmt::Display for Rank {
 /// and worst places are always later, even if a third server differs from only one of the two. If
 /// of a, b and c only b and c differ, the ranks are 1–3, 1–2 and 2–3. Pairs that form a cycle say
 /// nothing about the order within the cycle.
-#[must_use]
 pub fn ranks(count: usize, pairs: &[(usize, usize)]) -> Vec<Rank> {
     let mut beats = vec![vec![false; count]; count];
     for &(better, worse) in pairs {

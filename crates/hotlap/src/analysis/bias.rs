@@ -17,7 +17,6 @@ use super::Measure;
 use crate::model::{Lap, Probed, Run};
 
 /// CPU time in laps divided by that alone: one reading per restart, from the laps that count.
-#[must_use]
 pub fn of_alone(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec<Reading> {
     // Warm-ups end in a closed loop. At a rate, where a server sleeps between requests, its CPU
     // time per request may differ.
@@ -45,7 +44,6 @@ pub fn of_alone(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec
 
 /// What probes found for a server under a load: its CPU time in slices divided by that when left
 /// running.
-#[must_use]
 pub fn in_slices(run: &Run, load: usize, server: usize) -> Option<Estimate> {
     let is_own = |probed: &&Probed| probed.participant == server && probed.load == load;
     run.schedule.probed.iter().find(is_own).map(|probed| probed.ratio)
@@ -53,7 +51,6 @@ pub fn in_slices(run: &Run, load: usize, server: usize) -> Option<Estimate> {
 
 /// What slices did to the ratio of two servers in one measure, as far as probes prove that a server
 /// costs more or less in slices. What noise may explain is not taken off.
-#[must_use]
 pub fn shift(probed: &[Probed], measure: Measure, (server, other): (usize, usize)) -> Shift {
     let of = |server: usize| {
         let found = probed.iter().find(|probed| probed.participant == server)?;
@@ -76,7 +73,6 @@ pub fn shift(probed: &[Probed], measure: Measure, (server, other): (usize, usize
 }
 
 /// Whether probes prove that a server costs over 3% more or less in slices than alone.
-#[must_use]
 pub fn is_biased(in_slices: &Estimate) -> bool {
     in_slices.is_bounded() && (in_slices.low > TOLERANCE || in_slices.high < 1.0 / TOLERANCE)
 }

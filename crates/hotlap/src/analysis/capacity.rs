@@ -83,7 +83,6 @@ pub struct TrialView {
 
 impl CapacityAnalysis {
     /// The analysis of one load, given as an index.
-    #[must_use]
     pub fn of(run: &Run, load: usize) -> Self {
         let servers = (0..run.servers.len()).map(|server| ServerCapacity::of(run, load, server));
         let reference = run.servers.iter().position(|s| s.role == Role::Reference);
@@ -93,7 +92,6 @@ impl CapacityAnalysis {
     }
 
     /// The analyses of all loads of a search; none for other runs.
-    #[must_use]
     pub fn of_all(run: &Run) -> Vec<Self> {
         let loads = if run.schedule.objectives.is_empty() { 0 } else { run.loads.len() };
         (0..loads).map(|load| Self::of(run, load)).collect()
@@ -174,7 +172,6 @@ impl ServerCapacity {
     }
 
     /// One reading per restart; none if it is only a bound.
-    #[must_use]
     pub(super) fn readings(&self) -> &[Reading] {
         match self.found {
             Highest::Rate(_) => &self.readings,
@@ -183,7 +180,6 @@ impl ServerCapacity {
     }
 
     /// The number of restarts that its interval rests on.
-    #[must_use]
     pub fn restarts(&self) -> usize {
         self.readings.len()
     }
@@ -204,7 +200,6 @@ pub struct LatencyAtRate {
 
 impl ServerCapacity {
     /// The latency over the rate: windows whose rates differ by at most `ALIKE` are one point.
-    #[must_use]
     pub fn curve(&self) -> Vec<LatencyAtRate> {
         let windows: Vec<(f64, f64)> = self
             .windows
@@ -255,7 +250,6 @@ impl TrialView {
     }
 
     /// Whether it kept every goal.
-    #[must_use]
     pub fn is_kept(&self) -> bool {
         self.missed.is_empty()
     }

@@ -35,13 +35,11 @@ pub enum Limited {
 
 impl ServerComparison {
     /// An empty comparison.
-    #[must_use]
     pub fn nothing() -> Self {
         Self { found: PerMeasure::default(), limited: None }
     }
 
     /// The ratio in one measure, if the verdict is that the two differ.
-    #[must_use]
     pub fn difference(&self, measure: Measure) -> Option<Estimate> {
         self.found[measure].filter(|(_, verdict)| verdict.differs()).map(|(effect, _)| effect.ratio)
     }
@@ -49,7 +47,6 @@ impl ServerComparison {
 
 /// The verdicts of one table, given the comparisons of its pairs in each measure. [`verdicts`]
 /// explains which of them are corrected together.
-#[must_use]
 pub fn found_in_families(
     compared: PerMeasure<Vec<Option<(Criterion, Effect)>>>,
 ) -> Vec<PerMeasure<Found>> {

@@ -56,7 +56,6 @@ pub struct Explanation {
 
 impl Explanation {
     /// The explanations of all servers that were observed; none if no laps explain.
-    #[must_use]
     pub fn of_all(run: &Run) -> Vec<Self> {
         let Some(reference) = run.servers.iter().position(|s| s.role == Role::Reference) else {
             return Vec::new();

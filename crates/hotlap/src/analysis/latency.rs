@@ -18,7 +18,6 @@ pub struct Times {
 
 impl Times {
     /// The times of a lap: response times in an open loop, else service times.
-    #[must_use]
     pub fn of(lap: &Lap, at_a_rate: bool) -> (&Histogram, &Censored) {
         match at_a_rate {
             false => (&lap.outcome.service_time, &lap.outcome.service_time_censored),
@@ -37,7 +36,6 @@ impl Times {
     }
 
     /// Their distribution.
-    #[must_use]
     pub fn survival(&self) -> Survival {
         Survival::new(&self.answered, &self.censored)
     }
@@ -46,7 +44,6 @@ impl Times {
 /// The quantile `q` of times of which one stall delays `together`; `None` if there are too few
 /// samples. A lower bound is returned in any case: it is certain for these requests, and omitting
 /// it would hide that the server hung.
-#[must_use]
 pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Percentile> {
     let found = times.quantile(q);
     let is_certain =
@@ -64,7 +61,6 @@ const FEWEST_LAPS: usize = 3;
 /// Whether the quantile `q` of these laps would come out again. That depends on how many stalls
 /// there were, and not on how many requests each of them delayed. So its 95% interval is Student's
 /// over the laps, on a log scale.
-#[must_use]
 pub fn recurs(laps: &[Times], q: f64) -> bool {
     let reading = |(restart, lap): (u32, &Times)| {
         let share = Share::whole(lap.survival().quantile(q).ns as f64);
@@ -81,7 +77,6 @@ pub fn recurs(laps: &[Times], q: f64) -> bool {
 /// For each of several requests, its share of the requests that one stall of the server delays: its
 /// share of all responses, or of the sum of their times, which is its share of the requests in
 /// flight (Little's law); the larger of the two, so that no percentile is shown too early.
-#[must_use]
 pub fn stall_shares(answered: &[&Histogram]) -> Vec<f64> {
     let count = |own: &Histogram| own.len() as f64;
     let time = |own: &Histogram| if own.is_empty() { 0.0 } else { own.mean() * count(own) };
@@ -95,7 +90,6 @@ pub fn stall_shares(answered: &[&Histogram]) -> Vec<f64> {
 /// Points of the percentile curve, five for each halving of the remaining share, as in
 /// HdrHistogram's plots: the share, and the time in nanoseconds below which it lies. The curve ends
 /// where there are too few samples, or at the first lower bound.
-#[must_use]
 pub fn curve(times: &Survival, concurrency: Concurrency) -> Vec<(f64, u64)> {
     const PER_HALVING: u32 = 5;
     let quantiles = (0..).map(|i| {

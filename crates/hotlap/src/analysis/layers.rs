@@ -40,7 +40,6 @@ pub struct SideEffect {
 }
 
 /// The steps of a run under one load.
-#[must_use]
 pub fn steps(run: &Run, analysis: &Analysis) -> Vec<Step> {
     let layers = (0..run.servers.len()).filter(|&i| run.is_compared(i));
     // The steps under one load are one family of comparisons.
@@ -108,13 +107,11 @@ fn difference(level: &Estimate, ratio: &Estimate) -> Estimate {
 }
 
 /// The inverse of a ratio.
-#[must_use]
 pub fn inverse(ratio: &Estimate) -> Estimate {
     Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low }
 }
 
 /// The problem with a server's side effect under a load, if there is one.
-#[must_use]
 pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> {
     // Only laps at full load count here: no step depends on laps at a common rate.
     let rate = run.loads.get(load).and_then(|l| l.rate);

@@ -37,7 +37,6 @@ pub struct Analysis {
 
 impl Analysis {
     /// The analysis of one load, given as an index.
-    #[must_use]
     pub fn of(run: &Run, load: usize) -> Self {
         let role = |role| run.servers.iter().position(|s| s.role == role);
         let mut analysis = Self {
@@ -62,13 +61,11 @@ impl Analysis {
     }
 
     /// The analyses of all loads of a run.
-    #[must_use]
     pub fn of_all(run: &Run) -> Vec<Self> {
         (0..run.loads.len()).map(|load| Self::of(run, load)).collect()
     }
 
     /// Whether any lap of any server counts.
-    #[must_use]
     pub fn is_measured(&self) -> bool {
         self.servers.iter().any(MeasuredServer::is_measured)
     }
@@ -85,7 +82,6 @@ impl Analysis {
     }
 
     /// Why no verdict is given in a measure: the A/A control differs from the reference.
-    #[must_use]
     pub fn withheld(&self, measure: Measure) -> Option<Inconclusive> {
         let control = self.noise[measure]?;
         let differs = control.restarts >= MIN_RESTARTS && control.p < CONTROL_ALPHA;
@@ -93,7 +89,6 @@ impl Analysis {
     }
 
     /// How far the A/A control may be from the reference, as a share; `None` if unknown.
-    #[must_use]
     pub fn noise_band(&self, measure: Measure) -> Option<f64> {
         let control = self.noise[measure]?;
         let is_known = control.restarts >= MIN_RESTARTS && control.ratio.is_bounded();
@@ -101,7 +96,6 @@ impl Analysis {
     }
 
     /// The rounds in which a server cost far more than usual, if there are such.
-    #[must_use]
     pub fn bursts(&self, server: usize) -> Option<Bursts> {
         let reference = self.reference.filter(|reference| *reference != server)?;
         let [own, other] = [server, reference].map(|s| &self.servers[s].readings[Measure::Cost]);
@@ -109,7 +103,6 @@ impl Analysis {
     }
 
     /// The ceiling's CPU time per request divided by a server's; `None` if either is unknown.
-    #[must_use]
     pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
         let costs = |server: usize| &self.servers[server].readings[Measure::Cost];
         let pairs = pairs(costs(self.ceiling?), costs(server));
@@ -187,7 +180,6 @@ impl Analysis {
 
     /// Compares the first server of each pair with the second. The pairs are those shown in one
     /// table; their verdicts are one family, see [`hotlap_stats::verdicts`].
-    #[must_use]
     pub fn compared(&self, pairs: &[ServerPair]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
             let compared = |&(server, other): &ServerPair| self.compared_in(server, other, measure);
@@ -240,7 +232,6 @@ impl Analysis {
 
     /// How much nodes differ in the ratio of a server to the reference, in requests/s and in CPU
     /// time per request; `None` in a run of one machine, and for what is not compared.
-    #[must_use]
     pub fn node_spread(&self, server: usize) -> PerMeasure<Option<NodeSpread>> {
         PerMeasure::of(|measure| {
             self.servers[server].against.as_ref()?.found[measure]?;
@@ -253,7 +244,6 @@ impl Analysis {
     }
 
     /// What decides comparisons in a measure.
-    #[must_use]
     pub fn criterion(&self, measure: Measure) -> Criterion {
         Criterion {
             alpha: 1.0 - self.confidence,
@@ -309,7 +299,6 @@ fn of_nodes(found: &mut Found) {
 /// The confidence of every interval of a run; 1 - confidence is the accepted rate of false alarms
 /// over all comparisons of one table. It is higher if the run was to stop once its intervals were
 /// narrow enough, see [`hotlap_stats::confidence`].
-#[must_use]
 pub fn confidence(run: &Run) -> f64 {
     hotlap_stats::confidence(run.schedule.precision)
 }

@@ -40,7 +40,6 @@ impl Measure {
     pub const ALL: [Self; 5] = [Self::Rate, Self::Cost, Self::P50, Self::P99, Self::Memory];
 
     /// Which direction is better.
-    #[must_use]
     pub fn better(self) -> Better {
         match self {
             Self::Rate => Better::Higher,
@@ -50,7 +49,6 @@ impl Measure {
 
     /// Whether a generator at its limit hides the figure: it hides a server's speed, not its CPU
     /// time.
-    #[must_use]
     pub fn is_hidden_by_generator(self) -> bool {
         matches!(self, Self::Rate | Self::P50 | Self::P99)
     }

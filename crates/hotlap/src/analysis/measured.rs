@@ -89,7 +89,6 @@ pub struct Used {
 impl MeasuredServer {
     /// A server under a load, by index, neither compared nor ranked yet; `confidence` is that of
     /// all intervals.
-    #[must_use]
     pub(super) fn of(run: &Run, load: usize, server: usize, confidence: f64) -> Self {
         let offered = run.loads.get(load).and_then(|load| load.rate);
         let requests = run.loads.get(load).map_or(0, |load| load.requests.len());
@@ -141,7 +140,6 @@ impl MeasuredServer {
     }
 
     /// Whether any of its laps counts.
-    #[must_use]
     pub fn is_measured(&self) -> bool {
         self.level[Measure::Rate].is_some()
     }

@@ -16,19 +16,16 @@ pub struct Level {
 
 impl Level {
     /// That of a run.
-    #[must_use]
     pub fn of(run: &Run) -> Self {
         Self { node_of: run.pool.as_ref().map(|pool| pool.node_of.clone()) }
     }
 
     /// Whether it is nodes.
-    #[must_use]
     pub fn is_nodes(&self) -> bool {
         self.node_of.is_some()
     }
 
     /// The ratio from pairs without what the method did to it, with its interval at `confidence`.
-    #[must_use]
     pub fn effect(&self, pairs: &[Pair], shift: Shift, confidence: f64) -> Option<Effect> {
         match &self.node_of {
             None => shifted_effect(pairs, shift, confidence),
@@ -37,7 +34,6 @@ impl Level {
     }
 
     /// The level of readings, with its interval at `confidence`.
-    #[must_use]
     pub fn level(&self, readings: &[Reading], confidence: f64) -> Option<Estimate> {
         match &self.node_of {
             None => level(readings, confidence),
@@ -46,7 +42,6 @@ impl Level {
     }
 
     /// The number of restarts, or nodes, that have readings.
-    #[must_use]
     pub fn count(&self, readings: &[Reading]) -> usize {
         let unit = |reading: &Reading| match &self.node_of {
             None => Some(reading.restart),

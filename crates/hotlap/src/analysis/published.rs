@@ -24,14 +24,12 @@ pub enum MeasuredRatio {
 
 /// The ratio of a published figure to that of the server that its source compares with; `None` for
 /// that server itself, and if there is none.
-#[must_use]
 pub fn ratio_then(server: usize, then: &Published) -> Option<f64> {
     let base = then.than.as_ref().filter(|base| base.server != server)?;
     Some(then.requests_per_s / base.requests_per_s)
 }
 
 /// The ratio of a server's requests/s to those of the server that a source compares it with.
-#[must_use]
 pub fn ratio_here(
     run: &Run,
     analysis: &Analysis,

@@ -52,7 +52,6 @@ impl MeasuredRequest {
     }
 
     /// Requests with a response or a failure, in all laps.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.answers + self.failures
     }

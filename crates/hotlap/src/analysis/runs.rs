@@ -25,7 +25,6 @@ pub struct Matched(pub [Vec<usize>; 2]);
 
 impl Matched {
     /// Its index in the first run of each side.
-    #[must_use]
     pub fn first(&self) -> [usize; 2] {
         self.0.each_ref().map(|of| of[0])
     }
@@ -45,7 +44,6 @@ impl Matched {
 }
 
 /// Servers that have the same name in all runs. If each run has only one server, that server.
-#[must_use]
 pub fn matched_servers(sides: Sides) -> Vec<Matched> {
     let all = sides.map(|runs| runs.iter().map(compared).collect::<Vec<_>>());
     if all.iter().flatten().all(|servers| servers.len() == 1) {
@@ -62,13 +60,11 @@ pub fn matched_servers(sides: Sides) -> Vec<Matched> {
 }
 
 /// The servers of a run that can be compared, as indices.
-#[must_use]
 pub fn compared(run: &Run) -> Vec<usize> {
     (0..run.servers.len()).filter(|&i| run.is_compared(i)).collect()
 }
 
 /// Loads that all runs have, compared by every property: see [`Load::is_same`].
-#[must_use]
 pub fn matched_loads(sides: Sides) -> Vec<Matched> {
     let newest = &sides[1][0];
     let mut all: Vec<Matched> = Vec::new();
@@ -119,14 +115,12 @@ type InEach<'a> = [Vec<&'a MeasuredServer>; 2];
 
 impl LoadSides {
     /// The runs, under a load that they all have.
-    #[must_use]
     pub fn of(sides: Sides, load: &Matched) -> Self {
         let runs = load.in_all(sides, Analysis::of);
         Self { runs, too_few: too_few(sides), confidence: confidence_of(sides) }
     }
 
     /// Each server of the later runs, compared with itself in the earlier runs.
-    #[must_use]
     pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
             let compared = |server: &Matched| {
@@ -142,7 +136,6 @@ impl LoadSides {
     }
 
     /// The level of a server in a measure, on each side, and whether it is a lower bound.
-    #[must_use]
     pub fn levels(&self, server: &Matched, measure: Measure) -> [Option<(Estimate, bool)>; 2] {
         self.in_each(server).map(|servers| {
             let level = match &servers[..] {
@@ -155,7 +148,6 @@ impl LoadSides {
     }
 
     /// The change of the ceiling's requests/s from one side to the other.
-    #[must_use]
     pub fn ceiling(&self) -> Option<Effect> {
         let [before, after] = self.ceilings()?.map(|side| logs(&side, Measure::Rate));
         across_runs(&after, &before, self.confidence)
@@ -241,7 +233,6 @@ pub struct SearchSides {
 
 impl SearchSides {
     /// The searches, under a load that they all have.
-    #[must_use]
     pub fn of(sides: Sides, load: &Matched) -> Self {
         let runs = load.in_all(sides, CapacityAnalysis::of);
         Self { runs, too_few: too_few(sides), confidence: confidence_of(sides) }
@@ -249,7 +240,6 @@ impl SearchSides {
 
     /// The capacity of a server on each side. Over several searches, the capacity is unknown if a
     /// search found only a bound.
-    #[must_use]
     pub fn capacities(&self, server: &Matched) -> [Highest; 2] {
         self.in_each(server).map(|found| match &found[..] {
             [found] => found.found,
@@ -265,7 +255,6 @@ impl SearchSides {
 
     /// The capacity of each server in the later searches, compared with its capacity in the earlier
     /// searches. `None` if any capacity is only a bound.
-    #[must_use]
     pub fn compared(&self, servers: &[Matched]) -> Vec<Found> {
         let (alpha, withheld) = (1.0 - self.confidence, self.too_few);
         let criterion = Criterion { alpha, withheld, better: Better::Higher };

@@ -53,7 +53,6 @@ pub struct CurvePoint {
 type Spot = (usize, usize, usize);
 
 /// One curve per server; none if neither threads nor loads form a series.
-#[must_use]
 pub fn curves(run: &Run, analyses: &[Analysis]) -> Vec<Curve> {
     let families = families(run);
     if !families.is_empty() {
@@ -119,7 +118,6 @@ fn varied(loads: &[Load]) -> Option<Parameter> {
 }
 
 /// The number of cores of the servers, if it is less than this number of threads.
-#[must_use]
 pub fn beyond_cores(run: &Run, threads: usize) -> Option<usize> {
     let cores = match run.schedule.server_cpus.len() {
         0 => run.host.cores as usize,

@@ -45,7 +45,6 @@ impl<'a> Trend<'a> {
     /// A server over these runs, oldest first; `None` if none of them has it.
     ///
     /// Runs are comparable if they sent the same requests under the same load on the same machine.
-    #[must_use]
     pub fn of(runs: &'a [Run], server: &str) -> Option<Self> {
         let place = |run: &Run| run.servers.iter().position(|s| s.name == server);
         let own: Vec<&Run> =
@@ -66,14 +65,12 @@ impl<'a> Trend<'a> {
     }
 
     /// The values of a measure, one for each point.
-    #[must_use]
     pub fn values(&self, measure: Measure) -> Vec<Option<f64>> {
         self.points.iter().map(|point| Some(point.level[measure]?.value)).collect()
     }
 }
 
 /// Where values change their level, see [`hotlap_stats::change_points`].
-#[must_use]
 pub fn level_changes(values: &[Option<f64>]) -> Vec<LevelChange> {
     let series: Vec<f64> = values.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
     let found = change_points(&series);

@@ -110,14 +110,12 @@ pub struct LeftOut {
 
 impl LeftOut {
     /// The number of laps that do not count.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.checks.iter().map(|(_, laps)| laps).sum()
     }
 }
 
 /// All warnings about a run.
-#[must_use]
 pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for search in searches {
@@ -142,7 +140,6 @@ pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis])
 }
 
 /// What TLS negotiated with a server; `None` without TLS.
-#[must_use]
 pub fn tls(run: &Run, server: usize) -> Option<&Negotiated> {
     let mut warmups = run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.warmups);
     warmups.find_map(|warmup| warmup.tls.as_ref())
@@ -249,7 +246,6 @@ fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
 
 /// The laps of a server under a load that do not count: main laps, or else laps at a common rate;
 /// `None` if all count.
-#[must_use]
 pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<LeftOut> {
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == are_main;
     let laps: Vec<&Lap> = run.laps.iter().filter(own).collect();
@@ -285,7 +281,6 @@ fn notes(run: &Run) -> Vec<Warning> {
 
 /// The notes from the starts of one server. Of notes that differ only in numbers, such as a port
 /// that each start chooses anew, the first is kept.
-#[must_use]
 pub fn notes_of(run: &Run, server: usize) -> Vec<String> {
     let numberless = |note: &str| note.replace(|c: char| c.is_ascii_digit(), "");
     let mut notes: Vec<String> = Vec::new();

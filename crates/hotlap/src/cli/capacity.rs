@@ -93,15 +93,11 @@ Examples:
 
 impl CapacityArgs {
     /// The goals.
-    ///
-    /// # Errors
-    /// When they are invalid.
     pub fn goals(&self) -> Result<Vec<Objective>, String> {
         slo::parse(&self.slo)
     }
 
     /// The same as arguments of `hotlap run`, with these goals.
-    #[must_use]
     pub fn into_run(self, slo: Vec<Objective>) -> RunArgs {
         RunArgs {
             servers: self.servers,

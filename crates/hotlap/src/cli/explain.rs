@@ -85,7 +85,6 @@ Examples:
 
 impl ExplainArgs {
     /// The same as arguments of `hotlap run`.
-    #[must_use]
     pub fn into_run(self) -> RunArgs {
         RunArgs {
             servers: self.servers,

@@ -14,9 +14,6 @@ use crate::exit::{Exit, usage};
 use crate::paths;
 
 /// Serves one controller, over standard input and output.
-///
-/// # Errors
-/// If it is started by hand, or has no standard input and output.
 pub fn run() -> anyhow::Result<Exit> {
     if std::io::stdin().is_terminal() {
         return usage(

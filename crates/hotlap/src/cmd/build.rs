@@ -12,9 +12,6 @@ use crate::live::Live;
 use crate::paths;
 
 /// Builds servers, and returns the results in their order. A live line shows the current step.
-///
-/// # Errors
-/// If there is no folder to build in.
 pub fn build_all(
     servers: &[&Server],
     supervisor: &Supervisor,

@@ -6,9 +6,6 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 
 /// Runs the command.
-///
-/// # Errors
-/// As `hotlap run`, and when a goal is invalid.
 pub fn run(args: CapacityArgs, console: &Console) -> anyhow::Result<Exit> {
     let goals = args.goals().or_else(|why| usage(format!("--slo: {why}")))?;
     super::run::run(args.into_run(goals), console)

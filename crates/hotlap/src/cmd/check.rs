@@ -28,9 +28,6 @@ use crate::text::number::{megabytes, time};
 use crate::text::{visible, visible_lines};
 
 /// Checks servers, one line each.
-///
-/// # Errors
-/// When a name matches nothing, or the system refuses an operation.
 pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let (servers, strangers) = chosen(args)?;

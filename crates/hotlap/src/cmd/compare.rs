@@ -17,10 +17,6 @@ use crate::report::comparison::RunComparison;
 use crate::store::Store;
 
 /// Shows what changed from the earlier runs to the later runs.
-///
-/// # Errors
-/// When a run does not exist, the runs have no server in common, the store cannot be read, or a
-/// file cannot be written.
 pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let rules: Vec<Rule> =
         args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;

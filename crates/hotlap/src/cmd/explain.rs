@@ -5,9 +5,6 @@ use crate::console::Console;
 use crate::exit::Exit;
 
 /// Runs the command.
-///
-/// # Errors
-/// As `hotlap run`.
 pub fn run(args: ExplainArgs, console: &Console) -> anyhow::Result<Exit> {
     super::run::run(args.into_run(), console)
 }

@@ -12,9 +12,6 @@ use crate::console::Console;
 use crate::exit::Exit;
 
 /// The supervisor of one server; it reads its commands from stdin.
-///
-/// # Errors
-/// Never; the exit code says how it ended.
 pub fn supervisor() -> anyhow::Result<Exit> {
     match hotlap_servers::process::supervisor::main() {
         code if code == ExitCode::SUCCESS => Ok(Exit::Ok),
@@ -23,9 +20,6 @@ pub fn supervisor() -> anyhow::Result<Exit> {
 }
 
 /// The ceiling, on port `PORT` at `HOST`, with `CPUS` threads.
-///
-/// # Errors
-/// If `PORT` is not set or the address is not available.
 pub fn ceiling() -> anyhow::Result<Exit> {
     serve_ceiling(address()?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
@@ -34,9 +28,6 @@ pub fn ceiling() -> anyhow::Result<Exit> {
 /// The test server with the name in the first argument, on port `PORT` at `HOST`. With
 /// `--alone REQUESTS NAME`, there is no server. Then it prints the nanoseconds that the server's
 /// work takes per request, timed in stretches of so many requests.
-///
-/// # Errors
-/// If there is no such server, `PORT` is not set, or the address is not available.
 pub fn known(argv: &[OsString], console: &Console) -> anyhow::Result<Exit> {
     let text = |at: usize| argv.get(at).map(|a| a.to_string_lossy()).unwrap_or_default();
     if text(0) == "--alone" {
@@ -51,9 +42,6 @@ pub fn known(argv: &[OsString], console: &Console) -> anyhow::Result<Exit> {
 }
 
 /// The server with the planted difference in the first argument, on port `PORT` at `HOST`.
-///
-/// # Errors
-/// If there is no such difference, `PORT` is not set, or the address is not available.
 pub fn planted(argv: &[OsString]) -> anyhow::Result<Exit> {
     let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
     let server: Planted = name.parse()?;
@@ -63,9 +51,6 @@ pub fn planted(argv: &[OsString]) -> anyhow::Result<Exit> {
 
 /// The unruly server whose seed is the first argument, on port `PORT` at `HOST`. The server passes
 /// a second argument when it starts itself again.
-///
-/// # Errors
-/// If there is no seed, `PORT` is not set, or the address is not available.
 pub fn unruly(argv: &[OsString]) -> anyhow::Result<Exit> {
     let seed = argv.first().and_then(|seed| seed.to_string_lossy().parse().ok());
     let server = Unruly::new(seed.context("a seed is a number")?);

@@ -11,9 +11,6 @@ use crate::text::table::{Column, Table};
 use crate::text::{date, layout};
 
 /// Lists the stored runs.
-///
-/// # Errors
-/// When the store cannot be read.
 pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
     let store = super::report::open(&args.store)?;
     let mut lines = store.lines(args.server.as_deref())?;

@@ -94,9 +94,6 @@ connections = 64
 "#;
 
 /// Prints the file.
-///
-/// # Errors
-/// When standard output cannot be written.
 pub fn run(args: &InitArgs, console: &Console) -> anyhow::Result<Exit> {
     console.data(&suite(&args.servers))?;
     Ok(Exit::Ok)

@@ -14,9 +14,6 @@ use crate::text::layout;
 use crate::text::table::{Column, Table};
 
 /// Lists the servers.
-///
-/// # Errors
-/// When the catalogue cannot be read or nothing matches.
 pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
     let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = select(&catalogue, args.pattern.as_deref()).or_else(|e| usage(e.to_string()))?;
@@ -48,9 +45,6 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
 }
 
 /// The servers that match a pattern; all servers without one.
-///
-/// # Errors
-/// When nothing matches; the message suggests similar names.
 pub fn select<'a>(
     catalogue: &'a Catalogue,
     pattern: Option<&str>,

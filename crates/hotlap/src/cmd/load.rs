@@ -28,9 +28,6 @@ use loaded::Loaded;
 use view::LoadView;
 
 /// Loads, prints, exports.
-///
-/// # Errors
-/// When the command line is invalid, the target cannot be reached, or a file cannot be written.
 pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     if let Some(script) = &args.script {
         return usage(format!(

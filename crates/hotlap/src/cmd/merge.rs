@@ -21,10 +21,6 @@ use crate::store::Store;
 type ByKind = BTreeMap<Kind, Vec<(Measured, Condition)>>;
 
 /// Merges.
-///
-/// # Errors
-/// When the folder has no plan, a store cannot be read, no shard is done, or the shards ran on
-/// several kinds of machines and none is chosen.
 pub fn run(args: &MergeArgs, console: &Console) -> anyhow::Result<Exit> {
     let plan = Plan::read(&args.folder)?;
     let mut exports = Exports::open(&args.exports)?;

@@ -21,9 +21,6 @@ use crate::pool::{kubernetes, slurm};
 use crate::text::number::plural;
 
 /// Plans.
-///
-/// # Errors
-/// When the suite is invalid or cannot be divided, or the folder has a plan or cannot be written.
 pub fn run(args: &PlanArgs, console: &Console) -> anyhow::Result<Exit> {
     let suite = Suite::open(&args.suite, &assets::suites()?).or_else(|e| usage(e.to_string()))?;
     let spec = planned(args, &suite)?;

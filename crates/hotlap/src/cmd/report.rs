@@ -11,9 +11,6 @@ use crate::store::Store;
 use crate::text::{date, wrap};
 
 /// Shows a run, or writes it to files.
-///
-/// # Errors
-/// When the run does not exist, the store cannot be read, or a file cannot be written.
 pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut exports = Exports::open(&args.exports)?;
     let store = open(&args.store)?;
@@ -34,9 +31,6 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
 }
 
 /// The store given by `--store`, or the default one; it must exist.
-///
-/// # Errors
-/// When it does not exist or cannot be read.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
     let Some(path) = args.store.clone().or_else(paths::store) else {
         return usage(

@@ -33,18 +33,11 @@ use participants::{Participants, build};
 use spec::{RunSpec, Storage};
 
 /// Runs the command.
-///
-/// # Errors
-/// When the command line is invalid, a file or the store cannot be written, or the system refuses
-/// an operation.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     carry_out(RunSpec::new(&args)?, console)
 }
 
 /// Carries out the plan of a run.
-///
-/// # Errors
-/// As [`run`].
 pub fn carry_out(spec: RunSpec, console: &Console) -> anyhow::Result<Exit> {
     spec.notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let mut exports = Exports::open(&spec.exports)?;

@@ -30,9 +30,6 @@ const TWINS: Duration = Duration::from_secs(16);
 const SEARCH: Duration = Duration::from_secs(60);
 
 /// Runs the self-test. The exit code is [`Exit::Invalid`] if a figure is wrong.
-///
-/// # Errors
-/// When a test server cannot be started, or the system refuses an operation.
 pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let program = std::env::current_exe().context("cannot find hotlap's own program")?;

@@ -24,9 +24,6 @@ use crate::text::number::{megabytes, plural};
 use crate::text::visible;
 
 /// Prints the commands, or runs them and builds.
-///
-/// # Errors
-/// When the catalogue cannot be read, or a command cannot be started or fails.
 pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = super::list::select(&catalogue, args.pattern.as_deref());
@@ -55,9 +52,6 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
 }
 
 /// Prints the toolchains that these servers lack or, with `yes`, installs them.
-///
-/// # Errors
-/// When a command cannot be started or fails.
 pub fn install(
     servers: &[&Server],
     yes: bool,

@@ -16,9 +16,6 @@ use crate::pool::plan::{Shard, store_of};
 use crate::store::Store;
 
 /// Runs a shard, unless its result is there.
-///
-/// # Errors
-/// When the file is invalid, the run cannot begin, or its store cannot be put into the folder.
 pub fn run(file: &Path, console: &Console) -> anyhow::Result<Exit> {
     let shard = Shard::read(file)?;
     let to = file.with_file_name(store_of(shard.shard));

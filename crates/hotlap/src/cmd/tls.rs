@@ -13,9 +13,6 @@ use crate::exit::usage;
 
 /// The settings for servers that hotlap starts with its own certificate, which is trusted unless a
 /// flag says what is.
-///
-/// # Errors
-/// When a file cannot be read or has no certificate or key.
 pub fn settings(args: &TlsArgs) -> anyhow::Result<Tls> {
     let mut tls = Tls::with(HOST.to_owned());
     // Servers prefer different ones, which cost differently, and some cannot be configured.
@@ -25,10 +22,6 @@ pub fn settings(args: &TlsArgs) -> anyhow::Result<Tls> {
 }
 
 /// Completes a target that uses TLS.
-///
-/// # Errors
-/// When a file cannot be read or has no certificate or key, or a flag has no meaning because the
-/// target does not use TLS.
 pub fn complete(target: &mut Target, args: &TlsArgs) -> anyhow::Result<()> {
     let Some(tls) = &mut target.tls else {
         let is_given = args.cacert.is_some() || args.cert.is_some() || args.sni.is_some();

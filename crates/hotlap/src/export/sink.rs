@@ -45,9 +45,6 @@ pub struct Replaced {
 
 impl Sink {
     /// Checks that the destination can be written, without changing it.
-    ///
-    /// # Errors
-    /// When it cannot; the message names the file, the cause and the remedy.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let stdout = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
         if stdout.iter().any(|name| path == Path::new(name)) {
@@ -63,19 +60,16 @@ impl Sink {
     }
 
     /// Whether this is standard output.
-    #[must_use]
     pub fn is_stdout(&self) -> bool {
         matches!(self, Self::Stdout)
     }
 
     /// Whether it can be written repeatedly, each time replacing the previous content.
-    #[must_use]
     pub fn can_be_rewritten(&self) -> bool {
         matches!(self, Self::File(_, Replaced { in_place: None, .. }))
     }
 
     /// The path of the file; `None` for standard output and streams.
-    #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(_, replaced) => Some(&replaced.path),
@@ -84,10 +78,6 @@ impl Sink {
     }
 
     /// Writes the whole content.
-    ///
-    /// # Errors
-    /// When that fails; the message names the file and the cause. The file keeps its previous
-    /// content.
     pub fn write(&mut self, text: &str) -> anyhow::Result<()> {
         let text = redact::text(text);
         let (path, written) = match self {

@@ -48,7 +48,6 @@ pub struct Board {
 
 impl Board {
     /// An empty view for these servers; a server with an empty name is hidden.
-    #[must_use]
     pub fn new(names: Vec<String>) -> Self {
         Self { names, ..Self::default() }
     }
@@ -73,7 +72,6 @@ impl Board {
     }
 
     /// The lines of the view, at most `width` columns wide.
-    #[must_use]
     pub fn lines(&self, width: usize) -> Vec<String> {
         let shown: Vec<usize> = (0..self.names.len())
             .filter(|&i| {

@@ -34,7 +34,6 @@ impl Drop for Restore {
 
 impl Keys {
     /// Watches the keyboard, if standard input is a terminal and hotlap is in its foreground.
-    #[must_use]
     pub fn watch() -> Option<Self> {
         let group = tcgetpgrp(io::stdin()).ok()?;
         (group == rustix::process::getpgrp()).then_some(())?;

@@ -30,7 +30,6 @@ pub struct Missing {
 
 impl Missing {
     /// Something that could not be observed of a server.
-    #[must_use]
     pub fn new(server: usize, error: &ObserveError) -> Self {
         Self {
             server,

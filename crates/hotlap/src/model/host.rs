@@ -95,13 +95,11 @@ impl From<&hotlap_servers::machine::Machine> for Host {
 
 impl Host {
     /// An identifier of this machine, if known.
-    #[must_use]
     pub fn fingerprint(&self) -> Option<&str> {
         self.fact("fingerprint")
     }
 
     /// Its name in a pool, if the run is a shard.
-    #[must_use]
     pub fn node(&self) -> Option<&str> {
         self.fact(NODE)
     }

@@ -52,7 +52,6 @@ impl Load {
     /// Whether both are the same load, whatever their names. The servers of a run may be sent
     /// different requests, and one of the servers may be missing in the other run, so one common
     /// request is enough. An unknown request, as in runs stored by earlier versions, matches any.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let protocol = |l: &Self| (l.http2, l.https);
         let shape =

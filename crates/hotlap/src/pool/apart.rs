@@ -42,7 +42,6 @@ pub struct Condition {
 
 impl Condition {
     /// That of a shard.
-    #[must_use]
     pub fn of(run: &Run) -> Self {
         let analyses = Analysis::of_all(run);
         let measured = |a: &Analysis| a.reference.is_some_and(|r| a.servers[r].is_measured());
@@ -60,7 +59,6 @@ impl Condition {
 }
 
 /// Which of these shards of one kind of machine are set apart, and why.
-#[must_use]
 pub fn apart(shards: &[Condition]) -> Vec<Option<Apart>> {
     let noise: Vec<f64> = shards.iter().filter_map(|shard| shard.noise).collect();
     let ceilings: Vec<f64> = shards.iter().filter_map(|s| Some(s.ceiling_ns?.ln())).collect();

@@ -34,7 +34,6 @@ pub struct Group {
 /// Divides servers among `shards`, each of them measured by `repeats` or more; the reference is
 /// measured by all. Servers are dealt in an order that follows from the seed, so that neighbours in
 /// a suite, which may be of one language, are not all in one group.
-#[must_use]
 pub fn divide(
     servers: &[String],
     reference: &str,
@@ -61,7 +60,6 @@ pub fn divide(
 }
 
 /// The seed of a shard, below 2⁵³, so that every reader of JSON keeps it exactly.
-#[must_use]
 pub fn seed_of(plan: u64, shard: usize) -> u64 {
     hash(plan, &shard.to_le_bytes()) >> 11
 }

@@ -23,7 +23,6 @@ pub struct Kind {
 
 impl Kind {
     /// The kind of the machine that measured a shard.
-    #[must_use]
     pub fn of(run: &Run) -> Self {
         let (host, schedule) = (&run.host, &run.schedule);
         Self {

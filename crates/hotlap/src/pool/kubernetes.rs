@@ -29,7 +29,6 @@ const RETRIES: u32 = 3;
 const GRACE_S: u32 = 60;
 
 /// The job, as JSON. `image` has hotlap and the toolchains.
-#[must_use]
 pub fn job(plan: &Plan, image: &str, cpus: usize, limit: Duration) -> String {
     let name = object_name(&plan.suite.file_stem().unwrap_or_default().to_string_lossy());
     let labels = json!({ "app.kubernetes.io/name": "hotlap", "app.kubernetes.io/instance": name });
@@ -121,7 +120,6 @@ fn object_name(suite: &str) -> String {
 
 /// A Dockerfile for the image, to be built in a checkout of hotlap, with the toolchains of these
 /// servers of the catalogue.
-#[must_use]
 pub fn dockerfile(servers: &[&str]) -> String {
     let mut text =
         "# Written by `hotlap plan`. In a checkout of hotlap: docker build -f FILE -t IMAGE .

@@ -78,9 +78,6 @@ pub fn lighten(run: &mut Run) {
 }
 
 /// The merged run.
-///
-/// # Errors
-/// If shards measured different loads, or none counts.
 pub fn merged(plan: &Plan, shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
     let counting: Vec<&Measured> = shards.iter().filter(|shard| shard.apart.is_none()).collect();
     let Some(first) = counting.first() else {
@@ -205,7 +202,6 @@ impl Servers {
 }
 
 /// The name of a shard's node.
-#[must_use]
 pub fn node(run: &Run) -> String {
     run.host.node().unwrap_or("unknown node").to_owned()
 }

@@ -21,9 +21,6 @@ pub struct Unfinished {
 
 impl Unfinished {
     /// Creates the folder.
-    ///
-    /// # Errors
-    /// When the folder for temporary files cannot be written.
     pub fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -39,7 +36,6 @@ impl Unfinished {
     }
 
     /// The path of the store.
-    #[must_use]
     pub fn store(&self) -> PathBuf {
         self.folder.join("shard.db")
     }
@@ -47,7 +43,6 @@ impl Unfinished {
 
 impl Unfinished {
     /// Leaves the folder where it is. Returns the path of the store.
-    #[must_use]
     pub fn keep(mut self) -> PathBuf {
         let store = self.store();
         self.folder = PathBuf::new();
@@ -65,9 +60,6 @@ impl Drop for Unfinished {
 
 /// Checks that a store can be put under this name later, so that a run of half an hour does not end
 /// without a place for its result.
-///
-/// # Errors
-/// Its folder cannot be written.
 pub fn is_writable(to: &Path) -> io::Result<()> {
     let part = to.with_file_name(format!("{}{}", part_prefix(to), unique()));
     File::create(&part)?;
@@ -79,9 +71,6 @@ pub fn is_writable(to: &Path) -> io::Result<()> {
 const TRIES: (u32, Duration) = (4, Duration::from_secs(5));
 
 /// Puts a finished store under its name, see [`publish`], and tries again if that fails.
-///
-/// # Errors
-/// When it cannot be copied.
 pub fn publish_patiently(from: &Path, to: &Path) -> io::Result<Published> {
     let (tries, pause) = TRIES;
     for _ in 1..tries {
@@ -103,9 +92,6 @@ pub enum Published {
 }
 
 /// Puts a finished store, which is closed, under its name.
-///
-/// # Errors
-/// When it cannot be copied; nothing is left under its name then.
 pub fn publish(from: &Path, to: &Path) -> io::Result<Published> {
     let part = to.with_file_name(format!("{}{}", part_prefix(to), unique()));
     let copied = fs::copy(from, &part).and_then(|_| File::open(&part)?.sync_all());

@@ -67,7 +67,6 @@ pub struct Shard {
 
 impl Plan {
     /// A plan of this version.
-    #[must_use]
     pub fn new(suite: PathBuf, seed: u64, reference: String, groups: Vec<Group>) -> Self {
         Self {
             version: VERSION,
@@ -82,9 +81,6 @@ impl Plan {
     }
 
     /// Reads the plan of a folder.
-    ///
-    /// # Errors
-    /// When there is none, or it is invalid or of another version.
     pub fn read(folder: &Path) -> anyhow::Result<Self> {
         let file = folder.join(PLAN);
         if !file.exists() {
@@ -99,9 +95,6 @@ impl Plan {
     }
 
     /// Writes the plan and its shards to a folder that has no plan.
-    ///
-    /// # Errors
-    /// When the folder has a plan, or cannot be written.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let head = "# Written by `hotlap plan`.\n";
         put(&folder.join(PLAN), &format!("{head}{}", toml::to_string(self)?))?;
@@ -137,9 +130,6 @@ impl Plan {
 
 impl Shard {
     /// Reads the file of a shard.
-    ///
-    /// # Errors
-    /// When it cannot be read, or is invalid or of another version.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let shard: Self = parsed(file)?;
         is_known(shard.version, file)?;
@@ -152,9 +142,6 @@ impl Shard {
 
 impl Shard {
     /// Whether a run is the result of this shard, and not of another plan or another shard.
-    ///
-    /// # Errors
-    /// The run is not the result of this shard. The message names the file.
     pub fn check(&self, run: &Run, file: &Path) -> Result<(), String> {
         let is_compared = |server: &&Server| matches!(server.role, Role::Plain | Role::Reference);
         let of_run = run.servers.iter().filter(is_compared).map(|server| &server.name);
@@ -176,19 +163,16 @@ impl Shard {
 }
 
 /// The name of a shard's file.
-#[must_use]
 pub fn file_of(shard: usize) -> String {
     format!("shard-{shard}.toml")
 }
 
 /// Whether a file has the name of a shard's store, see [`store_of`].
-#[must_use]
 pub fn is_store(name: &str) -> bool {
     name.starts_with("shard-") && name.ends_with(".db")
 }
 
 /// The name of a shard's store, once it is whole.
-#[must_use]
 pub fn store_of(shard: usize) -> String {
     format!("shard-{shard}.db")
 }

@@ -17,9 +17,6 @@ pub const FILE: &str = "slurm.sh";
 const SIGNAL_BEFORE_S: u32 = 120;
 
 /// The script. With `generator_host` a task has two nodes, and the load comes from the second.
-///
-/// # Errors
-/// When the folder's path has characters that have a meaning in `#SBATCH` lines.
 pub fn script(
     plan: &Plan,
     folder: &Path,

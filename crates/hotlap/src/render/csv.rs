@@ -58,7 +58,6 @@ const FIELDS: [Field; 31] = [
 ];
 
 /// The report as CSV. Failed servers have a line with their name and no figures.
-#[must_use]
 pub fn render(report: &Report) -> String {
     if !report.capacity.is_empty() {
         return capacities(report);

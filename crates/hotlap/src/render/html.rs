@@ -30,7 +30,6 @@ const OPEN_CHARTS: usize = 6;
 const SCRIPT: &str = include_str!("html/page.js");
 
 /// The page.
-#[must_use]
 pub fn render(report: &Report) -> String {
     let palette = Palette::of(report);
     let mut charts = Charts::default();

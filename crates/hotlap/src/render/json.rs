@@ -8,7 +8,6 @@ use crate::text::visible_json;
 ///
 /// # Panics
 /// If the report has a map whose keys are not strings; no report has one.
-#[must_use]
 pub fn json(report: &impl Serialize) -> String {
     visible_json(&(serde_json::to_string_pretty(report).expect("a report is plain data") + "\n"))
 }

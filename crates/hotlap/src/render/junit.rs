@@ -11,7 +11,6 @@ const INDENT: &str = "  ";
 /// The report as JUnit XML. A server that failed or breaks a rule of `--fail-if` is a failure, one
 /// without figures is an error, and one whose comparison with the reference is inconclusive is
 /// skipped.
-#[must_use]
 pub fn render(report: &Report) -> String {
     let mut cases: Vec<String> = Vec::new();
     let (mut failures, mut errors, mut skipped) = (0, 0, 0);

@@ -9,7 +9,6 @@ use crate::text::table::{Column, Output, Table, Tone};
 use crate::text::{capital, number, visible};
 
 /// The report as Markdown.
-#[must_use]
 pub fn render(report: &Report) -> String {
     let run = &report.run;
     let number = run.number.map_or_else(String::new, |n| format!("Run {n}: "));
@@ -40,7 +39,6 @@ pub fn render(report: &Report) -> String {
 }
 
 /// A comparison of stored runs as Markdown.
-#[must_use]
 pub fn comparison(comparison: &RunComparison) -> String {
     let (before, after) = (&comparison.before.name, &comparison.after.name);
     let mut out = format!("# {} against {}\n\n", escape(after), escape(before));
@@ -206,7 +204,6 @@ fn list(items: impl Iterator<Item = String>) -> String {
 
 /// Escapes a name so that nothing in it is read as Markdown or HTML (CommonMark section 2.4, and
 /// the `~`, `|` and `$` of GitHub's dialect). Control characters are shown as escapes.
-#[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in visible(text).chars() {

@@ -16,13 +16,11 @@ use screen::{BOLD, DIM, RED, Screen, YELLOW};
 const TABLE_FROM: usize = 5;
 
 /// The report for a terminal of `width` columns.
-#[must_use]
 pub fn render(report: &Report, width: usize, color: bool) -> String {
     shown(report, Screen::new(width, color), false)
 }
 
 /// The report with the details of each server, for a terminal of `width` columns.
-#[must_use]
 pub fn detailed(report: &Report, width: usize, color: bool) -> String {
     shown(report, Screen::new(width, color), true)
 }
@@ -80,7 +78,6 @@ fn answer(out: &mut Screen, load: &LoadResults) {
 }
 
 /// A comparison of stored runs for a terminal of `width` columns.
-#[must_use]
 pub fn comparison(comparison: &RunComparison, width: usize, color: bool) -> String {
     let mut out = Screen::new(width, color);
     let (before, after) = (&comparison.before, &comparison.after);
@@ -103,7 +100,6 @@ pub fn comparison(comparison: &RunComparison, width: usize, color: bool) -> Stri
 }
 
 /// One server over all stored runs, for a terminal of `width` columns.
-#[must_use]
 pub fn trend(trend: &ServerTrend, width: usize, color: bool) -> String {
     let mut out = Screen::new(width, color);
     let runs = plural(trend.points.len(), "run");

@@ -8,7 +8,6 @@ use crate::report::{Figure, Report, Role, Row};
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of figures of which less is
 /// better. Requests/s is not among them, since a file has one direction; CPU time per request says
 /// the same, with less noise.
-#[must_use]
 pub fn github(report: &Report) -> String {
     let mut entries = Vec::new();
     for (name, row) in rows(report) {
@@ -36,7 +35,6 @@ pub fn github(report: &Report) -> String {
 }
 
 /// Bencher Metric Format: one benchmark per server, with its measures and their intervals.
-#[must_use]
 pub fn bencher(report: &Report) -> String {
     let mut benchmarks = Map::new();
     for (name, row) in rows(report) {

@@ -84,20 +84,17 @@ impl MeasureVerdict {
     }
 
     /// Whether the verdict is that the server is worse than the other.
-    #[must_use]
     pub fn is_worse(&self) -> bool {
         [SLOWER, COSTS_MORE, LONGER, MORE, LOWER].contains(&self.verdict.as_str())
     }
 
     /// Whether both servers serve the full rate of an open loop, so that requests/s do not tell
     /// them apart.
-    #[must_use]
     pub fn both_keep_up(&self) -> bool {
         self.verdict == KEEP_UP
     }
 
     /// Why the comparison is inconclusive, as `inconclusive: …`; `None` if it is not.
-    #[must_use]
     pub fn inconclusive(&self) -> Option<&str> {
         Some(self.verdict.as_str()).filter(|verdict| verdict.starts_with(INCONCLUSIVE))
     }

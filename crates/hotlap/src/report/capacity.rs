@@ -134,7 +134,6 @@ impl CapacityResults {
     }
 
     /// A server's name that is unique over all loads.
-    #[must_use]
     pub fn unique_name(&self, server: &str) -> String {
         match self.title.is_empty() {
             true => server.to_owned(),
@@ -143,13 +142,11 @@ impl CapacityResults {
     }
 
     /// The goals in words: `p99 < 10 ms and errors < 0.1 %`.
-    #[must_use]
     pub fn goals_in_words(&self) -> String {
         self.goals.join(" and ")
     }
 
     /// The table of servers, for every output.
-    #[must_use]
     pub fn table(&self) -> Table {
         let cells = |of: fn(&CapacityRow) -> Cell| self.rows.iter().map(of).collect::<Vec<_>>();
         let ratios = self.rows.iter().map(|row| match Some(&row.name) == self.reference.as_ref() {
@@ -185,7 +182,6 @@ impl CapacityResults {
     }
 
     /// Footnotes to the columns of the table.
-    #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let is_held = |row: &CapacityRow| row.held.as_ref().is_some_and(|held| held.is_met());
         let note =
@@ -194,7 +190,6 @@ impl CapacityResults {
     }
 
     /// The windows as a table: what was tried, and what it showed.
-    #[must_use]
     pub fn window_table(&self) -> Table {
         let all = || self.rows.iter().flat_map(|r| r.windows.iter().map(move |w| (r, w)));
         let kept = |window: &CapacityWindow| match (window.counts, window.is_kept) {
@@ -214,7 +209,6 @@ impl CapacityResults {
     }
 
     /// The name of the percentile in charts: `p99`.
-    #[must_use]
     pub fn latency_name(&self) -> String {
         let name = self.goals.iter().find(|goal| goal.starts_with('p'));
         name.and_then(|goal| goal.split(' ').next()).unwrap_or_default().to_owned()
@@ -348,13 +342,11 @@ impl CapacityRow {
     }
 
     /// Whether the verdict is that its capacity is lower than the reference's.
-    #[must_use]
     pub fn is_lower(&self) -> bool {
         self.verdict == LOWER
     }
 
     /// Why it could not be compared; `None` if there is a verdict or nothing to compare.
-    #[must_use]
     pub fn inconclusive(&self) -> Option<&str> {
         self.verdict.strip_prefix("inconclusive: ")
     }
@@ -409,7 +401,6 @@ impl HeldWindow {
     }
 
     /// Whether the server met every goal.
-    #[must_use]
     pub fn is_met(&self) -> bool {
         self.window.counts && self.window.is_kept
     }

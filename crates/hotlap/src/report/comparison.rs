@@ -167,10 +167,6 @@ type Side<'a> = (&'a [Run], &'a str);
 
 impl RunComparison {
     /// Compares `after` with `before`; each has a name in the text.
-    ///
-    /// # Errors
-    /// When they have no server or no load in common, or only some are searches, or their goals
-    /// differ.
     pub fn of(before: Side, after: Side) -> Result<Self, Incomparable> {
         for run in before.0.iter().chain(after.0) {
             Self::are_alike((run, before.1), (&after.0[0], after.1))?;
@@ -266,7 +262,6 @@ fn first_servers<'a>([before, after]: [Side<'a>; 2], server: &Matched) -> [&'a S
 
 impl RunComparison {
     /// The table of one load that both runs have, for every output.
-    #[must_use]
     pub fn table(&self, load: &ComparedLoad) -> Table {
         let rows = || load.servers.iter().flat_map(|s| s.changes.iter().map(move |c| (s, c)));
         let cells = |of: fn(&Change) -> Cell| rows().map(move |(_, change)| of(change));

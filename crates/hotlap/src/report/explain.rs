@@ -108,7 +108,6 @@ impl ExplanationResults {
     }
 
     /// The ledger as a table, with all functions of some size or the important ones.
-    #[must_use]
     pub fn ledger_table(&self, has_details: bool) -> Table {
         let rows: Vec<LedgerRow> = ledger::shown(&self.ledger, has_details);
         let cells = |of: fn(&LedgerRow) -> Cell| rows.iter().map(of).collect::<Vec<_>>();
@@ -137,7 +136,6 @@ impl ExplanationResults {
     }
 
     /// What was counted as a table: all of it, or what differs.
-    #[must_use]
     pub fn count_table(&self, has_details: bool) -> Table {
         let is_shown = |row: &&CountRow| has_details || row.differs;
         let rows: Vec<&CountRow> = self.counts.iter().filter(is_shown).collect();
@@ -157,7 +155,6 @@ impl ExplanationResults {
     }
 
     /// Which servers it is about, and under which load if there are several.
-    #[must_use]
     pub fn heading(&self) -> String {
         let Self { server, reference, title, .. } = self;
         match title.is_empty() {
@@ -167,7 +164,6 @@ impl ExplanationResults {
     }
 
     /// Whether there is a verdict.
-    #[must_use]
     pub fn is_conclusive(&self) -> bool {
         !self.verdict.starts_with("inconclusive")
     }

@@ -10,7 +10,6 @@ pub type Fact = (String, String);
 impl Report {
     /// The sentences at the top of the page. If there are several loads, only the first sentence,
     /// since each load has its own; if nothing is compared, what was measured.
-    #[must_use]
     pub fn headline(&self) -> Vec<String> {
         if self.tables.len() > 1 {
             let mut firsts = self.tables.iter().filter_map(|t| Some((t, t.sentences.first()?)));
@@ -37,7 +36,6 @@ impl Report {
     }
 
     /// How the run was measured; unknown facts are left out.
-    #[must_use]
     pub fn facts(&self) -> Vec<Fact> {
         let run = &self.run;
         let schedule = &run.schedule;
@@ -71,7 +69,6 @@ impl Report {
     }
 
     /// The order of the servers' laps, one line per round.
-    #[must_use]
     pub fn lap_order(&self) -> String {
         let mut out = String::new();
         let mut last = None;
@@ -90,7 +87,6 @@ impl Report {
 
 impl Row {
     /// Details of the server; unknown facts are left out.
-    #[must_use]
     pub fn details(&self) -> Vec<Fact> {
         let text = |figure: &Option<Figure>| {
             figure.as_ref().map_or_else(String::new, |figure| figure.full())

@@ -3,7 +3,6 @@
 use hotlap_load::Failure;
 
 /// The likely cause of failures of one kind, and what to do.
-#[must_use]
 pub fn remedy(failure: Failure) -> &'static str {
     match failure {
         Failure::Refused => {

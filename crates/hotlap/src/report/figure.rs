@@ -28,19 +28,16 @@ pub struct Figure {
 const BEYOND: f64 = 10.0;
 
 /// Requests per second.
-#[must_use]
 pub fn per_second(estimate: &Estimate) -> Figure {
     Figure::of(estimate, number::rate)
 }
 
 /// Microseconds.
-#[must_use]
 pub fn micros(estimate: &Estimate) -> Figure {
     Figure::of(estimate, |us| if us.abs() < 1.0 { format!("{us:.2}") } else { grouped(us, 1) })
 }
 
 /// A ratio: `1.51×`, its interval `[1.46, 1.55]`.
-#[must_use]
 pub fn ratio(estimate: &Estimate) -> Figure {
     let mut figure = Figure::of(estimate, |r| format!("{}×", number::ratio(r)));
     if let (Some(low), Some(high)) = (figure.low, figure.high) {
@@ -53,13 +50,11 @@ pub fn ratio(estimate: &Estimate) -> Figure {
 }
 
 /// A ratio in per cent.
-#[must_use]
 pub fn percent(ratio: &Estimate) -> Figure {
     Figure::of(&ratio.scaled(100.0), number::percent)
 }
 
 /// A difference in microseconds with its sign: `+1.74 µs`, its interval `[+1.60, +1.90]`.
-#[must_use]
 pub fn difference(estimate: &Estimate) -> Figure {
     let text = |us: f64| {
         let sign = if us < 0.0 { "−" } else { "+" };
@@ -74,46 +69,39 @@ pub fn difference(estimate: &Estimate) -> Figure {
 }
 
 /// A figure without an interval.
-#[must_use]
 pub fn bare(value: f64, text: String) -> Figure {
     let spread = String::new();
     Figure { value: rounded(value), low: None, high: None, text, spread, is_lower_bound: false }
 }
 
 /// A duration in milliseconds, without an interval.
-#[must_use]
 pub fn millis(ms: f64) -> Figure {
     bare(ms, number::time(ms))
 }
 
 /// A percentile in milliseconds, with `≥` if it is a lower bound.
-#[must_use]
 pub fn percentile(percentile: Percentile) -> Figure {
     let figure = millis(percentile.ns as f64 / 1e6);
     if percentile.is_lower_bound { figure.at_least() } else { figure }
 }
 
 /// Bytes as megabytes (10⁶), without an interval.
-#[must_use]
 pub fn megabytes(bytes: f64) -> Figure {
     bare(bytes / 1e6, number::megabytes(bytes))
 }
 
 /// A known value without an interval.
-#[must_use]
 pub fn exactly(value: f64) -> Estimate {
     Estimate { value, low: f64::NAN, high: f64::NAN }
 }
 
 /// The figure as a cell, with its interval.
-#[must_use]
 pub fn cell(figure: Option<&Figure>) -> Cell {
     let spread = figure.map_or_else(String::new, |f| f.spread.clone());
     Cell { spread, ..text_cell(figure) }
 }
 
 /// The figure as a cell, without its interval.
-#[must_use]
 pub fn text_cell(figure: Option<&Figure>) -> Cell {
     match figure {
         Some(figure) => Cell::from(&figure.text).sorted_by(figure.value),
@@ -138,13 +126,11 @@ impl Figure {
     }
 
     /// The figure as a lower bound: `≥ 293,000`.
-    #[must_use]
     pub fn at_least(&self) -> Self {
         Self { text: format!("≥ {}", self.text), is_lower_bound: true, ..self.clone() }
     }
 
     /// The figure and its interval.
-    #[must_use]
     pub fn full(&self) -> String {
         match self.spread.is_empty() {
             true => self.text.clone(),

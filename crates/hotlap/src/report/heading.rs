@@ -204,7 +204,6 @@ fn title(run: &Run) -> Vec<String> {
 }
 
 /// `core 0`, `cores 0–3`, `cores 0, 2`; `None` if servers are not pinned.
-#[must_use]
 pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
     let (first, last) = (*cpus.first()?, *cpus.last()?);
     Some(match cpus {

@@ -38,7 +38,6 @@ pub struct Latency {
 
 impl Latency {
     /// The latencies of times that were measured at this concurrency.
-    #[must_use]
     pub fn of(times: &Times, concurrency: Concurrency) -> Self {
         let rate = concurrency.rate;
         let survival = times.survival();
@@ -66,7 +65,6 @@ impl Latency {
 
     /// The same without high percentiles that would not come out again, given the laps. A lower
     /// bound is certain for these requests, and stays.
-    #[must_use]
     pub fn that_recurs(self, laps: &[Times]) -> Self {
         let kept = |figure: Option<Figure>, q| {
             figure.filter(|figure| figure.is_lower_bound || recurs(laps, q))
@@ -80,7 +78,6 @@ impl Latency {
     }
 
     /// `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`; empty if nothing is known.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let all = [
             ("mean", &self.mean),

@@ -34,7 +34,6 @@ pub(super) fn load_words(load: &Load) -> String {
 }
 
 /// `GET / 64 connections, keep-alive`.
-#[must_use]
 pub fn request_and_load(load: &Load) -> String {
     format!("{} {}", load.request, load_words(load)).trim_start().to_owned()
 }

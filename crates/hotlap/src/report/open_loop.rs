@@ -52,7 +52,6 @@ impl OpenLoopView {
 }
 
 /// States that a rate was not reached, as the end of a sentence; both figures in requests/s.
-#[must_use]
 pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
     format!(
         "of {} requests/s offered, {} were answered, and the queue grew. Response times depend on \

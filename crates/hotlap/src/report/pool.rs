@@ -94,7 +94,6 @@ impl PoolView {
     }
 
     /// How much nodes differ: one row per server and load.
-    #[must_use]
     pub fn table(&self) -> Table {
         let all = || self.differences.iter();
         let nodes = |d: &NodeDifference| Cell::from(d.nodes.to_string());
@@ -112,7 +111,6 @@ impl PoolView {
     }
 
     /// What the table shows.
-    #[must_use]
     pub fn legend(&self) -> &'static str {
         "Standard deviation between nodes of the ratio to the reference, with its 95 % interval, \
          and the part of it that restarts of one node explain (by restarts, for CPU/req)."

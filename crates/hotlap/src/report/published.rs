@@ -107,7 +107,6 @@ impl PublishedView {
     }
 
     /// The sentence, and the reason for caution.
-    #[must_use]
     pub fn sentence_with_doubt(&self) -> String {
         match self.doubt.is_empty() {
             true => self.sentence.clone(),

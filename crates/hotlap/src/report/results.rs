@@ -66,7 +66,6 @@ impl LoadResults {
     }
 
     /// A server's name that is unique over all loads.
-    #[must_use]
     pub fn unique_name(&self, server: &str) -> String {
         match self.title.is_empty() {
             true => server.to_owned(),

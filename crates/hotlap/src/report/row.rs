@@ -174,20 +174,17 @@ impl Row {
     }
 
     /// Response times at the common rate; `None` if that rate was not reached.
-    #[must_use]
     pub fn at_rate(&self) -> Option<&Latency> {
         let is_behind = self.open_loop.as_ref().is_some_and(|found| found.is_behind);
         self.response.as_ref().filter(|_| !is_behind)
     }
 
     /// Whether it fails a conformance check.
-    #[must_use]
     pub fn fails_checks(&self) -> bool {
         self.conformance.split_once('/').is_some_and(|(passed, all)| passed != all)
     }
 
     /// Requests/s, as a lower bound if the generator is the limit.
-    #[must_use]
     pub fn rate(&self) -> Option<Figure> {
         let figure = self.requests_per_s.as_ref()?;
         Some(if self.generator_limited { figure.at_least() } else { figure.clone() })

@@ -15,7 +15,6 @@ pub struct Source<'a> {
 
 impl LoadResults {
     /// Published figures for the servers of this table, by source.
-    #[must_use]
     pub fn sources(&self) -> Vec<Source<'_>> {
         let mut sources: Vec<Source> = Vec::new();
         for row in &self.rows {
@@ -34,13 +33,11 @@ impl LoadResults {
 
 impl Source<'_> {
     /// The year and the source.
-    #[must_use]
     pub fn heading(&self) -> String {
         format!("Published in {}: {}", self.any.year, self.any.source)
     }
 
     /// Published figures beside measured ones, for outputs that have room for a table.
-    #[must_use]
     pub fn table(&self) -> Table {
         let cells = |of: fn(&PublishedView) -> Cell| self.rows.iter().map(move |(_, p)| of(p));
         let number =
@@ -67,7 +64,6 @@ impl Source<'_> {
     }
 
     /// The machine and the method of a source, and the reason for caution, in parts.
-    #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let doubt = match self.any.source_doubt.as_str() {
             "" => String::new(),

@@ -12,7 +12,6 @@ const WIDE: &[Output] = &[Output::Markdown, Output::Page];
 impl LoadResults {
     /// The table of servers, for every output: levels, and ratios to the reference with their
     /// intervals. A terminal shows levels without intervals; [`Row::details`] has the rest.
-    #[must_use]
     pub fn table(&self) -> Table {
         let cells = |of: fn(&Row) -> Cell| self.rows.iter().map(of).collect::<Vec<_>>();
         let any_errors = self.rows.iter().any(|row| row.errors > 0);
@@ -106,7 +105,6 @@ impl LoadResults {
     }
 
     /// Footnotes to the columns of the table.
-    #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.latency_mark().into_iter().collect();
         let lacks_p99 =
@@ -139,7 +137,6 @@ impl LoadResults {
     }
 
     /// Failures by kind: one row per server and kind.
-    #[must_use]
     pub fn error_table(&self) -> Table {
         let all = || self.rows.iter().flat_map(|r| r.errors_by_kind.iter().map(move |e| (r, e)));
         Table::new(vec![
@@ -151,7 +148,6 @@ impl LoadResults {
     }
 
     /// The figures of each request: one row per server and request.
-    #[must_use]
     pub fn request_table(&self) -> Table {
         let cells = |of: fn(&RequestRow) -> Cell| self.by_request.iter().map(of);
         let number = |of: fn(&RequestRow) -> u64| {
@@ -198,7 +194,6 @@ impl LoadResults {
 
 impl Report {
     /// How to see the columns that a terminal leaves out; empty if nothing was measured.
-    #[must_use]
     pub fn hint(&self) -> String {
         let rows = || self.tables.iter().filter(|t| t.is_measured).flat_map(|t| &t.rows);
         let has_requests = self.tables.iter().any(|table| !table.by_request.is_empty());
@@ -221,7 +216,6 @@ impl Report {
     }
 
     /// The steps under one load as a table, for every output.
-    #[must_use]
     pub fn step_table(&self, load: &LoadResults) -> Table {
         let cells = |of: fn(&LayerStep) -> Cell| self.steps(load).map(of);
         Table::new(vec![

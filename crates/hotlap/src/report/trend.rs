@@ -59,7 +59,6 @@ pub struct TrendLine {
 
 impl ServerTrend {
     /// A server over these runs, oldest first; `None` if none of them has it.
-    #[must_use]
     pub fn of(runs: &[Run], server: &str) -> Option<Self> {
         let trend = Trend::of(runs, server)?;
         let mut report = Self {
@@ -77,7 +76,6 @@ impl ServerTrend {
     }
 
     /// The runs as a table.
-    #[must_use]
     pub fn table(&self) -> Table {
         let points = || self.points.iter();
         Table::new(vec![
@@ -90,7 +88,6 @@ impl ServerTrend {
     }
 
     /// Why there are no sentences, if there are none.
-    #[must_use]
     pub fn no_change(&self) -> Option<&'static str> {
         match (self.sentences.is_empty(), self.points.len()) {
             (false, _) => None,
@@ -100,7 +97,6 @@ impl ServerTrend {
     }
 
     /// How many runs are left out, and why; `None` if none is.
-    #[must_use]
     pub fn left_out_words(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(

@@ -87,7 +87,6 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether a store in another place could work, because this one cannot be written.
-    #[must_use]
     pub fn is_about_its_place(&self) -> bool {
         matches!(self, Self::Unwritable { .. } | Self::Full { .. })
     }

@@ -51,9 +51,6 @@ impl From<rusqlite::Error> for Refused {
 /// Creates the tables in an empty database. The version is read within the transaction, so if
 /// several processes open a new store at once, one of them creates the tables and the others find
 /// them.
-///
-/// # Errors
-/// When the database is not a store of this version, or cannot be written.
 pub fn create(db: &mut Connection) -> Result<(), Refused> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_store(&tx)? {
@@ -66,9 +63,6 @@ pub fn create(db: &mut Connection) -> Result<(), Refused> {
 }
 
 /// Whether a database is a store of this version; `false` for an empty one.
-///
-/// # Errors
-/// When it is anything else.
 pub fn is_store(db: &Connection) -> Result<bool, Refused> {
     let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let tables = "SELECT count(*) FROM sqlite_master";

@@ -1,7 +1,6 @@
 //! Times in UTC, in the format of RFC 3339.
 
 /// `2026-11-21T20:15:00Z`, from milliseconds since 1970.
-#[must_use]
 pub fn utc(ms: u64) -> String {
     let seconds = ms / 1000;
     let (year, month, day) = civil(seconds / 86_400);
@@ -10,7 +9,6 @@ pub fn utc(ms: u64) -> String {
 }
 
 /// `2026-11-21 20:15`, from milliseconds since 1970.
-#[must_use]
 pub fn short(ms: u64) -> String {
     utc(ms)[..16].replace('T', " ")
 }

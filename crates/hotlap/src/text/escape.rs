@@ -7,7 +7,6 @@
 
 /// Text on one line: every hidden character is shown as an escape, a line end as `\n`; a tab
 /// becomes four spaces.
-#[must_use]
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| push(&mut out, c));
@@ -15,7 +14,6 @@ pub fn visible(text: &str) -> String {
 }
 
 /// The same, but line ends are kept.
-#[must_use]
 pub fn visible_lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -27,7 +25,6 @@ pub fn visible_lines(text: &str) -> String {
 /// The same, but line ends are kept, and so are sequences that set a colour or a weight (SGR,
 /// ECMA-48 section 8.3.117), which hotlap's own renderers use. Text from outside must pass through
 /// [`visible`] before it is combined with them.
-#[must_use]
 pub fn visible_ink(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -53,7 +50,6 @@ pub fn visible_ink(text: &str) -> String {
 
 /// JSON that may be shown on a terminal: hidden characters, which JSON permits within strings
 /// only, are written as `\u` escapes. It means the same to whatever reads it (RFC 8259 section 7).
-#[must_use]
 pub fn visible_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -72,7 +68,6 @@ pub fn visible_json(json: &str) -> String {
 /// Whether a character is invisible but changes how text is shown: the control characters (C0, DEL
 /// and C1), line and paragraph separators, the marks, embeddings, overrides and isolates of
 /// bidirectional text (Unicode Standard Annex 9, section 2), and tags.
-#[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -35,7 +35,6 @@ struct Fitted {
 
 /// Fits the table into `width` columns: headings are folded first, then columns are left out, then
 /// names are shortened.
-#[must_use]
 pub fn lines(table: &Table, width: usize) -> Lines {
     let mut columns: Vec<Fitted> = table.columns(Output::Terminal).map(Fitted::of).collect();
     let is_folded = total(&columns, false) > width;
@@ -122,7 +121,6 @@ impl Fitted {
 
 /// The width of a text on a terminal: two columns for a wide character (CJK, Hangul, emoji), none
 /// for a combining one (Unicode Standard Annex 11).
-#[must_use]
 pub fn width_of(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
@@ -150,7 +148,6 @@ fn truncated(text: &str, room: usize) -> String {
 }
 
 /// A text, cut in the middle to at most `room` columns: names often differ at either end.
-#[must_use]
 pub fn shortened(text: &str, room: usize) -> String {
     if width_of(text) <= room {
         return text.to_owned();

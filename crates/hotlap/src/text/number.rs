@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 /// A value for export: six significant digits, more than any measurement here provides.
-#[must_use]
 pub fn rounded(value: f64) -> f64 {
     significant(value, 6)
 }
 
 /// A number with commas between thousands.
-#[must_use]
 pub fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -25,19 +23,16 @@ pub fn grouped(value: f64, decimals: usize) -> String {
 }
 
 /// A count with commas between thousands.
-#[must_use]
 pub fn count(n: u64) -> String {
     grouped(n as f64, 0)
 }
 
 /// A count with its noun: `1 lap`, `2,000 laps`.
-#[must_use]
 pub fn plural(n: usize, noun: &str) -> String {
     format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
 }
 
 /// A rate with three significant digits, four after a leading 1; one decimal below 100.
-#[must_use]
 pub fn rate(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.1}");
@@ -47,7 +42,6 @@ pub fn rate(value: f64) -> String {
 }
 
 /// A duration in milliseconds, with its unit: `34 µs`, `0.91 ms`, `1.5 s`.
-#[must_use]
 pub fn time(ms: f64) -> String {
     match ms {
         ms if ms < 0.0995 => format!("{:.0} µs", ms * 1e3),
@@ -59,20 +53,17 @@ pub fn time(ms: f64) -> String {
 }
 
 /// Bytes as megabytes (10⁶): `7.3 MB`, `131 MB`.
-#[must_use]
 pub fn megabytes(bytes: f64) -> String {
     format!("{} MB", tenths_below_ten(bytes / 1e6))
 }
 
 /// A percentage: `1.5 %`, `47 %`.
-#[must_use]
 pub fn percent(percent: f64) -> String {
     format!("{} %", tenths_below_ten(percent))
 }
 
 /// A length of time to type as an option, rounded up to ten seconds, or to a minute from two
 /// minutes on.
-#[must_use]
 pub fn duration(length: Duration) -> String {
     match (length.as_secs_f64() / 10.0).ceil() * 10.0 {
         seconds if seconds < 120.0 => format!("{seconds}s"),
@@ -81,7 +72,6 @@ pub fn duration(length: Duration) -> String {
 }
 
 /// A ratio with two or three significant digits, without its sign `×`.
-#[must_use]
 pub fn ratio(r: f64) -> String {
     match r.abs() {
         r if r >= 99.5 => grouped(r, 0),
@@ -94,7 +84,6 @@ pub fn ratio(r: f64) -> String {
 
 /// The half width of an interval as a share of its value: `± 2.1%`, `± 0.04%`. An interval as wide
 /// as the value is written `± >100%`, since its exact width is meaningless.
-#[must_use]
 pub fn spread(half_width: f64) -> String {
     match half_width * 100.0 {
         p if p >= 99.95 => "± >100%".to_owned(),

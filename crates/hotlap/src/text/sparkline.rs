@@ -6,7 +6,6 @@ const LEAST_RANGE: f64 = 0.025;
 
 /// Values as eighths of a line, from the lowest to the highest, with a bar before each index in
 /// `changes` and a space for each missing value (NaN).
-#[must_use]
 pub fn sparkline(values: &[f64], changes: &[usize]) -> String {
     const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let known = || values.iter().copied().filter(|v| v.is_finite());

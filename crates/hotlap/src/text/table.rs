@@ -80,13 +80,11 @@ pub const UNKNOWN: &str = "–";
 
 impl Table {
     /// A table with these columns.
-    #[must_use]
     pub fn new(columns: Vec<Column>) -> Self {
         Self { columns, tones: Vec::new() }
     }
 
     /// The same with an emphasis for each row.
-    #[must_use]
     pub fn with_tones(self, tones: Vec<Tone>) -> Self {
         Self { tones, ..self }
     }
@@ -97,13 +95,11 @@ impl Table {
     }
 
     /// The number of rows.
-    #[must_use]
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |column| column.cells.len())
     }
 
     /// The emphasis of a row.
-    #[must_use]
     pub fn tone(&self, row: usize) -> Tone {
         self.tones.get(row).copied().unwrap_or_default()
     }
@@ -112,7 +108,6 @@ impl Table {
 impl Column {
     /// Left-aligned text. A terminal may break the heading at a line end; elsewhere, a line end
     /// before a `/` is omitted and any other is a space.
-    #[must_use]
     pub fn left<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self {
             heading: heading.to_owned(),
@@ -125,49 +120,41 @@ impl Column {
     }
 
     /// Right-aligned figures.
-    #[must_use]
     pub fn right<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self { is_right: true, ..Self::left(heading, cells) }
     }
 
     /// Names, which are shortened on a narrow terminal.
-    #[must_use]
     pub fn name<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self { narrow: Narrow::Shorten, ..Self::left(heading, cells) }
     }
 
     /// Sentences, which are cut off on a narrow terminal.
-    #[must_use]
     pub fn prose<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self { narrow: Narrow::Truncate, ..Self::left(heading, cells) }
     }
 
     /// The same column, but optional on a narrow terminal; the lowest order is left out first.
-    #[must_use]
     pub fn drop_order(self, order: u8) -> Self {
         Self { narrow: Narrow::Drop(order), ..self }
     }
 
     /// The same column, but only for these outputs.
-    #[must_use]
     pub fn on(self, outputs: &'static [Output]) -> Self {
         Self { outputs, ..self }
     }
 
     /// The same column, but shown even if it is empty.
-    #[must_use]
     pub fn required(self) -> Self {
         Self { is_required: true, ..self }
     }
 
     /// The heading on one line.
-    #[must_use]
     pub fn heading(&self) -> String {
         self.heading.replace("\n/", "/").replace('\n', " ")
     }
 
     /// The heading on two lines; the upper one is empty if one is enough.
-    #[must_use]
     pub fn folded_heading(&self) -> (&str, &str) {
         self.heading.split_once('\n').unwrap_or(("", &self.heading))
     }
@@ -180,7 +167,6 @@ impl Column {
 
 impl Cell {
     /// The text and the interval.
-    #[must_use]
     pub fn full(&self) -> String {
         match self.spread.is_empty() {
             true => self.text.clone(),
@@ -189,13 +175,11 @@ impl Cell {
     }
 
     /// The same cell with a shorter text for terminals.
-    #[must_use]
     pub fn shortened_to(self, short: impl Into<String>) -> Self {
         Self { short: Some(short.into()), ..self }
     }
 
     /// The same cell, sorted by this value.
-    #[must_use]
     pub fn sorted_by(self, value: f64) -> Self {
         Self { value: Some(value), ..self }
     }

@@ -5,21 +5,18 @@ use super::visible;
 
 /// Text in lines of at most `width` columns, indented. A word that is longer than a line is not
 /// broken. Control characters are shown as escapes.
-#[must_use]
 pub fn wrap(text: &str, indent: usize, width: usize) -> String {
     let words: Vec<String> = text.split_whitespace().map(visible).collect();
     flow(&words, " ", indent, width)
 }
 
 /// The same, but all lines except the first are indented by two more columns.
-#[must_use]
 pub fn hanging(text: &str, indent: usize, width: usize) -> String {
     let lines = wrap(text, indent + 2, width);
     lines.get(2..).unwrap_or_default().to_owned()
 }
 
 /// Parts, joined, in lines of at most `width` columns that break only between parts.
-#[must_use]
 pub fn flow(parts: &[String], joint: &str, indent: usize, width: usize) -> String {
     let margin = " ".repeat(indent);
     let mut out = String::new();
@@ -41,7 +38,6 @@ pub fn flow(parts: &[String], joint: &str, indent: usize, width: usize) -> Strin
 }
 
 /// The text, with its first letter in upper case.
-#[must_use]
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());

@@ -111,7 +111,6 @@ fn dump(path: &Path) -> String {
         }
     }
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    let application: i64 =
-        db.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
+    let application: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
     text + &format!("PRAGMA application_id = {application};\nPRAGMA user_version = {version};\n")
 }

@@ -35,7 +35,6 @@ impl Decoder {
     /// How often the dynamic table was changed. If two calls return the same number, nothing has
     /// changed in between: a block that was decoded before, without changing the number, would give
     /// the same fields again and change nothing.
-    #[must_use]
     #[inline]
     pub fn changes(&self) -> u64 {
         self.table.changes()

@@ -22,7 +22,6 @@ pub struct Amounts {
 impl Amounts {
     /// The server's amount ÷ the reference's. Its interval carries only the error of the
     /// difference.
-    #[must_use]
     pub fn ratio(&self) -> Estimate {
         let of = |difference: f64| 1.0 + difference / self.reference.value;
         let Estimate { value, low, high } = self.difference;
@@ -57,7 +56,6 @@ impl Amounts {
     }
 
     /// The larger of the two amounts.
-    #[must_use]
     pub fn larger(&self) -> f64 {
         self.reference.value.abs().max(self.server.value.abs())
     }

@@ -36,7 +36,6 @@ pub struct Function {
 
 impl Function {
     /// The function of a frame.
-    #[must_use]
     pub fn of(frame: &Frame) -> Self {
         if frame.library == JIT {
             let name = match frame.function.as_str() {
@@ -71,7 +70,6 @@ impl Function {
 
     /// The name in a sentence: without the arguments of templates, and the last two parts of a path
     /// of namespaces.
-    #[must_use]
     pub fn short_title(&self) -> String {
         let (mut depth, mut name) = (0_u32, String::new());
         for c in self.name.chars() {
@@ -96,7 +94,6 @@ impl Function {
 
     /// Whether it is part of a language's standard library that only passes calls on: the caller of
     /// a socket's `write` says more than `write`.
-    #[must_use]
     pub fn is_standard(&self) -> bool {
         const GO: [&str; 4] = ["syscall.", "internal/", "sync.", "bufio."];
         const JAVA: [&str; 4] = ["java.", "javax.", "jdk.", "sun."];
@@ -105,7 +102,6 @@ impl Function {
     }
 
     /// The name, with the library if that says more.
-    #[must_use]
     pub fn title(&self) -> String {
         match self.library.as_str() {
             "" | KERNEL => self.name.clone(),

@@ -219,7 +219,6 @@ fn begins(name: &str, with: &[&str]) -> bool {
 
 impl Group {
     /// The group of a stack, outermost frame first: the group of its innermost function.
-    #[must_use]
     pub fn of<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Self {
         let mut inwards = stack.rev();
         let Some(top) = inwards.next() else { return Self::Application };
@@ -244,7 +243,6 @@ impl Group {
     }
 
     /// The group of a frame, whatever called it.
-    #[must_use]
     pub fn of_one(frame: &Frame) -> Self {
         Self::of(std::iter::once(frame))
     }
@@ -263,7 +261,6 @@ impl Group {
     }
 
     /// The group in whose cost a system call shows most.
-    #[must_use]
     pub fn of_call(name: &str) -> Self {
         const NETWORK: [&str; 17] = [
             "read",
@@ -305,7 +302,6 @@ impl Group {
 }
 
 /// Whether a function belongs to a garbage collector.
-#[must_use]
 pub fn is_collector(function: &Function) -> bool {
     COLLECTORS.iter().any(|word| function.name.contains(word))
 }

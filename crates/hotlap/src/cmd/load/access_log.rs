@@ -11,9 +11,6 @@ use crate::text::number;
 
 /// Reads an access log, whose requests get these headers. `seed` is that of a random order, and
 /// `speed` how many times as fast it is replayed. Returns it with notes for the user.
-///
-/// # Errors
-/// When the file cannot be read, or has no request that can be sent.
 pub fn read(
     file: &Path,
     args: ReplayArgs,
@@ -40,9 +37,6 @@ pub fn read(
 }
 
 /// Rejects options of a replay without a log.
-///
-/// # Errors
-/// When one of them is given.
 pub fn needs_log(args: ReplayArgs) -> anyhow::Result<()> {
     let given = [("--replay", args.replay.is_some()), ("--unsafe-methods", args.unsafe_methods)];
     match given.iter().find(|(_, is_given)| *is_given) {

@@ -46,7 +46,6 @@ pub struct LoadedRequest<'a> {
 
 impl LoadedRequest<'_> {
     /// Its times, including those of requests without a response.
-    #[must_use]
     pub fn survival(&self) -> Survival {
         Survival::new(&self.latency, &self.outcome.censored)
     }
@@ -54,13 +53,11 @@ impl LoadedRequest<'_> {
 
 impl Loaded {
     /// Why the generators did not measure one load; empty if they did, or if there is one only.
-    #[must_use]
     pub fn invalid(&self) -> &[Invalid] {
         self.generators.as_ref().map_or(&[], |generators| &generators.invalid)
     }
 
     /// The share of requests that failed.
-    #[must_use]
     pub fn failed_share(&self) -> f64 {
         let failed = self.outcome.failures.total() as f64;
         failed / (self.outcome.responses as f64 + failed).max(1.0)
@@ -69,7 +66,6 @@ impl Loaded {
     /// When the last response of a server that is gone came, in seconds since the window opened. A
     /// server is gone if requests failed, and no response came, for a second or more until the
     /// window closed.
-    #[must_use]
     pub fn silent_since_s(&self) -> Option<f64> {
         let series = &self.outcome.series;
         let last = series.iter().rposition(|tick| tick.responses > 0)? + 1;
@@ -80,7 +76,6 @@ impl Loaded {
 
     /// Whether requests were sent too late for their times to be the server's, by the same rule as
     /// for a lap of `hotlap run`.
-    #[must_use]
     pub fn is_late(&self) -> bool {
         self.plan
             .pace
@@ -90,14 +85,12 @@ impl Loaded {
 
     /// What was sampled while the generators loaded: the latency, and how many requests one stall
     /// delays together.
-    #[must_use]
     pub fn sampled(&self) -> Option<(&Sampled, Concurrency)> {
         let sampled = self.generators.as_ref()?.sampled.as_ref()?;
         Some((sampled, Concurrency { in_flight: 1, rate: Some(SAMPLES_PER_S) }))
     }
 
     /// The requests with figures of their own, by name; none if the plan has one request only.
-    #[must_use]
     pub fn by_request(&self) -> Vec<LoadedRequest<'_>> {
         let all = &self.outcome.by_request;
         let latency: Vec<_> = all.iter().map(|own| own.latency.to_histogram()).collect();
@@ -113,7 +106,6 @@ impl Loaded {
     }
 
     /// How many requests one stall delays together.
-    #[must_use]
     pub fn concurrency(&self) -> Concurrency {
         let in_flight = (self.plan.connections * self.plan.pipeline) as u64;
         Concurrency { in_flight, rate: self.plan.pace.rate() }
@@ -121,7 +113,6 @@ impl Loaded {
 
     /// The times that a user sees: since a request was due, in an open loop; else since it was
     /// sent.
-    #[must_use]
     pub fn user_times(&self) -> &Histogram {
         let outcome = &self.outcome;
         match outcome.response_time.is_empty() {
@@ -131,7 +122,6 @@ impl Loaded {
     }
 
     /// The same, including requests without a response.
-    #[must_use]
     pub fn user_survival(&self) -> Survival {
         let outcome = &self.outcome;
         if outcome.due == 0 {

@@ -17,9 +17,6 @@ use crate::interrupt::Interrupt;
 const POLL: Duration = Duration::from_millis(200);
 
 /// Starts the agents that the flags name; `None` if they name none.
-///
-/// # Errors
-/// When one of them cannot be started.
 pub fn open(args: &LoadArgs) -> anyhow::Result<Option<Generators>> {
     if args.generator_on.is_empty() {
         return Ok(None);
@@ -29,9 +26,6 @@ pub fn open(args: &LoadArgs) -> anyhow::Result<Option<Generators>> {
 
 /// The requests with their expected responses, and notes for the user, as [`Asked::requests`], but
 /// learned from the first generator's host: this one may not reach the server.
-///
-/// # Errors
-/// When the server does not respond, or not correctly, or the generator is lost.
 pub fn requests(
     asked: &Asked,
     args: &LoadArgs,
@@ -52,9 +46,6 @@ pub fn requests(
 
 /// Runs the load with a live line; Ctrl-C ends it early and keeps the results so far. `None` if a
 /// generator was lost; the user knows then.
-///
-/// # Errors
-/// When the load cannot be started.
 pub fn drive(
     generators: &Generators,
     plan: &Plan,

@@ -38,9 +38,6 @@ pub struct Asked {
 
 impl Asked {
     /// Reads the flags and the file.
-    ///
-    /// # Errors
-    /// When a URL, a header or the file is invalid, or a file cannot be read.
     pub fn of(args: &LoadArgs) -> anyhow::Result<Self> {
         let base = args.url.as_deref().map(resolve).transpose()?;
         let mut ask = Ask {
@@ -92,9 +89,6 @@ impl Asked {
     /// The requests with their expected responses, learned from a few probes unless `--no-check`
     /// was given, and notes for the user. Nothing is learned about an access log, which says which
     /// status is right.
-    ///
-    /// # Errors
-    /// When the server does not respond, or not correctly.
     pub fn requests(&self, args: &LoadArgs) -> anyhow::Result<(Vec<Request>, Vec<String>)> {
         if args.no_check || self.fields.order.is_some() {
             return Ok((self.unchecked(), self.notes.clone()));
@@ -106,7 +100,6 @@ impl Asked {
 
     /// What generators on other hosts need to probe the server in the same way; `None` if nothing
     /// is to be learned.
-    #[must_use]
     pub fn probe(&self, args: &LoadArgs) -> Option<Probe> {
         let is_known = args.no_check || self.fields.order.is_some();
         (!is_known).then(|| Probe {
@@ -118,30 +111,22 @@ impl Asked {
     }
 
     /// What of an access log was left out.
-    #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// The requests, expecting any 2xx.
-    #[must_use]
     pub fn unchecked(&self) -> Vec<Request> {
         self.contract.unverified_requests(&self.host)
     }
 }
 
 /// The socket of a URL; an invalid URL is a usage error.
-///
-/// # Errors
-/// When the URL is invalid, with the reason.
 pub fn resolve(url: &str) -> anyhow::Result<ResolvedUrl> {
     hotlap_load::url::resolve(url).or_else(|e| usage(e.to_string()))
 }
 
 /// Parses headers in the form `Name: value`.
-///
-/// # Errors
-/// When one of them is invalid.
 pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     for header in typed {
@@ -177,7 +162,6 @@ const FRAMING: [&str; 2] = ["Content-Length", "Transfer-Encoding"];
 
 /// Whether headers in the form `Name: value` ask for a connection per request (RFC 9112 section
 /// 9.6), as `--disable-keepalive` does.
-#[must_use]
 pub fn ask_to_close(typed: &[String]) -> bool {
     let asks = |header: &String| {
         header.split_once(':').is_some_and(|(name, value)| {
@@ -190,9 +174,6 @@ pub fn ask_to_close(typed: &[String]) -> bool {
 }
 
 /// A text or, after `@`, the contents of a file.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn text_or_file(typed: &str) -> anyhow::Result<Vec<u8>> {
     match typed.strip_prefix('@') {
         Some(file) => fs::read(file).with_context(|| format!("cannot read {file}")),
@@ -201,15 +182,11 @@ pub fn text_or_file(typed: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 /// The expected status: the one that was given, or any 2xx.
-#[must_use]
 pub fn expected(given: Option<u16>) -> ExpectedStatus {
     given.map_or(ExpectedStatus::Success, ExpectedStatus::Exactly)
 }
 
 /// A method is a token (RFC 9110 section 9.1).
-///
-/// # Errors
-/// When it is not a token.
 pub fn method(typed: &str) -> anyhow::Result<String> {
     match !typed.is_empty() && typed.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
         true => Ok(typed.to_owned()),
@@ -246,9 +223,6 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
 
 /// The requests of a file, and the server that they are sent to: `base`, or the one that full URLs
 /// name. `common` is what lines do not say, and has headers for all requests.
-///
-/// # Errors
-/// When the file cannot be read or is invalid.
 pub fn from_file(
     file: &Path,
     base: Option<ResolvedUrl>,

@@ -17,7 +17,6 @@ pub struct LoadView {
 
 impl LoadView {
     /// Begins with the load; shows nothing where the console has no live view.
-    #[must_use]
     pub fn start(plan: &Plan, console: &Console) -> Self {
         let quiet = Console { quiet: true, ..*console };
         let live = Live::start(if console.live { console } else { &quiet });

@@ -12,7 +12,6 @@ use crate::store::Store;
 use crate::text::number::plural;
 
 /// For a run that begins or continues; a run that has a number has begun before.
-#[must_use]
 pub fn of(
     run: &Run,
     experiment: &Experiment,
@@ -50,7 +49,6 @@ pub fn of(
 }
 
 /// For a stress run without a measurement.
-#[must_use]
 pub fn of_stress(participants: &[Participant], run: &Run, scenarios: &[Scenario]) -> String {
     format!(
         "Stressing {} with {}: about {} s.",

@@ -26,7 +26,6 @@ use crate::text::hanging;
 use crate::text::number::{percent, plural};
 
 /// The builds as they would be if every installed toolchain succeeded.
-#[must_use]
 pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let servers = from_catalogue(spec);
     let probed = probe_all(&servers, interrupt.flag());
@@ -45,9 +44,6 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
 }
 
 /// Prints the plan.
-///
-/// # Errors
-/// When the run could not begin, or standard output cannot be written.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,

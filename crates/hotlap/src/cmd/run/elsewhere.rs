@@ -17,9 +17,6 @@ use crate::redact;
 use crate::text::number;
 
 /// Starts the agent, if there is another host, and gives the spec its cores.
-///
-/// # Errors
-/// When the agent cannot be started, or its host is not reached at any address.
 pub fn open(spec: &mut RunSpec, console: &Console) -> anyhow::Result<Option<Arc<RemoteHost>>> {
     let Some(elsewhere) = &spec.elsewhere else { return Ok(None) };
     let wanted = Wanted {
@@ -69,9 +66,6 @@ pub fn lengthen_slices(spec: &mut RunSpec, delay: Duration, console: &Console) {
 }
 
 /// Builds the catalogue servers there, or for a dry run, probes their toolchains.
-///
-/// # Errors
-/// When the agent does not answer.
 pub fn build(
     spec: &RunSpec,
     host: &RemoteHost,
@@ -91,7 +85,6 @@ pub fn build(
 }
 
 /// The facts of both machines. `here` is this one, where the load is generated.
-#[must_use]
 pub fn facts(host: &RemoteHost, here: model::Host) -> model::Host {
     let mut there = model::Host::from(&host.description().machine);
     let doubts = here.doubts.iter().map(|doubt| format!("on the generator's host: {doubt}"));

@@ -17,9 +17,6 @@ use crate::render::terminal;
 use crate::report::Report;
 
 /// Prints the table and the exports of a finished experiment, and returns the exit code.
-///
-/// # Errors
-/// When standard output or an export cannot be written.
 pub fn finish(
     kept: &Kept,
     spec: &RunSpec,

@@ -29,9 +29,6 @@ pub struct Started {
 }
 
 /// Starts the agents, if there are any, and gives the spec the cores that they leave to servers.
-///
-/// # Errors
-/// When an agent cannot be started, or does not reach this machine, on which servers run.
 pub fn open(
     spec: &mut RunSpec,
     servers: Option<&RemoteHost>,
@@ -118,7 +115,6 @@ fn part(cores: &[usize], (index, count): (usize, usize), is_alone: bool) -> Plac
 }
 
 /// The facts of the generators' hosts.
-#[must_use]
 pub fn facts(started: &Started) -> Vec<model::RemoteGenerator> {
     let fact = |host: &GeneratorHost| model::RemoteGenerator {
         command: redact::text(&host.command),

@@ -32,9 +32,6 @@ pub struct Logs {
 
 impl Logs {
     /// Creates the folder, and removes those of killed runs.
-    ///
-    /// # Errors
-    /// When the cache cannot be written.
     pub fn new() -> anyhow::Result<Self> {
         let all = paths::cache()?.join("logs");
         Self::within(&all).with_context(|| {
@@ -44,7 +41,6 @@ impl Logs {
     }
 
     /// The path of the folder.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -58,7 +54,6 @@ impl Logs {
     }
 
     /// Whether a hotlap is measuring this run of a store.
-    #[must_use]
     pub fn is_under_way(number: u64, store: &Path) -> bool {
         let Ok(cache) = paths::cache() else { return false };
         is_measured(&cache.join("logs"), &of_store(number, store))

@@ -42,9 +42,6 @@ pub struct Prepared {
 
 impl Prepared {
     /// Prepares an experiment.
-    ///
-    /// # Errors
-    /// When it needs more open files than allowed, or cannot continue the earlier run.
     pub fn new(spec: &RunSpec, participants: &Participants) -> anyhow::Result<Self> {
         let mut experiment = Experiment {
             participants: participants.ready.clone(),
@@ -85,9 +82,6 @@ impl Prepared {
 
 /// Gives this thread, and what it starts from now on, priority over other programs, if the plan
 /// says so.
-///
-/// # Errors
-/// When this is not permitted.
 pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
     let raised = spec.high_priority.then(Priority::raise).transpose();
     raised.map_err(|error| {
@@ -99,9 +93,6 @@ pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
 }
 
 /// Measures.
-///
-/// # Errors
-/// When the experiment cannot begin, a file cannot be written, or the system refuses an operation.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,

@@ -46,9 +46,6 @@ pub struct Participants {
 pub type Builds = BTreeMap<String, Result<(Launch, String), Unready>>;
 
 /// Builds the catalogue servers; with `--setup`, installs missing toolchains first.
-///
-/// # Errors
-/// When there is no folder to build in, or an installation fails.
 pub fn build(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Builds> {
     let servers = from_catalogue(spec);
     if servers.is_empty() {
@@ -68,7 +65,6 @@ pub fn build(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow
 }
 
 /// The catalogue servers of a run that speak the protocols of its loads, each once.
-#[must_use]
 pub fn from_catalogue(spec: &RunSpec) -> Vec<&manifest::Server> {
     let mut servers: Vec<&manifest::Server> = Vec::new();
     for server in &spec.servers {
@@ -89,17 +85,12 @@ fn missing_protocol(spec: &RunSpec, server: &manifest::Server) -> Option<Protoco
 }
 
 /// Whether the user named it; false for the A/A control and the ceiling.
-#[must_use]
 pub fn is_named(participant: &Participant) -> bool {
     matches!(participant.role, Role::Plain | Role::Reference)
 }
 
 impl Participants {
     /// The participants of a run, given the results of the builds.
-    ///
-    /// # Errors
-    /// When hotlap's own binary, which is the ceiling, cannot be found, or a certificate cannot be
-    /// made.
     pub fn new(
         spec: &RunSpec,
         builds: &Builds,
@@ -157,14 +148,12 @@ impl Participants {
     }
 
     /// How many servers the user named, whether they can be started or not.
-    #[must_use]
     pub fn named(&self) -> usize {
         let is_named = |s: &&Server| !matches!(s.role, Role::Control | Role::Ceiling);
         self.servers.iter().filter(is_named).count()
     }
 
     /// The cores of servers and generator; none are assigned if hotlap starts none of the servers.
-    #[must_use]
     pub fn cores(&self, spec: &RunSpec) -> CpuAllocation {
         if self.run_already() { unpinned() } else { spec.cores.clone() }
     }

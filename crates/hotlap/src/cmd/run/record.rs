@@ -22,7 +22,6 @@ use crate::text::number::plural;
 
 /// The record of a run that is about to begin; `experiment` is `None` for a stress run without a
 /// measurement.
-#[must_use]
 pub fn begin(
     spec: &RunSpec,
     participants: &Participants,

@@ -14,9 +14,6 @@ use crate::model::{Load, Run, Server, State};
 use crate::store::Store;
 
 /// Finds the run to continue: the last one of the suite.
-///
-/// # Errors
-/// When there is none, it is finished, or no suite was named.
 pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> {
     match (suite, store) {
         (Some(suite), Some(store)) => earlier(store, suite),
@@ -26,9 +23,6 @@ pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> 
 }
 
 /// The last run of a suite, if it was interrupted.
-///
-/// # Errors
-/// When there is none, or it is finished.
 pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     let Some(number) = store.last_of(suite)? else {
         return usage(format!(
@@ -52,9 +46,6 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
 }
 
 /// Checks that an earlier run had the same question, requests and options.
-///
-/// # Errors
-/// When it had not.
 pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let both = || earlier.loads.iter().zip(&now.loads);
     // Figures of each request are kept in the order of the earlier run.
@@ -73,9 +64,6 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
 
 /// Turns an experiment into the rest of an earlier one, with the earlier one's schedule; `now` is
 /// the record as it would be for a new run.
-///
-/// # Errors
-/// When the servers are no longer the same.
 pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let number = earlier.number.unwrap_or(0);
     same_suite(earlier, now)?;

@@ -63,9 +63,6 @@ struct Compared<'a> {
 
 impl Rule {
     /// Reads `cost +3%`, `rps -5%`, `p50 +10%`, `p99 +10%`, `memory +10%` or `capacity -5%`.
-    ///
-    /// # Errors
-    /// When the text is not a rule; the message shows an example.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let wrong = || {
             format!(
@@ -86,7 +83,6 @@ impl Rule {
     }
 
     /// Whether it is about the capacity that a search found.
-    #[must_use]
     pub fn is_about_capacity(self) -> bool {
         self.measure.is_none()
     }
@@ -297,7 +293,6 @@ fn what(measure: Measure, is_offered: bool) -> &'static str {
 
 impl Ruling {
     /// Applies rules to a run.
-    #[must_use]
     pub fn on(report: &Report, rules: &[Rule]) -> Self {
         let mut ruling = Self::default();
         rules.iter().for_each(|rule| ruling.apply(*rule, |own| rule.judge(report, own)));
@@ -309,7 +304,6 @@ impl Ruling {
     }
 
     /// Applies rules to a comparison of two runs.
-    #[must_use]
     pub fn on_change(comparison: &RunComparison, rules: &[Rule]) -> Self {
         let mut ruling = Self::default();
         rules.iter().for_each(|rule| ruling.apply(*rule, |own| rule.judge_change(comparison, own)));
@@ -341,7 +335,6 @@ impl Ruling {
     }
 
     /// The exit code: an undecided rule is not a pass.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match () {
             () if !self.broken.is_empty() => Exit::Regression,

@@ -162,9 +162,6 @@ pub enum Storage {
 
 impl RunSpec {
     /// Builds the plan from the command line.
-    ///
-    /// # Errors
-    /// When the command line or the suite is invalid, or the file of a body cannot be read.
     pub fn new(args: &RunArgs) -> anyhow::Result<Self> {
         let suite = suite(args)?;
         let suite = suite.as_ref();
@@ -270,16 +267,12 @@ impl RunSpec {
     }
 
     /// Whether hotlap starts any of the servers.
-    #[must_use]
     pub fn starts_servers(&self) -> bool {
         !self.servers.iter().all(ServerSpec::runs_already)
     }
 
     /// Makes the plan that of a shard: these servers of the suite, compared with `reference`, on a
     /// machine that is called `node`.
-    ///
-    /// # Errors
-    /// When the suite has no such server.
     pub fn of_shard(self, names: &[String], reference: &str, node: String) -> anyhow::Result<Self> {
         if let Some(unknown) = names.iter().find(|n| self.servers.iter().all(|s| s.name != **n)) {
             return usage(format!(
@@ -295,7 +288,6 @@ impl RunSpec {
     }
 
     /// Makes the plan continue an earlier run: the schedule is the earlier run's.
-    #[must_use]
     pub fn going_on(self, earlier: Run) -> Self {
         let schedule = &earlier.schedule;
         let some = |n: u32| (n > 0).then_some(n);
@@ -316,7 +308,6 @@ impl RunSpec {
 }
 
 /// No cores are assigned, neither to servers nor to the generator.
-#[must_use]
 pub fn unpinned() -> CpuAllocation {
     CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
 }

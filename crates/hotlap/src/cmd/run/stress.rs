@@ -29,9 +29,6 @@ use crate::store::Store;
 const GOOD: usize = 8;
 
 /// The cores and the record of a stress run that is about to begin or continue.
-///
-/// # Errors
-/// When it cannot continue the earlier run.
 pub fn prepared(
     spec: &RunSpec,
     participants: &Participants,
@@ -44,9 +41,6 @@ pub fn prepared(
 }
 
 /// Stresses servers, without a measurement.
-///
-/// # Errors
-/// When it cannot begin, a file cannot be written, or the system refuses an operation.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,
@@ -77,9 +71,6 @@ pub fn run(
 
 /// Stresses servers one after the other; only one of them runs at a time. Servers that failed, and
 /// scenarios that are already done, are skipped. Returns whether all were completed.
-///
-/// # Errors
-/// When the system refuses an operation.
 pub fn stress_all(
     spec: &RunSpec,
     participants: &Participants,

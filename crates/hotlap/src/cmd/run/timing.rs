@@ -66,7 +66,6 @@ const PROBES: Duration = Duration::from_millis(800);
 const STRESS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(3));
 
 /// The measuring time of an experiment without `--duration`.
-#[must_use]
 pub fn usual_budget(experiment: &Experiment) -> Duration {
     if !experiment.objectives.is_empty() {
         let window = usual_window(&experiment.objectives).as_secs_f64();
@@ -80,14 +79,12 @@ pub fn usual_budget(experiment: &Experiment) -> Duration {
 }
 
 /// How long the differences between the servers of an experiment are explained.
-#[must_use]
 pub fn explaining(experiment: &Experiment) -> Duration {
     let servers = experiment.participants.iter().filter(|e| is_named(e)).count();
     EXPLAIN / 2 * u32::try_from(servers).unwrap_or(u32::MAX).max(2)
 }
 
 /// The approximate numbers of restarts and of rounds in each: as given, else by the budget.
-#[must_use]
 pub fn expected(experiment: &Experiment) -> (u32, u32) {
     let rows = rows(experiment).max(1) as f64;
     let (restart_s, round_s) = (RESTART.as_secs_f64() * rows, ROUND.as_secs_f64() * rows);
@@ -104,7 +101,6 @@ pub fn expected(experiment: &Experiment) -> (u32, u32) {
 }
 
 /// How long each server must be level in its first warm-up.
-#[must_use]
 pub fn level_for(experiment: &Experiment) -> Duration {
     let (least, most, part) = LEVEL;
     let warmups = u32::try_from(rows(experiment).max(1)).unwrap_or(u32::MAX);
@@ -113,7 +109,6 @@ pub fn level_for(experiment: &Experiment) -> Duration {
 
 /// The approximate time of the measurement after the first start: the budget, or the time for the
 /// given restarts and rounds.
-#[must_use]
 pub fn measuring(experiment: &Experiment) -> Duration {
     let (Some(restarts), Some(rounds)) = (experiment.restarts, experiment.rounds) else {
         return experiment.budget.saturating_sub(experiment.past.spent);
@@ -125,7 +120,6 @@ pub fn measuring(experiment: &Experiment) -> Duration {
 
 /// The approximate time until the first lap: all servers are started, verified, warmed up and
 /// probed. Starts and warm-ups are assumed to take as long as when the server was last measured.
-#[must_use]
 pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
     let loads = u32::try_from(experiment.loads.len()).unwrap_or(u32::MAX);
     let of = |participant: &Participant| {
@@ -145,7 +139,6 @@ pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
 }
 
 /// The approximate time of a stress run, less the scenarios that are already done.
-#[must_use]
 pub fn stress(participants: &[Participant], met: &[Subject], scenarios: &[Scenario]) -> Duration {
     let left = |participant: &Participant| {
         let subject = met.iter().find(|subject| subject.name == participant.name);

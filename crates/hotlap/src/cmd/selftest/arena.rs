@@ -58,16 +58,12 @@ pub fn pinned<T: Send>(cpus: &[usize], task: impl FnOnce() -> T + Send) -> T {
 
 impl Arena {
     /// `program` is this program, whose hidden commands are the test servers.
-    ///
-    /// # Errors
-    /// When the cache cannot be written.
     pub fn new(program: &Path) -> anyhow::Result<Self> {
         let cores = allocation::split_here(Some(1));
         Ok(Self { program: program.to_owned(), cores, logs: Logs::new()? })
     }
 
     /// A test server, as a [`hotlap_testbed::CalibratedServer`] is written.
-    #[must_use]
     pub fn participant(&self, name: &str, known: impl Display, role: Role) -> Participant {
         let program = self.program.to_string_lossy().into_owned();
         let argv = vec![program, "__known".to_owned(), known.to_string()];
@@ -87,9 +83,6 @@ impl Arena {
 
     /// The nanoseconds that a test server's work takes per request without a server, in a process
     /// on the core of servers. It is timed in stretches of so many requests.
-    ///
-    /// # Errors
-    /// When the process cannot be started.
     pub fn alone_ns(&self, known: &str, requests: u64) -> anyhow::Result<f64> {
         let mut command = Command::new(&self.program);
         command.args(["__known", "--alone", &requests.to_string(), known]);
@@ -99,13 +92,11 @@ impl Arena {
     }
 
     /// A load over this many connections: a closed loop, or half of its rate.
-    #[must_use]
     pub fn load(&self, connections: usize) -> Load {
         Load::new(connections)
     }
 
     /// This machine.
-    #[must_use]
     pub fn host(&self) -> LocalHost {
         LocalHost {
             supervisor: Supervisor::new(&self.program, &["__supervisor"]),
@@ -115,7 +106,6 @@ impl Arena {
     }
 
     /// Laps in slices of this length, or of the length that probes choose.
-    #[must_use]
     pub fn setting(&self, slice: Option<Duration>, warm_limit: Duration) -> Setting {
         Setting {
             slice,
@@ -136,7 +126,6 @@ impl Arena {
 
     /// An experiment with these servers for this long; without laps at a common rate, which do not
     /// affect CPU time.
-    #[must_use]
     pub fn experiment(
         &self,
         participants: Vec<Participant>,
@@ -165,7 +154,6 @@ impl Arena {
     }
 
     /// The record of such an experiment; it is not stored.
-    #[must_use]
     pub fn record(&self, experiment: &Experiment) -> Run {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Run {

@@ -40,9 +40,6 @@ pub struct Asking<'a> {
 }
 
 /// The times of requests, in microseconds, in the order of the responses.
-///
-/// # Errors
-/// When the server cannot be reached or does not respond.
 pub fn times_us(target: &Target, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     let Endpoint::Tcp(address) = target.endpoint else {
         bail!("a test server listens on TCP");
@@ -132,7 +129,6 @@ fn times(address: SocketAddr, asking: &Asking) -> anyhow::Result<Vec<f64>> {
 }
 
 /// The median time of a request, in microseconds.
-#[must_use]
 pub fn usual_us(times: &[f64]) -> Option<f64> {
     times.chunks_exact(BATCH).filter_map(median).min_by(f64::total_cmp)
 }

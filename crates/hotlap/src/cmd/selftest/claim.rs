@@ -62,7 +62,6 @@ pub enum Word {
 
 impl Claim {
     /// The claim that a time is `real_us`, within the tolerance for times.
-    #[must_use]
     pub fn time(server: &str, figure: &str, claimed_us: f64, real_us: f64) -> Self {
         Self {
             server: server.to_owned(),
@@ -77,7 +76,6 @@ impl Claim {
     }
 
     /// Judges the claim.
-    #[must_use]
     pub fn judge(&self) -> Word {
         if self.is_right(self.claimed) {
             Word::Right
@@ -132,7 +130,6 @@ impl Claim {
 }
 
 /// All claims as a table, and the result in one sentence.
-#[must_use]
 pub fn table(claims: &[Claim]) -> String {
     let mut rows = vec![["", "", "claimed", "true", "allowed", ""].map(str::to_owned)];
     let mut last = "";

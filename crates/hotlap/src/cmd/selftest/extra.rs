@@ -55,9 +55,6 @@ pub const TRIALS: [Trial; 4] = [
 ];
 
 /// Measures a pair of servers, and claims that their difference is what the work costs alone.
-///
-/// # Errors
-/// When the work cannot be timed, or the record cannot begin.
 pub fn measure(
     arena: &Arena,
     trial: &Trial,
@@ -88,14 +85,12 @@ pub fn measure(
 }
 
 /// A server's cost less that of the reference, by the latter and the ratio of the two.
-#[must_use]
 pub fn difference(reference: f64, ratio: &Estimate) -> Estimate {
     let more = |ratio: f64| reference * (ratio - 1.0);
     Estimate { value: more(ratio.value), low: more(ratio.low), high: more(ratio.high) }
 }
 
 /// How far a difference may be from the truth: a share of it, or as far as the interval reaches.
-#[must_use]
 pub fn tolerance(found: &Estimate, real: f64) -> f64 {
     let reach = if real > found.value { found.high - found.value } else { found.value - found.low };
     reach.max(real * TOLERANCE)

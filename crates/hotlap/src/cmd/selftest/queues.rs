@@ -61,9 +61,6 @@ pub const QUEUES: [KnownQueue; 3] = [
 
 /// Searches the capacities of all queues, as `hotlap capacity` does. Returns them in order, and the
 /// number of restarts; `None` for one that was not found.
-///
-/// # Errors
-/// When the record cannot begin.
 pub fn search(
     arena: &Arena,
     budget: Duration,

@@ -144,9 +144,6 @@ fn known_us(times: &Histogram, q: f64) -> Option<f64> {
 
 /// The server with a fixed service time, at half load: p50 and p99 are that time plus the round
 /// trip.
-///
-/// # Errors
-/// When it cannot be started or loaded.
 pub fn fixed(arena: &Arena, us: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let mut alone = Alone::start(arena, Calibrated::Fixed { us }, LAP, stop)?;
     let half = HalfLoad::run(&mut alone, us as f64)?;
@@ -161,9 +158,6 @@ fn time(us: u64) -> String {
 }
 
 /// The bimodal server, at half load: 1 % of the responses take 50 ms, the others 1 ms.
-///
-/// # Errors
-/// When it cannot be started or loaded.
 pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let (us, slow_us, one_in) = (1_000, 50_000, 100);
     let mut alone = Alone::start(arena, Calibrated::Bimodal { us, slow_us, one_in }, LAP, stop)?;
@@ -203,9 +197,6 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
 /// that is above the normal time. In a closed loop, each connection meets a pause once per period,
 /// however many requests it sends in between: the longest time is P, and p99 does not show the
 /// pause.
-///
-/// # Errors
-/// When it cannot be started or loaded.
 pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let (every_ms, pause_ms) = PAUSING;
     let (period_us, pause_us) = ((every_ms + pause_ms) as f64 * 1e3, pause_ms as f64 * 1e3);
@@ -240,9 +231,6 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
 
 /// The server that sends a wrong response to exactly 1 of 100 requests: each is counted, and such a
 /// lap does not count.
-///
-/// # Errors
-/// When it cannot be started or loaded.
 pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let one_in = 100;
     let mut alone = Alone::start(arena, Calibrated::Erring { one_in }, LAP, stop)?;
@@ -270,9 +258,6 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
 }
 
 /// Three queues of known service time: the rate up to which they keep p99 < 10 ms.
-///
-/// # Errors
-/// When the search fails.
 pub fn capacities(
     arena: &Arena,
     budget: Duration,
@@ -295,9 +280,6 @@ pub fn capacities(
 }
 
 /// Two identical servers, and one that costs exactly 3 % more CPU time: an experiment as in `run`.
-///
-/// # Errors
-/// When the experiment fails.
 pub fn costlier(
     arena: &Arena,
     budget: Duration,

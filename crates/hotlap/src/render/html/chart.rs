@@ -109,7 +109,6 @@ pub fn heights(series: &[Series]) -> impl Iterator<Item = f64> {
 impl Axis {
     /// A scale for all of the values: from zero, or logarithmic if the highest is over 20 times the
     /// lowest.
-    #[must_use]
     pub fn over(label: &str, write: fn(f64) -> String, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
             .filter(|v| v.is_finite() && *v > 0.0)

@@ -21,7 +21,6 @@ pub use palette::Palette;
 pub use scaling::scaling;
 
 /// The charts of one load.
-#[must_use]
 pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<Chart> {
     let noise = table.noise.as_ref();
     let mut charts = vec![

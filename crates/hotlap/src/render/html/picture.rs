@@ -12,7 +12,6 @@ const TITLE: f64 = 26.0;
 
 /// The main chart: of a search latency over the rate, else requests per second. Without any, a
 /// picture that says so.
-#[must_use]
 pub fn picture(report: &Report) -> String {
     let palette = Palette::of(report);
     let searched = report.capacity.iter().flat_map(|found| charts::capacity(found, &palette));

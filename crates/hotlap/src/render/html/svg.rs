@@ -56,7 +56,6 @@ pub struct Drawing {
 
 impl Chart {
     /// Draws a chart; `id` makes the names of its parts unique on the page.
-    #[must_use]
     pub fn draw(&self, id: &str) -> Drawing {
         let mut scene = render_multiple(self.plots(), self.layout());
         let place = scene.axis_meta.take().unwrap_or_else(|| self.bare());
@@ -237,7 +236,6 @@ fn along(value: f64, (low, high): (f64, f64), log: bool) -> f64 {
 }
 
 /// The name of a server's colour in the style sheet.
-#[must_use]
 pub fn colour(server: usize) -> String {
     format!("var(--s{})", server % COLOURS)
 }

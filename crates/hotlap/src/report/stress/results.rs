@@ -101,7 +101,6 @@ impl Stress {
     }
 
     /// Whether each server was stressed, and still ran after every scenario.
-    #[must_use]
     pub fn all_stand(&self) -> bool {
         let stands = |s: &StressedServer| {
             s.failure.is_none() && s.measured.iter().all(|t| t.judgement.impact != Impact::Down)

@@ -25,7 +25,6 @@ pub struct Remark {
 
 impl Stress {
     /// One table of all servers if there is one scenario, else one table per server.
-    #[must_use]
     pub fn sections(&self) -> Vec<StressSection> {
         if self.scenarios.len() == 1 {
             let rows = self.servers.iter().filter_map(|s| Some((s, s.results.first()?)));
@@ -50,7 +49,6 @@ impl Stress {
     }
 
     /// The sentences that add something to the tables.
-    #[must_use]
     pub fn summary(&self) -> &[String] {
         if self.scenarios.len() == 1 { &[] } else { &self.sentences }
     }

@@ -18,7 +18,6 @@ use crate::text::table::{Cell, Column, Table, UNKNOWN};
 use crate::text::{layout, visible, wrap};
 
 /// The main figures, in lines of at most `width` columns.
-#[must_use]
 pub fn human(loaded: &Loaded, width: usize) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
     let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(loaded));

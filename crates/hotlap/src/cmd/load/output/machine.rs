@@ -16,7 +16,6 @@ use crate::text::visible_json;
 
 /// The whole outcome, and the main figures. Secrets in requests and in the first wrong response are
 /// redacted.
-#[must_use]
 pub fn json(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
     let latency = |times: Times| (!times.survival.is_empty()).then(|| times.json());
@@ -112,7 +111,6 @@ fn plan_json(mut plan: Plan) -> serde_json::Value {
 }
 
 /// One line per figure: name, value, unit.
-#[must_use]
 pub fn csv(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
     let mut lines: Vec<[String; 3]> = vec![["figure", "value", "unit"].map(str::to_owned)];
@@ -243,14 +241,12 @@ impl<'a> Times<'a> {
 
 /// HdrHistogram's percentile distribution, in milliseconds: of response times in an open loop, else
 /// of service times.
-#[must_use]
 pub fn hgrm(loaded: &Loaded) -> String {
     loaded.user_times().to_hgrm(1e6)
 }
 
 /// HdrHistogram's compressed interval log: the same times without a tag, and in an open loop the
 /// service times with a tag.
-#[must_use]
 pub fn hlog(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
     let length = Duration::from_nanos(outcome.window_ns);

@@ -6,7 +6,6 @@ use hotlap_load::{Failure, Outcome, Phase};
 use crate::cmd::load::loaded::Loaded;
 
 /// What wrk prints before it measures.
-#[must_use]
 pub fn wrk_head(url: &str, plan: &Plan) -> String {
     let length = match plan.stop {
         Stop::After(time) => scaled(time.as_secs_f64(), &MINUTES, 0),
@@ -19,7 +18,6 @@ pub fn wrk_head(url: &str, plan: &Plan) -> String {
 }
 
 /// What wrk prints after it has measured.
-#[must_use]
 pub fn wrk(loaded: &Loaded) -> String {
     let (outcome, threads) = (&loaded.outcome, loaded.plan.threads.max(1) as f64);
     let service = &outcome.service_time;

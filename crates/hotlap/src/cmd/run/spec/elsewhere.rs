@@ -31,9 +31,6 @@ impl Elsewhere {
 }
 
 /// Checks that the load can come from the generators that the flags name.
-///
-/// # Errors
-/// When it cannot be divided among them, or they cannot do what the suite asks for.
 pub fn check_generators(
     placement: &Placement,
     loads: &[Load],

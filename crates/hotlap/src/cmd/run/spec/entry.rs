@@ -25,7 +25,6 @@ pub struct Entry {
 }
 
 /// The arguments of the command line. With `layers`, each adds a layer to the one before it.
-#[must_use]
 pub fn typed(servers: &[String], layers: bool) -> Vec<Entry> {
     let entry = |(index, run): (usize, &String)| Entry {
         run: run.clone(),
@@ -40,7 +39,6 @@ pub fn typed(servers: &[String], layers: bool) -> Vec<Entry> {
 }
 
 /// The entries of a suite.
-#[must_use]
 pub fn of_suite(suite: &Suite) -> Vec<Entry> {
     let read = |(index, entry): (usize, &suite::Entry)| Entry {
         run: entry.run.clone(),

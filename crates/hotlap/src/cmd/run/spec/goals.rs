@@ -11,9 +11,6 @@ use crate::exit::usage;
 use crate::slo;
 
 /// The goals: those of the suite, or of `hotlap capacity`; none if nothing is searched.
-///
-/// # Errors
-/// When the suite's are invalid, or an option has no meaning for a search.
 pub(super) fn goals(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<Vec<Objective>> {
     let goals = match suite.and_then(|suite| Some((suite, suite.slo.as_ref()?))) {
         None => args.slo.clone(),
@@ -58,9 +55,6 @@ fn only_for_searches(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 /// Whether the run also explains the differences in cost.
-///
-/// # Errors
-/// When there are none to explain.
 pub(super) fn explains_after(args: &RunArgs, question: Question) -> anyhow::Result<bool> {
     match question {
         Question::Compare | Question::Scale => Ok(args.explain),

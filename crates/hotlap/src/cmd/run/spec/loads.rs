@@ -16,10 +16,6 @@ const CONNECTIONS: usize = 64;
 /// The loads, for a generator with this many cores. `rate` is the common rate, if one was given.
 /// `contract` defines the request names that a suite may use. With `sends_all`, a load sends all
 /// requests unless it names one.
-///
-/// # Errors
-/// When load flags are combined with a suite's loads, a load is invalid, or a request name is
-/// unknown.
 pub fn loads(
     shape: &Shape,
     rate: Option<f64>,
@@ -68,9 +64,6 @@ pub fn loads(
 /// How many connections, with how many streams each, carry this many requests at a time. All
 /// connections have the same number of streams. Without a number that was asked for, this is the
 /// largest number up to [`STREAMS`] by which the requests can be divided.
-///
-/// # Errors
-/// When the requests cannot be divided by the streams that were asked for.
 pub fn streams(
     in_flight: usize,
     streams: Option<usize>,

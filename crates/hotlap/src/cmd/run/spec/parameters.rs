@@ -4,9 +4,6 @@ use crate::exit::usage;
 
 /// The servers with each value of each parameter in place of `{NAME}`, in the order given.
 /// `parameters` are names, each followed by its values, which commas separate.
-///
-/// # Errors
-/// When a name already has a meaning, or no server has it.
 pub(super) fn expanded(servers: &[String], parameters: &[String]) -> anyhow::Result<Vec<String>> {
     let mut servers = servers.to_vec();
     for pair in parameters.chunks_exact(2) {

@@ -9,9 +9,6 @@ use crate::cmd::load::requests::{expected, from_file, headers, method, text_or_f
 use crate::exit::usage;
 
 /// The contract given by `--contract`, or else the suite's.
-///
-/// # Errors
-/// When no contract has that name.
 pub fn contract(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Option<Name>> {
     let Some(name) = args.contract.as_deref() else {
         return Ok(suite.and_then(|suite| suite.contract));
@@ -25,9 +22,6 @@ pub fn contract(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Opt
 
 /// The requests to commands and URLs, and notes for the user: those of a requests file or an access
 /// log, or the one that flags and suite describe. `seed` is that of their fields.
-///
-/// # Errors
-/// When the file, a path, a method or a header is invalid, or a file cannot be read.
 pub fn requests(
     args: &RequestArgs,
     suite: Option<&Suite>,
@@ -64,9 +58,6 @@ pub fn requests(
 
 /// The one request to commands and URLs. Flags take precedence over the suite; headers of both are
 /// sent.
-///
-/// # Errors
-/// When a path, method or header is malformed, or the file of a body cannot be read.
 fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
     let said = suite.and_then(|suite| suite.request.clone()).unwrap_or_default();
     let mut all: Vec<String> = said.headers.iter().map(|(k, v)| format!("{k}: {v}")).collect();

@@ -38,7 +38,6 @@ pub struct ServerSpec {
 
 impl ServerSpec {
     /// Whether it is a URL: hotlap does not start it.
-    #[must_use]
     pub fn runs_already(&self) -> bool {
         match &self.source {
             Source::Custom(start, _) => matches!(**start, Origin::Running { .. }),
@@ -70,10 +69,6 @@ impl Meaning {
 }
 
 /// The servers of all entries, in order: a pattern may match several.
-///
-/// # Errors
-/// If an entry matches nothing (with suggestions), a server does not have the contract, an option
-/// applies to none of the servers, or two servers get the same name.
 pub fn servers(
     entries: &[Entry],
     args: &RunArgs,
@@ -137,7 +132,6 @@ fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usi
 }
 
 /// The error for an argument that is not in the catalogue, with how to write a command.
-#[must_use]
 pub fn unknown(error: &CatalogueError) -> String {
     let CatalogueError::Unknown { name, nearest } = error else { return error.to_string() };
     if name.starts_with(['/', '.', '~']) {
@@ -180,7 +174,6 @@ fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> 
 }
 
 /// Whether an argument is a URL. A command with a URL among its arguments is not a URL.
-#[must_use]
 pub fn is_url(argument: &str) -> bool {
     let is_scheme = |text: &str| {
         text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -191,7 +184,6 @@ pub fn is_url(argument: &str) -> bool {
 }
 
 /// Whether an argument is a command or a URL.
-#[must_use]
 pub fn is_custom(argument: &str) -> bool {
     is_url(argument) || is_command(argument)
 }
@@ -297,9 +289,6 @@ fn running(
 }
 
 /// A command or a URL, asked for `/` or the URL's own path.
-///
-/// # Errors
-/// When it is neither.
 pub fn custom(argument: &str, shell: bool) -> anyhow::Result<(Origin, Ask)> {
     if !is_url(argument) {
         return Ok((Origin::Launch(launch(argument, shell)?), Ask::default()));

@@ -12,7 +12,6 @@ pub struct Palette(Vec<String>);
 
 impl Palette {
     /// All servers in any table or search, in the order of the first.
-    #[must_use]
     pub fn of(report: &Report) -> Self {
         let mut names: Vec<String> = Vec::new();
         let rows = report.tables.iter().flat_map(|t| t.rows.iter().map(|row| &row.name));
@@ -26,13 +25,11 @@ impl Palette {
     }
 
     /// The names, by number.
-    #[must_use]
     pub fn names(&self) -> &[String] {
         &self.0
     }
 
     /// The number of a server.
-    #[must_use]
     pub fn number(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|n| n == name)
     }

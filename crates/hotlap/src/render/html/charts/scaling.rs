@@ -8,7 +8,6 @@ use crate::report::Report;
 use crate::text::number::count;
 
 /// How servers scale, compared with proportional growth; none if loads do not form a series.
-#[must_use]
 pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     let parameter = report.scaling.first()?.parameter.clone();
     let mut series = Vec::new();
