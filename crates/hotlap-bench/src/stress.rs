@@ -167,7 +167,7 @@ impl Trial {
     /// Whether a busy machine may be the cause. It is never the cause of an exit, or of memory or
     /// threads that a server keeps.
     fn is_doubtful(&self) -> bool {
-        let by_chance = [Impact::Suffered, Impact::Hurt, Impact::Down];
+        let by_chance = [Impact::Slowed, Impact::Failing, Impact::Down];
         by_chance.contains(&self.judgement.impact) && self.observed.ended.is_none()
     }
 
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn the_better_of_two_trials_counts_and_an_exit_needs_no_second() {
         let (calm, hurt) = (trial(10_000, 20_000_000, false), trial(0, 20_000_000, false));
-        assert_eq!(hurt.judgement.impact, Impact::Hurt);
+        assert_eq!(hurt.judgement.impact, Impact::Failing);
         assert!(hurt.is_doubtful() && !calm.is_doubtful());
         assert!(!trial(10_000, 0, true).is_doubtful());
         assert_eq!(hurt.clone().milder(calm.clone()), calm);
@@ -477,8 +477,8 @@ mod tests {
         let mut again = trial(10_000, 500_000_000, false);
         again.observed.held = again.observed.held.map(|[_, b, c]| [c, b, c]);
         again.judgement = judge(&again.observed);
-        assert_eq!(again.judgement.impact, Impact::Well);
+        assert_eq!(again.judgement.impact, Impact::Unaffected);
         let milder = trial(0, 500_000_000, false).milder(again);
-        assert_eq!(milder.judgement.impact, Impact::Scarred);
+        assert_eq!(milder.judgement.impact, Impact::Degraded);
     }
 }

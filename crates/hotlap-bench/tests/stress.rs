@@ -186,7 +186,7 @@ fn a_correct_server_serves_normal_clients_and_rejects_attackers() {
     assert_eq!(subject.failure, None);
     for trial in &subject.trials {
         let Trial { scenario, observed, judgement, .. } = trial;
-        assert!(judgement.impact < Impact::Hurt, "{scenario}: {:?}", judgement.reasons);
+        assert!(judgement.impact < Impact::Failing, "{scenario}: {:?}", judgement.reasons);
         assert_eq!(observed.during.failed(), 0, "{scenario}");
         let fate = observed.fate.as_ref().unwrap();
         assert!(fate.connected > 0, "{scenario}: {fate:?}");
@@ -218,7 +218,7 @@ fn a_server_that_reads_one_head_at_a_time_hurts_normal_clients_and_recovers() {
     let trial = only(&subject);
     let reasons = &trial.judgement.reasons;
     assert!(reasons.iter().any(|r| matches!(r, Reason::Errors(..))), "{reasons:?}");
-    assert!(trial.judgement.impact >= Impact::Hurt);
+    assert!(trial.judgement.impact >= Impact::Failing);
     let fate = trial.observed.fate.as_ref().unwrap();
     // Each head takes seconds, and is read completely before the next one.
     assert_eq!(fate.total(), 100, "{fate:?}");

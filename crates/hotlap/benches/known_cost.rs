@@ -255,7 +255,7 @@ fn hotlap(seconds: u64, connections: u64, commands: [&[String]; 2]) -> Measured 
     let rows = report["tables"][0]["rows"].as_array().expect("rows");
     let row = |name: &str| rows.iter().find(|row| row["name"] == name).expect("a row");
     let cost = &row("with")["against"]["cost"];
-    let is_called = matches!(cost["verdict"].as_str(), Some("costs less" | "costs more"));
+    let is_called = matches!(cost["verdict"].as_str(), Some("better" | "worse"));
     let ratio = |part: &str| cost["ratio"][part].as_f64();
     let laps = report["laps"].as_array().expect("laps").iter();
     let busy: Vec<f64> = laps

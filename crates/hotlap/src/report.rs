@@ -30,7 +30,7 @@ mod sources;
 pub mod stress;
 mod tables;
 pub mod trend;
-mod undecided;
+pub mod verdict;
 mod warnings;
 
 use serde::Serialize;

@@ -84,10 +84,7 @@ fn exports_have_the_capacities() {
     let report = Report::of(&hold(&two(), None).run);
     let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
     let rows = &json["capacity"][0]["rows"];
-    assert_eq!(
-        (rows[0]["name"].as_str(), rows[1]["verdict"].as_str()),
-        (Some("old"), Some("lower"))
-    );
+    assert_eq!((rows[0]["name"].as_str(), rows[1]["words"].as_str()), (Some("old"), Some("lower")));
     let capacity = rows[0]["capacity"]["value"].as_f64().unwrap();
     assert!((26_000.0..28_000.0).contains(&capacity), "{capacity}");
     let csv = render(&report, Format::Csv);
@@ -151,7 +148,7 @@ fn searches_are_compared_by_capacity() {
     let change = &comparison.tables[0].servers[0].changes[0];
     let ratio = change.found.ratio.as_ref().unwrap();
     assert!((0.75..0.85).contains(&ratio.value), "{ratio:?}");
-    assert_eq!((change.found.verdict.as_str(), change.is_worse), ("lower", true));
+    assert_eq!((change.found.words.as_str(), change.is_worse), ("lower", true));
     let ruling = |rule| Ruling::on_change(&comparison, &[Rule::parse(rule).unwrap()]);
     assert_eq!(ruling("capacity -5%").exit(), Exit::Regression);
     assert!(ruling("capacity -5%").broken[0].sentence.contains("the capacity of runs 1, 2, 3"));

@@ -12,8 +12,10 @@ use hotlap::model::Run;
 use hotlap::render::{markdown, terminal};
 use hotlap::report::Figure;
 use hotlap::report::comparison::{Incomparable, RunComparison};
+use hotlap::report::verdict::Judged;
 use hotlap::store::Store;
 use hotlap_bench::scripted::Script;
+use hotlap_stats::Inconclusive;
 use scene::{Scene, hang, hold, hold_as, script, three};
 
 /// The same servers, but the first of them costs `share` as much.
@@ -65,8 +67,8 @@ fn two_runs_have_no_verdict_and_three_on_each_side_have() {
     let (before, after) = (thrice(&three()), thrice(&changed(1.2)));
     let one = RunComparison::of((&before[..1], "run 1"), (&after[1..2], "run 2")).unwrap();
     assert_eq!(
-        one.tables[0].servers[0].changes[1].found.inconclusive(),
-        Some("inconclusive: fewer than three runs on a side")
+        one.tables[0].servers[0].changes[1].found.judged,
+        Judged::Inconclusive { why: Inconclusive::TooFewRuns }
     );
     assert!(one.sentences.last().unwrap().contains("hotlap compare 11-13 14-16"), "{one:?}");
     let rules = [Rule::parse("cost +3%").unwrap()];
@@ -75,7 +77,7 @@ fn two_runs_have_no_verdict_and_three_on_each_side_have() {
     let cost = &all.tables[0].servers[0].changes[1].found;
     let ratio = cost.ratio.as_ref().unwrap();
     assert!((ratio.value - 1.2).abs() < 1e-3 && ratio.low.unwrap() > 1.19, "{cost:?}");
-    assert_eq!(cost.verdict, "costs more");
+    assert_eq!((cost.judged, &*cost.words), (Judged::Worse, "costs more"));
     assert_eq!(Ruling::on_change(&all, &rules).exit(), Exit::Regression);
     // Without a ceiling, the machine is part of the difference.
     let without = |mut runs: [Run; 3]| {
@@ -84,7 +86,7 @@ fn two_runs_have_no_verdict_and_three_on_each_side_have() {
     };
     let (before, after) = (without(before), without(after));
     let all = RunComparison::of((&before, "before"), (&after, "after")).unwrap();
-    assert_eq!(all.tables[0].servers[0].changes[1].found.verdict, "not measured well enough");
+    assert_eq!(all.tables[0].servers[0].changes[1].found.judged, Judged::NotMeasured);
 }
 
 #[test]
@@ -163,7 +165,7 @@ fn exit_codes_are_those_of_a_run() {
     assert_eq!(code(&["compare"]), Some(2));
     let json = hotlap(&store, &["compare", "1-3", "4-6", "--export-json", "-"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(json["tables"][0]["servers"][0]["changes"][1]["verdict"], "costs more");
+    assert_eq!(json["tables"][0]["servers"][0]["changes"][1]["words"], "costs more");
     assert_eq!(json["after"]["runs"][2]["number"], 6);
 }
 
@@ -332,7 +334,7 @@ fn a_percentile_that_is_a_lower_bound_is_shown_as_one_and_decides_nothing() {
             assert_eq!(figure.text.starts_with('≥'), figure.is_lower_bound, "{figure:?}");
         }
         assert_eq!((&p99.found.ratio, p99.is_worse), (&None, false), "{p99:?}");
-        assert_eq!(p99.found.verdict, "not known");
+        assert_eq!(p99.found.judged, Judged::Unknown);
         assert!(change("p50").found.ratio.is_some(), "the median does not rest on them");
         assert!(terminal::comparison(&comparison, 80, false).contains("≥ "));
         assert!(markdown::comparison(&comparison).contains("≥ "));

@@ -157,7 +157,12 @@ fn conforms(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(),
                 conforms(value, target, root, at)?;
                 true
             }
-            "anyOf" | "oneOf" => each.any(|choice| conforms(value, choice, root, at).is_ok()),
+            "anyOf" | "oneOf" => each.any(|choice| {
+                let choice = with_properties(choice.clone(), schema);
+                conforms(value, &choice, root, at).is_ok()
+            }),
+            // They are checked with those of each choice.
+            "properties" if schema.get("oneOf").is_some() => true,
             "type" => each.any(type_of),
             "enum" => each.any(|word| word == value),
             "const" => told == value,
@@ -188,6 +193,15 @@ fn conforms(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// A choice of a schema, with the properties that all choices have.
+fn with_properties(mut choice: Value, schema: &Value) -> Value {
+    if let Some(common) = schema["properties"].as_object() {
+        let own = choice["properties"].as_object_mut().expect("an object, like its siblings");
+        own.extend(common.clone());
+    }
+    choice
 }
 
 #[test]

@@ -113,7 +113,8 @@ fn server(name: &str) -> Server {
 fn run(stress: Vec<Subject>) -> Run {
     let schedule = serde_json::json!({
         "restarts": 0, "rounds": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
-        "server_cpus": [0], "generator_cpus": [1], "freeze": false
+        "server_cpus": [0], "generator_cpus": [1], "freeze": false, "probed": [],
+        "high_priority": false, "objectives": [], "observing": { "missing": [], "env": [] }
     });
     Run {
         number: None,

@@ -133,8 +133,14 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     let row = json["tables"][0]["rows"].as_array().unwrap();
     let node = row.iter().find(|r| r["name"] == "node/http:cluster").unwrap();
     let few = "inconclusive: fewer than three restarts";
-    assert_eq!(node["against"]["cost"]["verdict"], few);
-    assert_eq!(node["against"]["requests_per_s"]["verdict"], few);
+    for measure in ["cost", "requests_per_s"] {
+        let found = &node["against"][measure];
+        assert_eq!(
+            (&found["verdict"], &found["why"]),
+            (&"inconclusive".into(), &"too-few-restarts".into())
+        );
+        assert_eq!(found["words"], few);
+    }
     let junit = render(&report, Format::Junit);
     assert!(junit.contains("failures=\"0\" errors=\"0\" skipped=\"2\""), "{junit}");
     assert!(

@@ -13,23 +13,35 @@ use serde::{Deserialize, Serialize};
 use super::attackers::Fate;
 
 /// The impact of a scenario on a server, from best to worst. The worst that applies counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Impact {
     /// None of the following.
-    Well,
+    Unaffected,
     /// The normal clients had less than [`PACE`] of their fair share of the previous throughput, or
     /// a p99 that was more than [`P99_TIMES`] times the fair one and [`P99_LEAST_NS`] longer.
-    Suffered,
+    Slowed,
     /// The server recovered only in part: less than [`PACE_AFTER`] of its previous throughput in
     /// each of several measurements, or it kept resources: more than [`MEMORY_TIMES`] times its
     /// previous memory and [`MEMORY_LEAST_BYTES`] more, more than [`THREADS_TIMES`] times its
     /// previous threads and [`THREADS_LEAST`] more, or more than [`BUSY`] of a core of additional
     /// CPU use without requests.
-    Scarred,
+    Degraded,
     /// More than [`ERRORS`] of the normal clients' requests failed, not counting the share that
     /// failed before.
-    Hurt,
+    Failing,
     /// Not working afterwards: it ended, sends no right response within the limit, or the normal
     /// clients still get errors.
     Down,
@@ -186,7 +198,7 @@ pub fn judge(observed: &Observed) -> Judgement {
     {
         reasons.push(Reason::P99(before.p99_ns, during.p99_ns));
     }
-    let impact = reasons.iter().map(Reason::impact).max().unwrap_or(Impact::Well);
+    let impact = reasons.iter().map(Reason::impact).max().unwrap_or(Impact::Unaffected);
     Judgement { impact, reasons }
 }
 
@@ -245,11 +257,11 @@ impl Reason {
     pub fn impact(&self) -> Impact {
         match self {
             Self::Ended(_) | Self::Mute | Self::ErrorsAfter(..) => Impact::Down,
-            Self::Errors(..) => Impact::Hurt,
+            Self::Errors(..) => Impact::Failing,
             Self::SlowAfter(_) | Self::Memory(..) | Self::Threads(..) | Self::Busy(_) => {
-                Impact::Scarred
+                Impact::Degraded
             }
-            Self::Pace(_) | Self::P99(..) => Impact::Suffered,
+            Self::Pace(_) | Self::P99(..) => Impact::Slowed,
         }
     }
 }
@@ -258,10 +270,10 @@ impl Impact {
     /// The word in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Well => "unaffected",
-            Self::Suffered => "slowed",
-            Self::Scarred => "degraded",
-            Self::Hurt => "failing",
+            Self::Unaffected => "unaffected",
+            Self::Slowed => "slowed",
+            Self::Degraded => "degraded",
+            Self::Failing => "failing",
             Self::Down => "down",
         }
     }
@@ -364,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_server_whose_normal_clients_notice_nothing_is_well() {
-        assert_eq!(judged(calm()), (Impact::Well, vec![]));
+        assert_eq!(judged(calm()), (Impact::Unaffected, vec![]));
         // What a busy machine does to any server is no impact: nearly half, ninefold, 99 ms more.
         let noisy = Observed {
             during: pace(5_001, 18_000_000, 5),
@@ -373,27 +385,27 @@ mod tests {
             idle: Some([0.1, 0.55]),
             ..calm()
         };
-        assert_eq!(judged(noisy), (Impact::Well, vec![]));
+        assert_eq!(judged(noisy), (Impact::Unaffected, vec![]));
     }
 
     #[test]
     fn less_than_half_of_the_throughput_is_suffering() {
         let slow = Observed { during: pace(4_999, 2_000_000, 0), ..calm() };
         let why = "normal clients had 50 % of their fair throughput".to_owned();
-        assert_eq!(judged(slow), (Impact::Suffered, vec![why]));
+        assert_eq!(judged(slow), (Impact::Slowed, vec![why]));
     }
 
     #[test]
     fn a_long_tail_is_suffering_only_if_it_is_many_times_longer_and_long() {
         let tail = |during| judge(&Observed { during: pace(10_000, during, 0), ..calm() }).impact;
-        assert_eq!(tail(90_000_000), Impact::Well);
-        assert_eq!(tail(103_000_000), Impact::Suffered);
+        assert_eq!(tail(90_000_000), Impact::Unaffected);
+        assert_eq!(tail(103_000_000), Impact::Slowed);
         let slow_before = Observed {
             before: pace(10_000, 60_000_000, 0),
             during: pace(10_000, 500_000_000, 0),
             ..calm()
         };
-        assert_eq!(judge(&slow_before).impact, Impact::Well);
+        assert_eq!(judge(&slow_before).impact, Impact::Unaffected);
     }
 
     #[test]
@@ -401,29 +413,29 @@ mod tests {
         let shared = |answers, p99| {
             judge(&Observed { during: pace(answers, p99, 0), crowding: 26.0, ..calm() }).impact
         };
-        assert_eq!(shared(10_000 / 26, 26 * 2_000_000), Impact::Well);
-        assert_eq!(shared(10_000 / 26 / 3, 26 * 2_000_000), Impact::Suffered);
+        assert_eq!(shared(10_000 / 26, 26 * 2_000_000), Impact::Unaffected);
+        assert_eq!(shared(10_000 / 26 / 3, 26 * 2_000_000), Impact::Slowed);
     }
 
     #[test]
     fn errors_of_normal_clients_are_hurt_beyond_the_share_that_failed_before() {
         let hurt = Observed { during: pace(9_000, 2_000_000, 10), ..calm() };
         let why = "10 of 9010 requests of normal clients failed, mostly: timeout";
-        assert_eq!(judged(hurt), (Impact::Hurt, vec![why.to_owned()]));
+        assert_eq!(judged(hurt), (Impact::Failing, vec![why.to_owned()]));
         let as_ever = Observed {
             before: pace(9_000, 2_000_000, 10),
             during: pace(9_000, 2_000_000, 10),
             ..calm()
         };
-        assert_eq!(judge(&as_ever).impact, Impact::Well);
+        assert_eq!(judge(&as_ever).impact, Impact::Unaffected);
     }
 
     #[test]
     fn silence_is_hurt_even_if_no_request_has_timed_out_yet() {
         let silent = Observed { during: Service::default(), ..calm() };
-        assert_eq!(judge(&silent).impact, Impact::Hurt);
+        assert_eq!(judge(&silent).impact, Impact::Failing);
         let unreachable = Service { unreachable: Some("refused".to_owned()), ..Service::default() };
-        assert_eq!(judge(&Observed { during: unreachable, ..calm() }).impact, Impact::Hurt);
+        assert_eq!(judge(&Observed { during: unreachable, ..calm() }).impact, Impact::Failing);
     }
 
     #[test]
@@ -438,10 +450,10 @@ mod tests {
             "it keeps 204 threads, up from 4",
             "it uses 99 % of a core without requests",
         ];
-        assert_eq!(judged(scarred), (Impact::Scarred, why.map(str::to_owned).to_vec()));
+        assert_eq!(judged(scarred), (Impact::Degraded, why.map(str::to_owned).to_vec()));
         let slower = Observed { after: pace(3_000, 2_000_000, 0), ..calm() };
         let why = "30 % of its throughput after the attack".to_owned();
-        assert_eq!(judged(slower), (Impact::Scarred, vec![why]));
+        assert_eq!(judged(slower), (Impact::Degraded, vec![why]));
     }
 
     #[test]
@@ -464,9 +476,9 @@ mod tests {
 
     #[test]
     fn impacts_are_ordered_from_the_best_to_the_worst() {
-        use Impact::{Down, Hurt, Scarred, Suffered, Well};
-        let mut all = [Down, Well, Hurt, Scarred, Suffered];
+        use Impact::{Degraded, Down, Failing, Slowed, Unaffected};
+        let mut all = [Down, Unaffected, Failing, Degraded, Slowed];
         all.sort();
-        assert_eq!(all, [Well, Suffered, Scarred, Hurt, Down]);
+        assert_eq!(all, [Unaffected, Slowed, Degraded, Failing, Down]);
     }
 }

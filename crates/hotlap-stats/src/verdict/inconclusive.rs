@@ -1,5 +1,7 @@
 //! Why a comparison may get no verdict.
 
+use serde::Serialize;
+
 /// Fewer restarts than this give no verdict, because an interval must know how much restarts
 /// differ. From a single restart there is none. From two restarts it has one degree of freedom and
 /// is 12.7 standard errors wide on either side.
@@ -10,7 +12,8 @@ pub const MIN_RESTARTS: u32 = 3;
 pub const CONTROL_ALPHA: f64 = 0.01;
 
 /// Why a comparison is inconclusive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Inconclusive {
     /// It has fewer than [`MIN_RESTARTS`] restarts.
     TooFewRestarts,

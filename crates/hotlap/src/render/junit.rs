@@ -1,5 +1,6 @@
 //! JUnit XML, which every CI system shows as a list of tests: one case per server and load.
 
+use crate::report::verdict::{Judged, reason};
 use crate::report::{
     CapacityResults, CapacityRow, Failed, LoadResults, Measure, Report, Role, Row,
 };
@@ -53,7 +54,7 @@ pub fn render(report: &Report) -> String {
             }
             () => undecided(row).map_or_else(String::new, |why| {
                 skipped += 1;
-                fault("skipped", why, &table.sentences.join("\n"))
+                fault("skipped", &why, &table.sentences.join("\n"))
             }),
         };
         cases.push(case(&table.unique_name(&row.name), &figures(table, row), &fault));
@@ -90,10 +91,10 @@ fn capacity_fault(
     let own = report.broken.iter().filter(|b| b.server == row.name && b.load == found.load);
     let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
     let all = found.sentences.join("\n");
-    let (kind, message, text) = match (&row.capacity, row.inconclusive()) {
+    let (kind, message, text) = match (&row.capacity, row.judged.and_then(Judged::inconclusive)) {
         _ if !broken.is_empty() => ("failure", broken[0], broken.join("\n")),
         (None, _) => ("error", "the goals are kept at no rate", all),
-        (Some(_), Some(why)) => ("skipped", why, all),
+        (Some(_), Some(why)) => ("skipped", reason(why), all),
         (Some(_), None) => return ("", String::new()),
     };
     (kind, fault(kind, message, &text))
@@ -101,12 +102,13 @@ fn capacity_fault(
 
 /// Why a server's comparison with the reference is inconclusive; `None` if it has a verdict in CPU
 /// time per request or in requests/s.
-fn undecided(row: &Row) -> Option<&str> {
+fn undecided(row: &Row) -> Option<String> {
     let against = row.against.as_ref()?;
     let both = [Measure::Cost, Measure::Rate].map(|measure| &against.measures[measure]);
     let mut known = both.into_iter().filter(|found| found.ratio.is_some());
-    let first = known.next()?.inconclusive()?;
-    known.all(|found| found.inconclusive().is_some()).then_some(first)
+    let first = known.next()?;
+    first.judged.inconclusive()?;
+    known.all(|found| found.judged.inconclusive().is_some()).then(|| first.words.clone())
 }
 
 fn case(name: &str, output: &str, fault: &str) -> String {

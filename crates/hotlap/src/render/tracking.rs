@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::json;
+use crate::report::verdict::reason;
 use crate::report::{Figure, Report, Role, Row};
 
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of figures of which less is
@@ -72,7 +73,8 @@ fn rows(report: &Report) -> impl Iterator<Item = (String, &Row)> {
 /// compares each run with the previous one.
 fn extra(report: &Report, row: &Row) -> String {
     let version = if row.version.is_empty() { &row.command } else { &row.version };
-    let cost = row.against.as_ref().and_then(|against| against.measures.cost.inconclusive());
-    let verdict = cost.map_or_else(String::new, |verdict| format!("\n{verdict}"));
+    let cost = row.against.as_ref().and_then(|against| against.measures.cost.judged.inconclusive());
+    let verdict =
+        cost.map_or_else(String::new, |verdict| format!("\ninconclusive: {}", reason(verdict)));
     format!("{version}\n{}\n{}{verdict}", report.run.title.join(" · "), report.host.line)
 }

@@ -1,11 +1,10 @@
 //! The capacity of servers: figures, sentences and the table of a search.
 
-use hotlap_stats::{Effect, Inconclusive, MIN_RESTARTS, Verdict};
 use serde::Serialize;
 
 use super::figure::{Figure, cell, exactly, micros, millis, per_second, ratio, text_cell};
 use super::loads::{load_title, under, with_load};
-use super::undecided;
+use super::verdict::Judged;
 use crate::analysis::CapacityAnalysis;
 use crate::analysis::capacity::{Highest, LatencyAtRate, ServerCapacity, TrialView};
 use crate::model::{Load, Objective, Role, Run};
@@ -54,9 +53,12 @@ pub struct CapacityRow {
     pub decided_by: Option<String>,
     /// The ratio to the reference; `null` if unknown.
     pub ratio: Option<Figure>,
-    /// `higher`, `lower`, `equal within ±2%`, `not decided`, or `inconclusive: ` and why;
-    /// empty for the reference.
-    pub verdict: String,
+    /// The verdict; missing for the reference.
+    #[serde(flatten)]
+    pub judged: Option<Judged>,
+    /// The verdict in words: `higher`, `lower`, `equal within ±2%`, `not decided`, or
+    /// `inconclusive: ` and why; empty for the reference.
+    pub words: String,
     /// The window in which the server was held at this rate, for longer than in other windows.
     /// `null` if the search was interrupted before this window.
     pub held: Option<HeldWindow>,
@@ -105,10 +107,6 @@ pub struct HeldWindow {
     #[serde(flatten)]
     pub window: CapacityWindow,
 }
-
-/// Verdicts.
-pub(super) const HIGHER: &str = "higher";
-pub(super) const LOWER: &str = "lower";
 
 impl CapacityResults {
     pub(super) fn of(run: &Run, analysis: &CapacityAnalysis) -> Self {
@@ -247,7 +245,7 @@ impl CapacityResults {
                 true => "the load generator could not offer more",
                 false => "the search ended before it found the limit (--duration gives more time)",
             };
-            let rate = capacity.text.trim_start_matches("≥ ");
+            let rate = number::rate(capacity.value);
             return format!("{} meets {goals} at {rate} requests/s; {why}.", row.name);
         }
         let own = format!(
@@ -259,12 +257,12 @@ impl CapacityResults {
         let Some(reference) = self.reference.as_ref().filter(|name| **name != row.name) else {
             return own + ".";
         };
-        match (&row.ratio, row.verdict.as_str()) {
-            (Some(ratio), HIGHER | LOWER) => {
+        match (&row.ratio, row.judged) {
+            (Some(ratio), Some(Judged::Better | Judged::Worse)) => {
                 format!("{own}: {} the capacity of {reference}.", ratio.full())
             }
-            (Some(ratio), why) => {
-                format!("{own}: {} the capacity of {reference}, {why}.", ratio.full())
+            (Some(ratio), _) => {
+                format!("{own}: {} the capacity of {reference}, {}.", ratio.full(), row.words)
             }
             (None, _) => own + ".",
         }
@@ -290,6 +288,7 @@ impl CapacityRow {
             _ => None,
         };
         let objectives = &run.schedule.objectives;
+        let judged = found.against.map(|against| Judged::of(Some(against)));
         Self {
             name: server.name.clone(),
             role: server.role,
@@ -298,7 +297,8 @@ impl CapacityRow {
             below,
             decided_by: found.decisive.map(|goal| objectives[goal].to_string()),
             ratio: found.against.map(|(effect, _)| ratio(&effect.ratio)),
-            verdict: found.against.map(words).unwrap_or_default(),
+            judged,
+            words: judged.map(|judged| judged.words(None)).unwrap_or_default(),
             held: found.held.as_ref().map(HeldWindow::of),
             cpu_us: found.cost_ns.map(|ns| micros(&exactly(ns / 1e3))),
             restarts: found.restarts(),
@@ -340,16 +340,6 @@ impl CapacityRow {
             (false, _) => " in short windows (a generator was late in the long window)".to_owned(),
         }
     }
-
-    /// Whether the verdict is that its capacity is lower than the reference's.
-    pub fn is_lower(&self) -> bool {
-        self.verdict == LOWER
-    }
-
-    /// Why it could not be compared; `None` if there is a verdict or nothing to compare.
-    pub fn inconclusive(&self) -> Option<&str> {
-        self.verdict.strip_prefix("inconclusive: ")
-    }
 }
 
 /// The highest rate that keeps every goal, or a lower bound of it; `None` if neither is known.
@@ -358,27 +348,6 @@ pub(super) fn capacity_figure(found: Highest) -> Option<Figure> {
         Highest::Rate(rate) => Some(per_second(&rate)),
         Highest::AtLeast(rate) => Some(per_second(&exactly(rate)).at_least()),
         Highest::Below(_) | Highest::Unknown => None,
-    }
-}
-
-/// A verdict on a capacity.
-pub(super) fn words((effect, verdict): (Effect, Verdict)) -> String {
-    match verdict {
-        Verdict::Better => HIGHER.to_owned(),
-        Verdict::Worse => LOWER.to_owned(),
-        Verdict::NoDifference => undecided::words(&effect.ratio),
-        Verdict::Inconclusive(why) => format!("inconclusive: {}", inconclusive(why)),
-    }
-}
-
-fn inconclusive(why: Inconclusive) -> String {
-    match why {
-        Inconclusive::TooFewRestarts | Inconclusive::TooFewNodes => {
-            format!("fewer than {MIN_RESTARTS} restarts (--duration gives more)")
-        }
-        Inconclusive::NotSteady => "not steady".to_owned(),
-        Inconclusive::TooFewRuns => "fewer than three runs on a side".to_owned(),
-        Inconclusive::ControlDiffers => "the noise is unknown".to_owned(),
     }
 }
 

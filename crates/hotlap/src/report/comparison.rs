@@ -8,7 +8,7 @@ use super::against::MeasureVerdict;
 use super::figure::{Figure, cell, megabytes, micros, millis, per_second, ratio};
 use super::heading::state_note;
 use super::loads::{load_name, load_title, load_words, slice_words, with_load};
-use super::undecided::EQUAL_WITHIN;
+use super::verdict::Judged;
 use super::{measure_name, sentences};
 use crate::analysis::runs::{LoadSides, Matched, compared, matched_loads, matched_servers};
 use crate::analysis::{Measure, ServerComparison};
@@ -89,6 +89,9 @@ pub struct ComparedServer {
 pub struct Change {
     /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`; of searches, `capacity, req/s`.
     pub measure: String,
+    /// The measure; `None` for a capacity.
+    #[serde(skip)]
+    pub of: Option<Measure>,
     /// In the earlier runs.
     pub before: Option<Figure>,
     /// In the later runs.
@@ -296,17 +299,9 @@ fn measure(change: &Change) -> Cell {
     Cell::from(&change.measure).shortened_to(change.measure.replace("/request", ""))
 }
 
-/// A verdict in one word, for narrow terminals.
+/// A verdict, in one word on narrow terminals.
 fn verdict(change: &Change) -> Cell {
-    let found = &change.found;
-    let word = match found.verdict.as_str() {
-        verdict if found.both_keep_up() || verdict.starts_with(EQUAL_WITHIN) => "equal",
-        verdict if verdict.starts_with("not ") => "?",
-        _ if found.ratio.is_none() || found.inconclusive().is_some() => "?",
-        // The row names the measure.
-        verdict => verdict.trim_start_matches("costs "),
-    };
-    Cell::from(&found.verdict).shortened_to(word)
+    Cell::from(&change.found.words).shortened_to(change.found.judged.word(change.of))
 }
 
 fn tone(change: &Change) -> Tone {
@@ -353,9 +348,10 @@ fn changes(sides: &LoadSides, server: &Matched, against: &ServerComparison) -> V
         let found = MeasureVerdict::of(against, measure, true);
         Change {
             measure: measure_name(measure).to_owned(),
+            of: Some(measure),
             before,
             after,
-            is_worse: found.is_worse(),
+            is_worse: found.judged == Judged::Worse,
             found,
         }
     };

@@ -9,15 +9,15 @@ mod flame;
 mod ledger;
 mod sentence;
 
-use hotlap_stats::{Estimate, MIN_RESTARTS};
+use hotlap_stats::{Estimate, Inconclusive, MIN_RESTARTS};
 use serde::Serialize;
 
 use super::figure::{Figure, difference, micros};
 use super::loads::{load_title, under};
-use super::undecided;
+use super::verdict::Judged;
 use super::warnings::violation;
-use crate::analysis::Explanation;
 use crate::analysis::explain::Group;
+use crate::analysis::{Explanation, Measure};
 use crate::model::{Load, Run};
 use crate::text::layout::shortened;
 use crate::text::number::{count, grouped};
@@ -27,8 +27,6 @@ pub use flame::FlameBox;
 pub use ledger::{LedgerKind, LedgerRow};
 
 /// Verdicts.
-const MORE: &str = "costs more";
-const LESS: &str = "costs less";
 
 /// Names of servers in the heads of columns are shortened to this width.
 const HEADING: usize = 14;
@@ -50,9 +48,12 @@ pub struct ExplanationResults {
     pub server_us: Figure,
     /// The difference, the server's minus the reference's, in microseconds.
     pub difference_us: Figure,
-    /// `costs more`, `costs less`, `equal within ±2%`, `not decided`, or `inconclusive: ` and
-    /// why.
-    pub verdict: String,
+    /// The verdict.
+    #[serde(flatten)]
+    pub judged: Judged,
+    /// The verdict in words: `costs more`, `costs less`, `equal within ±2%`, `not decided`, or
+    /// `inconclusive: ` and why.
+    pub words: String,
     /// The restarts that it rests on.
     pub restarts: u32,
     /// The result in one sentence or two.
@@ -73,13 +74,13 @@ impl ExplanationResults {
     pub(super) fn of(run: &Run, found: &Explanation) -> Self {
         let all: Vec<&Load> = run.loads.iter().collect();
         let name = |server: usize| run.servers[server].name.clone();
-        let verdict = match () {
+        let judged = match () {
             () if found.cost.restarts < MIN_RESTARTS => {
-                "inconclusive: fewer than three restarts (--duration gives more)".to_owned()
+                Judged::Inconclusive { why: Inconclusive::TooFewRestarts }
             }
-            () if !found.differs => undecided::words(&found.cost.ratio()),
-            () if found.cost.difference.value > 0.0 => MORE.to_owned(),
-            () => LESS.to_owned(),
+            () if !found.differs => Judged::undecided(&found.cost.ratio()),
+            () if found.cost.difference.value > 0.0 => Judged::Worse,
+            () => Judged::Better,
         };
         let us = |estimate: &Estimate| estimate.scaled(1e-3);
         Self {
@@ -93,7 +94,8 @@ impl ExplanationResults {
             reference_us: micros(&us(&found.cost.reference)),
             server_us: micros(&us(&found.cost.server)),
             difference_us: difference(&us(&found.cost.difference)),
-            verdict,
+            judged,
+            words: judged.words(Some(Measure::Cost)),
             restarts: found.cost.restarts,
             sentence: sentence::of(
                 [&name(found.reference), &name(found.server)],
@@ -161,11 +163,6 @@ impl ExplanationResults {
             true => format!("{server} against {reference}"),
             false => format!("{server} against {reference}: {title}"),
         }
-    }
-
-    /// Whether there is a verdict.
-    pub fn is_conclusive(&self) -> bool {
-        !self.verdict.starts_with("inconclusive")
     }
 }
 

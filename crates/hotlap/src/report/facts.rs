@@ -95,8 +95,8 @@ impl Row {
             let Some(against) = &self.against else { return String::new() };
             let found = &against.measures[measure];
             match &found.ratio {
-                Some(ratio) => format!("{}: {}", ratio.full(), found.verdict),
-                None => found.verdict.clone(),
+                Some(ratio) => format!("{}: {}", ratio.full(), found.words),
+                None => found.words.clone(),
             }
         };
         let cpu =
@@ -125,7 +125,10 @@ impl Row {
             ),
             ("TLS", self.tls.clone()),
             ("errors", errors),
-            ("conformance checks passed", self.conformance.clone()),
+            (
+                "conformance checks passed",
+                self.conformance.map_or_else(String::new, |checks| checks.to_string()),
+            ),
             ("memory (RSS, PSS)", [text(&self.rss_mb), text(&self.pss_mb)].join(", ")),
             ("CPU use", text(&self.cpu_percent)),
             ("context switches per request", text(&self.switches)),

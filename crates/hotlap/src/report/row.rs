@@ -1,5 +1,7 @@
 //! One server under one load: a row of its table.
 
+use std::fmt;
+
 use hotlap_load::Failures;
 use hotlap_stats::{Concurrency, Rank};
 use serde::Serialize;
@@ -86,8 +88,8 @@ pub struct Row {
     pub warmup: String,
     /// Version and cipher suite of TLS: `TLS 1.3, TLS_AES_256_GCM_SHA384`; empty without TLS.
     pub tls: String,
-    /// Conformance checks that it passes: `11/14`; empty if there were none.
-    pub conformance: String,
+    /// Conformance checks; `null` if there were none.
+    pub conformance: Option<Checks>,
     /// Correct responses to each of several generators, in the order of `host.generators`, in the
     /// laps that count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -96,6 +98,21 @@ pub struct Row {
     pub notes: Vec<String>,
     /// Figures published elsewhere, beside the measured ones.
     pub published: Vec<PublishedView>,
+}
+
+/// Conformance checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Checks {
+    /// The checks that a server passes.
+    pub passed: u32,
+    /// All checks that were made.
+    pub made: u32,
+}
+
+impl fmt::Display for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.passed, self.made)
+    }
 }
 
 /// Failures of one kind in one phase.
@@ -181,7 +198,7 @@ impl Row {
 
     /// Whether it fails a conformance check.
     pub fn fails_checks(&self) -> bool {
-        self.conformance.split_once('/').is_some_and(|(passed, all)| passed != all)
+        self.conformance.is_some_and(|checks| checks.passed < checks.made)
     }
 
     /// Requests/s, as a lower bound if the generator is the limit.
@@ -226,11 +243,11 @@ fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
     }
 }
 
-fn conformance(run: &Run, server: usize) -> String {
-    let start = run.starts.iter().rev().find(|s| s.server == server && s.ready.conformance.1 > 0);
-    start.map_or_else(String::new, |s| {
-        format!("{}/{}", s.ready.conformance.0, s.ready.conformance.1)
-    })
+fn conformance(run: &Run, server: usize) -> Option<Checks> {
+    let own = run.starts.iter().rev().filter(|start| start.server == server);
+    let mut checks = own.map(|start| start.ready.conformance);
+    let (passed, made) = checks.find(|(_, made)| *made > 0)?;
+    Some(Checks { passed, made })
 }
 
 fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {

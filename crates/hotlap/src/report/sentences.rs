@@ -5,7 +5,7 @@ use std::time::Duration;
 use hotlap_stats::{Effect, Estimate, Inconclusive, MIN_RESTARTS, Verdict};
 
 use super::figure::{exactly, ratio};
-use super::undecided;
+use super::verdict::Judged;
 use super::warnings::left_out;
 use crate::analysis::{Analysis, Limited, Measure, ServerComparison};
 use crate::model::{Question, Run};
@@ -254,7 +254,7 @@ fn known(what: &str, (effect, verdict): (Effect, Verdict)) -> String {
     let words = match verdict {
         Verdict::Inconclusive(_) => "inconclusive".to_owned(),
         _ if !effect.ratio.is_bounded() => "inconclusive, too few laps".to_owned(),
-        _ => undecided::words(&effect.ratio),
+        _ => Judged::undecided(&effect.ratio).words(None),
     };
     let alone = match verdict {
         Verdict::NoDifference if beyond_one(&effect) => {

@@ -40,7 +40,13 @@ impl LoadResults {
             columns.push(Column::right("errors", cells(errors)));
         }
         if any_failed_checks {
-            let checks = Column::right("checks", cells(|r| Cell::from(&r.conformance)));
+            let checks = Column::right(
+                "checks",
+                cells(|r| {
+                    r.conformance
+                        .map_or_else(Cell::default, |checks| Cell::from(checks.to_string()))
+                }),
+            );
             columns.push(checks.on(WIDE));
         }
         Table::new(columns).with_tones(self.rows.iter().map(tone).collect())

@@ -8,9 +8,10 @@ use std::fmt;
 use crate::analysis::Measure;
 use crate::exit::{Exit, usage};
 use crate::quantity;
-use crate::report::comparison::{CAPACITY, RunComparison};
+use crate::report::comparison::RunComparison;
 use crate::report::figure::Figure;
-use crate::report::{BrokenRule, CapacityResults, MeasureVerdict, Report, Role, Row, measure_name};
+use crate::report::verdict::{Judged, reason};
+use crate::report::{BrokenRule, CapacityResults, MeasureVerdict, Report, Role, Row};
 use crate::text::number;
 
 /// The names of measures in rules, and the sign of a change for the worse. `None`: a capacity.
@@ -94,8 +95,7 @@ impl Rule {
             let under = &results.under;
             let compared =
                 Compared { server: &row.name, other, load: results.load, under, is_offered: true };
-            let (ratio, verdict) = (row.ratio.clone(), row.verdict.clone());
-            self.hold_capacity(&compared, Some(&MeasureVerdict { ratio, verdict }), ruling);
+            self.hold_capacity(&compared, row.ratio.as_ref().zip(row.judged), ruling);
         }
     }
 
@@ -103,15 +103,14 @@ impl Rule {
     fn hold_capacity(
         self,
         &Compared { server, other, load, under, .. }: &Compared,
-        found: Option<&MeasureVerdict>,
+        found: Option<(&Figure, Judged)>,
         ruling: &mut Ruling,
     ) {
-        let ratio = found.and_then(|found| Some((found, found.ratio.as_ref()?)));
-        let ratio = ratio.filter(|(_, ratio)| ratio.low.is_some());
-        let inconclusive = found.and_then(MeasureVerdict::inconclusive);
-        let (None, Some((_, ratio))) = (inconclusive, ratio) else {
-            let why = match inconclusive.and_then(|why| why.split_once(": ")) {
-                Some((_, why)) => format!(": {why}"),
+        let ratio = found.map(|(ratio, _)| ratio).filter(|ratio| ratio.low.is_some());
+        let inconclusive = found.and_then(|(_, judged)| judged.inconclusive());
+        let (None, Some(ratio)) = (inconclusive, ratio) else {
+            let why = match inconclusive {
+                Some(why) => format!(": {}", reason(why)),
                 None => ", because one of them is not known".to_owned(),
             };
             ruling.unknown.push(format!(
@@ -184,10 +183,9 @@ impl Rule {
 
     /// Applies the rule to each server of one run, compared with the same server in another.
     fn judge_change(self, comparison: &RunComparison, ruling: &mut Ruling) {
-        let name = self.measure.map_or(CAPACITY, measure_name);
         for (load, table) in comparison.tables.iter().enumerate() {
             for server in &table.servers {
-                let change = server.changes.iter().find(|c| c.measure == name);
+                let change = server.changes.iter().find(|change| change.of == self.measure);
                 let compared = Compared {
                     server: &server.name,
                     other: &comparison.before.name,
@@ -198,7 +196,10 @@ impl Rule {
                 let found = change.map(|change| &change.found);
                 match self.measure {
                     Some(measure) => self.hold((measure, &compared), found, ruling),
-                    None => self.hold_capacity(&compared, found, ruling),
+                    None => {
+                        let found = found.and_then(|f| f.ratio.as_ref().zip(Some(f.judged)));
+                        self.hold_capacity(&compared, found, ruling);
+                    }
                 }
             }
         }
@@ -215,7 +216,8 @@ impl Rule {
         let what = what(measure, is_offered);
         // A server that serves the whole offered rate does not have fewer requests/s than the
         // other.
-        if measure == Measure::Rate && found.is_some_and(MeasureVerdict::both_keep_up) {
+        if measure == Measure::Rate && found.is_some_and(|found| found.judged == Judged::BothKeepUp)
+        {
             return;
         }
         let ratio = found.and_then(|found| Some((found, found.ratio.as_ref()?)));
@@ -229,10 +231,12 @@ impl Rule {
             ));
             return;
         };
-        if let Some(why) = found.inconclusive() {
+        if let Some(why) = found.judged.inconclusive() {
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided{under}: {} the {what} of {other} for {server} is {why}.",
-                ratio.full()
+                "--fail-if cannot be decided{under}: {} the {what} of {other} for {server} is \
+                 inconclusive: {}.",
+                ratio.full(),
+                reason(why)
             ));
             return;
         }
@@ -351,7 +355,7 @@ fn is_compared(row: &Row) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hotlap_stats::Estimate;
+    use hotlap_stats::{Estimate, Inconclusive};
 
     use super::*;
     use crate::report::figure::ratio;
@@ -376,6 +380,10 @@ mod tests {
         }
     }
 
+    fn verdict(ratio: Figure, judged: Judged) -> MeasureVerdict {
+        MeasureVerdict { ratio: Some(ratio), judged, words: String::new() }
+    }
+
     #[test]
     fn a_rule_without_an_interval_is_refused_and_no_pass() {
         let (mut ruling, rule) = (Ruling::default(), Rule::parse("p99 +10%").unwrap());
@@ -388,20 +396,20 @@ mod tests {
     #[test]
     fn a_rule_on_an_inconclusive_comparison_is_no_pass() {
         let ratio = ratio(&Estimate { value: 3.0, low: 2.9, high: 3.1 });
-        let exit = |verdict: &str| {
-            let found = MeasureVerdict { ratio: Some(ratio.clone()), verdict: verdict.to_owned() };
+        let exit = |judged| {
+            let found = verdict(ratio.clone(), judged);
             let (mut ruling, rule) = (Ruling::default(), Rule::parse("cost +3%").unwrap());
             rule.hold((Measure::Cost, &compared(" under POST /x")), Some(&found), &mut ruling);
             (ruling.exit(), ruling.sentences().cloned().collect::<String>())
         };
-        let (code, said) = exit("inconclusive: fewer than three restarts");
+        let (code, said) = exit(Judged::Inconclusive { why: Inconclusive::TooFewRestarts });
         assert_eq!(code, Exit::Invalid);
         assert_eq!(
             said,
             "--fail-if cannot be decided under POST /x: 3.00× [2.90, 3.10] the CPU time per request of old for \
              new is inconclusive: fewer than three restarts."
         );
-        assert_eq!(exit("costs more").0, Exit::Regression);
+        assert_eq!(exit(Judged::Worse).0, Exit::Regression);
     }
 
     /// Regression: a true difference of 5% passed `cost +3%` in nine of ten noisy runs, because no
@@ -427,7 +435,7 @@ mod tests {
     #[test]
     fn an_undecided_rule_says_what_would_decide_it() {
         let ratio = ratio(&Estimate { value: 1.05, low: 0.97, high: 1.13 });
-        let found = MeasureVerdict { ratio: Some(ratio), verdict: "not decided".to_owned() };
+        let found = verdict(ratio, Judged::NotDecided);
         let (mut ruling, rule) = (Ruling::default(), Rule::parse("cost +3%").unwrap());
         rule.hold((Measure::Cost, &compared("")), Some(&found), &mut ruling);
         assert_eq!(ruling.exit(), Exit::Invalid);

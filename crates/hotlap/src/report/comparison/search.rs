@@ -9,9 +9,10 @@ use super::{
 use crate::analysis::runs::{Matched, SearchSides};
 use crate::model::Run;
 use crate::report::against::MeasureVerdict;
-use crate::report::capacity::{HIGHER, capacity_figure, with_interval};
+use crate::report::capacity::{capacity_figure, with_interval};
 use crate::report::loads::with_load;
 use crate::report::sentences::TOO_FEW_RUNS;
+use crate::report::verdict::Judged;
 
 /// The goals of a search: `p99 < 10 ms and errors < 0.1 %`.
 fn goals(run: &Run) -> String {
@@ -60,9 +61,10 @@ impl RunComparison {
             let found = MeasureVerdict::of_capacity(found);
             let change = Change {
                 measure: CAPACITY.to_owned(),
+                of: None,
                 before: old,
                 after: new,
-                is_worse: found.is_worse(),
+                is_worse: found.judged == Judged::Worse,
                 found,
             };
             let names = [
@@ -92,10 +94,8 @@ fn sentence(change: &Change, goals: &str, [name, earlier]: &[String; 2]) -> Stri
     };
     let own = format!("{name} meets {goals} up to {} requests/s", with_interval(after));
     let ratio = ratio.full();
-    match change.found.verdict.as_str() {
-        verdict if change.is_worse || verdict == HIGHER => {
-            format!("{own}: {ratio} the capacity of {earlier}.")
-        }
-        verdict => format!("{own}: {ratio} the capacity of {earlier}, {verdict}."),
+    match change.found.judged {
+        Judged::Better | Judged::Worse => format!("{own}: {ratio} the capacity of {earlier}."),
+        _ => format!("{own}: {ratio} the capacity of {earlier}, {}.", change.found.words),
     }
 }

@@ -3,10 +3,11 @@
 use hotlap_stats::MIN_RESTARTS;
 
 use super::super::figure::difference;
-use super::super::undecided;
+use super::super::verdict::Judged;
 use super::evidence::{counted, evidence_of};
 use super::ledger::{self, micros};
 use crate::analysis::Explanation;
+use crate::analysis::Measure;
 use crate::analysis::explain::{FunctionLine, Group, GroupLine, is_collector};
 
 /// The sentence names at most so many groups, and so many functions of each.
@@ -33,7 +34,7 @@ pub(super) fn of([reference, server]: [&str; 2], under: &str, found: &Explanatio
             true => String::new(),
             false => format!(" But per request, {server} has {}.", list(&counts)),
         };
-        let words = undecided::words(&found.cost.ratio());
+        let words = Judged::undecided(&found.cost.ratio()).words(Some(Measure::Cost));
         return format!(
             "{server} and {reference}{under}: CPU time per request {words} ({by}).{but}"
         );

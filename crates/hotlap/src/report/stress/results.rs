@@ -51,7 +51,7 @@ pub struct ScenarioResult {
     /// Its name.
     pub scenario: String,
     /// `unaffected`, `slowed`, `degraded`, `failing` or `down`.
-    pub verdict: &'static str,
+    pub verdict: Impact,
     /// Throughput of normal clients during the scenario, relative to their fair share: `93 %`.
     pub of_fair_share: String,
     /// Their p99 before and during: `1.2 → 3.1 ms`.
@@ -170,7 +170,7 @@ impl ScenarioResult {
         let mb = |bytes: u64| number::grouped(bytes as f64 / 1e6, 0);
         Self {
             scenario: trial.scenario.clone(),
-            verdict: trial.judgement.impact.as_str(),
+            verdict: trial.judgement.impact,
             of_fair_share: format!("{} %", number::grouped(share, 0)),
             p99,
             errors: number::count(during.failed()),
@@ -214,19 +214,19 @@ fn outcomes(fate: &Fate) -> String {
 /// One sentence about a server; none if there is nothing to say.
 fn sentence(server: &StressedServer) -> Option<String> {
     let all = server.results.len();
-    let well = server.results.iter().filter(|l| l.verdict == Impact::Well.as_str()).count();
+    let well = server.results.iter().filter(|l| l.verdict == Impact::Unaffected).count();
     if all == 0 {
         return None;
     }
     let worse: Vec<String> = [
         (Impact::Down, "down after"),
-        (Impact::Hurt, "requests of normal clients failed under"),
-        (Impact::Scarred, "did not fully recover from"),
-        (Impact::Suffered, "normal clients slowed by"),
+        (Impact::Failing, "requests of normal clients failed under"),
+        (Impact::Degraded, "did not fully recover from"),
+        (Impact::Slowed, "normal clients slowed by"),
     ]
     .iter()
     .filter_map(|(verdict, words)| {
-        let of = server.results.iter().filter(|l| l.verdict == verdict.as_str());
+        let of = server.results.iter().filter(|l| l.verdict == *verdict);
         let names: Vec<&str> = of.map(|l| l.scenario.as_str()).collect();
         (!names.is_empty()).then(|| format!("{words} {}", names.join(", ")))
     })

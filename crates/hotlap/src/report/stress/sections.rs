@@ -1,5 +1,7 @@
 //! The results of a stress run as tables with remarks, for every output.
 
+use hotlap_bench::stress::Impact;
+
 use super::{ScenarioResult, Stress, StressedServer};
 use crate::text::table::{Cell, Column, Table, Tone};
 
@@ -83,7 +85,7 @@ fn table(rows: &[(&StressedServer, &ScenarioResult)], subject: Subject) -> Table
     published.resize(rows.len(), Cell::default());
     Table::new(vec![
         names,
-        Column::left("verdict", cells(|r| r.verdict)),
+        Column::left("verdict", cells(|r| r.verdict.as_str())),
         unless_server(Column::right("of fair\nshare", cells(|r| &r.of_fair_share)), 2),
         unless_server(Column::right("p99", cells(|r| &r.p99)), 4),
         unless_server(Column::right("errors", cells(|r| &r.errors)), 2),
@@ -99,9 +101,9 @@ fn table(rows: &[(&StressedServer, &ScenarioResult)], subject: Subject) -> Table
 
 fn tone(result: &ScenarioResult) -> Tone {
     match result.verdict {
-        "unaffected" => Tone::Good,
-        "down" | "failing" => Tone::Bad,
-        _ => Tone::Warning,
+        Impact::Unaffected => Tone::Good,
+        Impact::Failing | Impact::Down => Tone::Bad,
+        Impact::Slowed | Impact::Degraded => Tone::Warning,
     }
 }
 

@@ -1,0 +1,164 @@
+//! Verdicts of a report. Code decides by [`Judged`]; words are made here for people, and never read
+//! back.
+
+use hotlap_stats::{Estimate, Inconclusive, Verdict};
+use serde::Serialize;
+
+use crate::analysis::Measure;
+use crate::analysis::compare::Found;
+
+/// Two servers are equal if the interval of their ratio lies within this share of 1. A convention.
+/// This is an equivalence test at half its usual error rate (Schuirmann, "A comparison of the two
+/// one-sided tests procedure and the power approach", Journal of Pharmacokinetics and
+/// Biopharmaceutics 15, 1987).
+const EQUAL: f64 = 0.05;
+
+/// An interval whose ends differ by this factor or more says nothing that a reader could use.
+const USELESS: f64 = 2.0;
+
+/// What is known of a server compared with another in one measure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", tag = "verdict")]
+pub enum Judged {
+    /// It is better.
+    Better,
+    /// It is worse.
+    Worse,
+    /// The interval of the ratio lies within this many per cent of 1, which are at most 5.
+    Equal {
+        /// Rounded up.
+        within_percent: f64,
+    },
+    /// The interval holds 1, and more than 5 per cent.
+    NotDecided,
+    /// The ends of the interval differ by a factor of two or more.
+    NotMeasured,
+    /// Both serve the full rate of an open loop, so requests/s do not tell them apart.
+    BothKeepUp,
+    /// There is no figure to compare.
+    Unknown,
+    /// The data do not permit a verdict.
+    Inconclusive {
+        /// What they lack.
+        why: Inconclusive,
+    },
+}
+
+impl Judged {
+    /// The result of a comparison.
+    pub(super) fn of(found: Found) -> Self {
+        match found {
+            None => Self::Unknown,
+            Some((_, Verdict::Better)) => Self::Better,
+            Some((_, Verdict::Worse)) => Self::Worse,
+            Some((effect, Verdict::NoDifference)) => Self::undecided(&effect.ratio),
+            Some((_, Verdict::Inconclusive(why))) => Self::Inconclusive { why },
+        }
+    }
+
+    /// What is known of two servers that no verdict tells apart, given their ratio.
+    pub(super) fn undecided(ratio: &Estimate) -> Self {
+        // Without what binary fractions add to 0.05.
+        let far = (ratio.high - 1.0).max(1.0 - ratio.low) - 1e-9;
+        match ratio.is_bounded() {
+            false => Self::NotMeasured,
+            _ if far <= EQUAL => {
+                // Rounded up, so that the interval lies within.
+                let percent = (100.0 * far).max(0.0);
+                let tenths = (percent * 10.0).ceil().max(1.0);
+                let within_percent = if percent < 1.0 { tenths / 10.0 } else { percent.ceil() };
+                Self::Equal { within_percent }
+            }
+            _ if ratio.high >= USELESS * ratio.low => Self::NotMeasured,
+            _ => Self::NotDecided,
+        }
+    }
+
+    /// Why there is no verdict, if the data do not permit one.
+    pub fn inconclusive(self) -> Option<Inconclusive> {
+        match self {
+            Self::Inconclusive { why } => Some(why),
+            _ => None,
+        }
+    }
+
+    /// `faster`, `costs more`, `equal within ±2%`; `None` for the measure is a capacity.
+    pub fn words(self, measure: Option<Measure>) -> String {
+        let (better, worse) = match measure {
+            Some(Measure::Rate) => ("faster", "slower"),
+            Some(Measure::Cost) => ("costs less", "costs more"),
+            Some(Measure::P50 | Measure::P99) => ("shorter", "longer"),
+            Some(Measure::Memory) => ("less", "more"),
+            None => ("higher", "lower"),
+        };
+        match self {
+            Self::Better => better.to_owned(),
+            Self::Worse => worse.to_owned(),
+            Self::Equal { within_percent } => format!("equal within ±{within_percent}%"),
+            Self::NotDecided => "not decided".to_owned(),
+            Self::NotMeasured => "not measured well enough".to_owned(),
+            Self::BothKeepUp => "both serve the rate that is offered".to_owned(),
+            Self::Unknown => "not known".to_owned(),
+            Self::Inconclusive { why } => format!("inconclusive: {}", reason(why)),
+        }
+    }
+
+    /// One word for narrow terminals, where the row names the measure.
+    pub(super) fn word(self, measure: Option<Measure>) -> String {
+        match (self, measure) {
+            (Self::Equal { .. } | Self::BothKeepUp, _) => "equal".to_owned(),
+            (Self::Better, Some(Measure::Cost)) => "less".to_owned(),
+            (Self::Worse, Some(Measure::Cost)) => "more".to_owned(),
+            (Self::Better | Self::Worse, _) => self.words(measure),
+            _ => "?".to_owned(),
+        }
+    }
+}
+
+/// Why a comparison is inconclusive.
+pub fn reason(why: Inconclusive) -> &'static str {
+    match why {
+        Inconclusive::TooFewRestarts => "fewer than three restarts",
+        Inconclusive::TooFewNodes => "fewer than three nodes",
+        Inconclusive::NotSteady => "not steady",
+        Inconclusive::TooFewRuns => "fewer than three runs on a side",
+        Inconclusive::ControlDiffers => "the A/A control differs from the reference",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: [0.68, 1.23] and [0.83, 1.44] were "no difference that could be measured", which
+    /// was called a result.
+    #[test]
+    fn equal_is_what_lies_within_five_percent() {
+        let judged = |low, high| Judged::undecided(&Estimate { value: 1.0, low, high });
+        let within = |within_percent| Judged::Equal { within_percent };
+        assert_eq!(judged(0.98, 1.013), within(2.0));
+        assert_eq!(judged(0.9996, 1.0031), within(0.4));
+        assert_eq!(judged(1.0, 1.0), within(0.1));
+        assert_eq!(judged(0.95, 1.05), within(5.0));
+        assert_eq!(judged(0.949, 1.0), Judged::NotDecided);
+        assert_eq!(judged(0.68, 1.23), Judged::NotDecided);
+        assert_eq!(judged(0.7, 1.41), Judged::NotMeasured);
+        assert_eq!(judged(0.0, f64::INFINITY), Judged::NotMeasured);
+        assert_eq!(within(0.4).words(None), "equal within ±0.4%");
+    }
+
+    #[test]
+    fn words_belong_to_a_measure() {
+        let worse = |measure| Judged::Worse.words(measure);
+        assert_eq!(worse(Some(Measure::Rate)), "slower");
+        assert_eq!(worse(Some(Measure::Cost)), "costs more");
+        assert_eq!(Judged::Worse.word(Some(Measure::Cost)), "more");
+        assert_eq!(worse(None), "lower");
+        let why = Inconclusive::TooFewRestarts;
+        assert_eq!(Judged::Inconclusive { why }.word(None), "?");
+        assert_eq!(
+            Judged::Inconclusive { why }.words(None),
+            "inconclusive: fewer than three restarts"
+        );
+    }
+}
