@@ -26,8 +26,6 @@ pub use counts::CountRow;
 pub use flame::FlameBox;
 pub use ledger::{LedgerKind, LedgerRow};
 
-/// Verdicts.
-
 /// Names of servers in the heads of columns are shortened to this width.
 const HEADING: usize = 14;
 
