@@ -133,7 +133,7 @@ impl Replaced {
         if there.len() > 0 && !is_replaceable(&path) {
             return Err(io::Error::new(
                 ErrorKind::AlreadyExists,
-                "it exists already, and exports do not have such names",
+                "it exists already, and does not look like an export",
             ));
         }
         // A read-only file is not replaced either.
@@ -190,12 +190,15 @@ fn is_store(path: &Path) -> bool {
         && begin == *b"SQLite format 3"
 }
 
-/// Whether the name of an existing file is one that exports have. A mistake on the command line may
-/// name a program or its source.
+/// Whether an existing file may be an export, by its name or its first byte. A mistake on the
+/// command line may name a program or its source.
 fn is_replaceable(path: &Path) -> bool {
-    let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
-    let is_executable = || rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-    extension.map_or_else(|| !is_executable(), |e| EXTENSIONS.contains(&&*e))
+    let Some(extension) = path.extension().map(|e| e.to_string_lossy().to_lowercase()) else {
+        return rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_err();
+    };
+    let mut first = [0];
+    let begins = File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok();
+    EXTENSIONS.contains(&&*extension) || begins && b"{[<".contains(&first[0])
 }
 
 /// Overwrites the content of a file, if it cannot be replaced.
@@ -312,12 +315,17 @@ mod tests {
     fn a_program_or_its_source_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        for name in ["app.py", "app", "summary", "run.json", "empty.py"] {
-            fs::write(path(name), if name == "empty.py" { "" } else { "text" }).unwrap();
+        let text = |name| match name {
+            "empty.py" => "",
+            "run.gab" => "[]",
+            _ => "text",
+        };
+        for name in ["app.py", "app", "summary", "run.json", "run.gab", "empty.py"] {
+            fs::write(path(name), text(name)).unwrap();
         }
         fs::set_permissions(path("app"), Permissions::from_mode(0o755)).unwrap();
         let opens = |name: &&str| Sink::open(&path(name)).is_ok();
-        assert!(["summary", "run.json", "empty.py"].iter().all(opens));
+        assert!(["summary", "run.json", "run.gab", "empty.py"].iter().all(opens));
         assert!(!["app.py", "app"].iter().any(opens));
     }
 

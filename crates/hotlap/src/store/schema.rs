@@ -1,7 +1,8 @@
 //! The schema of the store, and whether a file has it.
 //!
-//! A run is one row with its record in JSON. Its laps are rows of their own, because each is written
-//! when it has ended. Histograms and observations are packed, and read only if they are needed.
+//! A run is one row with its record in JSON. Its laps are rows of their own, because each is
+//! written when it has ended. Histograms and observations are packed, and read only if they are
+//! needed.
 
 use rusqlite::{Connection, TransactionBehavior};
 

@@ -1,0 +1,239 @@
+//! TLS: servers with a valid, an expired and an untrusted certificate, and servers that break off.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use crate::certificate::{certificate, expired, valid};
+
+use crate::plan::{PlanFor, counts};
+use hotlap_load::plan::{Identity, Plan, Protocol, Reuse, Tls};
+use hotlap_load::{Failure, Phase, run};
+use hotlap_testbed::{Client, HELLO, TestServer};
+use rustls::{ServerConfig, ServerConnection};
+
+fn server(config: Arc<ServerConfig>, response: &'static [u8]) -> TestServer {
+    TestServer::start(move |client: Client| {
+        let connection = ServerConnection::new(config.clone()).expect("a connection");
+        let mut stream = rustls::StreamOwned::new(connection, client.stream);
+        let mut buffer = [0; 4096];
+        while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+            if stream.write_all(response).and_then(|()| stream.flush()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// How a server ends a connection after one response.
+#[derive(Clone, Copy)]
+enum End {
+    /// TCP only.
+    Tcp,
+    /// `close_notify`, then TCP.
+    Both,
+    /// `close_notify`, while TCP stays open until the client closes it.
+    TlsOnly,
+}
+
+/// Sends one response on each connection, and ends the connection.
+fn ends(response: &'static [u8], end: End) -> TestServer {
+    let config = valid();
+    TestServer::start(move |client: Client| {
+        let connection = ServerConnection::new(config.clone()).expect("a connection");
+        let mut stream = rustls::StreamOwned::new(connection, client.stream);
+        if !stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
+            return;
+        }
+        let _ = stream.write_all(response);
+        if !matches!(end, End::Tcp) {
+            stream.conn.send_close_notify();
+        }
+        let _ = stream.flush();
+        match end {
+            End::TlsOnly => {}
+            End::Tcp | End::Both => stream.sock.shutdown(Shutdown::Write).expect("a close"),
+        }
+        let _ = stream.sock.read_to_end(&mut Vec::new());
+    })
+}
+
+fn plan(server: &TestServer, connections: usize, requests: u64) -> Plan {
+    let mut plan = server.plan(connections, requests);
+    plan.target.tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) });
+    plan
+}
+
+#[test]
+fn requests_go_over_tls_and_handshakes_are_timed_separately() {
+    let config = valid();
+    let server = server(config, HELLO);
+    let outcome = run(&plan(&server, 3, 100)).expect("a load");
+    assert_eq!(counts(&outcome), (100, vec![]));
+    // Regression: the bytes of TLS were counted, too, so no lap over TLS passed its validity check.
+    assert_eq!(outcome.bytes.received, 100 * HELLO.len() as u64);
+    assert_eq!(outcome.bytes.responses, outcome.bytes.received);
+    // Keep-alive connections were opened before the window; their handshakes are reported.
+    assert_eq!((outcome.connect_time.len(), outcome.handshake_time.len()), (3, 3));
+    let mut each = plan(&server, 2, 10);
+    each.reuse = Reuse::Close;
+    let outcome = run(&each).expect("a load");
+    assert_eq!(counts(&outcome), (10, vec![]));
+    // With a connection per request, only those opened within the window count; the first two were
+    // opened before.
+    assert_eq!(outcome.handshake_time.len(), 8);
+}
+
+#[test]
+fn a_large_response_arrives_over_tls() {
+    let config = valid();
+    let body = vec![b'x'; 700_000];
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let response: &'static [u8] = [head.as_bytes(), &body].concat().leak();
+    let server = server(config, response);
+    let mut plan = plan(&server, 2, 10);
+    plan.requests[0] = plan.requests[0].clone().expecting(&body);
+    assert_eq!(counts(&run(&plan).expect("a load")), (10, vec![]));
+}
+
+#[test]
+fn a_self_signed_certificate_is_an_error() {
+    let config = valid();
+    let server = server(config, HELLO);
+    let mut plan = plan(&server, 2, 10);
+    plan.target.tls = Some(Tls { insecure: false, ..Tls::with("localhost".to_owned()) });
+    // A system without trusted certificates reports another error.
+    let why = run(&plan).expect_err("an unknown issuer").to_string();
+    assert!(why.contains("certificate"), "{why}");
+}
+
+#[test]
+fn an_expired_certificate_is_accepted_only_with_insecure() {
+    let config = expired();
+    let server = server(config, HELLO);
+    assert_eq!(counts(&run(&plan(&server, 2, 10)).expect("a load")), (10, vec![]));
+    let mut strict = plan(&server, 2, 10);
+    strict.target.tls = Some(Tls { insecure: false, ..Tls::with("localhost".to_owned()) });
+    let why = run(&strict).expect_err("expired").to_string();
+    assert!(why.contains("certificate"), "{why}");
+}
+
+#[test]
+fn a_handshake_that_breaks_off_is_a_tls_failure() {
+    // The first connection ends at the first request. The others get a response without TLS, or are
+    // closed.
+    let config = valid();
+    let server = TestServer::start(move |mut client: Client| {
+        if client.number == 0 {
+            let connection = ServerConnection::new(config.clone()).expect("a connection");
+            let mut stream = rustls::StreamOwned::new(connection, client.stream);
+            let _ = stream.read(&mut [0; 4096]);
+            return;
+        }
+        let mut hello = [0; 1024];
+        let _ = client.stream.read(&mut hello);
+        if client.number.is_multiple_of(2) {
+            client.send(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let outcome = run(&plan(&server, 1, 5)).expect("a load");
+    let (responses, failures) = counts(&outcome);
+    assert_eq!(responses, 0);
+    assert!(failures.contains(&(Failure::Tls, Phase::Connect, 4)), "{failures:?}");
+    assert_eq!(failures.iter().map(|f| f.2).sum::<u64>(), 5);
+}
+
+const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nHello, World!";
+
+/// Anyone on the path can end a TCP connection. Regression: such a response counted as complete.
+#[test]
+fn a_body_that_only_tcp_ends_is_truncated() {
+    let server = ends(UNTIL_CLOSE, End::Tcp);
+    let outcome = run(&plan(&server, 1, 5)).expect("a load");
+    assert_eq!(counts(&outcome), (0, vec![(Failure::Truncated, Phase::Body, 5)]));
+    // A response with a length or chunks is complete without the end of the connection.
+    let complete: [&[u8]; 2] = [
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 13\r\n\r\nHello, World!",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
+          d\r\nHello, World!\r\n0\r\n\r\n",
+    ];
+    for response in complete {
+        let server = ends(response, End::Tcp);
+        assert_eq!(counts(&run(&plan(&server, 1, 5)).expect("a load")), (5, vec![]));
+    }
+}
+
+#[test]
+fn a_body_that_close_notify_ends_is_complete() {
+    for end in [End::Both, End::TlsOnly] {
+        let server = ends(UNTIL_CLOSE, end);
+        assert_eq!(counts(&run(&plan(&server, 1, 5)).expect("a load")), (5, vec![]));
+    }
+    let cut = ends(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nHello, World!", End::TlsOnly);
+    let outcome = run(&plan(&cut, 1, 5)).expect("a load");
+    assert_eq!(counts(&outcome), (0, vec![(Failure::ClosedEarly, Phase::Body, 5)]));
+}
+
+#[test]
+fn a_given_certificate_is_trusted_and_the_cipher_suite_reported() {
+    let certificate = certificate(4096);
+    let server = server(certificate.server(), HELLO);
+    let mut plan = plan(&server, 2, 10);
+    let authorities = vec![certificate.der.clone()];
+    plan.target.tls = Some(Tls { authorities, ..Tls::with("localhost".to_owned()) });
+    let outcome = run(&plan).expect("a load");
+    assert_eq!(counts(&outcome), (10, vec![]));
+    let tls = outcome.tls.expect("TLS");
+    assert_eq!(tls.version, "TLS 1.3");
+    assert!(tls.cipher.starts_with("TLS_"), "{tls:?}");
+    for cipher in ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"] {
+        plan.target.tls.as_mut().expect("TLS").ciphers = vec![cipher.to_owned()];
+        let outcome = run(&plan).expect("a load");
+        assert_eq!(outcome.tls.expect("TLS").cipher, cipher);
+    }
+    plan.target.tls.as_mut().expect("TLS").ciphers = vec!["AES".to_owned()];
+    let why = run(&plan).expect_err("a cipher suite that is not known").to_string();
+    assert!(why.contains("no cipher suite \"AES\": there are TLS_AES_256_GCM_SHA384,"), "{why}");
+    plan.target.tls.as_mut().expect("TLS").ciphers = vec![];
+    plan.target.tls.as_mut().expect("TLS").server_name = "elsewhere".to_owned();
+    let why = run(&plan).expect_err("another name").to_string();
+    assert!(why.contains("certificate"), "{why}");
+}
+
+#[test]
+fn a_client_identifies_itself_where_the_server_demands_it() {
+    let certificate = certificate(4096);
+    let server = server(certificate.mutual(), HELLO);
+    let mut plan = plan(&server, 1, 5);
+    let tls = plan.target.tls.as_mut().expect("TLS");
+    let key = certificate.key.clone();
+    tls.identity = Some(Identity { chain: vec![certificate.der.clone()], key });
+    assert_eq!(counts(&run(&plan).expect("a load")), (5, vec![]));
+    plan.target.tls.as_mut().expect("TLS").identity = None;
+    // In TLS 1.3, a client learns only after its handshake that the server has refused it.
+    let refused = run(&plan).map(|outcome| outcome.failures.of(Failure::Tls)).unwrap_or(5);
+    assert_eq!(refused, 5);
+}
+
+#[test]
+fn sessions_are_resumed_only_if_the_plan_says_so() {
+    let server = server(valid(), HELLO);
+    let mut plan = plan(&server, 1, 20);
+    plan.reuse = Reuse::Close;
+    let outcome = run(&plan).expect("a load");
+    assert_eq!((counts(&outcome), outcome.connections.resumed), ((20, vec![]), 0));
+    plan.target.tls.as_mut().expect("TLS").resumes = true;
+    let outcome = run(&plan).expect("a load");
+    assert_eq!(counts(&outcome), (20, vec![]));
+    // The first connection was opened before the window.
+    assert_eq!(outcome.connections.resumed, 19);
+}
+
+#[test]
+fn a_server_that_does_not_agree_to_http2_is_a_tls_failure() {
+    let server = server(valid(), HELLO);
+    let mut plan = plan(&server, 1, 3);
+    plan.target.protocol = Protocol::Http2;
+    let why = run(&plan).expect_err("no ALPN").to_string();
+    assert!(why.contains("does not offer HTTP/2 (ALPN h2)"), "{why}");
+}

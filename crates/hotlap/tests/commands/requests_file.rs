@@ -1,0 +1,281 @@
+//! Requests that vary: a requests file, from the command line to the figures of each request.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use crate::input::{Input, text};
+use hotlap_testbed::TestServer;
+use serde_json::Value;
+
+/// The paths and bodies of all requests, in the order in which they came.
+type Seen = Arc<Mutex<Vec<(String, String)>>>;
+
+/// An application: `GET /users/ID` returns the id, and `POST /orders` accepts each key once.
+fn application() -> (TestServer, Seen) {
+    application_that_refuses(usize::MAX)
+}
+
+/// The same, but it refuses one order in this many.
+fn application_that_refuses(one_in: usize) -> (TestServer, Seen) {
+    let seen = Seen::default();
+    let (log, keys) = (seen.clone(), Mutex::new(BTreeSet::new()));
+    let server = TestServer::start(move |mut client| {
+        while let Some(request) = client.request() {
+            let text = String::from_utf8(request).expect("text");
+            let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+            let path = head.split(' ').nth(1).expect("a path");
+            log.lock().expect("a log").push((path.to_owned(), body.to_owned()));
+            let (status, answer) = match path.strip_prefix("/users/") {
+                Some(id) => ("200 OK", format!("{{\"id\":{id}}}")),
+                None => {
+                    let order: Value = serde_json::from_str(body).expect("JSON");
+                    let mut keys = keys.lock().expect("keys");
+                    let is_new = keys.insert(order["key"].to_string());
+                    let is_accepted = is_new && !keys.len().is_multiple_of(one_in);
+                    let status = if is_accepted { "201 Created" } else { "409 Conflict" };
+                    (status, format!("{{\"user\":{}}}", order["user"]))
+                }
+            };
+            let length = answer.len();
+            let response = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{answer}");
+            if !client.send(response.as_bytes()) {
+                return;
+            }
+        }
+    });
+    (server, seen)
+}
+
+const REQUESTS: &str = r#"
+[fields]
+id = { integer = [1, 100000] }
+key = "uuid"
+
+[[request]]
+name = "user"
+path = "/users/${id}"
+weight = 3
+expect_body = '{"id":${id}}'
+
+[[request]]
+name = "order"
+path = "/orders"
+headers = { Content-Type = "application/json" }
+body = '{"user":${id},"key":"${key}"}'
+expect_status = 201
+expect_body = '{"user":${id}}'
+"#;
+
+fn input(content: &str) -> Input {
+    Input::new("requests.toml", "--requests-file", content)
+}
+
+#[test]
+fn each_request_has_its_own_values_and_its_own_figures() {
+    let (server, seen) = application();
+    let folder = input(REQUESTS);
+    let output =
+        folder.hotlap("load", &["-n", "400", "-c4", "-t2", "--format", "json", &server.url()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let own = outcome["figures"]["by_request"].as_array().unwrap();
+    let counts: Vec<(&str, u64, u64)> = own
+        .iter()
+        .map(|own| {
+            let count = |name: &str| own[name].as_u64().unwrap();
+            (own["name"].as_str().unwrap(), count("answers"), count("errors"))
+        })
+        .collect();
+    assert_eq!(counts, [("user", 300, 0), ("order", 100, 0)]);
+    assert!(own.iter().all(|own| own["latency"]["p50_ms"].as_f64().unwrap() > 0.0));
+    let seen = seen.lock().unwrap();
+    let paths: BTreeSet<&str> = seen.iter().map(|(path, _)| path.as_str()).collect();
+    // 300 of 100,000 ids: a pair of them is the same in 0.4 of all seeds; this seed is fixed.
+    assert!(paths.len() > 290, "{} paths", paths.len());
+}
+
+#[test]
+fn the_same_seed_sends_the_same_sequence() {
+    let sent = |seed: &str| {
+        let (server, seen) = application();
+        let folder = input(REQUESTS);
+        let arguments = ["-n", "50", "-c1", "--no-check", "--seed", seed, &server.url()];
+        assert_eq!(folder.hotlap("load", &arguments).status.code(), Some(0));
+        seen.lock().unwrap().clone()
+    };
+    assert_eq!(sent("1"), sent("1"));
+    assert_ne!(sent("1"), sent("2"));
+}
+
+#[test]
+fn a_wrong_response_is_shown_with_the_request_that_it_answered() {
+    let (server, _) = application();
+    let wrong = REQUESTS.replace("'{\"id\":${id}}'", "'{\"id\":1}'");
+    let folder = input(&wrong);
+    let output = folder.hotlap("load", &["-n", "40", "-c1", "--no-check", &server.url()]);
+    assert_eq!(output.status.code(), Some(3));
+    let (out, told) = (text(&output.stdout), text(&output.stderr));
+    let row = out.lines().find(|line| line.trim_start().starts_with("user")).unwrap();
+    assert_eq!(row.split_whitespace().take(3).collect::<Vec<_>>(), ["user", "0", "30"], "{out}");
+    assert!(told.contains("It answered this request:\n  | GET /users/"), "{told}");
+}
+
+#[test]
+fn a_mistake_is_reported_before_anything_is_sent() {
+    let (server, seen) = application();
+    for (requests, expected) in [
+        (REQUESTS.replace("${id}}'\n\n", "${user}}'\n\n"), "requests.toml:10:15: no field user"),
+        (REQUESTS.replace("[1, 100000]", "[2, 1]"), "requests.toml:3:6: field id: 2 is above 1"),
+        (
+            REQUESTS.replace("\"uuid\"", "{ lines = \"none\" }"),
+            "requests.toml:4:7: field key: cannot",
+        ),
+        (REQUESTS.replace("weight", "wieght"), "requests.toml:9:1: unknown field `wieght`"),
+    ] {
+        let folder = input(&requests);
+        for command in ["load", "run"] {
+            let output = folder.hotlap(command, &[&server.url()]);
+            let told = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{told}");
+            assert!(told.contains(expected), "{told} does not contain {expected}");
+        }
+    }
+    assert_eq!(seen.lock().unwrap().len(), 0);
+}
+
+/// Each lap has connections of its own, and a key that was sent in an earlier lap would be refused.
+/// Nor do two servers that share a database send the same key, not even while they are verified.
+#[test]
+fn values_are_not_repeated_in_a_run() {
+    let (server, seen) = application();
+    let folder = input(REQUESTS);
+    let output = folder.hotlap(
+        "run",
+        &[
+            "--no-store",
+            "-c4",
+            "--restarts",
+            "1",
+            "--rounds",
+            "2",
+            "--export-json",
+            "-",
+            "--slice",
+            "50ms",
+            "--name",
+            "old",
+            "--name",
+            "new",
+            &server.url(),
+            &format!("{}/", server.url().trim_end_matches('/')),
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["tables"][0]["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["errors"] == 0));
+    assert_eq!(report["run"]["contract"], "2 requests");
+    let seen = seen.lock().unwrap();
+    let orders = seen.iter().filter(|(path, _)| path == "/orders");
+    let keys: Vec<String> = orders
+        .map(|(_, body)| serde_json::from_str::<Value>(body).unwrap()["key"].to_string())
+        .collect();
+    assert!(keys.len() > 100);
+    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+}
+
+#[test]
+fn a_run_has_figures_of_each_request_and_names_the_one_that_was_answered_wrongly() {
+    let (server, _) = application_that_refuses(20);
+    let secret = "headers = { Authorization = \"Bearer s3cr3t-t0ken\", Content-Type";
+    let folder = input(&REQUESTS.replace("headers = { Content-Type", secret));
+    let page = folder.beside("page.html").display().to_string();
+    let store = folder.beside("runs.db").display().to_string();
+    let mut arguments = vec!["--store", &store, "--export-html", &page, "--export-json", "-"];
+    arguments.extend(["-c4", "--restarts", "1", "--rounds", "2", "--slice", "50ms"]);
+    let url = server.url();
+    arguments.push(&url);
+    let output = folder.hotlap("run", &arguments);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["run"]["loads"][0]["requests"], serde_json::json!(["user", "order"]));
+    let own = report["tables"][0]["by_request"].as_array().unwrap();
+    let named: Vec<&str> = own.iter().map(|own| own["request"].as_str().unwrap()).collect();
+    assert_eq!(named, ["user", "order"]);
+    let count = |place: usize, name: &str| own[place][name].as_u64().unwrap();
+    let (users, orders) = (count(0, "requests"), count(1, "requests"));
+    assert!(orders > 100 && users.abs_diff(orders * 3) < orders / 10, "{users}, {orders}");
+    // One in 20, in the laps and between them.
+    let (failed, refused) = (count(0, "errors"), count(1, "errors"));
+    assert!(failed == 0 && refused > 0 && refused < orders / 10, "{failed}, {refused}");
+    // With the sentences if no lap counts, else with the warnings.
+    let told = format!("{}{}", report["tables"][0]["sentences"], report["warnings"]);
+    assert!(told.contains("responses were wrong (POST /orders: "), "{told}");
+
+    let shown = Command::new(env!("CARGO_BIN_EXE_hotlap"))
+        .args(["report", "--store", &store, "--details"])
+        .env("HOTLAP_CONFIG", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(text(&shown.stdout).contains("\n  Each request\n"), "{}", text(&shown.stdout));
+    for bytes in [&output.stdout, &output.stderr, &shown.stdout, &fs::read(page).unwrap()] {
+        assert!(!text(bytes).contains("s3cr3t-t0ken"));
+    }
+    let kept = fs::read(store).unwrap();
+    assert!(!kept.windows(12).any(|window| window == b"s3cr3t-t0ken"));
+}
+
+/// A suite that had both sent the first request of its file in its stress, and said nothing.
+#[test]
+fn a_stress_and_a_requests_file_exclude_each_other() {
+    let (server, seen) = application();
+    let folder = input(REQUESTS);
+    let suite = folder.beside("suite.toml");
+    let url = server.url();
+    let lines = format!("requests_file = 'requests.toml'\nservers = ['{url}']\n");
+    fs::write(&suite, format!("{lines}stress = ['overload']\n")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_hotlap"))
+        .args(["run", "--no-store", "--suite", &suite.display().to_string()])
+        .env("HOTLAP_CONFIG", "/dev/null")
+        .output()
+        .unwrap();
+    let told = text(&output.stderr);
+    assert_eq!((output.status.code(), seen.lock().unwrap().len()), (Some(2), 0), "{told}");
+    assert!(told.contains("run the requests file without a stress"), "{told}");
+    let output = folder.hotlap("run", &["--stress", &url]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+/// The values of its fields tell why it failed.
+#[test]
+fn a_wrong_response_to_one_request_that_varies_is_named_too() {
+    let (server, _) = application_that_refuses(20);
+    let order = "fields.key = \"uuid\"\n[[request]]\npath = \"/orders?key=${key}\"\n\
+                 body = '{\"user\":1,\"key\":\"${key}\"}'\nexpect_status = 201\n";
+    let folder = input(order);
+    let url = server.url();
+    let mut arguments = vec!["--no-store", "-c1", "--restarts", "1", "--rounds", "1"];
+    arguments.extend(["--slice", "50ms", "--export-json", "-", &url]);
+    let output = folder.hotlap("run", &arguments);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = format!("{}{}", report["tables"][0]["sentences"], report["warnings"]);
+    assert!(told.contains("responses were wrong (POST /orders?key="), "{told}");
+    assert_eq!(report["tables"][0]["by_request"], serde_json::json!([]));
+}
+
+/// Regression: neither the request nor the expected body was named, and the remedy was `hotlap
+/// check`, which does not know the file.
+#[test]
+fn a_command_with_another_body_is_shown_with_the_expected_one() {
+    let folder = input("[[request]]\npath = \"/\"\nexpect_body = \"Hallo\"\n");
+    let command = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
+    let output = folder.hotlap("run", &["--no-store", "--start-timeout", "2s", &command]);
+    assert_eq!(output.status.code(), Some(3));
+    let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cause = "GET /: expected 2xx, \"Hallo\"; got body \"Hello, World!\"";
+    assert!(told.contains(cause), "{told}");
+    assert!(told.contains("correct what is expected: --expect-status"), "{told}");
+}

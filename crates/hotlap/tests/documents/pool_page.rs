@@ -1,0 +1,107 @@
+//! docs/pool.md: its commands are understood, and what it shows is what hotlap prints
+//! (`UPDATE_DOCUMENTS=1 cargo test -p hotlap --test documents` writes it).
+
+use std::path::{Path, PathBuf};
+
+use crate::scene::{hold, printed, three};
+use clap::Parser;
+use hotlap::cli::Cli;
+use hotlap::exit::Exit;
+use hotlap::model::{Apart, Run};
+use hotlap::pool::division::{Group, NODES_PER_SERVER, divide};
+use hotlap::pool::merge::{Measured, lighten, merged};
+use hotlap::pool::plan::Plan;
+use hotlap_stats::student;
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pool.md")
+}
+
+fn text() -> String {
+    std::fs::read_to_string(page()).unwrap()
+}
+
+#[test]
+fn its_commands_are_understood() {
+    let text = text();
+    let commands: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("    hotlap ")).collect();
+    assert!(commands.len() >= 5, "{commands:?}");
+    for command in commands {
+        let words = shell_words::split(command).unwrap();
+        let parsed = Cli::try_parse_from(std::iter::once("hotlap".to_owned()).chain(words));
+        assert!(parsed.is_ok(), "hotlap {command}: {}", parsed.unwrap_err());
+    }
+}
+
+/// Four nodes: on each, what the others found with a difference of its own, and on the last one a
+/// ceiling that costs a third more.
+fn pool() -> Run {
+    let shard = |(number, (name, differs)): (usize, (&str, f64))| {
+        let mut scene = three();
+        scene.scripts[1].cost_ns *= 1.0 + differs;
+        scene.scripts[1].rate /= 1.0 + differs;
+        scene.scripts[2].cost_ns *= 1.0 - differs;
+        scene.scripts[2].rate /= 1.0 - differs;
+        scene.scripts[3].cost_ns *= 1.0 + differs / 3.0;
+        scene.scripts[3].rate /= 1.0 + differs / 2.0;
+        let apart = (number == 3).then(|| {
+            scene.scripts[4].cost_ns *= 1.33;
+            Apart::Ceiling { own: 9_500.0, pool: 7_100.0 }
+        });
+        let mut run = hold(&scene, None).run;
+        run.host.facts.push(("node".to_owned(), name.to_owned()));
+        lighten(&mut run);
+        Measured { shard: number, run, noise: Some(0.006), ceiling_ns: Some(7_100.0), apart }
+    };
+    let nodes = [("n1", -0.012), ("n2", 0.004), ("n3", 0.01), ("n4", 0.02)];
+    let shards: Vec<Measured> = nodes.into_iter().enumerate().map(shard).collect();
+    let servers = shards[0].run.servers.iter().map(|server| server.name.clone()).collect();
+    let group = Group { servers, shards: (0..5).collect() };
+    let plan = Plan::new("hello.toml".into(), 7, "go/net-http".to_owned(), vec![group]);
+    merged(&plan, &shards, vec![4]).unwrap()
+}
+
+#[test]
+fn its_example_is_what_a_merged_run_prints() {
+    let printed = format!("```\n{}\n```\n", printed(&pool(), 100).trim_matches('\n'));
+    let text = text();
+    let (before, rest) = text.split_once("<!-- merged -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- /merged -->\n").unwrap();
+    let expected = format!("{before}<!-- merged -->\n{printed}<!-- /merged -->\n{after}");
+    if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
+        std::fs::write(page(), &expected).unwrap();
+    }
+    assert!(
+        text == expected || self::text() == expected,
+        "docs/pool.md is out of date:\n{printed}"
+    );
+}
+
+#[test]
+fn its_figures_are_those_of_the_code() {
+    let text = text();
+    let width = |nodes: f64| student::quantile(0.05, nodes - 1.0) / nodes.sqrt();
+    for nodes in [3.0, 4.0, 5.0, 8.0] {
+        let figure = format!(
+            "{:.2} with {}",
+            width(nodes),
+            ["three", "four", "five", "", "", "eight"][nodes as usize - 3]
+        );
+        assert!(text.contains(&figure), "{figure}");
+    }
+    assert!(text.contains(&format!("{NODES_PER_SERVER} by default")));
+    let names: Vec<String> = (0..90).map(|n| n.to_string()).collect();
+    let groups = divide(&names, "0", 50, NODES_PER_SERVER, 1);
+    assert_eq!(groups.len(), 10, "{groups:?}");
+    assert!(groups.iter().all(|group| (9..=10).contains(&group.servers.len())));
+    // The table of exit codes has all that a shard can end with.
+    for (exit, _) in Exit::ALL.iter().filter(|(exit, _)| *exit != Exit::Regression) {
+        let code = *exit as u8;
+        let is_row = |line: &str| {
+            let cell = line.strip_prefix("| ").and_then(|rest| rest.split(" |").next());
+            cell.is_some_and(|cell| cell.split(", ").any(|number| number == code.to_string()))
+        };
+        assert!(text.lines().any(is_row), "exit code {code}");
+    }
+}

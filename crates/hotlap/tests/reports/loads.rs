@@ -1,0 +1,381 @@
+//! Loads that offer a rate, several loads in one run, laps that do not count, and wrong responses:
+//! what is said of them, in which table, and with which exit code.
+
+use std::time::Duration;
+
+use crate::scene::{Scene, hold, record, scene, script, three};
+use hotlap::cmd::run::rule::{Rule, Ruling};
+use hotlap::console::Console;
+use hotlap::exit::Exit;
+use hotlap::export::Exports;
+use hotlap::model::{Run, State, Violation};
+use hotlap::recorder::Recorder;
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::Report;
+use hotlap::store::Store;
+use hotlap_bench::experiment::Over;
+use hotlap_bench::participant::Role;
+use hotlap_stats::Rank;
+use serde_json::Value;
+
+/// Two servers and the control; the second costs twice as much. Their only load offers a rate.
+fn at_a_rate() -> Scene {
+    let wobble = [0.01, -0.02, 0.015, -0.01, 0.005];
+    let mut scene = scene(&[
+        ("lean", Role::Reference, script(50_000.0, 10_000.0, 7, &wobble)),
+        ("rich", Role::Plain, script(30_000.0, 20_000.0, 9, &[-0.01, 0.012, 0.0, 0.01])),
+        ("lean (again)", Role::Control, script(50_000.0, 10_000.0, 7, &[0.01, 0.0, -0.01])),
+    ]);
+    scene.experiment.loads[0].rate = Some(2_000.0);
+    scene.experiment.slice = Some(Duration::from_millis(500));
+    scene.experiment.paced = true;
+    scene
+}
+
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Such a load has paced laps alone, of which none counted: every run of it ended with exit code 4.
+#[test]
+fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
+    let run = hold(&at_a_rate(), None).run;
+    assert!(run.laps.iter().all(|lap| lap.rate() == Some(2_000.0)));
+    let report = Report::of(&run);
+    insta::assert_snapshot!(terminal::render(&report, 100, false), @"
+
+    hello · 64 connections, keep-alive, 2,000 requests/s offered
+    server on core 0, generator on core 1 · 3 restarts · 18 rounds · slices of 0.5 s
+
+       server  req/s  CPU/req    CPU vs reference     p50*     p99*  memory
+    1  lean    2,000  10.0 µs           reference  31.7 ms  31.7 ms  7.0 MB
+    2  rich    2,000  20.0 µs  2.00× [2.00, 2.00]  31.7 ms  31.7 ms  9.0 MB
+    * open loop at 2,000 req/s, counted from when each request was due
+
+    Noise floor (lean against itself): ± 0.00% in requests/s, ± 0.6% in CPU per request.
+    No request errors. Intervals of levels, conformance: --details
+
+    rich: 2.00× the CPU per request of lean [2.00, 2.00].
+    ");
+    let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
+    let rich = &json["tables"][0]["rows"][1];
+    assert_eq!(json["tables"][0]["rate"], 2_000.0);
+    assert_eq!((&rich["name"], &rich["service"]["rate"]), (&"rich".into(), &2_000.0.into()));
+    assert!(rich["requests_per_s"]["value"].is_f64() && rich["cpu_us"]["value"].is_f64());
+    assert!(rich["response"].is_null(), "there are no laps at a common rate");
+    let exit = |rule: &str| Ruling::on(&report, &[Rule::parse(rule).unwrap()]).exit();
+    assert_eq!(exit("cost +3%"), Exit::Regression);
+    assert_eq!(exit("rps -1%"), Exit::Ok, "both serve what is offered");
+    assert_eq!(exit("p99 +10%"), Exit::Ok);
+}
+
+#[test]
+fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
+    let mut run = hold(&at_a_rate(), None).run;
+    for lap in &mut run.laps {
+        lap.outcome.due = 1_000;
+        if lap.server == 1 {
+            lap.outcome.responses = 600 + u64::from(lap.place);
+        }
+    }
+    let report = Report::of(&run);
+    let ranks: Vec<_> =
+        report.tables[0].rows.iter().map(|row| (row.name.as_str(), row.rank)).collect();
+    assert_eq!(ranks, [("lean", Some(Rank::only(1))), ("rich", Some(Rank::only(2)))]);
+    let told = report.warnings.join("\n");
+    let said = "rich did not reach the rate: of 2,000 requests/s offered, 1,20";
+    assert!(told.contains(said) && told.contains("Offer less to compare them"), "{told}");
+    assert!(!told.contains("lean did not"), "{told}");
+}
+
+/// A closed loop beside a rate: laps at a common rate belong to the closed loop.
+#[test]
+fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
+    let mut scene = at_a_rate();
+    let closed =
+        hotlap_bench::participant::Load { rate: None, ..scene.experiment.loads[0].clone() };
+    scene.experiment.loads.push(closed);
+    let run = hold(&scene, None).run;
+    let main = |load| run.laps.iter().filter(|l| l.load == load && run.is_main(l)).count();
+    assert_eq!(main(0), main(1));
+    let common: Vec<_> = run.laps.iter().filter(|l| !run.is_main(l)).collect();
+    assert!(!common.is_empty() && common.iter().all(|lap| lap.load == 1), "{}", common.len());
+    let report = Report::of(&run);
+    assert_eq!(report.tables[0].title, "64 connections, keep-alive, 2,000 requests/s offered");
+    assert_eq!(report.tables[1].title, "64 connections, keep-alive");
+    assert!(report.tables[0].rows[0].response.is_none());
+    assert!(report.tables[1].rows[0].response.is_some());
+}
+
+/// Three servers in a closed loop, and then at 5,000 requests/s, of which the slowest serves 2,100:
+/// the others wait without a connection.
+fn at_a_common_rate() -> Run {
+    let mut scene = three();
+    (scene.experiment.paced, scene.experiment.rate) = (true, Some(5_000.0));
+    scene.experiment.slice = Some(Duration::from_millis(200));
+    let mut run = hold(&scene, None).run;
+    for lap in run.laps.iter_mut().filter(|lap| lap.rate().is_some()) {
+        (lap.outcome.window_ns, lap.outcome.due, lap.outcome.responses) =
+            (1_000_000_000, 5_000, 5_000);
+        if lap.server == 2 {
+            (lap.outcome.responses, lap.outcome.in_flight) = (2_100, 64);
+            lap.outcome.response_time_censored.waiting = (0..2_836).map(|n| n * 200_000).collect();
+        }
+    }
+    run
+}
+
+/// `--rate 5000` compared response times at that rate with those of a server that was not served at
+/// it, and nothing said so.
+#[test]
+fn a_server_that_does_not_serve_the_common_rate_is_named_and_its_times_are_not_compared() {
+    let report = Report::of(&at_a_common_rate());
+    let said = "python3 app.py did not reach the rate: of 5,000 requests/s offered, 2,100 were \
+                answered, and the queue grew. Response times depend on how long this runs; those \
+                with ≥ are lower bounds.";
+    assert!(report.warnings.iter().any(|w| w.starts_with(said)), "{:#?}", report.warnings);
+    assert!(!report.warnings.iter().any(|w| w.contains("node/http:cluster did not")));
+    for format in [Format::Markdown, Format::Html] {
+        assert!(flat(&render(&report, format)).contains("2,100 were answered"));
+    }
+    let text = flat(&terminal::render(&report, 80, false));
+    assert!(text.contains(said), "{text}");
+    assert!(text.contains("* open loop at 5,000 req/s"), "{text}");
+    let wide = terminal::render(&report, 120, false);
+    let percentiles = |name: &str| {
+        let row = wide.lines().find(|line| line.contains(name)).unwrap();
+        row.split("  ").filter(|cell| cell.ends_with(" ms")).count()
+    };
+    assert_eq!(percentiles("python3 app.py"), 0, "{wide}");
+    assert!(percentiles("go/net-http") > 0 && percentiles("node/http:cluster") > 0, "{wide}");
+    let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
+    let rows = json["tables"][0]["rows"].as_array().unwrap();
+    let row = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
+    let offered = &row("python3 app.py")["open_loop"];
+    assert_eq!((&offered["offered_per_s"], &offered["is_behind"]), (&5_000.0.into(), &true.into()));
+    assert_eq!(offered["reached_per_s"], 2_100.0);
+    assert_eq!(row("node/http:cluster")["open_loop"]["is_behind"], false);
+    let csv = render(&report, Format::Csv);
+    let (names, lines) = csv.split_once('\n').unwrap();
+    let column = |name: &str| names.split(',').position(|n| n == name).unwrap();
+    let field = |server: &str, name: &str| {
+        let line = lines.lines().find(|line| line.contains(server)).unwrap();
+        line.split(',').nth(column(name)).unwrap().to_owned()
+    };
+    assert_eq!(field("python3 app.py", "rate_reached"), "2100");
+    assert_eq!(field("python3 app.py", "rate_p50_ms"), "");
+    assert_ne!(field("node/http:cluster", "rate_p50_ms"), "");
+}
+
+/// The same servers under two loads; under the second, `node/http:cluster` is the reference with
+/// twice its cost.
+fn under_two_loads() -> Run {
+    let mut scene = three();
+    scene.experiment.loads[0].name = "GET /".to_owned();
+    let second = hotlap_bench::participant::Load {
+        name: "POST /x".to_owned(),
+        ..scene.experiment.loads[0].clone()
+    };
+    scene.experiment.loads.push(second);
+    let mut run = hold(&scene, None).run;
+    for (load, factor) in [(0, 0.5), (1, 2.0)] {
+        let of = |lap: &&mut hotlap::model::Lap| lap.load == load && lap.server == 1;
+        for lap in run.laps.iter_mut().filter(of) {
+            let usage = lap.usage.as_mut().unwrap();
+            usage.cpu_ns = Some((16_900.0 * factor * usage.requests as f64) as u64);
+        }
+    }
+    run
+}
+
+/// A server failed under every load where it broke a rule under one, and no sentence said which.
+#[test]
+fn a_regression_under_one_of_two_loads_names_it_and_fails_there_alone() {
+    let mut report = Report::of(&under_two_loads());
+    let ruling = Ruling::on(&report, &[Rule::parse("memory +2000%").unwrap()]);
+    assert_eq!(ruling.exit(), Exit::Ok, "{ruling:?}");
+    let ruling = Ruling::on(&report, &[Rule::parse("cost +50%").unwrap()]);
+    let node: Vec<_> = ruling.broken.iter().filter(|b| b.server == "node/http:cluster").collect();
+    assert_eq!(node.len(), 1, "{node:?}");
+    assert!(
+        node[0].sentence.starts_with("Regression under POST /x: node/http:cluster has 2.00×"),
+        "{}",
+        node[0].sentence
+    );
+    report.broken = vec![node[0].clone()];
+    let junit = render(&report, Format::Junit);
+    assert!(junit.contains("tests=\"6\" failures=\"1\""), "{junit}");
+    let failed = junit.split("<testcase ").find(|case| case.contains("<failure")).unwrap();
+    let words = "64 connections, keep-alive";
+    assert!(failed.contains(&format!("name=\"node/http:cluster (POST /x: {words})\"")), "{failed}");
+}
+
+#[test]
+fn each_sentence_of_a_report_on_several_loads_names_its_load() {
+    let report = Report::of(&under_two_loads());
+    let of = |load: &str| report.sentences.iter().filter(|s| s.starts_with(load)).count();
+    assert_eq!((of("GET /: "), of("POST /x: ")), (2, 2), "{:?}", report.sentences);
+}
+
+#[test]
+fn a_server_that_is_out_fails_under_each_load() {
+    let mut scene = three();
+    scene.experiment.loads.push(scene.experiment.loads[0].clone());
+    scene.scripts[1].dies_at = Some(0);
+    let junit = render(&Report::of(&hold(&scene, None).run), Format::Junit);
+    assert!(junit.contains("tests=\"6\" failures=\"2\""), "{junit}");
+}
+
+#[test]
+fn warnings_about_one_of_several_loads_name_it() {
+    let mut run = under_two_loads();
+    let of = |lap: &&mut hotlap::model::Lap| lap.load == 1 && lap.server == 2;
+    for lap in run.laps.iter_mut().filter(of).take(4) {
+        lap.failed = vec![Violation::Connections { asked: 64, up: 12, most: None }];
+    }
+    let told = Report::of(&run).warnings.join("\n");
+    let expected = "python3 app.py under POST /x: 4 of 36 laps do not count: only 12 of 64 connections \
+                    were up in the first of them. Check whether the server limits its \
+                    connections (backlog, `ulimit -n`), or use fewer (-c).";
+    assert!(told.contains(expected), "{told}");
+}
+
+/// A run without a lap that counts printed a table of dashes and was stored as finished.
+#[test]
+fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
+    let mut run = hold(&three(), None).run;
+    for (nth, lap) in run.laps.iter_mut().enumerate() {
+        lap.failed = vec![match nth % 3 {
+            0 => Violation::Connections { asked: 64, up: 12, most: None },
+            _ => Violation::SideEffect { expected: 90, counted: 30 },
+        }];
+    }
+    run.state = State::Invalid;
+    let report = Report::of(&run);
+    let text = terminal::render(&report, 100, false);
+    assert!(!text.contains("CPU") && !text.contains("requests/s"), "{text}");
+    let said = flat(&text);
+    assert!(said.contains("No lap of this run passed the validity checks"), "{text}");
+    assert!(said.contains("All 120 laps failed a validity check"), "{text}");
+    let why = "× side effect (first: ";
+    assert!(said.contains("go/net-http: all 36 laps do not count: 2"), "{text}");
+    assert!(said.contains(why) && said.contains("× connections (first: only 12 of 64"), "{text}");
+    assert!(said.contains("Check whether the server drops work"), "{text}");
+    assert!(!render(&report, Format::Markdown).contains("| --: |"));
+    let junit = render(&report, Format::Junit);
+    assert!(junit.contains("errors=\"3\"") && junit.contains("the server drops work"), "{junit}");
+}
+
+#[test]
+fn a_run_in_which_no_lap_counts_is_stored_as_invalid() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let open = || Store::open(&path).unwrap();
+    let mut scene = three();
+    scene.scripts.iter_mut().for_each(|script| script.wrong = 5);
+    let kept = hold(&scene, Some(open()));
+    assert_eq!((kept.run.state, kept.over), (State::Invalid, Over::Done));
+    assert_eq!(open().run(1).unwrap().state, State::Invalid);
+}
+
+/// An error of hotlap itself left the run as under way.
+#[test]
+fn a_run_that_an_error_ends_is_stored_as_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let open = || Store::open(&path).unwrap();
+    let (mut exports, console) = (Exports::default(), Console::plain(80));
+    let scene = three();
+    let keeper = Recorder::new(record(&scene), Some(open()), &mut exports, &console).unwrap();
+    keeper.fail(Duration::from_secs(3));
+    let run = open().run(1).unwrap();
+    assert_eq!((run.state, run.took_ms), (State::Failed, 3_000));
+    let text = terminal::render(&Report::of(&run), 100, false);
+    assert!(text.contains("An error in hotlap ended this run."), "{text}");
+}
+
+/// A single lap with wrong responses was left out, and the server was ranked by the others.
+#[test]
+fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
+    let mut run = hold(&three(), None).run;
+    let lap = run.laps.iter_mut().find(|lap| lap.server == 1).unwrap();
+    lap.failed = vec![Violation::WrongAnswers { wrong: 3, example: "other body".to_owned() }];
+    let report = Report::of(&run);
+    let row = |name: &str| report.tables[0].rows.iter().find(|row| row.name == name).unwrap();
+    let wrong = row("node/http:cluster");
+    assert_eq!((wrong.rank, wrong.wrong_responses), (None, 3));
+    assert!(wrong.against.is_none() && wrong.requests_per_s.is_some());
+    let ranks = ["go/net-http", "python3 app.py"].map(|name| row(name).rank.unwrap());
+    assert_eq!(ranks, [Rank::only(1), Rank::only(2)]);
+    let said = report.sentences.join("\n");
+    assert!(!said.contains("the throughput of node/http:cluster"), "{said}");
+    let expected = "node/http:cluster: 3 of its responses were wrong, so it is neither compared nor \
+                    ranked.";
+    assert!(said.contains(expected), "{said}");
+    let ruling = Ruling::on(&report, &[Rule::parse("cost +900%").unwrap()]);
+    assert!(ruling.unknown.iter().any(|s| s.contains("node/http:cluster")), "{ruling:?}");
+    assert!(render(&report, Format::Junit).contains("message=\"3 wrong responses\""));
+}
+
+#[test]
+fn nothing_is_compared_with_a_reference_that_answers_wrongly() {
+    let mut run = hold(&three(), None).run;
+    let lap = run.laps.iter_mut().find(|lap| lap.server == 0).unwrap();
+    lap.failed = vec![Violation::WrongAnswers { wrong: 1, example: String::new() }];
+    let report = Report::of(&run);
+    assert!(report.tables[0].rows.iter().all(|row| row.against.is_none()));
+    assert!(
+        report.tables[0].rows.iter().all(|row| row.name != "go/net-http" || row.rank.is_none())
+    );
+    let expected = "go/net-http: 1 of its responses was wrong, so nothing is compared with it.";
+    assert!(report.sentences.iter().any(|s| s == expected), "{:?}", report.sentences);
+}
+
+/// A server that chooses its port anew at each start was warned of at each start.
+#[test]
+fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
+    let mut run = hold(&three(), None).run;
+    for (nth, start) in run.starts.iter_mut().enumerate() {
+        start.ready.notes = vec![format!("it listens on port {}, not on PORT", 40_000 + nth)];
+    }
+    let told = |run: &Run| -> Vec<String> {
+        let warnings = Report::of(run).warnings;
+        warnings.into_iter().filter(|w| w.contains("listens")).collect()
+    };
+    // One for each server that chose another port, the ceiling included.
+    assert_eq!(told(&run).len(), 4, "{:?}", told(&run));
+    run.starts
+        .iter_mut()
+        .for_each(|start| start.ready.notes = vec!["it listens on port 8".to_owned()]);
+    let expected = "go/net-http, node/http:cluster, python3 app.py: it listens on port 8";
+    assert_eq!(told(&run), [expected]);
+    let mut scene = three();
+    for nth in 0..2 {
+        scene.experiment.participants.push(hotlap_bench::participant::Participant {
+            name: format!("further {nth}"),
+            ..scene.experiment.participants[1].clone()
+        });
+        scene.scripts.push(scene.scripts[1].clone());
+    }
+    let mut run = hold(&scene, None).run;
+    run.starts.iter_mut().for_each(|start| start.ready.notes = vec!["it listens".to_owned()]);
+    assert_eq!(told(&run), ["All 5 servers: it listens"]);
+}
+
+/// What is not known was exported as 0.
+#[test]
+fn what_is_not_known_is_absent_and_not_zero() {
+    let mut run = hold(&three(), None).run;
+    run.took_ms = 0;
+    run.starts[0].ready.ready_ms = None;
+    run.starts[0].ready.rss_bytes = None;
+    let lap = &mut run.laps[0];
+    (lap.outcome.responses, lap.outcome.service_time) = (0, hotlap_stats::Histogram::new());
+    lap.outcome.series = vec![hotlap_load::outcome::Tick::default()];
+    let json: Value = serde_json::from_str(&render(&Report::of(&run), Format::Json)).unwrap();
+    let (start, lap) = (&json["starts"][0], &json["laps"][0]);
+    let unknown = [&start["ready_ms"], &start["rss_mb"], &lap["p50_ms"], &lap["max_ms"]];
+    assert!(unknown.iter().all(|value| value.is_null()), "{start}\n{lap}");
+    assert!(lap["series_mean_ms"][0].is_null() && json["run"]["took_s"].is_null());
+    assert_eq!(lap["requests_per_s"], 0.0, "that nothing was answered is known");
+}

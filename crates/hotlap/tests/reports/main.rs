@@ -1,0 +1,18 @@
+//! Whole runs with scripted laps: stored, analysed, and reported in every form.
+
+#[path = "../scene/mod.rs"]
+mod scene;
+
+mod by_request;
+mod capacity;
+mod compare;
+mod explain;
+mod exports;
+mod layers;
+mod loads;
+mod pool;
+mod resume;
+mod run;
+mod store;
+mod stressed;
+mod verdicts;

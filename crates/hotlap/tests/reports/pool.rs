@@ -1,0 +1,358 @@
+//! A plan, shards with scripted laps as if from several nodes, and what `hotlap merge` makes of
+//! them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::scene::{hold, printed, scene, script};
+use hotlap::analysis::{Analysis, Measure};
+use hotlap::model::{Apart, Run};
+use hotlap::pool::apart::{Condition, apart};
+use hotlap::pool::division::{Group, seed_of};
+use hotlap::pool::merge::{Measured, lighten, merged};
+use hotlap::pool::plan::{Plan, store_of};
+use hotlap::store::Store;
+use hotlap_bench::participant::Role;
+use hotlap_stats::Rank;
+use serde_json::Value;
+
+/// A node, and by how much its shards differ from the others.
+#[derive(Clone, Copy)]
+struct Node {
+    name: &'static str,
+    /// How much faster everything is.
+    speed: f64,
+    /// How much more `b` and `c` cost here than elsewhere, in relation to the reference.
+    b_costs: f64,
+    /// How much the ceiling costs.
+    ceiling: f64,
+    /// How much the A/A control costs.
+    control: f64,
+}
+
+const PLAIN: Node = Node { name: "n1", speed: 1.0, b_costs: 1.0, ceiling: 1.0, control: 1.0 };
+
+/// The run of one shard: the reference `a`, the servers of its group, and what all shards have.
+fn shard(node: Node, servers: &[&str]) -> Run {
+    let wobble = |by: f64| [0.01, -0.02, 0.015, -0.01, 0.005].map(|w| w * by);
+    let server =
+        |cost: f64, by: f64| script(2.0e8 / cost * node.speed, cost / node.speed, 7, &wobble(by));
+    let mut all = vec![("a", Role::Reference, server(10_000.0, 1.0))];
+    for name in servers {
+        let cost = if *name == "b" { 15_000.0 } else { 20_000.0 };
+        all.push((name, Role::Plain, server(cost * node.b_costs, 1.5)));
+    }
+    let again: Vec<f64> = wobble(-1.0).into_iter().rev().chain([0.012]).collect();
+    let control =
+        script(2.0e4 * node.speed / node.control, 10_000.0 / node.speed * node.control, 7, &again);
+    all.push(("a (again)", Role::Control, control));
+    all.push(("ceiling", Role::Ceiling, server(5_000.0 * node.ceiling, 0.5)));
+    let mut run = hold(&scene(&all), None).run;
+    run.host.facts.push(("node".to_owned(), node.name.to_owned()));
+    run
+}
+
+fn plan(groups: &[(&[&str], &[usize])]) -> Plan {
+    let group = |(servers, shards): &(&[&str], &[usize])| Group {
+        servers: servers.iter().map(|name| (*name).to_owned()).collect(),
+        shards: shards.to_vec(),
+    };
+    Plan::new("s.toml".into(), 7, "a".to_owned(), groups.iter().map(group).collect())
+}
+
+/// A folder with a plan and results.
+fn folder(plan: &Plan, runs: &[(usize, &Run)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    plan.write(folder.path()).unwrap();
+    for (number, run) in runs {
+        let mut store = Store::open(&folder.path().join(store_of(*number))).unwrap();
+        let seed = seed_of(plan.seed, *number);
+        store.save(&Run { number: None, seed, ..(*run).clone() }).unwrap();
+    }
+    folder
+}
+
+fn hotlap(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
+    command.arg("--no-config").args(arguments).env("COLUMNS", "100").output().unwrap()
+}
+
+fn merge(folder: &Path, more: &[&str]) -> (i32, String) {
+    let output = hotlap(&[&["merge", folder.to_str().unwrap()], more].concat());
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    // Without line ends, which depend on the width.
+    (output.status.code().unwrap(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Three nodes of different speed, on which `b` costs 1.5 times as much as `a`, more or less.
+fn three_nodes() -> [Node; 3] {
+    [
+        Node { name: "n1", b_costs: 0.97, control: 0.98, ..PLAIN },
+        Node { name: "n2", speed: 1.1, ..PLAIN },
+        Node { name: "n3", speed: 0.95, b_costs: 1.03, control: 1.02, ..PLAIN },
+    ]
+}
+
+fn measured(shard: usize, mut run: Run, apart: Option<Apart>) -> Measured {
+    lighten(&mut run);
+    Measured { shard, run, noise: None, ceiling_ns: None, apart }
+}
+
+#[test]
+fn a_merged_table_rests_on_nodes() {
+    let plan = plan(&[(&["a", "b"], &[0, 1, 2])]);
+    let runs = three_nodes().map(|node| shard(node, &["b"]));
+    let all: Vec<Measured> =
+        runs.iter().enumerate().map(|(n, run)| measured(n, run.clone(), None)).collect();
+    let run = merged(&plan, &all, vec![]).unwrap();
+    let analysis = Analysis::of(&run, 0);
+    let (effect, _) = analysis.servers[1].against.unwrap().found[Measure::Cost].unwrap();
+    assert_eq!((effect.restarts, effect.rounds), (3, 54), "three nodes of 18 rounds");
+    assert!(effect.ratio.contains(1.5));
+    // Standard deviation 3 % ÷ √3 × t(2) = 4.303: ± 7.5 %. On one node it is less than 1 %.
+    assert!((effect.ratio.relative_half_width() - 0.0745).abs() < 0.005, "{effect:?}");
+    let alone = Analysis::of(&runs[0], 0).servers[1].against.unwrap();
+    let (alone, _) = alone.found[Measure::Cost].unwrap();
+    assert!(alone.ratio.relative_half_width() < 0.01, "{alone:?}");
+    // Every server has as many latencies as before, in fewer histograms.
+    let latencies =
+        |run: &Run| run.laps.iter().map(|lap| lap.outcome.service_time.len()).sum::<u64>();
+    assert_eq!(latencies(&run), runs.iter().map(latencies).sum::<u64>());
+    let full = run.laps.iter().filter(|lap| !lap.outcome.service_time.is_empty()).count();
+    assert_eq!(full, 3 * 4);
+    assert!(analysis.servers[1].against.unwrap().found[Measure::P50].is_some());
+    let text = printed(&run, 100);
+    for line in
+        ["3 nodes with 9 restarts · slices of 20 ms", "3 of 3 shards on 3 nodes (n1, n2, n3)"]
+    {
+        assert!(text.contains(line), "{line}:\n{text}");
+    }
+}
+
+#[test]
+fn servers_that_no_shard_measured_together_are_ranked_through_the_reference() {
+    let plan = plan(&[(&["a", "b"], &[0, 1, 2]), (&["a", "c"], &[3, 4, 5])]);
+    let nodes = three_nodes();
+    let runs =
+        [&["b"], &["c"]].into_iter().flat_map(|servers| nodes.map(|node| shard(node, servers)));
+    let all: Vec<Measured> = runs.enumerate().map(|(n, run)| measured(n, run, None)).collect();
+    let run = merged(&plan, &all, vec![]).unwrap();
+    let names: Vec<&str> = run.servers.iter().map(|server| server.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c", "a (again)", "ceiling"]);
+    let analysis = Analysis::of(&run, 0);
+    let ranks: Vec<_> = analysis.servers[..3].iter().map(|server| server.rank.unwrap()).collect();
+    assert_eq!(ranks, [1, 2, 3].map(Rank::only));
+    // The reference was measured by all shards, and each other server by its own.
+    let restarts = |server: usize| {
+        let readings = &analysis.servers[server].readings[Measure::Cost];
+        readings.iter().map(|r| r.restart).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!([0, 1, 2, 3].map(restarts), [18, 9, 9, 18]);
+}
+
+/// Regression: any store in a folder was merged: of another plan, of another experiment, or one
+/// shard twice.
+#[test]
+fn a_store_that_is_not_the_result_of_its_shard_is_refused() {
+    let plan = plan(&[(&["a", "b"], &[0, 1])]);
+    let run = shard(three_nodes()[0], &["b"]);
+    let folder = folder(&plan, &[(0, &run)]);
+    let (code, _) = merge(folder.path(), &[]);
+    assert_ne!(code, 2);
+    let of = |number: usize| folder.path().join(store_of(number));
+    std::fs::copy(of(0), of(1)).unwrap();
+    let (code, said) = merge(folder.path(), &[]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("shard-1.db is not the result of shard 1 of this plan"), "{said}");
+}
+
+#[test]
+fn two_nodes_get_no_verdict() {
+    let plan = plan(&[(&["a", "b"], &[0, 1, 2])]);
+    let [one, two, _] = three_nodes();
+    let runs = [one, two, one].map(|node| shard(node, &["b"]));
+    let runs = [(0, &runs[0]), (1, &runs[1]), (2, &runs[2])];
+    let (code, text) = merge(folder(&plan, &runs).path(), &[]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("A verdict needs at least 3 nodes"), "{text}");
+    assert!(text.contains("Several of their shards ran on the same node"), "{text}");
+}
+
+#[test]
+fn kinds_of_machines_are_not_merged() {
+    let plan = plan(&[(&["a", "b"], &[0, 1, 2])]);
+    let mut runs = three_nodes().map(|node| shard(node, &["b"]));
+    runs[2].host.cores = 64;
+    let folder = folder(&plan, &[(0, &runs[0]), (1, &runs[1]), (2, &runs[2])]);
+    let (code, text) = merge(folder.path(), &[]);
+    assert_eq!(code, 2);
+    for part in [
+        "whose results are not merged. Choose one with --kind",
+        "1: 2 × Imaginary CPU (x86_64), Linux 6.18",
+        "(shards 0, 1 on n1, n2)",
+        "2: 64 × Imaginary CPU",
+        "(shards 2 on n3)",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    let (code, text) = merge(folder.path(), &["--kind", "2"]);
+    assert!(code == 0 && text.contains("1 of 3 shards on 1 node (n3)"), "{text}");
+    assert_eq!(merge(folder.path(), &["--kind", "3"]).0, 2);
+    // Another patch of the kernel is no other kind; another series is.
+    runs[2].host.cores = 2;
+    for (kernel, expected) in [("Linux 6.18.7", 0), ("Linux 6.17", 2)] {
+        runs[2].host.kernel = kernel.to_owned();
+        let folder = self::folder(&plan, &[(0, &runs[0]), (1, &runs[1]), (2, &runs[2])]);
+        assert_eq!(merge(folder.path(), &[]).0, expected, "{kernel}");
+    }
+}
+
+#[test]
+fn shards_on_disturbed_nodes_are_set_apart_and_missing_ones_are_named() {
+    let plan = plan(&[(&["a", "b"], &[0, 1, 2, 3, 4, 5, 6])]);
+    let [one, two, three] = three_nodes();
+    let slow = Node { name: "n4", ceiling: 1.4, ..PLAIN };
+    let noisy = Node { name: "n5", control: 1.1, ..PLAIN };
+    let runs = [one, two, three, slow, noisy].map(|node| shard(node, &["b"]));
+    let numbered: Vec<(usize, &Run)> = runs.iter().enumerate().collect();
+    let folder = folder(&plan, &numbered);
+    let json = folder.path().join("merged.json");
+    let (code, text) = merge(folder.path(), &["--export-json", json.to_str().unwrap()]);
+    assert_eq!(code, 0, "{text}");
+    for part in [
+        "3 of 7 shards on 3 nodes (n1, n2, n3) · 2 set apart · 2 missing",
+        "Note: Shard 3 on n4 is set apart: its ceiling",
+        "Note: Shard 4 on n5 is set apart: the A/A control",
+        "Note: Shards 5,6 have no result yet.",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let pool = &report["pool"];
+    assert_eq!(pool["missing"], serde_json::json!([5, 6]));
+    assert_eq!(pool["shards"].as_array().unwrap().len(), 5);
+    assert_eq!(pool["shards"][0]["apart"], "");
+    let difference = &pool["differences"][0];
+    assert_eq!((&difference["server"], &difference["nodes"]), (&"b".into(), &3.into()));
+    assert!((difference["cost"]["value"].as_f64().unwrap() - 3.0).abs() < 0.1, "{difference}");
+    let laps = report["laps"].as_array().unwrap();
+    assert_eq!(laps.len(), runs[..3].iter().map(|run| run.laps.len()).sum::<usize>());
+}
+
+#[test]
+fn every_export_of_a_merged_run_is_written() {
+    let plan = plan(&[(&["a", "b"], &[0, 1, 2])]);
+    let runs = three_nodes().map(|node| shard(node, &["b"]));
+    let folder = folder(&plan, &[(0, &runs[0]), (1, &runs[1]), (2, &runs[2])]);
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (page, csv, table) = (file("p.html"), file("t.csv"), file("t.md"));
+    let exports = ["--export-html", &page, "--export-csv", &csv, "--export-markdown", &table];
+    assert_eq!(merge(folder.path(), &exports).0, 0);
+    let read = |name: &str| fs::read_to_string(name).unwrap();
+    assert!(read(&page).contains("3 of 3 shards on 3 nodes"));
+    assert_eq!(read(&csv).lines().count(), 4, "heading, a, b and the ceiling");
+    assert!(read(&table).contains("## Nodes\n\n3 of 3 shards on 3 nodes (n1, n2, n3)\n"));
+}
+
+#[test]
+fn a_server_that_failed_on_one_node_counts_on_the_others() {
+    let plan = plan(&[(&["a", "b"], &[0, 1, 2, 3])]);
+    let mut runs = [PLAIN, three_nodes()[0], three_nodes()[1], three_nodes()[2]]
+        .map(|node| shard(node, &["b"]));
+    runs[0].host.facts[0].1 = "n0".to_owned();
+    runs[0].laps.retain(|lap| lap.server != 1);
+    runs[0].servers[1].failure = Some(hotlap::model::ServerFailure {
+        phase: "start".to_owned(),
+        cause: "it ended".to_owned(),
+        log_tail: Vec::new(),
+        remedy: String::new(),
+    });
+    let all: Vec<Measured> =
+        runs.iter().enumerate().map(|(n, run)| measured(n, run.clone(), None)).collect();
+    let run = merged(&plan, &all, vec![]).unwrap();
+    assert_eq!(run.servers[1].failure, None);
+    let analysis = Analysis::of(&run, 0);
+    assert_eq!(analysis.rests_on.count(&analysis.servers[1].readings[Measure::Cost]), 3);
+    assert_eq!(analysis.rests_on.count(&analysis.servers[0].readings[Measure::Cost]), 4);
+    assert_eq!(run.pool.unwrap().notes, ["b failed in shard 0: it ended"]);
+}
+
+#[test]
+fn different_versions_of_a_server_are_noted() {
+    let plan = plan(&[(&["a", "b"], &[0, 1])]);
+    let mut runs = [PLAIN, three_nodes()[1]].map(|node| shard(node, &["b"]));
+    runs[1].servers[1].version = "b 2.0".to_owned();
+    let all: Vec<Measured> =
+        runs.iter().enumerate().map(|(n, run)| measured(n, run.clone(), None)).collect();
+    let notes = merged(&plan, &all, vec![]).unwrap().pool.unwrap().notes;
+    let expected = "b has different versions: b 1.0 on n1; b 2.0 on n2. Install one of them on all \
+                    nodes.";
+    assert_eq!(notes, [expected]);
+}
+
+#[test]
+fn a_run_of_one_machine_is_not_changed_by_being_a_shard() {
+    let run = shard(PLAIN, &["b"]);
+    let condition = Condition::of(&run);
+    assert!(condition.has_reference && condition.noise.is_some());
+    assert_eq!(apart(&[condition; 4]), [None; 4]);
+    assert!((condition.ceiling_ns.unwrap() / 5_000.0 - 1.0).abs() < 0.01);
+}
+
+fn suite(folder: &Path) -> PathBuf {
+    let file = folder.join("tiny.toml");
+    let servers = ["one", "two", "three", "four", "five"]
+        .map(|name| format!("  {{ run = \"sh {name}\", name = \"{name}\" }},\n"));
+    let text = format!(
+        "about = \"Nothing.\"\nreference = \"three\"\nbudget = \"10m\"\nrequests_file = \"req.txt\"\n\
+         servers = [\n{}]\n",
+        servers.concat()
+    );
+    fs::write(&file, text).unwrap();
+    fs::write(folder.join("req.txt"), "GET /\n").unwrap();
+    file
+}
+
+#[test]
+fn a_plan_is_a_folder_that_stands_for_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, into) = (suite(folder.path()), folder.path().join("pool"));
+    let (file, into_text) = (file.to_str().unwrap(), into.to_str().unwrap());
+    let words = ["plan", file, "--shards", "7", "--nodes-per-server", "3", "--seed", "5", "--into"];
+    let more = [into_text, "--slurm", "--kubernetes", "--", "--rounds", "2"];
+    let all = [&words[..], &more[..]].concat();
+    let wrong = hotlap(&[&all[..], &["--bogus"]].concat());
+    assert_eq!(wrong.status.code(), Some(2), "the options of shards are checked: {wrong:?}");
+    assert!(!into.exists());
+    let output = hotlap(&all);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("5 servers in 7 shards, with up to 3 servers each"), "{text}");
+    let plan = Plan::read(&into).unwrap();
+    assert_eq!((plan.shards, plan.reference.as_str(), plan.seed), (7, "three", 5));
+    let sizes: Vec<usize> = plan.groups.iter().map(|group| group.shards.len()).collect();
+    assert_eq!(sizes, [4, 3]);
+    for name in
+        ["tiny.toml", "req.txt", "slurm.sh", "kubernetes.json", "Dockerfile", "shard-6.toml"]
+    {
+        assert!(into.join(name).is_file(), "{name}");
+    }
+    let script = fs::read_to_string(into.join("slurm.sh")).unwrap();
+    // Three times ten minutes, and thirty more.
+    assert!(script.contains("#SBATCH --time=60\n"), "{script}");
+    let again = hotlap(&all);
+    let why = String::from_utf8(again.stderr).unwrap();
+    assert!(again.status.code() == Some(2) && why.contains("has a plan"), "{why}");
+    assert!(merge(&into, &[]).1.contains("no shard in"), "nothing is done yet");
+}
+
+#[test]
+fn what_cannot_be_merged_is_not_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("slo.toml");
+    fs::write(&file, "slo = 'p99<10ms'\nservers = ['sh one', 'sh two']\n").unwrap();
+    let output = hotlap(&["plan", file.to_str().unwrap(), "--shards", "3"]);
+    let why = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && why.contains("does not compare servers"), "{why}");
+}

@@ -1,0 +1,200 @@
+//! The store: what goes in comes out, laps outlive a crash, and what is wrong is said with its
+//! remedy.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::scene::{LAPS, hold, record, stressed, three};
+use hotlap::model::{Question, Run, State, Subject};
+use hotlap::render::terminal;
+use hotlap::report::Report;
+use hotlap::store::Store;
+
+#[test]
+fn what_is_stored_is_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/er/hotlap.db");
+    let kept = hold(&three(), Some(Store::open(&path).unwrap()));
+    assert_eq!(kept.run.number, Some(1));
+    let read = Store::open_existing(&path).unwrap().run(1).unwrap();
+    assert_eq!(read.state, State::Finished);
+    assert_eq!(read.laps.len(), LAPS);
+    let schedule = kept.run.schedule.clone();
+    assert!(read == Run { schedule, ..kept.run }, "what was read differs");
+}
+
+#[test]
+fn runs_are_numbered_and_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let store = Store::open(&path).unwrap();
+    assert!(store.last().unwrap_err().to_string().contains("no run is stored"));
+    for number in [1, 2] {
+        let kept = hold(&three(), Some(Store::open(&path).unwrap()));
+        assert_eq!(kept.run.number, Some(number));
+    }
+    assert_eq!(store.last().unwrap(), 2);
+    let lines = store.lines(None).unwrap();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0].servers, ["go/net-http", "node/http:cluster", "python3 app.py"]);
+    assert_eq!(store.lines(Some("nobody")).unwrap(), []);
+    let error = store.run(7).unwrap_err().to_string();
+    assert!(error.contains("no run 7") && error.contains("the last one is 2"), "{error}");
+}
+
+/// Sixteen servers were said to start in 68 s, and took 203 s each time.
+#[test]
+fn how_a_server_started_last_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let mut scene = three();
+    for ready_ms in [500, 700] {
+        scene.scripts[1].ready = Duration::from_millis(ready_ms);
+        hold(&scene, Some(Store::open(&path).unwrap()));
+    }
+    let store = Store::open(&path).unwrap();
+    let start = store.first_start("node/http:cluster").unwrap().unwrap();
+    assert_eq!((start.restart, start.ready.ready_ms, start.warmups.len()), (0, Some(700.0), 1));
+    assert_eq!(store.first_start("nobody").unwrap(), None);
+}
+
+#[test]
+fn each_lap_is_there_as_soon_as_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let scene = three();
+    let laps = hold(&scene, None).run.laps;
+    let mut store = Store::open(&path).unwrap();
+    let number = store.begin(&record(&scene)).unwrap();
+    store.lap(number, 0, &laps[0]).unwrap();
+    // No end: hotlap was killed. Another process sees the lap and the state.
+    let read = Store::open_existing(&path).unwrap().run(number).unwrap();
+    assert_eq!(read.state, State::UnderWay);
+    assert!(read.laps == laps[..1], "what was read differs");
+}
+
+/// Regression: `report` and `merge` panicked at a reference to a server that does not exist, and
+/// did not end at layers on top of each other.
+#[test]
+fn a_reference_to_no_server_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let mut store = Store::open(&path).unwrap();
+    for on in [99, 0] {
+        let mut run = record(&three());
+        run.servers[0].part.on = Some(on);
+        let number = store.begin(&run).unwrap();
+        let error = store.run(number).unwrap_err().to_string();
+        assert!(error.contains("server"), "{error}");
+    }
+}
+
+#[test]
+fn what_became_of_servers_under_stress_is_kept_and_shown_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let mut store = Store::open(&path).unwrap();
+    let run = Run { question: Question::Stress, ..record(&three()) };
+    let number = store.begin(&run).unwrap();
+    let all = stressed("go/net-http");
+    let first = Subject { trials: Vec::new(), ..all.clone() };
+    let run = Run { number: Some(number), ..run };
+    store.update(&Run { stress: vec![first.clone()], ..run.clone() }).unwrap();
+    assert_eq!(store.run(number).unwrap().stress, [first]);
+    store.update(&Run { stress: vec![all], state: State::Finished, ..run }).unwrap();
+    let read = Store::open_existing(&path).unwrap().run(number).unwrap();
+    assert_eq!(read.stress, [stressed("go/net-http")]);
+    let report = Report::of(&Run { loads: Vec::new(), ..read });
+    let text = terminal::render(&report, 100, false);
+    assert!(text.contains("overload: 200 connections · 8 normal clients"), "{text}");
+    assert!(
+        text.contains("go/net-http  unaffected          100 %       0  10,000 requests/s"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_no_store_is_said_to_be_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    fs::write(&path, "dear diary, ".repeat(500)).unwrap();
+    let error = Store::open(&path).unwrap_err().to_string();
+    assert!(error.contains("not a store of hotlap") && error.contains("--store"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "dear diary, ".repeat(500));
+    let error = Store::open_existing(&folder.path().join("none.db")).unwrap_err().to_string();
+    assert!(error.contains("no store at"), "{error}");
+}
+
+/// No store of another version exists outside of this project, so none is converted.
+#[test]
+fn a_store_of_another_version_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    drop(Store::open(&path).unwrap());
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    let before = fs::read(&path).unwrap();
+    for error in [Store::open(&path).unwrap_err(), Store::open_existing(&path).unwrap_err()] {
+        let error = error.to_string();
+        assert!(error.contains("has version 99") && error.contains("--store"), "{error}");
+    }
+    assert!(fs::read(&path).unwrap() == before, "it was changed");
+}
+
+#[test]
+fn a_database_of_another_program_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.db");
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("CREATE TABLE run (number INTEGER); CREATE TABLE notes (note TEXT)").unwrap();
+    drop(db);
+    let before = fs::read(&path).unwrap();
+    let error = Store::open(&path).unwrap_err().to_string();
+    assert!(error.contains("another program wrote it") && error.contains("--store"), "{error}");
+    assert!(fs::read(&path).unwrap() == before, "it was changed");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let path = std::path::Path::new("/proc/hotlap/hotlap.db");
+    let error = Store::open(path).unwrap_err().to_string();
+    assert!(error.contains("/proc/hotlap") && error.contains("cannot write the store"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_store_that_may_only_be_read_is_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    // A name that is more than a name within an address.
+    let path = folder.path().join("50%? #1.db");
+    hold(&three(), Some(Store::open(&path).unwrap()));
+    let permit = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    permit(0o555).unwrap();
+    let read = Store::open_existing(&path).unwrap().run(1);
+    permit(0o755).unwrap();
+    assert_eq!(read.unwrap().laps.len(), LAPS);
+}
+
+#[test]
+fn a_stored_run_is_shown_and_exported_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    hold(&three(), Some(Store::open(&path).unwrap()));
+    let page = folder.path().join("report.md");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_hotlap"))
+        .args(["report", "1", "--store"])
+        .arg(&path)
+        .arg("--export-markdown")
+        .arg(&page)
+        .env("COLUMNS", "80")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    assert!(text.contains("Run 1, 2026-11-21 20:15 UTC") && text.contains("of go/net-http"));
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(fs::read_to_string(&page).unwrap().starts_with("# Run 1: hello"));
+}

@@ -1,0 +1,215 @@
+//! What a report says where no verdict is possible, and where figures are bounds or missing.
+
+use crate::scene::{hang, hold, scene, script, three};
+use hotlap::analysis::{Analysis, Measure};
+use hotlap::cmd::run::rule::{Rule, Ruling};
+use hotlap::exit::Exit;
+use hotlap::model::{Question, Run};
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::{Report, Row};
+use hotlap_bench::participant::Role;
+use hotlap_bench::scripted::Script;
+use serde_json::Value;
+
+/// The table and the sentences of a run, without its head.
+fn shown(run: &Run, width: usize) -> String {
+    let text = terminal::render(&Report::of(run), width, false);
+    let (_, table) = text.split_once("slices of 20 ms\n").unwrap();
+    table.trim_matches('\n').to_owned()
+}
+
+/// Seven of 21 rows of a suite had no order, because the generator limited them.
+#[test]
+fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
+    let limited = |cost, wobble| Script { busy: 0.97, ..script(100_000.0, cost, 1, wobble) };
+    let servers = scene(&[
+        ("reference", Role::Reference, limited(8_000.0, &[0.01, -0.01, 0.0, 0.02, -0.02])),
+        ("waits", Role::Plain, script(20_000.0, 4_000.0, 9, &[0.01, -0.01, 0.0])),
+        ("lean", Role::Plain, limited(6_000.0, &[0.0, 0.01, -0.01])),
+        ("alike", Role::Plain, limited(8_000.0, &[0.02, 0.0, -0.01, 0.01, -0.02, 0.0])),
+        ("reference (again)", Role::Control, limited(8_000.0, &[0.0, 0.01, -0.02, 0.01])),
+    ]);
+    insta::assert_snapshot!(shown(&hold(&servers, None).run, 80), @"
+         server         req/s  CPU/req    CPU vs reference     p50*     p99*
+      1  lean       ≥ 100,000   6.0 µs  0.75× [0.75, 0.75]  0.63 ms  0.64 ms
+    2–3  reference  ≥ 100,000   8.0 µs           reference  0.63 ms  0.65 ms
+    2–3  alike      ≥ 100,000   8.0 µs  1.00× [1.00, 1.00]  0.63 ms  0.65 ms
+      4  waits         20,000   4.0 µs  0.50× [0.50, 0.50]   3.2 ms        –
+    * closed loop, at saturation
+    p99 is left out (–) where the next run would show another: a longer --duration
+    measures more
+
+    Noise floor (reference against itself): ± 3.3% in requests/s, ± 0.7% in CPU
+    per request.
+    No request errors. Intervals of levels, conformance: --details
+
+    Note: reference, lean, alike: requests/s is a lower bound (≥), because the
+    load generator was busy. Give it more cores (-t 2), or the server fewer
+    (--server-cpus 1).
+
+    lean: 25 % less CPU per request than reference [25, 25].
+    alike and reference: CPU per request equal within ±0.1% (1.00× [1.00, 1.00]).
+    waits: 50 % less CPU per request than reference [50, 50]; throughput at most
+    0.20×, as the load generator limits reference.
+    The load generator limited 3 servers (≥). They are ranked by CPU per request.
+    ");
+}
+
+/// In a suite of twenty servers the same note came twenty times.
+#[test]
+fn rows_that_the_generator_limits_are_told_of_together() {
+    let fast = || {
+        let mut fast = script(100_000.0, 8_000.0, 1, &[0.01, 0.0, -0.01]);
+        fast.busy = 0.97;
+        fast
+    };
+    let servers = scene(&[
+        ("slow", Role::Reference, script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0])),
+        ("fast", Role::Plain, fast()),
+        ("faster", Role::Plain, fast()),
+    ]);
+    let text = shown(&hold(&servers, None).run, 120);
+    let notes: Vec<&str> = text.lines().skip_while(|l| !l.contains("Note: ")).collect();
+    insta::assert_snapshot!(notes.join("\n"), @"
+    Note: fast, faster: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2),
+    or the server fewer (--server-cpus 1).
+
+    fast: 80 % less CPU per request than slow [80, 80]; throughput at least 5.00×, limited by the load generator.
+    faster: 80 % less CPU per request than slow [80, 80]; throughput at least 5.00×, limited by the load generator.
+    The load generator limited 2 servers (≥). They are ranked by CPU per request.
+    ");
+}
+
+/// b and c are told apart, and neither from a, whose restarts differ: all three shared rank 1.
+#[test]
+fn a_pair_that_was_told_apart_has_two_ranks_and_the_table_is_in_the_order_of_estimates() {
+    let steady = |rate| script(rate, 1e9 / rate, 5, &[0.002, -0.001, 0.0, -0.002, 0.001]);
+    let mut scene = scene(&[
+        ("b", Role::Reference, steady(10_300.0)),
+        ("a", Role::Plain, steady(10_600.0)),
+        ("c", Role::Plain, steady(9_700.0)),
+        ("b (again)", Role::Control, steady(10_300.0)),
+    ]);
+    // Twelve laps a restart.
+    let wobble = |n: u32| 1.0 + 0.15 * (f64::from(n / 12) - 1.0);
+    scene.scripts[1].wobble = (0..36).map(|n| (wobble(n), 1.0)).collect();
+    let report = Report::of(&hold(&scene, None).run);
+    let row = |row: &Row| format!("{} {}", row.rank.unwrap(), row.name);
+    let rows: Vec<String> = report.tables[0].rows.iter().map(row).collect();
+    assert_eq!(rows, ["1–3 a", "1–2 b", "2–3 c"]);
+}
+
+/// Two restarts, and one, got verdicts and ranks.
+#[test]
+fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
+    let mut scene = three();
+    scene.experiment.restarts = Some(2);
+    let mut run = hold(&scene, None).run;
+    run.took_ms = 50_000;
+    insta::assert_snapshot!(shown(&run, 100), @"
+      server               req/s           vs reference   CPU/req     p50*    p99*  memory
+      go/net-http         57,900              reference   16.9 µs   1.1 ms  1.1 ms  7.0 MB
+      node/http:cluster   38,400     0.66× [0.66, 0.67]   25.6 µs   1.7 ms       –  131 MB
+      python3 app.py       2,100  0.036× [0.036, 0.037]  470.0 µs  30.2 ms       –   23 MB
+      ceiling            123,700                      –    7.1 µs  0.51 ms       –  1.0 MB
+    * closed loop, at saturation
+    p99 is left out (–) where the next run would show another: a longer --duration measures more
+
+    Noise floor (go/net-http against itself): not known, it needs more restarts.
+    No request errors. Intervals of levels, conformance: --details
+
+    node/http:cluster and go/net-http: throughput inconclusive (0.66× [0.66, 0.67]); CPU per request
+    inconclusive (1.51× [1.51, 1.52]).
+    python3 app.py and go/net-http: throughput inconclusive (0.036× [0.036, 0.037]); CPU per request
+    inconclusive (27.8× [27.8, 27.8]).
+    A verdict needs at least 3 restarts of each server with laps that count; this run has 2. A
+    --duration of about 80s, or --restarts 3, gives enough.
+    ");
+    let report = Report::of(&run);
+    assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));
+    let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
+    let row = json["tables"][0]["rows"].as_array().unwrap();
+    let node = row.iter().find(|r| r["name"] == "node/http:cluster").unwrap();
+    let few = "inconclusive: fewer than three restarts";
+    for measure in ["cost", "requests_per_s"] {
+        let found = &node["against"][measure];
+        assert_eq!(
+            (&found["verdict"], &found["why"]),
+            (&"inconclusive".into(), &"too-few-restarts".into())
+        );
+        assert_eq!(found["words"], few);
+    }
+    let junit = render(&report, Format::Junit);
+    assert!(junit.contains("failures=\"0\" errors=\"0\" skipped=\"2\""), "{junit}");
+    assert!(
+        junit.contains(&format!("<skipped message=\"{few}\">node/http:cluster and ")),
+        "{junit}"
+    );
+    assert!(render(&report, Format::Markdown).contains("**A verdict needs at least 3 restarts"));
+    assert!(render(&report, Format::Html).contains(few));
+    let ruling = Ruling::on(&report, &[Rule::parse("cost +3%").unwrap()]);
+    assert_eq!(ruling.exit(), Exit::Invalid);
+}
+
+#[test]
+fn a_control_that_differs_withholds_verdicts() {
+    let mut scene = three();
+    scene.scripts[3].cost_ns *= 1.2;
+    scene.scripts[3].rate /= 1.2;
+    let report = Report::of(&hold(&scene, None).run);
+    assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));
+    let said = &report.sentences;
+    assert!(said[0].contains("throughput inconclusive ("), "{said:?}");
+    assert!(said.last().unwrap().contains("differs from it (p < 0.01)"), "{said:?}");
+}
+
+/// Rounds in which a server said nothing were left out, which made it look better.
+#[test]
+fn rounds_without_a_response_count_and_are_named() {
+    let mut run = hold(&three(), None).run;
+    let rate = |run: &hotlap::model::Run| {
+        Analysis::of(run, 0).servers[1].level[Measure::Rate].unwrap().value
+    };
+    let before = rate(&run);
+    for lap in run.laps.iter_mut().filter(|l| l.server == 1 && l.round == 2) {
+        lap.outcome.responses = 0;
+        lap.usage.iter_mut().for_each(|usage| usage.requests = 0);
+    }
+    assert!((rate(&run) / before - 5.0 / 6.0).abs() < 0.01, "{} of {before}", rate(&run));
+    let warnings = Report::of(&run).warnings;
+    assert!(
+        warnings.iter().any(|w| w.starts_with("node/http:cluster sent no response in 3 rounds.")),
+        "{warnings:?}"
+    );
+}
+
+/// The p99 of a restart in which requests hung was compared as though it were exact: it said that the
+/// server is as quick as one that answers.
+#[test]
+fn a_percentile_that_is_a_lower_bound_in_any_restart_decides_nothing() {
+    let found = |server: usize, compared: usize| {
+        let mut run = hold(&three(), None).run;
+        hang(&mut run, server);
+        let analysis = Analysis::of(&run, 0);
+        let found = analysis.servers[compared].against.unwrap().found;
+        (found.p50.is_some(), found.p99.is_some(), analysis.noise.p99.is_some())
+    };
+    assert_eq!(found(4, 1), (true, true, true), "the ceiling has no part in it");
+    assert_eq!(found(1, 1), (true, false, true));
+    assert_eq!(found(0, 1), (true, false, false), "of the reference");
+    assert_eq!(found(3, 1), (true, true, false), "of its control");
+}
+
+#[test]
+fn the_steps_of_layers_are_inconclusive_too() {
+    let step = |cost, wobble| script(1e9 / cost, cost, 50, wobble);
+    let mut scene = scene(&[
+        ("plain", Role::Reference, step(27_000.0, &[0.01, -0.01, 0.0, 0.005, -0.005])),
+        ("json", Role::Plain, step(29_000.0, &[0.0, 0.01, -0.01, -0.005, 0.01])),
+    ]);
+    scene.question = Question::Layers;
+    scene.experiment.restarts = Some(2);
+    let report = Report::of(&hold(&scene, None).run);
+    assert!(report.layers[0].sentence.contains("of CPU (inconclusive)"), "{:?}", report.layers);
+    assert!(report.sentences[0].starts_with("A verdict needs at least 3 restarts"));
+}
