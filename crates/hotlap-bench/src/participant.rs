@@ -72,6 +72,8 @@ pub struct Load {
     pub connections: usize,
     /// Generator threads.
     pub threads: usize,
+    /// Whether their number was not asked for, and follows from the cores of the generator.
+    pub has_usual_threads: bool,
     /// Keep-alive, or a new connection for each request.
     pub reuse: Reuse,
     /// The version of HTTP.
@@ -95,12 +97,20 @@ impl Load {
             name: String::new(),
             connections,
             threads: 1,
+            has_usual_threads: true,
             reuse: Reuse::KeepAlive,
             protocol: Protocol::Http1,
             https: false,
             pipeline: 1,
             request: Some(0),
             rate: None,
+        }
+    }
+
+    /// One thread for each core of the generator, unless another number was asked for.
+    pub fn use_cores(&mut self, cores: usize) {
+        if self.has_usual_threads {
+            self.threads = cores.clamp(1, self.connections.max(1));
         }
     }
 }

@@ -60,7 +60,7 @@ pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
 pub use plan::{MergeArgs, PlanArgs};
 pub use replay::{ReplayArgs, ReplayMode};
-pub use run::{Placement, RequestArgs, RunArgs, Schedule, Shape, StartLimit};
+pub use run::{MeasureArgs, Placement, RequestArgs, RunArgs, Schedule, Shape, StartLimit};
 pub use tls::TlsArgs;
 
 /// hyperfine for HTTP servers: builds and starts the servers you name, checks their responses,
@@ -489,7 +489,10 @@ mod tests {
             let Command::Run(run) = typed(&format!("hotlap run {line} https://h/")).command else {
                 panic!("not a run")
             };
-            assert_eq!((run.tls.insecure, run.request.method.as_deref()), (true, Some("PUT")));
+            assert_eq!(
+                (run.common.tls.insecure, run.common.request.method.as_deref()),
+                (true, Some("PUT"))
+            );
             let Command::Load(load) = typed(&format!("hotlap load {line} https://h/")).command
             else {
                 panic!("not a load")

@@ -5,13 +5,12 @@
 //! cores the server gets. What a run takes from the file is recorded as if it had been typed, so
 //! that the command in its report repeats the run anywhere.
 
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::{Deserialize, Deserializer};
 
-use crate::cli::{CapacityArgs, Cli, Command, Placement, RunArgs, Shape, StoreArgs, When};
+use crate::cli::{Cli, Command, MeasureArgs, RunArgs, StoreArgs, When};
 use crate::exit::usage;
 use crate::{paths, quantity};
 
@@ -97,7 +96,9 @@ impl Config {
         cli.redact.extend(self.redact.iter().cloned());
         match &mut cli.command {
             Command::Run(args) => self.apply_to_run(args),
-            Command::Capacity(args) => self.apply_to_capacity(args),
+            // The keys for duration and precision are about comparisons, which need other ones.
+            Command::Capacity(args) => self.apply_to_measure(&mut args.common),
+            Command::Explain(args) => self.apply_to_measure(&mut args.common),
             Command::Report(args) => self.keep(&mut args.store),
             Command::Compare(args) => self.keep(&mut args.store),
             Command::History(args) => self.keep(&mut args.store),
@@ -112,52 +113,42 @@ impl Config {
     }
 
     fn apply_to_run(&self, args: &mut RunArgs) {
-        if !args.no_store {
-            self.keep(&mut args.store);
-        }
         if args.suite.is_some() || args.servers.is_empty() {
-            return;
+            return self.apply_to_store(&mut args.common);
         }
         let mut filled = Vec::new();
-        let mut fill = |option: &str, value: &dyn Display| {
-            filled.extend([format!("--{option}"), value.to_string()]);
-        };
         let schedule = &mut args.schedule;
-        if let (None, Some(text)) = (schedule.duration, self.duration.as_deref()) {
+        if let (None, Some(text)) = (schedule.duration, &self.duration) {
             schedule.duration = quantity::span(text).ok();
-            fill("duration", &text);
+            filled.extend(["--duration".to_owned(), text.clone()]);
         }
-        if let (None, Some(text)) = (schedule.precision, self.precision.as_deref()) {
+        if let (None, Some(text)) = (schedule.precision, &self.precision) {
             schedule.precision = quantity::share(text).ok();
-            fill("precision", &text);
+            filled.extend(["--precision".to_owned(), text.clone()]);
         }
-        filled.extend(self.apply_to_machine(&mut schedule.placement, &mut args.shape));
-        args.from_config = filled;
+        args.common.from_config = filled;
+        self.apply_to_measure(&mut args.common);
     }
 
-    /// The keys for duration and precision are about comparisons, which need other ones.
-    fn apply_to_capacity(&self, args: &mut CapacityArgs) {
+    /// Fills in the store, cores and connections, and notes what it filled in, word by word.
+    fn apply_to_measure(&self, args: &mut MeasureArgs) {
+        self.apply_to_store(args);
+        let asked = [
+            ("--server-cpus", &mut args.placement.server_cpus, self.server_cpus),
+            ("--connections", &mut args.shape.connections, self.connections),
+        ];
+        for (option, typed, own) in asked {
+            if let (None, Some(value)) = (&typed, own) {
+                *typed = Some(value);
+                args.from_config.extend([option.to_owned(), value.to_string()]);
+            }
+        }
+    }
+
+    fn apply_to_store(&self, args: &mut MeasureArgs) {
         if !args.no_store {
             self.keep(&mut args.store);
         }
-        args.from_config = self.apply_to_machine(&mut args.placement, &mut args.shape);
-    }
-
-    /// Fills in cores and connections. Returns the options that it filled in, word by word.
-    fn apply_to_machine(&self, placement: &mut Placement, shape: &mut Shape) -> Vec<String> {
-        let mut filled = Vec::new();
-        let mut fill = |option: &str, value: &dyn Display| {
-            filled.extend([format!("--{option}"), value.to_string()]);
-        };
-        if let (None, Some(cpus)) = (placement.server_cpus, self.server_cpus) {
-            placement.server_cpus = Some(cpus);
-            fill("server-cpus", &cpus);
-        }
-        if let (None, Some(connections)) = (shape.connections, self.connections) {
-            shape.connections = Some(connections);
-            fill("connections", &connections);
-        }
-        filled
     }
 }
 
@@ -193,7 +184,7 @@ mod tests {
         let mut cli = cli::typed(line);
         config.unwrap().apply(&mut cli);
         let words = match &cli.command {
-            Command::Run(args) => args.from_config.join(" "),
+            Command::Run(args) => args.common.from_config.join(" "),
             _ => String::new(),
         };
         (cli, words)
@@ -205,8 +196,8 @@ mod tests {
         assert_eq!((cli.color, words.as_str()), (Some(When::Always), "--connections 32"));
         let Command::Run(args) = cli.command else { panic!("not a run") };
         assert_eq!(args.schedule.duration, Some(std::time::Duration::from_secs(5)));
-        assert_eq!(args.shape.connections, Some(32));
-        assert_eq!(args.store.store, Some(PathBuf::from("/home/me/runs.db")));
+        assert_eq!(args.common.shape.connections, Some(32));
+        assert_eq!(args.common.store.store, Some(PathBuf::from("/home/me/runs.db")));
         assert_eq!(filled("hotlap run go/net-http").1, "--duration 20s --connections 32");
     }
 
@@ -215,8 +206,8 @@ mod tests {
         for line in ["hotlap run", "hotlap run --suite app-servers"] {
             let (cli, words) = filled(line);
             let Command::Run(args) = cli.command else { panic!("not a run") };
-            assert_eq!((args.schedule.duration, args.shape.connections), (None, None));
-            assert_eq!((words.as_str(), args.store.store.is_some()), ("", true));
+            assert_eq!((args.schedule.duration, args.common.shape.connections), (None, None));
+            assert_eq!((words.as_str(), args.common.store.store.is_some()), ("", true));
         }
     }
 

@@ -5,9 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use hotlap_bench::slo::Objective;
 
-use super::output::{ExportArgs, StoreArgs};
-use super::run::{Placement, RequestArgs, RunArgs, Schedule, Shape, StartArgs};
-use super::tls::TlsArgs;
+use super::run::{MeasureArgs, RunArgs, Schedule};
 use crate::{quantity, slo};
 
 /// `hotlap capacity`
@@ -24,24 +22,9 @@ pub struct CapacityArgs {
     /// keeps all goals as often as not; at the rate that the table calls safe, 19 of 20 windows do.
     #[arg(long, value_name = "GOALS", required = true)]
     pub slo: String,
-    /// Display name; repeat it for each server, in order
-    #[arg(long = "name", value_name = "NAME")]
-    pub names: Vec<String>,
     /// The server that the others are compared with (default: the first)
     #[arg(long, value_name = "NAME")]
     pub reference: Option<String>,
-    /// First install missing toolchains of these servers, as `hotlap setup --yes`
-    #[arg(long, conflicts_with = "server_on")]
-    pub setup: bool,
-    /// How servers are started.
-    #[command(flatten)]
-    pub start: StartArgs,
-    /// Print the plan (servers, load, time, cores, exports) and exit
-    #[arg(long)]
-    pub dry_run: bool,
-    /// The load.
-    #[command(flatten)]
-    pub shape: Shape,
     /// Total measuring time (default: a minute per server, more if a goal is over 10 ms)
     #[arg(short, long, value_name = "TIME", value_parser = quantity::span,
         help_heading = "Schedule")]
@@ -53,34 +36,13 @@ pub struct CapacityArgs {
     /// Number of times every server is started again (default: by --duration)
     #[arg(long, value_name = "N", help_heading = "Schedule")]
     pub restarts: Option<u32>,
-    /// The order, and the cores.
-    #[command(flatten)]
-    pub placement: Placement,
-    /// The request.
-    #[command(flatten)]
-    pub request: RequestArgs,
-    /// How servers are reached over TLS.
-    #[command(flatten)]
-    pub tls: TlsArgs,
     /// Exit with code 5 if a server's capacity is lower than the reference's by more than this and
     /// the noise: "capacity -5%"
     #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]
     pub fail_if: Vec<String>,
-    /// Do not store the run
-    #[arg(long, conflicts_with = "store", help_heading = "Store and exports")]
-    pub no_store: bool,
-    /// Also print every window
-    #[arg(long, help_heading = None::<&'static str>)]
-    pub details: bool,
-    /// Options that come from the configuration file.
-    #[arg(skip)]
-    pub from_config: Vec<String>,
-    /// Where the run is stored.
+    /// What every command that measures servers has.
     #[command(flatten)]
-    pub store: StoreArgs,
-    /// Where the report is written to.
-    #[command(flatten)]
-    pub exports: ExportArgs,
+    pub common: MeasureArgs,
 }
 
 const CAPACITY: &str = "\
@@ -100,41 +62,17 @@ impl CapacityArgs {
     /// The same as arguments of `hotlap run`, with these goals.
     pub fn into_run(self, slo: Vec<Objective>) -> RunArgs {
         RunArgs {
-            servers: self.servers,
-            suite: None,
-            shard: None,
-            resume: false,
-            layers: false,
-            stress: false,
-            scenarios: Vec::new(),
-            setup: self.setup,
-            names: self.names,
-            dry_run: self.dry_run,
             reference: self.reference,
-            start: self.start,
-            shape: self.shape,
-            rate: None,
             slo,
-            explain: false,
-            explain_only: false,
             schedule: Schedule {
                 duration: self.duration,
                 precision: Some(self.precision),
-                slice: None,
                 restarts: self.restarts,
-                rounds: None,
-                placement: self.placement,
                 no_ceiling: true,
+                ..Schedule::default()
             },
-            request: self.request,
-            tls: self.tls,
             fail_if: self.fail_if,
-            save_baseline: None,
-            no_store: self.no_store,
-            details: self.details,
-            from_config: self.from_config,
-            store: self.store,
-            exports: self.exports,
+            ..RunArgs::of(self.servers, self.common)
         }
     }
 }

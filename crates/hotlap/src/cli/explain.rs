@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::output::{ExportArgs, StoreArgs};
-use super::run::{Placement, RequestArgs, RunArgs, Schedule, Shape, StartArgs};
-use super::tls::TlsArgs;
+use super::run::{MeasureArgs, RunArgs, Schedule};
 use crate::quantity;
 
 /// `hotlap explain`
@@ -22,21 +20,6 @@ pub struct ExplainArgs {
     /// report says what is missing, and what would permit it.
     #[arg(value_names = ["A", "B"], num_args = 2, required = true)]
     pub servers: Vec<String>,
-    /// Display name; repeat it for each server, in order
-    #[arg(long = "name", value_name = "NAME")]
-    pub names: Vec<String>,
-    /// First install missing toolchains of these servers, as `hotlap setup --yes`
-    #[arg(long, conflicts_with = "server_on")]
-    pub setup: bool,
-    /// How servers are started.
-    #[command(flatten)]
-    pub start: StartArgs,
-    /// Print the plan (servers, load, time, cores, exports) and exit
-    #[arg(long)]
-    pub dry_run: bool,
-    /// The load.
-    #[command(flatten)]
-    pub shape: Shape,
     /// Total measuring time (default: 45s)
     #[arg(short, long, value_name = "TIME", value_parser = quantity::span,
         help_heading = "Schedule")]
@@ -51,30 +34,9 @@ pub struct ExplainArgs {
     /// Rounds in each restart (default: by --duration)
     #[arg(long, value_name = "N", help_heading = "Schedule")]
     pub rounds: Option<u32>,
-    /// The order, and the cores.
+    /// What every command that measures servers has.
     #[command(flatten)]
-    pub placement: Placement,
-    /// The request.
-    #[command(flatten)]
-    pub request: RequestArgs,
-    /// How servers are reached over TLS.
-    #[command(flatten)]
-    pub tls: TlsArgs,
-    /// Do not store the run
-    #[arg(long, conflicts_with = "store", help_heading = "Store and exports")]
-    pub no_store: bool,
-    /// Also print small functions, and everything that was counted
-    #[arg(long, help_heading = None::<&'static str>)]
-    pub details: bool,
-    /// Options that come from the configuration file.
-    #[arg(skip)]
-    pub from_config: Vec<String>,
-    /// Where the run is stored.
-    #[command(flatten)]
-    pub store: StoreArgs,
-    /// Where the report is written to.
-    #[command(flatten)]
-    pub exports: ExportArgs,
+    pub common: MeasureArgs,
 }
 
 const EXPLAIN: &str = "\
@@ -87,41 +49,16 @@ impl ExplainArgs {
     /// The same as arguments of `hotlap run`.
     pub fn into_run(self) -> RunArgs {
         RunArgs {
-            servers: self.servers,
-            suite: None,
-            shard: None,
-            resume: false,
-            layers: false,
-            stress: false,
-            scenarios: Vec::new(),
-            setup: self.setup,
-            names: self.names,
-            dry_run: self.dry_run,
-            reference: None,
-            start: self.start,
-            shape: self.shape,
-            rate: None,
-            slo: Vec::new(),
-            explain: false,
             explain_only: true,
             schedule: Schedule {
                 duration: self.duration,
-                precision: None,
                 slice: self.slice,
                 restarts: self.restarts,
                 rounds: self.rounds,
-                placement: self.placement,
                 no_ceiling: true,
+                ..Schedule::default()
             },
-            request: self.request,
-            tls: self.tls,
-            fail_if: Vec::new(),
-            save_baseline: None,
-            no_store: self.no_store,
-            details: self.details,
-            from_config: self.from_config,
-            store: self.store,
-            exports: self.exports,
+            ..RunArgs::of(self.servers, self.common)
         }
     }
 }

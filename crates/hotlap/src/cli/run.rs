@@ -75,24 +75,9 @@ pub struct RunArgs {
     /// Whether it only explains.
     #[arg(skip)]
     pub explain_only: bool,
-    /// First install missing toolchains of these servers, as `hotlap setup --yes`
-    #[arg(long, conflicts_with = "server_on")]
-    pub setup: bool,
-    /// Display name; repeat it for each server, in order
-    #[arg(long = "name", value_name = "NAME")]
-    pub names: Vec<String>,
-    /// Print the plan (servers, loads, schedule, time, cores, exports) and exit
-    #[arg(long)]
-    pub dry_run: bool,
     /// The server that the others are compared with (default: the first)
     #[arg(long, value_name = "NAME")]
     pub reference: Option<String>,
-    /// How servers are started.
-    #[command(flatten)]
-    pub start: StartArgs,
-    /// The load.
-    #[command(flatten)]
-    pub shape: Shape,
     /// Rate at which latency is compared, in requests/s (default: half of what the slowest server
     /// reaches)
     #[arg(long, value_name = "RATE", value_parser = quantity::rate, help_heading = "Load")]
@@ -103,12 +88,6 @@ pub struct RunArgs {
     /// The schedule.
     #[command(flatten)]
     pub schedule: Schedule,
-    /// The request.
-    #[command(flatten)]
-    pub request: RequestArgs,
-    /// How servers are reached over TLS.
-    #[command(flatten)]
-    pub tls: TlsArgs,
     /// Exit with code 5 if a server is worse than the reference by more than this and the noise:
     /// "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
     #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]
@@ -117,10 +96,66 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["no_store", "stress", "resume"],
         value_parser = baseline, help_heading = "Store and exports")]
     pub save_baseline: Option<String>,
+    /// What every command that measures servers has.
+    #[command(flatten)]
+    pub common: MeasureArgs,
+}
+
+impl RunArgs {
+    /// A run of these servers, without options of its own.
+    pub fn of(servers: Vec<String>, common: MeasureArgs) -> Self {
+        Self {
+            servers,
+            suite: None,
+            shard: None,
+            resume: false,
+            layers: false,
+            stress: false,
+            scenarios: Vec::new(),
+            explain: false,
+            explain_only: false,
+            reference: None,
+            rate: None,
+            slo: Vec::new(),
+            schedule: Schedule::default(),
+            fail_if: Vec::new(),
+            save_baseline: None,
+            common,
+        }
+    }
+}
+
+/// What `run`, `capacity` and `explain` have in common.
+#[derive(Debug, Args)]
+pub struct MeasureArgs {
+    /// Display name; repeat it for each server, in order
+    #[arg(long = "name", value_name = "NAME")]
+    pub names: Vec<String>,
+    /// First install missing toolchains of these servers, as `hotlap setup --yes`
+    #[arg(long, conflicts_with = "server_on")]
+    pub setup: bool,
+    /// Print the plan (servers, loads, schedule, time, cores, exports) and exit
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How servers are started.
+    #[command(flatten)]
+    pub start: StartArgs,
+    /// The load.
+    #[command(flatten)]
+    pub shape: Shape,
+    /// The order, and the cores.
+    #[command(flatten)]
+    pub placement: Placement,
+    /// The request.
+    #[command(flatten)]
+    pub request: RequestArgs,
+    /// How servers are reached over TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Do not store the run
     #[arg(long, conflicts_with = "store", help_heading = "Store and exports")]
     pub no_store: bool,
-    /// Also print everything known about each server
+    /// Also print everything known: about each server, window or function
     #[arg(long, help_heading = None::<&'static str>)]
     pub details: bool,
     /// Options that come from the configuration file.
@@ -217,8 +252,8 @@ pub struct Shape {
     pub allow_remote: bool,
 }
 
-/// How long, how often, where.
-#[derive(Debug, Args)]
+/// How long, and how often.
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Schedule")]
 pub struct Schedule {
     /// Total measuring time (default: that of the suite, else a minute for up to two servers, and
@@ -239,9 +274,6 @@ pub struct Schedule {
     /// Rounds in each restart (default: by --duration)
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
-    /// The order, and the cores.
-    #[command(flatten)]
-    pub placement: Placement,
     /// Leave out the ceiling, hotlap's own minimal server
     #[arg(long)]
     pub no_ceiling: bool,

@@ -29,13 +29,10 @@ pub fn open(spec: &mut RunSpec, console: &Console) -> anyhow::Result<Option<Arc<
     // Without pinning, the generator has no cores either.
     match spec.cores.generator.len() {
         0 => spec.server_cpus = spec.server_cpus.or(Some(description.machine.allowed)),
-        threads if description.is_this_machine() => {
+        _ if description.is_this_machine() => {
             spec.cores = allocation::split_here(spec.server_cpus);
-            // The default is a thread for each core of the generator.
-            let cores = spec.cores.generator.len().max(1);
-            spec.loads.iter_mut().filter(|load| load.threads == threads).for_each(|load| {
-                load.threads = cores;
-            });
+            let cores = spec.cores.generator.len();
+            spec.loads.iter_mut().for_each(|load| load.use_cores(cores));
         }
         _ => {
             spec.cores.server.clone_from(&description.cores);

@@ -65,7 +65,6 @@ fn place(
         // Nothing is pinned.
         return;
     }
-    let default_threads = spec.cores.generator.len();
     let is_here = |host: &GeneratorHost| host.description.is_this_machine();
     if !hosts.iter().any(is_here) {
         let alone = match servers {
@@ -98,10 +97,8 @@ fn place(
     spec.cores.notes.extend(beside.map(|host| {
         format!("{} generates load on the servers' host: both use its cores", host.command)
     }));
-    let threads = placements.iter().map(|own| own.cpus.len()).min().unwrap_or(0).max(1);
-    spec.loads.iter_mut().filter(|load| load.threads == default_threads).for_each(|load| {
-        load.threads = threads;
-    });
+    let cores = placements.iter().map(|own| own.cpus.len()).min().unwrap_or(0);
+    spec.loads.iter_mut().for_each(|load| load.use_cores(cores));
     group.place(placements);
 }
 

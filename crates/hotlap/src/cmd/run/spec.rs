@@ -171,9 +171,9 @@ impl RunSpec {
             true => question(args, suite),
             false => Question::Capacity,
         };
-        let contract = request::contract(&args.request, suite)?;
+        let contract = request::contract(&args.common.request, suite)?;
         let entries = match suite {
-            Some(_) if !args.start.parameters.is_empty() => {
+            Some(_) if !args.common.start.parameters.is_empty() => {
                 return usage(
                     "-L applies to servers on the command line, but a suite names its own. Leave out -L \
                      or --suite.",
@@ -181,15 +181,15 @@ impl RunSpec {
             }
             Some(suite) => entry::of_suite(suite),
             None => {
-                let servers = parameters::expanded(&args.servers, &args.start.parameters)?;
+                let servers = parameters::expanded(&args.servers, &args.common.start.parameters)?;
                 entry::typed(&servers, args.layers)
             }
         };
-        let (shape, schedule) = (&args.shape, &args.schedule);
+        let (shape, schedule) = (&args.common.shape, &args.schedule);
         if schedule.restarts == Some(0) || schedule.rounds == Some(0) {
             return usage("0 restarts or rounds measure nothing: use at least 1");
         }
-        let placement = &schedule.placement;
+        let placement = &args.common.placement;
         let server_cpus = placement.server_cpus.or_else(|| suite?.cpus);
         let cores = match &placement.server_on {
             _ if placement.no_pin => unpinned(),
@@ -197,11 +197,11 @@ impl RunSpec {
             None => allocation::split_here(server_cpus),
         };
         let seed = placement.seed.unwrap_or_else(fresh_seed);
-        let (requests, notes) = request::requests(&args.request, suite, seed)?;
+        let (requests, notes) = request::requests(&args.common.request, suite, seed)?;
         let generators = cores.generator.len().max(1);
         let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
         let mut loads = loads::loads(shape, args.rate, suite, contract, sends_all, generators)?;
-        if ask_to_close(&args.request.headers) {
+        if ask_to_close(&args.common.request.headers) {
             loads.iter_mut().for_each(|load| load.reuse = Reuse::Close);
         }
         let https = loads.iter().any(|load| load.https);
@@ -211,7 +211,10 @@ impl RunSpec {
         let remote = placement.generator_on.clone();
         elsewhere::check_generators(placement, &loads, &scenarios)?;
         Ok(Self {
-            command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
+            command: model::typed()
+                .into_iter()
+                .chain(args.common.from_config.iter().cloned())
+                .collect(),
             question,
             suite: suite.map(|s| s.name.clone()),
             about: suite.map_or_else(String::new, |s| s.about.clone()),
@@ -226,11 +229,11 @@ impl RunSpec {
                 && objectives.is_empty()
                 && !https
                 && loads.iter().all(|load| load.protocol == Protocol::Http1),
-            install: args.setup,
-            prepare: args.start.prepare.clone(),
+            install: args.common.setup,
+            prepare: args.common.start.prepare.clone(),
             leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),
             allow_remote: shape.allow_remote,
-            tls: if https { Some(tls::settings(&args.tls)?) } else { None },
+            tls: if https { Some(tls::settings(&args.common.tls)?) } else { None },
             loads,
             rate: args.rate,
             timeout: goals::timeout(shape.timeout, &objectives),
@@ -251,17 +254,17 @@ impl RunSpec {
             server_address: placement.server_address,
             scenarios,
             rules: goals::rules(args, question)?,
-            has_details: args.details,
+            has_details: args.common.details,
             exports: exports(args, question)?,
-            storage: match &args.store.store {
-                _ if args.no_store => Storage::None,
+            storage: match &args.common.store.store {
+                _ if args.common.no_store => Storage::None,
                 None => Storage::Usual,
                 Some(file) => Storage::File(file.clone()),
             },
             node: None,
             resumes: args.resume,
             earlier: None,
-            is_dry: args.dry_run,
+            is_dry: args.common.dry_run,
             objectives,
         })
     }
@@ -332,7 +335,7 @@ fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
         ("--layers", args.layers),
         ("--scenario", !args.scenarios.is_empty()),
         ("--stress", args.stress),
-        ("--name", !args.names.is_empty()),
+        ("--name", !args.common.names.is_empty()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
@@ -406,7 +409,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
 
 /// The exports. Formats that contain only measured figures are rejected for a stress run.
 fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
-    let table = &args.exports;
+    let table = &args.common.exports;
     let for_tables = [
         &table.export_csv,
         &table.export_svg,

@@ -43,8 +43,8 @@ fn only_for_searches(args: &RunArgs) -> anyhow::Result<()> {
         ("--stress", args.stress),
         ("--resume", args.resume),
         ("--save-baseline", args.save_baseline.is_some()),
-        ("--export-github-benchmark", args.exports.export_github_benchmark.is_some()),
-        ("--export-bencher", args.exports.export_bencher.is_some()),
+        ("--export-github-benchmark", args.common.exports.export_github_benchmark.is_some()),
+        ("--export-bencher", args.common.exports.export_bencher.is_some()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),

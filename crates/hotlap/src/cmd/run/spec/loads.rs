@@ -113,7 +113,7 @@ fn load(
     cores: usize,
 ) -> anyhow::Result<Load> {
     let Loading { connections, pipeline, .. } = *loading;
-    let threads = loading.threads.unwrap_or(cores.clamp(1, connections.max(1)));
+    let threads = loading.threads.unwrap_or(1);
     if connections == 0 || threads == 0 || pipeline == 0 {
         return usage("0 connections, threads or requests in flight send nothing: use at least 1");
     }
@@ -124,17 +124,20 @@ fn load(
         ));
     }
     let (request, asked) = request(loading, suite, contract)?;
-    Ok(Load {
+    let mut load = Load {
         name: if loading.name.is_empty() { asked } else { loading.name.clone() },
         connections,
         threads,
+        has_usual_threads: loading.threads.is_none(),
         protocol: loading.protocol,
         reuse: if loading.close { Reuse::Close } else { Reuse::KeepAlive },
         pipeline,
         https,
         request: Some(request),
         rate: loading.rate,
-    })
+    };
+    load.use_cores(cores);
+    Ok(load)
 }
 
 /// Which request of the contract a load sends: its index, and its name if the suite gives one.

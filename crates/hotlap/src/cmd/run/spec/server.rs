@@ -79,7 +79,7 @@ pub fn servers(
 ) -> anyhow::Result<Vec<ServerSpec>> {
     let meant = meanings(entries, suite)?;
     must_apply(&meant, args)?;
-    let names = names(&meant, entries, &args.names)?;
+    let names = names(&meant, entries, &args.common.names)?;
     let server = |((entry, meaning), name): ((usize, Meaning), String)| {
         let source = match meaning {
             Meaning::Catalogue(server) => {
@@ -87,7 +87,7 @@ pub fn servers(
                 Source::Catalogue(server, contract)
             }
             Meaning::Command(command) => {
-                let origin = Origin::Launch(launch(&command, args.start.shell)?);
+                let origin = Origin::Launch(launch(&command, args.common.start.shell)?);
                 Source::Custom(Box::new(origin), Box::new(requests.clone()))
             }
             Meaning::Url(url) => running(url, requests, args, https)?,
@@ -151,7 +151,7 @@ pub fn unknown(error: &CatalogueError) -> String {
 /// Rejects request options if only catalogue servers are named: their contract fixes their
 /// requests.
 fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> {
-    let ask = &args.request;
+    let ask = &args.common.request;
     let commands = meant.iter().any(|(_, m)| matches!(m, Meaning::Command(_)));
     let strangers = commands || meant.iter().any(|(_, m)| matches!(m, Meaning::Url(_)));
     let given = [
@@ -162,7 +162,7 @@ fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> 
         ("--expect-status", ask.expect_status.is_some() && !strangers),
         ("--expect-body", ask.expect_body.is_some() && !strangers),
         ("--access-log", ask.access_log.is_some() && !strangers),
-        ("--shell", args.start.shell && !commands),
+        ("--shell", args.common.start.shell && !commands),
     ];
     match given.iter().find(|(_, is_idle)| *is_idle) {
         None => Ok(()),
@@ -266,7 +266,7 @@ fn running(
     let mut resolved = resolve(&url)?;
     if let Endpoint::Tcp(address) = &resolved.target.endpoint
         && !address.ip().is_loopback()
-        && !args.shape.allow_remote
+        && !args.common.shape.allow_remote
     {
         return usage(format!(
             "{url} is on another machine: pass --allow-remote if you are allowed to load it"
@@ -276,13 +276,13 @@ fn running(
     if is_plain && https {
         return usage(format!("{url} is not https, but the run is over TLS: write https://"));
     }
-    tls::complete(&mut resolved.target, &args.tls)?;
+    tls::complete(&mut resolved.target, &args.common.tls)?;
     let mut requests = requests.clone();
-    if args.request.requests_file.is_none()
+    if args.common.request.requests_file.is_none()
         && requests.fields.order.is_none()
         && let [ask] = &mut requests.asks[..]
     {
-        ask.path = args.request.path.clone().unwrap_or(resolved.path);
+        ask.path = args.common.request.path.clone().unwrap_or(resolved.path);
     }
     let origin = Origin::Running { url, target: resolved.target, host: resolved.host };
     Ok(Source::Custom(Box::new(origin), Box::new(requests)))
