@@ -7,10 +7,11 @@ mod child;
 mod link;
 
 use std::io::{Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::clock::{Clock, Offset};
@@ -37,7 +38,6 @@ const COMPARING: Duration = Duration::from_secs(1);
 pub struct Channel {
     command: String,
     hello: Hello,
-    interrupt: Option<Arc<AtomicBool>>,
     state: Mutex<State>,
     /// Dropped after the link, whose end tells the command to end.
     child: Option<Child>,
@@ -90,13 +90,8 @@ impl Channel {
         let link = Link::new(output, input);
         let ours = Hello::own(role);
         let state = State { link, number: 0, closed: None };
-        let mut channel = Self {
-            command: name.to_owned(),
-            hello: ours.clone(),
-            interrupt: None,
-            state: Mutex::new(state),
-            child,
-        };
+        let mut channel =
+            Self { command: name.to_owned(), hello: ours.clone(), state: Mutex::new(state), child };
         let greeted = channel.greet(&ours, limit);
         channel.hello = greeted.map_err(|fault| error(name, CONNECTING, fault))?;
         Ok(channel)
@@ -129,11 +124,6 @@ impl Channel {
         Ok(theirs)
     }
 
-    /// From now on, waits end when this flag is set.
-    pub fn interrupt_by(&mut self, flag: Arc<AtomicBool>) {
-        self.interrupt = Some(flag);
-    }
-
     /// The command, as the user typed it.
     pub fn command(&self) -> &str {
         &self.command
@@ -154,13 +144,26 @@ impl Channel {
     ///
     /// # Errors
     /// The agent refuses, or does not answer within `limit`, or nothing at all comes from it for 15
-    /// s. Unless it refuses or the wait is interrupted, the channel is closed then, and all later
-    /// calls fail.
-    pub fn call<O: Order>(&self, order: &O, limit: Duration) -> Result<O::Report, ChannelError> {
-        self.exchange(order, limit).map_err(|fault| error(&self.command, order.phase(), fault))
+    /// s. Unless it refuses, the channel is closed then, and all later calls fail.
+    pub fn call<O: Order>(&self, order: O, limit: Duration) -> Result<O::Report, ChannelError> {
+        self.ask(&order.into_all(), O::PHASE, limit)
     }
 
-    fn exchange<O: Order>(&self, order: &O, limit: Duration) -> Result<O::Report, Fault> {
+    /// The same for an order within another one. `phase` is what is done.
+    pub(crate) fn ask<R: DeserializeOwned>(
+        &self,
+        order: &impl Serialize,
+        phase: &str,
+        limit: Duration,
+    ) -> Result<R, ChannelError> {
+        self.exchange(order, limit).map_err(|fault| error(&self.command, phase, fault))
+    }
+
+    fn exchange<R: DeserializeOwned>(
+        &self,
+        order: &impl Serialize,
+        limit: Duration,
+    ) -> Result<R, Fault> {
         let mut state = self.lock();
         let number = state.next()?;
         let frame = frame::encode(&ToAgent::Order { number, order }).map_err(malformed)?;
@@ -252,9 +255,6 @@ impl Channel {
                 Some(other) => return Ok(other),
                 None => {}
             }
-            if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-                return Err(Fault::Interrupted);
-            }
             if Instant::now() >= deadline {
                 let said = self.child.as_ref().map(Child::said).unwrap_or_default();
                 return Err(Fault::Late { limit, said });
@@ -311,7 +311,7 @@ impl State {
     /// Closes the link if the result is an error after which nothing can be relied on.
     fn close_on<T>(&mut self, result: Result<T, Fault>) -> Result<T, Fault> {
         if let Err(fault) = &result
-            && !matches!(fault, Fault::Refused(_) | Fault::Interrupted)
+            && !matches!(fault, Fault::Refused(_))
         {
             self.link.close();
             self.closed = Some(fault.clone());

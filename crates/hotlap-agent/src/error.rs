@@ -80,9 +80,6 @@ pub enum Fault {
     /// A message cannot be understood, or is too long.
     #[error("{0}")]
     Malformed(String),
-    /// The user interrupted the wait.
-    #[error("interrupted")]
-    Interrupted,
 }
 
 /// What a command printed, as a sentence of its own.

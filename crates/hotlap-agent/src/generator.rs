@@ -7,7 +7,7 @@
 //! ```
 
 mod load;
-mod order;
+pub(crate) mod order;
 mod pauses;
 
 use std::collections::BTreeMap;
@@ -16,14 +16,15 @@ use std::net::{IpAddr, SocketAddr};
 use hotlap_servers::infer::infer;
 
 use crate::clock::Clock;
-use crate::serve::Service;
+use crate::serve::{Answer, Service, report};
 use crate::server::reach;
 use crate::together::together;
 use load::Load;
-pub use order::{
-    Begun, Door, GeneratorOrder, GeneratorReport, HostDescription, Joined, LoadCall, Probe, Probed,
-    Status,
+use order::{
+    AskStatus, Begin, Collect, Describe, End, GeneratorOrder, Hold, Join, LoadCall, OfLoad, Open,
+    Pause, Prepare, ProbeServer, Reach, StopLoad,
 };
+pub use order::{Begun, Door, HostDescription, Joined, Probe, Probed, Status};
 use pauses::Pauses;
 
 /// Carries out the orders of a generator. It has any number of loads: those of several servers are
@@ -45,56 +46,56 @@ impl Generator {
     }
 
     /// Keeps a load under a number.
-    fn keep(&mut self, load: Load) -> GeneratorReport {
+    fn keep(&mut self, load: Load) -> u64 {
         let id = self.next;
         self.next += 1;
         self.loads.insert(id, load);
-        GeneratorReport::Loading(id)
+        id
     }
 
-    fn call(&mut self, id: u64, call: LoadCall) -> Result<GeneratorReport, String> {
-        if let LoadCall::End = call {
+    fn call(&mut self, id: u64, call: LoadCall) -> Answer {
+        if let LoadCall::End(_) = call {
             let used = self.loads.remove(&id).map_or(0, Load::end);
             if self.loads.is_empty() {
                 self.pauses = None;
             }
-            return Ok(GeneratorReport::Ended(used));
+            return report::<End>(used);
         }
         let load = self.loads.get_mut(&id).ok_or("this load has ended")?;
-        if let LoadCall::Begin { .. } | LoadCall::Open { .. } = call {
+        if let LoadCall::Begin(_) | LoadCall::Open(_) = call {
             self.pauses.get_or_insert_with(|| Pauses::watch(self.clock));
         }
         let pauses = self.pauses.as_ref();
-        Ok(match call {
-            LoadCall::Begin { at_ns } => GeneratorReport::Begun(load.begin(at_ns)?),
-            LoadCall::Open { at_ns, length } => GeneratorReport::Begun(load.open(at_ns, length)?),
-            LoadCall::Pause { limit } => GeneratorReport::Paused(load.pause(limit)?),
-            LoadCall::Collect => GeneratorReport::Joined(Box::new(load.collect(pauses)?)),
-            LoadCall::Status => GeneratorReport::Status(load.status()?),
-            LoadCall::Stop => {
-                load.stop()?;
-                GeneratorReport::Done
-            }
-            LoadCall::Join => GeneratorReport::Joined(Box::new(load.join(pauses)?)),
-            LoadCall::End => GeneratorReport::Done,
-        })
+        match call {
+            LoadCall::Begin(Begin { at_ns }) => report::<Begin>(load.begin(at_ns)?),
+            LoadCall::Open(Open { at_ns, length }) => report::<Open>(load.open(at_ns, length)?),
+            LoadCall::Pause(Pause { limit }) => report::<Pause>(load.pause(limit)?),
+            LoadCall::Collect(_) => report::<Collect>(load.collect(pauses)?),
+            LoadCall::AskStatus(_) => report::<AskStatus>(load.status()?),
+            LoadCall::StopLoad(_) | LoadCall::End(_) => report::<StopLoad>(load.stop()?),
+            LoadCall::Join(_) => report::<Join>(load.join(pauses)?),
+        }
     }
 }
 
 impl Service for Generator {
-    type Order = GeneratorOrder;
+    type Orders = GeneratorOrder;
 
-    fn carry_out(&mut self, order: GeneratorOrder) -> Result<GeneratorReport, String> {
-        Ok(match order {
-            GeneratorOrder::Describe => {
-                GeneratorReport::Described(Box::new(HostDescription::here()))
+    fn carry_out(&mut self, order: GeneratorOrder) -> Answer {
+        match order {
+            GeneratorOrder::Describe(_) => report::<Describe>(HostDescription::here()),
+            GeneratorOrder::Reach(Reach { door }) => report::<Reach>(door.reached()),
+            GeneratorOrder::ProbeServer(ProbeServer { probe }) => {
+                report::<ProbeServer>(probe.run()?)
             }
-            GeneratorOrder::Reach(door) => GeneratorReport::Reached(door.reached()),
-            GeneratorOrder::Probe(probe) => GeneratorReport::Probed(Box::new(probe.run()?)),
-            GeneratorOrder::Prepare(plan) => self.keep(Load::prepare(&plan, self.clock)?),
-            GeneratorOrder::Hold(plan) => self.keep(Load::hold(&plan, self.clock)?),
-            GeneratorOrder::Load { id, call } => self.call(id, call)?,
-        })
+            GeneratorOrder::Prepare(Prepare { plan }) => {
+                report::<Prepare>(self.keep(Load::prepare(&plan, self.clock)?))
+            }
+            GeneratorOrder::Hold(Hold { plan }) => {
+                report::<Hold>(self.keep(Load::hold(&plan, self.clock)?))
+            }
+            GeneratorOrder::OfLoad(OfLoad { id, call }) => self.call(id, call),
+        }
     }
 }
 

@@ -44,4 +44,4 @@ pub use group::{
 pub use hello::{Hello, Role};
 pub use message::Order;
 pub use remote::{RemoteGenerator, RemoteLoad};
-pub use serve::{Answer, Ending, Handler, Service, handler, serve};
+pub use serve::{Answer, Ending, Handler, Service, handler, report, serve};

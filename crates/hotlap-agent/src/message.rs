@@ -9,13 +9,55 @@ use serde::{Deserialize, Serialize};
 /// out an order: the controller sends heartbeats, which the agent answers.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
-/// What an agent is asked to do; each role has one type of orders and one of reports.
-pub trait Order: Serialize + DeserializeOwned {
+/// One kind of order, and the report that answers it.
+pub trait Order: Sized {
+    /// All orders of the role, of which this is one.
+    type All: Serialize + DeserializeOwned;
+
     /// The answer to an order that was carried out.
     type Report: Serialize + DeserializeOwned;
 
     /// What is done, for error messages, as the object of "while": `starting the load`.
-    fn phase(&self) -> &'static str;
+    const PHASE: &'static str;
+
+    /// The order as one of all, which is what goes over the wire.
+    fn into_all(self) -> Self::All;
+}
+
+/// Defines a type for each order, and one for all of them, which is what goes over the wire.
+#[macro_export]
+macro_rules! orders {
+    (
+        $(#[$about:meta])*
+        $all:ident {
+            $(
+                $(#[$own:meta])*
+                $name:ident $({ $($field:ident: $of:ty),+ $(,)? })? -> $report:ty, $phase:literal;
+            )+
+        }
+    ) => {
+        $(
+            $(#[$own])*
+            #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+            #[allow(missing_docs, reason = "fields are named as in the calls that they carry")]
+            pub struct $name { $($(pub $field: $of),+)? }
+
+            impl $crate::Order for $name {
+                type All = $all;
+                type Report = $report;
+                const PHASE: &'static str = $phase;
+
+                fn into_all(self) -> $all {
+                    $all::$name(self)
+                }
+            }
+        )+
+
+        $(#[$about])*
+        #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+        #[allow(missing_docs, reason = "each variant is the order of the same name")]
+        pub enum $all { $($name($name)),+ }
+    };
 }
 
 /// From the controller to the agent.

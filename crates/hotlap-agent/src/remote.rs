@@ -10,12 +10,14 @@ use hotlap_load::plan::Plan;
 use crate::channel::Channel;
 use crate::clock::Offset;
 use crate::command::AgentCommand;
-use crate::error::{ChannelError, Fault};
-use crate::generator::{
-    Begun, Door, GeneratorOrder, GeneratorReport, HostDescription, Joined, LoadCall, Probe, Probed,
-    Status,
+use crate::error::ChannelError;
+use crate::generator::order::{
+    AskStatus, Begin, Collect, Describe, End, Hold, Join, LoadCall, OfLoad, Open, Pause, Prepare,
+    ProbeServer, Reach, StopLoad,
 };
+use crate::generator::{Begun, Door, HostDescription, Joined, Probe, Probed, Status};
 use crate::hello::Role;
+use crate::message::Order;
 
 /// The time limit for an order that takes no time.
 const PROMPT: Duration = Duration::from_secs(10);
@@ -61,18 +63,12 @@ impl RemoteGenerator {
     /// # Errors
     /// The generator is lost.
     pub fn describe(&self) -> Result<HostDescription, ChannelError> {
-        match self.call(&GeneratorOrder::Describe, PROMPT)? {
-            GeneratorReport::Described(host) => Ok(*host),
-            other => Err(self.unexpected(&other)),
-        }
+        self.channel.call(Describe {}, PROMPT)
     }
 
     /// The addresses of a door that the generator reaches.
     pub(crate) fn reaches(&self, door: &Door) -> Result<Vec<IpAddr>, ChannelError> {
-        match self.call(&GeneratorOrder::Reach(door.clone()), PROMPT)? {
-            GeneratorReport::Reached(addresses) => Ok(addresses),
-            other => Err(self.unexpected(&other)),
-        }
+        self.channel.call(Reach { door: door.clone() }, PROMPT)
     }
 
     /// Probes a server from the generator's host.
@@ -83,10 +79,7 @@ impl RemoteGenerator {
         // Each request is sent a few times, with pauses between them.
         let requests = probe.contract.exchanges.len() as u32 + 1;
         let limit = TRANSFER + probe.limit * 8 * requests;
-        match self.call(&GeneratorOrder::Probe(Box::new(probe)), limit)? {
-            GeneratorReport::Probed(probed) => Ok(*probed),
-            other => Err(self.unexpected(&other)),
-        }
+        self.channel.call(ProbeServer { probe }, limit)
     }
 
     /// Begins to open the connections of a load that has one window.
@@ -94,7 +87,7 @@ impl RemoteGenerator {
     /// # Errors
     /// The plan cannot be run there, or the generator is lost.
     pub fn prepare(self: &Arc<Self>, plan: &Plan) -> Result<RemoteLoad, ChannelError> {
-        self.load(&GeneratorOrder::Prepare(Box::new(plan.clone())))
+        self.load(Prepare { plan: plan.clone() })
     }
 
     /// Begins to open the connections of a load that is held between windows, as
@@ -103,17 +96,15 @@ impl RemoteGenerator {
     /// # Errors
     /// As [`RemoteGenerator::prepare`].
     pub fn hold(self: &Arc<Self>, plan: &Plan) -> Result<RemoteLoad, ChannelError> {
-        self.load(&GeneratorOrder::Hold(Box::new(plan.clone())))
+        self.load(Hold { plan: plan.clone() })
     }
 
-    fn load(self: &Arc<Self>, order: &GeneratorOrder) -> Result<RemoteLoad, ChannelError> {
-        match self.call(order, TRANSFER)? {
-            GeneratorReport::Loading(id) => {
-                let (generator, is_over) = (Arc::clone(self), AtomicBool::new(false));
-                Ok(RemoteLoad { generator, id, is_over })
-            }
-            other => Err(self.unexpected(&other)),
-        }
+    fn load<O: Order<Report = u64>>(
+        self: &Arc<Self>,
+        order: O,
+    ) -> Result<RemoteLoad, ChannelError> {
+        let id = self.channel.call(order, TRANSFER)?;
+        Ok(RemoteLoad { generator: Arc::clone(self), id, is_over: AtomicBool::new(false) })
     }
 
     /// Compares clocks.
@@ -122,20 +113,6 @@ impl RemoteGenerator {
     /// The generator is lost.
     pub fn clock(&self) -> Result<Offset, ChannelError> {
         self.channel.clock(PROMPT)
-    }
-
-    fn call(
-        &self,
-        order: &GeneratorOrder,
-        limit: Duration,
-    ) -> Result<GeneratorReport, ChannelError> {
-        self.channel.call(order, limit)
-    }
-
-    fn unexpected(&self, report: &GeneratorReport) -> ChannelError {
-        let fault = Fault::Malformed(format!("an answer to another question: {report:?}"));
-        let (command, phase) = (self.channel.command().to_owned(), "loading".to_owned());
-        ChannelError { command, phase, fault }
     }
 }
 
@@ -159,7 +136,7 @@ impl RemoteLoad {
     /// # Errors
     /// The load is not ready, or the generator is lost.
     pub fn begin(&self, at_ns: u64) -> Result<Begun, ChannelError> {
-        self.begun(LoadCall::Begin { at_ns })
+        self.call(Begin { at_ns }, PROMPT)
     }
 
     /// Opens a window of a load that is held, at a time of the generator's clock.
@@ -167,7 +144,7 @@ impl RemoteLoad {
     /// # Errors
     /// The load is not ready, or the generator is lost.
     pub fn open_window(&self, at_ns: u64, length: Duration) -> Result<Begun, ChannelError> {
-        self.begun(LoadCall::Open { at_ns, length })
+        self.call(Open { at_ns, length }, PROMPT)
     }
 
     /// Stops sending until the next window, and waits for requests in flight for at most `limit`.
@@ -176,10 +153,7 @@ impl RemoteLoad {
     /// # Errors
     /// The load has ended, or the generator is lost.
     pub fn pause(&self, limit: Duration) -> Result<bool, ChannelError> {
-        match self.call(LoadCall::Pause { limit }, PROMPT + limit)? {
-            GeneratorReport::Paused(is_idle) => Ok(is_idle),
-            other => Err(self.generator.unexpected(&other)),
-        }
+        self.call(Pause { limit }, PROMPT + limit)
     }
 
     /// The outcome of the windows of a load that is held since the last call. The last window must
@@ -188,7 +162,7 @@ impl RemoteLoad {
     /// # Errors
     /// The load has ended, or the generator is lost.
     pub fn collect(&self) -> Result<Joined, ChannelError> {
-        self.joined(LoadCall::Collect)
+        self.call(Collect {}, TRANSFER)
     }
 
     /// How far the load has come.
@@ -196,10 +170,7 @@ impl RemoteLoad {
     /// # Errors
     /// The load has ended, or the generator is lost.
     pub fn status(&self) -> Result<Status, ChannelError> {
-        match self.call(LoadCall::Status, PROMPT)? {
-            GeneratorReport::Status(status) => Ok(status),
-            other => Err(self.generator.unexpected(&other)),
-        }
+        self.call(AskStatus {}, PROMPT)
     }
 
     /// Ends the load and keeps what was measured.
@@ -207,10 +178,7 @@ impl RemoteLoad {
     /// # Errors
     /// The load has ended, or the generator is lost.
     pub fn stop(&self) -> Result<(), ChannelError> {
-        match self.call(LoadCall::Stop, PROMPT)? {
-            GeneratorReport::Done => Ok(()),
-            other => Err(self.generator.unexpected(&other)),
-        }
+        self.call(StopLoad {}, PROMPT)
     }
 
     /// Ends the load if it has not ended, and returns its outcome.
@@ -218,7 +186,7 @@ impl RemoteLoad {
     /// # Errors
     /// No connection could be opened, or the generator is lost.
     pub fn join(&self) -> Result<Joined, ChannelError> {
-        self.joined(LoadCall::Join)
+        self.call(Join {}, TRANSFER)
     }
 
     /// Ends the load and closes its connections. Returns how many values of its fields it used at
@@ -228,28 +196,16 @@ impl RemoteLoad {
     /// The generator is lost.
     pub fn end(&self) -> Result<u64, ChannelError> {
         self.is_over.store(true, Ordering::Relaxed);
-        match self.call(LoadCall::End, PROMPT)? {
-            GeneratorReport::Ended(used) => Ok(used),
-            other => Err(self.generator.unexpected(&other)),
-        }
+        self.call(End {}, PROMPT)
     }
 
-    fn begun(&self, call: LoadCall) -> Result<Begun, ChannelError> {
-        match self.call(call, PROMPT)? {
-            GeneratorReport::Begun(begun) => Ok(begun),
-            other => Err(self.generator.unexpected(&other)),
-        }
-    }
-
-    fn joined(&self, call: LoadCall) -> Result<Joined, ChannelError> {
-        match self.call(call, TRANSFER)? {
-            GeneratorReport::Joined(joined) => Ok(*joined),
-            other => Err(self.generator.unexpected(&other)),
-        }
-    }
-
-    fn call(&self, call: LoadCall, limit: Duration) -> Result<GeneratorReport, ChannelError> {
-        self.generator.call(&GeneratorOrder::Load { id: self.id, call }, limit)
+    fn call<C: Order<All = LoadCall>>(
+        &self,
+        call: C,
+        limit: Duration,
+    ) -> Result<C::Report, ChannelError> {
+        let order = OfLoad { id: self.id, call: call.into_all() }.into_all();
+        self.generator.channel.ask(&order, C::PHASE, limit)
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::clock::Clock;
@@ -21,30 +22,37 @@ const GRACE: Duration = Duration::from_millis(1_500);
 /// How often the agent checks whether it should end.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The answer to an order: a report, or why the order cannot be carried out.
-pub type Answer<O> = Result<<O as Order>::Report, String>;
+/// The answer to an order: the report in JSON, or why the order cannot be carried out.
+pub type Answer = Result<Box<RawValue>, String>;
 
 /// What carries out the orders of one role.
 pub trait Service {
-    /// Its orders.
-    type Order: Order;
+    /// All of its orders.
+    type Orders: DeserializeOwned;
 
-    /// Carries out an order.
+    /// Carries out an order, and answers it with [`report`].
     ///
     /// # Errors
     /// Why that is not possible, with a remedy.
-    fn carry_out(&mut self, order: Self::Order) -> Answer<Self::Order>;
+    fn carry_out(&mut self, order: Self::Orders) -> Answer;
+}
+
+/// The answer to one kind of order.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn report<O: Order>(report: O::Report) -> Answer {
+    serde_json::value::to_raw_value(&report).map_err(|e| format!("a report: {e}"))
 }
 
 /// A service whose orders and reports are JSON.
-pub type Handler = Box<dyn FnMut(&RawValue) -> Result<Box<RawValue>, String>>;
+pub type Handler = Box<dyn FnMut(&RawValue) -> Answer>;
 
 /// Turns a service into a [`Handler`].
 pub fn handler(mut service: impl Service + 'static) -> Handler {
     Box::new(move |order| {
         let order = serde_json::from_str(order.get());
-        let report = service.carry_out(order.map_err(|e| format!("an unknown order: {e}"))?)?;
-        serde_json::value::to_raw_value(&report).map_err(|e| format!("a report: {e}"))
+        service.carry_out(order.map_err(|e| format!("an unknown order: {e}"))?)
     })
 }
 
@@ -97,7 +105,7 @@ fn greet(input: &mut impl Read, wire: &Wire) -> Option<Role> {
 fn work(
     wire: &Wire,
     inbox: &Receiver<(u64, Box<RawValue>)>,
-    mut carry_out: impl FnMut(&RawValue) -> Result<Box<RawValue>, String>,
+    mut carry_out: impl FnMut(&RawValue) -> Answer,
 ) -> Ending {
     loop {
         match inbox.recv_timeout(POLL) {

@@ -6,10 +6,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotlap_agent::{
-    AgentCommand, Channel, ChannelError, Clock, Ending, Fault, Hello, Order, Role, Service,
-    handler, serve,
+    AgentCommand, Answer, Channel, ChannelError, Clock, Ending, Fault, Hello, Role, Service,
+    handler, orders, report, serve,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// More than any answer here takes.
@@ -17,38 +16,27 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 const MARKER: &[u8] = b"\0hotlap-agent\0\n";
 
-#[derive(Debug, Serialize, Deserialize)]
-enum TestOrder {
-    Repeat(String),
-    Refuse(String),
-    /// Answers once the test says so.
-    Wait,
-}
-
-impl Order for TestOrder {
-    type Report = String;
-
-    fn phase(&self) -> &'static str {
-        match self {
-            Self::Repeat(_) => "repeating",
-            Self::Refuse(_) => "refusing",
-            Self::Wait => "waiting",
-        }
+orders! {
+    TestOrder {
+        Repeat { text: String } -> String, "repeating";
+        Refuse { why: String } -> String, "refusing";
+        /// Answers once the test says so.
+        Wait -> String, "waiting";
     }
 }
 
 struct Echo(mpsc::Receiver<()>);
 
 impl Service for Echo {
-    type Order = TestOrder;
+    type Orders = TestOrder;
 
-    fn carry_out(&mut self, order: TestOrder) -> Result<String, String> {
+    fn carry_out(&mut self, order: TestOrder) -> Answer {
         match order {
-            TestOrder::Repeat(text) => Ok(text),
-            TestOrder::Refuse(why) => Err(why),
-            TestOrder::Wait => {
+            TestOrder::Repeat(Repeat { text }) => report::<Repeat>(text),
+            TestOrder::Refuse(Refuse { why }) => Err(why),
+            TestOrder::Wait(_) => {
                 let _ = self.0.recv();
-                Ok("waited".to_owned())
+                report::<Wait>("waited".to_owned())
             }
         }
     }
@@ -94,36 +82,36 @@ fn command(typed: &str) -> AgentCommand {
 fn text_arrives_as_it_was_sent_whatever_it_contains() {
     let agent = agent(Clock::default(), b"");
     for text in ["", "a 'b' \"c\" $d `e` \\f\n\r\0\u{1b}[1m ü 💥", &"x".repeat(1 << 20)] {
-        let order = TestOrder::Repeat(text.to_owned());
-        assert_eq!(agent.channel.call(&order, LIMIT).expect("an answer"), text);
+        let order = Repeat { text: text.to_owned() };
+        assert_eq!(agent.channel.call(order, LIMIT).expect("an answer"), text);
     }
 }
 
 #[test]
 fn a_login_banner_before_the_agent_is_skipped() {
     let agent = agent(Clock::default(), b"Welcome to bench2!\nYou have mail.\n\0\xff");
-    let order = TestOrder::Repeat("a".to_owned());
-    assert_eq!(agent.channel.call(&order, LIMIT).expect("an answer"), "a");
+    let order = Repeat { text: "a".to_owned() };
+    assert_eq!(agent.channel.call(order, LIMIT).expect("an answer"), "a");
     assert_eq!(agent.channel.host(), Hello::own(Role::Server).host);
 }
 
 #[test]
 fn an_order_that_is_refused_leaves_the_channel_open() {
     let agent = agent(Clock::default(), b"");
-    let error = agent.channel.call(&TestOrder::Refuse("no Go: install it".to_owned()), LIMIT);
+    let error = agent.channel.call(Refuse { why: "no Go: install it".to_owned() }, LIMIT);
     let error = error.expect_err("a refusal").to_string();
     assert_eq!(error, "test: while refusing: no Go: install it");
-    let order = TestOrder::Repeat("a".to_owned());
-    assert_eq!(agent.channel.call(&order, LIMIT).expect("an answer"), "a");
+    let order = Repeat { text: "a".to_owned() };
+    assert_eq!(agent.channel.call(order, LIMIT).expect("an answer"), "a");
 }
 
 #[test]
 fn a_report_after_the_limit_is_an_error_and_closes_the_channel() {
     let agent = agent(Clock::default(), b"");
-    let error = agent.channel.call(&TestOrder::Wait, Duration::from_millis(50));
+    let error = agent.channel.call(Wait {}, Duration::from_millis(50));
     let late = Fault::Late { limit: Duration::from_millis(50), said: String::new() };
     assert_eq!(error.expect_err("too late").fault, late);
-    let error = agent.channel.call(&TestOrder::Repeat("a".to_owned()), LIMIT);
+    let error = agent.channel.call(Repeat { text: "a".to_owned() }, LIMIT);
     assert_eq!(error.expect_err("a closed channel").fault, late);
     agent.proceed.send(()).expect("a waiting agent");
     assert_eq!(agent.thread.join().expect("no panic"), Ending::Closed);

@@ -10,86 +10,49 @@ use hotlap_servers::cpus;
 use hotlap_servers::machine::Machine;
 use serde::{Deserialize, Serialize};
 
-use crate::message::Order;
+use crate::orders;
 use crate::server::boot;
 
-/// What a generator is asked to do.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum GeneratorOrder {
-    /// Describe the host.
-    Describe,
-    /// Say at which of these addresses the controller is reached.
-    Reach(Door),
-    /// Probe a server for its responses.
-    Probe(Box<Probe>),
-    /// Open the connections of a load that has one window.
-    Prepare(Box<Plan>),
-    /// Open the connections of a load that is held between windows, and send between them.
-    Hold(Box<Plan>),
-    /// Something with a load.
-    Load {
-        /// Its number.
-        id: u64,
-        /// What to do.
-        call: LoadCall,
-    },
+orders! {
+    /// What a generator is asked to do.
+    GeneratorOrder {
+        /// The host.
+        Describe -> HostDescription, "describing its host";
+        /// At which addresses the controller is reached, in their order.
+        Reach { door: Door } -> Vec<IpAddr>, "looking for the servers' address";
+        /// Probe a server for its responses.
+        ProbeServer { probe: Probe } -> Probed, "probing the server";
+        /// Open the connections of a load that has one window. The load's number.
+        Prepare { plan: Plan } -> u64, "opening connections";
+        /// Open the connections of a load that is held between windows, and send between them. The
+        /// load's number.
+        Hold { plan: Plan } -> u64, "opening connections";
+        /// Something with a load. It has the report of the call.
+        OfLoad { id: u64, call: LoadCall } -> (), "calling a load";
+    }
 }
 
-/// What is done with a load.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub enum LoadCall {
-    /// Begin to send.
-    Begin {
-        /// When, in nanoseconds of the generator's monotonic clock.
-        at_ns: u64,
-    },
-    /// Open a window of a load that is held.
-    Open {
-        /// When, in nanoseconds of the generator's monotonic clock.
-        at_ns: u64,
-        /// For how long.
-        length: Duration,
-    },
-    /// Send nothing until the next window of a load that is held.
-    Pause {
-        /// How long to wait for requests in flight.
-        limit: Duration,
-    },
-    /// Hand over the outcome of the windows of a load that is held.
-    Collect,
-    /// Say how far the load has come.
-    Status,
-    /// End the load now and keep what was measured.
-    Stop,
-    /// Hand over the outcome of a load that has ended.
-    Join,
-    /// End the load and close its connections. It has no number any more.
-    End,
-}
-
-/// What a generator answers.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum GeneratorReport {
-    /// The host.
-    Described(Box<HostDescription>),
-    /// The addresses that are reached, in the order in which they were asked for.
-    Reached(Vec<IpAddr>),
-    /// The responses of the server.
-    Probed(Box<Probed>),
-    /// The order was carried out.
-    Done,
-    /// The number of a load whose connections are being opened.
-    Loading(u64),
-    /// The load begins.
-    Begun(Begun),
-    /// Whether no request is in flight.
-    Paused(bool),
-    /// How far the load has come.
-    Status(Status),
-    /// The outcome of the load, or of the windows since the last one.
-    Joined(Box<Joined>),
-    /// The load has ended, after it used at most this many values of its fields.
-    Ended(u64),
+orders! {
+    /// What is done with a load.
+    LoadCall {
+        /// Begin to send at this time of the generator's clock.
+        Begin { at_ns: u64 } -> Begun, "starting the load";
+        /// Open a window of a load that is held, at this time of the generator's clock.
+        Open { at_ns: u64, length: Duration } -> Begun, "opening a window";
+        /// Send nothing until the next window of a load that is held, and wait at most this long
+        /// for requests in flight. Whether none is left.
+        Pause { limit: Duration } -> bool, "pausing the load";
+        /// The outcome of the windows of a load that is held.
+        Collect -> Joined, "collecting the outcome";
+        /// How far the load has come.
+        AskStatus -> Status, "loading";
+        /// End the load now and keep what was measured.
+        StopLoad -> (), "stopping the load";
+        /// The outcome of a load that has ended.
+        Join -> Joined, "collecting the outcome";
+        /// End the load and close its connections. How many values of its fields it used at most.
+        End -> u64, "stopping the load";
+    }
 }
 
 /// The host of a generator.
@@ -129,7 +92,7 @@ pub struct Door {
 }
 
 /// A server to probe.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Probe {
     /// Its address.
     pub target: Target,
@@ -180,25 +143,4 @@ pub struct Joined {
     /// The longest time within the window for which the generator's process did not run, in
     /// nanoseconds, as far as it was noticed: 50 ms and more.
     pub paused_ns: u64,
-}
-
-impl Order for GeneratorOrder {
-    type Report = GeneratorReport;
-
-    fn phase(&self) -> &'static str {
-        match self {
-            Self::Describe => "describing its host",
-            Self::Reach(_) => "looking for the servers' address",
-            Self::Probe(_) => "probing the server",
-            Self::Prepare(_) | Self::Hold(_) => "opening connections",
-            Self::Load { call, .. } => match call {
-                LoadCall::Begin { .. } => "starting the load",
-                LoadCall::Open { .. } => "opening a window",
-                LoadCall::Pause { .. } => "pausing the load",
-                LoadCall::Collect | LoadCall::Join => "collecting the outcome",
-                LoadCall::Status => "loading",
-                LoadCall::Stop | LoadCall::End => "stopping the load",
-            },
-        }
-    }
 }

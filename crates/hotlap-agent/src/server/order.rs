@@ -19,97 +19,80 @@ use hotlap_servers::sample::{Memory, Switches};
 use hotlap_servers::toolchain::Unready;
 use serde::{Deserialize, Serialize};
 
-use crate::message::Order;
+use crate::orders;
 
-/// What an agent that runs servers is asked to do.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum ServerOrder {
-    /// Describe the machine, with the cores for servers that want `cpus` of them.
-    Describe { cpus: Option<usize> },
-    /// Listen on all addresses, and send these bytes to whoever connects.
-    OpenDoor { secret: String },
-    /// No longer listen, and let servers listen as this says.
-    Use(Network),
-    /// The certificate of servers that are started with TLS.
-    Certificate,
-    /// Begin a task.
-    Begin(Task),
-    /// Wait this long for news of the task.
-    Poll { wait: Duration },
-    /// End the task.
-    Interrupt,
-    /// Find the processes of a server that runs already.
-    Find { endpoint: Endpoint, observes: bool },
-    /// Something with a running server.
-    Server { id: u64, call: ServerCall },
+orders! {
+    /// What an agent that runs servers is asked to do.
+    ServerOrder {
+        /// The machine, with the cores for servers that want `cpus` of them.
+        Describe { cpus: Option<usize> } -> Description, "describing its host";
+        /// Listen on all addresses, and send these bytes to whoever connects. The port.
+        OpenDoor { secret: String } -> u16, "looking for its address";
+        /// No longer listen, and let servers listen as this says.
+        Use { network: Network } -> (), "looking for its address";
+        /// The certificate of servers that are started with TLS.
+        MakeCertificate -> Certificate, "making a certificate";
+        /// Begin to build servers of the catalogue, or with `probes`, only look for their
+        /// toolchains.
+        BeginBuild { ids: Vec<String>, probes: bool } -> (), "building servers";
+        /// Wait this long for news of the builds.
+        PollBuild { wait: Duration } -> News<Vec<Result<BuiltThere, Unready>>>, "building servers";
+        /// Begin to start a server, until it answers.
+        BeginStart { order: StartOrder } -> (), "starting a server";
+        /// Wait this long for news of the start.
+        PollStart { wait: Duration } -> News<Result<StartedThere, ServerFailure>>,
+            "starting a server";
+        /// End what was begun.
+        Interrupt -> (), "interrupting it";
+        /// The server that runs already, if it runs there, and what the user should know.
+        Find { endpoint: Endpoint, observes: bool } -> (Option<KeptThere>, Vec<String>),
+            "finding a server";
+        /// Something with a running server. It has the report of the call.
+        Server { id: u64, call: ServerCall } -> (), "calling a server";
+    }
 }
 
-/// What takes longer than a call may.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Task {
-    /// Build servers of the catalogue, or with `probes`, only look for their toolchains.
-    Build { ids: Vec<String>, probes: bool },
-    /// Start a server and wait until it answers.
-    Start(Box<StartOrder>),
+orders! {
+    /// What is done with a running server.
+    ServerCall {
+        /// How it ended, if it did.
+        AskState -> Option<ProcessExit>, "sampling a server";
+        Freeze -> Result<(), String>, "freezing a server";
+        Thaw -> (), "thawing a server";
+        Spread { on_all: bool } -> (), "sampling a server";
+        AskCompiler -> Compiler, "sampling a server";
+        BeginStop { grace: Duration } -> (), "stopping a server";
+        Stop { grace: Duration } -> Option<Stopped>, "stopping a server";
+        Tail -> Vec<String>, "sampling a server";
+        TakeSample -> SampledThere, "sampling a server";
+        ReadSwitches -> Option<Switches>, "sampling a server";
+        ReadMemory -> Option<Memory>, "sampling a server";
+        ReadResident -> Option<Memory>, "sampling a server";
+        BeginCounting -> bool, "sampling a server";
+        EndCounting -> Option<Counted>, "sampling a server";
+        CountLines { wait: LogWait } -> u64, "sampling a server";
+        /// The usable ones, and why others are not.
+        ListInstruments -> (Vec<Instrument>, Vec<ObserveError>), "sampling a server";
+        Enable { instrument: Instrument } -> Result<(), ObserveError>, "observing a server";
+        Disable -> (), "observing a server";
+        Take { instrument: Instrument } -> Result<Observation, ObserveError>, "observing a server";
+    }
 }
 
-/// What is done with a running server.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub enum ServerCall {
-    State,
-    Freeze,
-    Thaw,
-    Spread { on_all: bool },
-    Compiler,
-    BeginStop { grace: Duration },
-    Stop { grace: Duration },
-    Tail,
-    Sample,
-    Switches,
-    Memory,
-    Resident,
-    BeginCounting,
-    EndCounting,
-    Lines(LogWait),
-    Instruments,
-    Enable(Instrument),
-    Disable,
-    Take(Instrument),
-}
-
-/// What the agent answers.
+/// News of what was begun.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum ServerReport {
-    Done,
-    Described(Box<Description>),
-    Door {
-        port: u16,
-    },
-    Certificate(Certificate),
-    /// The task goes on; the steps that it began since the last poll.
+pub enum News<T> {
+    /// It goes on; the steps that it began since the last poll.
     Working(Vec<String>),
-    Built(Vec<Result<BuiltThere, Unready>>),
-    Started(Result<StartedThere, ServerFailure>),
-    /// The server, if it runs there, and what the user should know.
-    Found(Option<KeptThere>, Vec<String>),
-    State(Option<ProcessExit>),
-    Frozen(Result<(), String>),
-    Compiler(Compiler),
-    Stopped(Option<Stopped>),
-    Tail(Vec<String>),
-    /// The moment on the agent's clock, and the CPU time.
-    Sample {
-        at_ns: u64,
-        cpu_ns: Option<u64>,
-    },
-    Switches(Option<Switches>),
-    Memory(Option<Memory>),
-    Counting(bool),
-    Counted(Option<Counted>),
-    Lines(u64),
-    Instruments(Vec<Instrument>, Vec<ObserveError>),
-    Enabled(Result<(), ObserveError>),
-    Seen(Result<Observation, ObserveError>),
+    /// It has ended.
+    Ended(T),
+}
+
+/// CPU time, and the moment on the agent's clock at which it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampledThere {
+    pub(super) at_ns: u64,
+    pub(super) cpu_ns: Option<u64>,
 }
 
 /// The machine of an agent.
@@ -173,30 +156,4 @@ pub struct StartedThere {
     pub(super) ready: Duration,
     pub(super) uncounted: Option<String>,
     pub(super) notes: Vec<String>,
-}
-
-impl Order for ServerOrder {
-    type Report = ServerReport;
-
-    fn phase(&self) -> &'static str {
-        match self {
-            Self::Describe { .. } => "describing its host",
-            Self::OpenDoor { .. } | Self::Use(_) => "looking for its address",
-            Self::Certificate => "making a certificate",
-            Self::Begin(Task::Build { .. }) => "building servers",
-            Self::Begin(Task::Start(_)) => "starting a server",
-            Self::Poll { .. } => "waiting for a task",
-            Self::Interrupt => "interrupting it",
-            Self::Find { .. } => "finding a server",
-            Self::Server { call, .. } => match call {
-                ServerCall::Freeze => "freezing a server",
-                ServerCall::Thaw => "thawing a server",
-                ServerCall::BeginStop { .. } | ServerCall::Stop { .. } => "stopping a server",
-                ServerCall::Enable(_) | ServerCall::Disable | ServerCall::Take(_) => {
-                    "observing a server"
-                }
-                _ => "sampling a server",
-            },
-        }
-    }
 }

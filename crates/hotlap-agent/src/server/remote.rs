@@ -14,7 +14,8 @@ use hotlap_servers::running::{Found, ServerHost, StartOrder, Up};
 use hotlap_servers::toolchain::Unready;
 
 use super::order::{
-    BuiltThere, Description, KeptThere, ServerOrder, ServerReport, StartedThere, Task,
+    BeginBuild, BeginStart, BuiltThere, Describe, Description, Find, Interrupt, KeptThere,
+    MakeCertificate, News, OpenDoor, PollBuild, PollStart, ServerOrder, StartedThere, Use,
 };
 use super::reach;
 use super::running::{CALL, Line, RemoteServer, unreachable};
@@ -87,12 +88,9 @@ impl RemoteHost {
     pub fn over(channel: Channel, wanted: Wanted) -> Result<Self, String> {
         let Wanted { address, cpus, starts } = wanted;
         let line = Line { channel, offset: Mutex::new(Offset::default()) };
-        let described = line.call(&ServerOrder::Describe { cpus }, CALL);
-        let ServerReport::Described(description) = described.map_err(|e| e.to_string())? else {
-            return Err(line.confused("describing its host").to_string());
-        };
+        let description = line.call(Describe { cpus }, CALL).map_err(|e| e.to_string())?;
         line.set_offset(line.channel.clock(CALL).map_err(|e| e.to_string())?);
-        let mut host = Self { line: Arc::new(line), address: None, description: *description };
+        let mut host = Self { line: Arc::new(line), address: None, description };
         match host.reach(address) {
             Err(why) if starts => Err(why),
             _ => Ok(host),
@@ -102,10 +100,7 @@ impl RemoteHost {
     /// Finds the address, and tells the agent where servers shall listen.
     fn reach(&mut self, given: Option<IpAddr>) -> Result<(), String> {
         let secret = reach::secret();
-        let opened = self.call(&ServerOrder::OpenDoor { secret: secret.clone() })?;
-        let ServerReport::Door { port } = opened else {
-            return Err(self.line.confused("looking for its address").to_string());
-        };
+        let port = self.call(OpenDoor { secret: secret.clone() })?;
         let own = &self.description.addresses;
         let found = match given {
             Some(given) => {
@@ -119,8 +114,7 @@ impl RemoteHost {
         };
         self.address = Some(address);
         let network = Network::at(address, own.contains(&address));
-        self.call(&ServerOrder::Use(network))?;
-        Ok(())
+        self.call(Use { network })
     }
 
     fn unreached(&self, tried: &[IpAddr]) -> String {
@@ -138,7 +132,7 @@ impl RemoteHost {
         )
     }
 
-    fn call(&self, order: &ServerOrder) -> Result<ServerReport, String> {
+    fn call<O: Order<All = ServerOrder>>(&self, order: O) -> Result<O::Report, String> {
         self.line.call(order, CALL).map_err(|e| e.to_string())
     }
 
@@ -173,10 +167,7 @@ impl RemoteHost {
     /// # Errors
     /// It cannot be made, or the agent does not answer.
     pub fn certificate(&self) -> Result<Certificate, String> {
-        match self.call(&ServerOrder::Certificate)? {
-            ServerReport::Certificate(certificate) => Ok(certificate),
-            _ => Err(self.line.confused("making a certificate").to_string()),
-        }
+        self.call(MakeCertificate {})
     }
 
     /// Builds servers of the catalogue; the results are in their order. `on` is called with each
@@ -190,39 +181,41 @@ impl RemoteHost {
         on: impl FnMut(&str),
     ) -> Result<Vec<Result<BuiltThere, Unready>>, String> {
         let Build { ids, probes, stop } = build;
-        let task = Task::Build { ids: ids.to_vec(), probes };
-        match self.run(task, stop, on).map_err(|e| e.to_string())? {
-            ServerReport::Built(built) if built.len() == ids.len() => Ok(built),
-            _ => Err(self.line.confused("building servers").to_string()),
+        let begin = BeginBuild { ids: ids.to_vec(), probes };
+        let built = self.run(begin, PollBuild { wait: NEWS }, stop, on);
+        let built = built.map_err(|why| why.to_string())?;
+        match built.len() == ids.len() {
+            true => Ok(built),
+            false => Err(format!("{} builds were asked for, and {} came", ids.len(), built.len())),
         }
     }
 
-    /// Runs a task to its end. It is interrupted if the flag is set.
-    fn run(
+    /// Begins something and waits for its end. It is interrupted if the flag is set.
+    fn run<B, P, T>(
         &self,
-        task: Task,
+        begin: B,
+        poll: P,
         stop: &AtomicBool,
         mut on: impl FnMut(&str),
-    ) -> Result<ServerReport, ChannelError> {
-        let begin = ServerOrder::Begin(task);
-        let phase = begin.phase();
-        self.line.call(&begin, CALL)?;
+    ) -> Result<T, ChannelError>
+    where
+        B: Order<All = ServerOrder, Report = ()>,
+        P: Order<All = ServerOrder, Report = News<T>> + Clone,
+    {
+        self.line.call(begin, CALL)?;
         let mut interrupted: Option<Instant> = None;
         loop {
-            let news = self.line.call(&ServerOrder::Poll { wait: NEWS }, NEWS + CALL);
-            match news.map_err(|why| ChannelError { phase: phase.to_owned(), ..why })? {
-                ServerReport::Working(steps) => steps.iter().for_each(|step| on(step)),
-                other => return Ok(other),
+            match self.line.call(poll.clone(), NEWS + CALL)? {
+                News::Working(steps) => steps.iter().for_each(|step| on(step)),
+                News::Ended(ended) => return Ok(ended),
             }
             if stop.load(Ordering::Relaxed) {
                 match interrupted {
                     None => {
-                        self.line.call(&ServerOrder::Interrupt, CALL)?;
+                        self.line.call(Interrupt {}, CALL)?;
                         interrupted = Some(Instant::now());
                     }
-                    Some(since) if since.elapsed() > END => {
-                        return Err(self.line.confused("interrupting it"));
-                    }
+                    Some(since) if since.elapsed() > END => return Err(self.line.goes_on()),
                     Some(_) => {}
                 }
             }
@@ -278,11 +271,8 @@ impl RemoteHost {
         endpoint: &Endpoint,
         observes: bool,
     ) -> Result<(Option<KeptThere>, Vec<String>), ServerFailure> {
-        let order = ServerOrder::Find { endpoint: endpoint.clone(), observes };
-        match self.line.call(&order, CALL).map_err(|why| self.lost(&why))? {
-            ServerReport::Found(kept, notes) => Ok((kept, notes)),
-            _ => Err(self.lost(&self.line.confused(order.phase()))),
-        }
+        let order = Find { endpoint: endpoint.clone(), observes };
+        self.line.call(order, CALL).map_err(|why| self.lost(&why))
     }
 
     /// Whether the host may have this address. Loopback and unix sockets are those of this machine.
@@ -302,11 +292,9 @@ impl ServerHost for RemoteHost {
 
     /// Starts a server, and compares the clocks of both machines for it.
     fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
-        let task = Task::Start(Box::new(order.clone()));
-        let report = self.run(task, stop, |_| ()).map_err(|why| self.lost(&why))?;
-        let ServerReport::Started(started) = report else {
-            return Err(self.lost(&self.line.confused("starting a server")));
-        };
+        let begin = BeginStart { order: order.clone() };
+        let started = self.run(begin, PollStart { wait: NEWS }, stop, |_| ());
+        let started = started.map_err(|why| self.lost(&why))?;
         let up = self.up(order, started?)?;
         self.compare_clocks()?;
         Ok(up)

@@ -11,10 +11,15 @@ use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, State, Unreachable};
 use hotlap_servers::sample::{Memory, Switches};
 
-use super::order::{KeptThere, ServerCall, ServerOrder, ServerReport};
+use super::order::{
+    AskCompiler, AskState, BeginCounting, BeginStop, CountLines, Disable, Enable, EndCounting,
+    Freeze, Interrupt, KeptThere, ListInstruments, ReadMemory, ReadResident, ReadSwitches,
+    SampledThere, Server, ServerCall, ServerOrder, Spread, Stop, Tail, Take, TakeSample, Thaw,
+};
 use crate::channel::Channel;
 use crate::clock::{Clock, Offset, requests_at};
 use crate::error::{ChannelError, Fault};
+use crate::message::Order;
 
 /// How long a call may take that the agent answers at once: its host may be busy for a moment.
 pub(super) const CALL: Duration = Duration::from_secs(10);
@@ -33,11 +38,11 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn call(
+    pub(super) fn call<O: Order<All = ServerOrder>>(
         &self,
-        order: &ServerOrder,
+        order: O,
         limit: Duration,
-    ) -> Result<ServerReport, ChannelError> {
+    ) -> Result<O::Report, ChannelError> {
         self.channel.call(order, limit)
     }
 
@@ -54,12 +59,12 @@ impl Line {
         *self.offset.lock().unwrap_or_else(PoisonError::into_inner) = offset;
     }
 
-    /// The error of an answer that does not fit the order.
-    pub(super) fn confused(&self, phase: &str) -> ChannelError {
+    /// The error of something that does not end although it was interrupted.
+    pub(super) fn goes_on(&self) -> ChannelError {
         ChannelError {
             command: self.channel.command().to_owned(),
-            phase: phase.to_owned(),
-            fault: Fault::Malformed("the answer is of another kind than expected".to_owned()),
+            phase: Interrupt::PHASE.to_owned(),
+            fault: Fault::Refused("it goes on".to_owned()),
         }
     }
 }
@@ -82,8 +87,9 @@ impl RemoteServer {
         Self { line, kept, is_frozen: false, lost, is_over: false }
     }
 
-    fn call(&self, call: ServerCall, limit: Duration) -> Option<ServerReport> {
-        let result = self.line.call(&ServerOrder::Server { id: self.kept.id, call }, limit);
+    fn call<C: Order<All = ServerCall>>(&self, call: C, limit: Duration) -> Option<C::Report> {
+        let order = Server { id: self.kept.id, call: call.into_all() }.into_all();
+        let result = self.line.channel.ask(&order, C::PHASE, limit);
         result.map_err(|why| self.lose(why)).ok()
     }
 
@@ -96,11 +102,15 @@ impl RemoteServer {
         lost.as_ref().map(unreachable)
     }
 
+    /// Why a call was not answered.
+    fn unanswered(&self) -> String {
+        self.lost().map_or("its agent did not answer".to_owned(), |lost| lost.cause)
+    }
+
     fn unobserved(&self) -> ObserveError {
-        let lost = self.lost();
         ObserveError {
             what: "the server".into(),
-            why: lost.map_or("its agent did not answer".to_owned(), |lost| lost.cause),
+            why: self.unanswered(),
             remedy: "repeat it".to_owned(),
         }
     }
@@ -132,11 +142,11 @@ impl RunningServer for RemoteServer {
     }
 
     fn state(&mut self) -> State {
-        let report = self.call(ServerCall::State, CALL);
-        match (self.lost(), report) {
+        let ended = self.call(AskState {}, CALL).flatten();
+        match (self.lost(), ended) {
             (Some(lost), _) => State::Unreachable(lost),
-            (None, Some(ServerReport::State(Some(exit)))) => State::Ended(exit),
-            (None, _) => State::Runs,
+            (None, Some(exit)) => State::Ended(exit),
+            (None, None) => State::Runs,
         }
     }
 
@@ -144,50 +154,36 @@ impl RunningServer for RemoteServer {
         if self.is_frozen || !self.is_started() {
             return Ok(());
         }
-        match self.call(ServerCall::Freeze, CALL) {
-            Some(ServerReport::Frozen(result)) => {
-                // If it failed, some of its processes may be.
-                self.is_frozen = true;
-                result
-            }
-            _ => Ok(()),
-        }
+        // If it fails, some of its processes may be frozen.
+        self.is_frozen = true;
+        self.call(Freeze {}, CALL).unwrap_or_else(|| Err(self.unanswered()))
     }
 
     fn thaw(&mut self) {
         if std::mem::take(&mut self.is_frozen) {
-            let _ = self.call(ServerCall::Thaw, CALL);
+            self.call(Thaw {}, CALL);
         }
     }
 
     fn spread(&mut self, on_all: bool) {
-        let _ = self.call(ServerCall::Spread { on_all }, CALL);
+        self.call(Spread { on_all }, CALL);
     }
 
     fn compiler(&mut self) -> Compiler {
-        match self.call(ServerCall::Compiler, CALL) {
-            Some(ServerReport::Compiler(compiler)) => compiler,
-            _ => Compiler::Unknown,
-        }
+        self.call(AskCompiler {}, CALL).unwrap_or(Compiler::Unknown)
     }
 
     fn begin_stop(&mut self, grace: Duration) {
-        let _ = self.call(ServerCall::BeginStop { grace }, CALL);
+        self.call(BeginStop { grace }, CALL);
     }
 
     fn stop(mut self: Box<Self>, grace: Duration) -> Option<Stopped> {
         self.is_over = true;
-        match self.call(ServerCall::Stop { grace }, CALL + grace)? {
-            ServerReport::Stopped(stopped) => stopped,
-            _ => None,
-        }
+        self.call(Stop { grace }, CALL + grace).flatten()
     }
 
     fn tail(&self) -> Vec<String> {
-        match self.call(ServerCall::Tail, CALL) {
-            Some(ServerReport::Tail(lines)) => lines,
-            _ => Vec::new(),
-        }
+        self.call(Tail {}, CALL).unwrap_or_default()
     }
 
     /// The agent reads CPU time and clock together. How many requests had been answered by then is
@@ -195,12 +191,12 @@ impl RunningServer for RemoteServer {
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
         let clock = Clock::default();
         let before = (clock.now_ns(), requests());
-        let report = self.call(ServerCall::Sample, CALL);
+        let report = self.call(TakeSample {}, CALL);
         let after = (clock.now_ns(), requests());
         let now = Instant::now();
         let offset = self.line.offset();
         let silence = self.line.channel.silence().saturating_sub(self.delay() * ROUND_TRIPS);
-        let Some(ServerReport::Sample { at_ns, cpu_ns }) = report else {
+        let Some(SampledThere { at_ns, cpu_ns }) = report else {
             return Sample { requests: after.1, at: now, cpu_ns: None, silence };
         };
         let mut moment = offset.to_local(at_ns);
@@ -217,83 +213,58 @@ impl RunningServer for RemoteServer {
     }
 
     fn switches(&mut self) -> Option<Switches> {
-        match self.call(ServerCall::Switches, CALL)? {
-            ServerReport::Switches(switches) => switches,
-            _ => None,
-        }
+        self.call(ReadSwitches {}, CALL).flatten()
     }
 
     fn memory(&mut self) -> Option<Memory> {
-        match self.call(ServerCall::Memory, CALL)? {
-            ServerReport::Memory(memory) => memory,
-            _ => None,
-        }
+        self.call(ReadMemory {}, CALL).flatten()
     }
 
     fn resident(&mut self) -> Option<Memory> {
-        match self.call(ServerCall::Resident, CALL)? {
-            ServerReport::Memory(memory) => memory,
-            _ => None,
-        }
+        self.call(ReadResident {}, CALL).flatten()
     }
 
     fn begin_counting(&mut self) -> bool {
-        matches!(self.call(ServerCall::BeginCounting, CALL), Some(ServerReport::Counting(true)))
+        self.call(BeginCounting {}, CALL).unwrap_or(false)
     }
 
     fn end_counting(&mut self) -> Option<Counted> {
-        match self.call(ServerCall::EndCounting, CALL)? {
-            ServerReport::Counted(counted) => counted,
-            _ => None,
-        }
+        self.call(EndCounting {}, CALL).flatten()
     }
 
     fn lines(&mut self, wait: LogWait) -> u64 {
-        if !self.has_log() {
-            return 0;
-        }
-        match self.call(ServerCall::Lines(wait), CALL + lines::LIMIT) {
-            Some(ServerReport::Lines(lines)) => lines,
-            _ => 0,
+        match self.has_log() {
+            true => self.call(CountLines { wait }, CALL + lines::LIMIT).unwrap_or(0),
+            false => 0,
         }
     }
 
     fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
-        match self.call(ServerCall::Instruments, CALL) {
-            Some(ServerReport::Instruments(usable, mut missing)) => {
-                let host = self.line.channel.host();
-                missing
-                    .iter_mut()
-                    .for_each(|error| error.why = format!("on {host}: {}", error.why));
-                (usable, missing)
-            }
-            _ => (Vec::new(), vec![self.unobserved()]),
-        }
+        let Some((usable, mut missing)) = self.call(ListInstruments {}, CALL) else {
+            return (Vec::new(), vec![self.unobserved()]);
+        };
+        let host = self.line.channel.host();
+        missing.iter_mut().for_each(|error| error.why = format!("on {host}: {}", error.why));
+        (usable, missing)
     }
 
     fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError> {
-        match self.call(ServerCall::Enable(instrument), CALL) {
-            Some(ServerReport::Enabled(result)) => result,
-            _ => Err(self.unobserved()),
-        }
+        self.call(Enable { instrument }, CALL).unwrap_or_else(|| Err(self.unobserved()))
     }
 
     fn disable(&mut self) {
-        let _ = self.call(ServerCall::Disable, CALL);
+        self.call(Disable {}, CALL);
     }
 
     fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError> {
-        match self.call(ServerCall::Take(instrument), SYMBOLS) {
-            Some(ServerReport::Seen(result)) => result,
-            _ => Err(self.unobserved()),
-        }
+        self.call(Take { instrument }, SYMBOLS).unwrap_or_else(|| Err(self.unobserved()))
     }
 }
 
 impl Drop for RemoteServer {
     fn drop(&mut self) {
         if !self.is_over {
-            let _ = self.call(ServerCall::Stop { grace: Duration::ZERO }, CALL);
+            self.call(Stop { grace: Duration::ZERO }, CALL);
         }
     }
 }
@@ -304,7 +275,7 @@ mod tests {
 
     use super::*;
     use crate::hello::Role;
-    use crate::serve::{Service, handler, serve};
+    use crate::serve::{Answer, Service, handler, report, serve};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
@@ -312,10 +283,10 @@ mod tests {
     struct Ahead(Clock);
 
     impl Service for Ahead {
-        type Order = ServerOrder;
+        type Orders = ServerOrder;
 
-        fn carry_out(&mut self, _: ServerOrder) -> Result<ServerReport, String> {
-            Ok(ServerReport::Sample { at_ns: self.0.now_ns(), cpu_ns: Some(7) })
+        fn carry_out(&mut self, _: ServerOrder) -> Answer {
+            report::<TakeSample>(SampledThere { at_ns: self.0.now_ns(), cpu_ns: Some(7) })
         }
     }
 

@@ -11,7 +11,7 @@ use hotlap_servers::certificate::{self, Certificate};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::launch::Launch;
 use hotlap_servers::machine::Machine;
-use hotlap_servers::manifest::Server;
+use hotlap_servers::manifest;
 use hotlap_servers::network::{self, Network};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::running::{LocalHost, RunningServer, ServerHost, StartOrder, State, Up};
@@ -19,12 +19,15 @@ use hotlap_servers::toolchain::{BuildError, BuildEvent, Builder, Unready, probe_
 
 use super::door::Door;
 use super::order::{
-    BuiltThere, Description, KeptThere, ServerCall, ServerOrder, ServerReport, StartedThere, Task,
-    boot,
+    AskCompiler, AskState, BeginBuild, BeginCounting, BeginStart, BeginStop, BuiltThere,
+    CountLines, Describe, Description, Disable, Enable, EndCounting, Find, Freeze, Interrupt,
+    KeptThere, ListInstruments, MakeCertificate, News, OpenDoor, PollBuild, PollStart, ReadMemory,
+    ReadResident, ReadSwitches, SampledThere, Server, ServerCall, ServerOrder, Spread,
+    StartedThere, Stop, Tail, Take, TakeSample, Thaw, Use, boot,
 };
 use super::task::{Progress, Running, Steps};
 use crate::clock::Clock;
-use crate::serve::Service;
+use crate::serve::{Answer, Service, report};
 
 /// What an agent needs to run servers.
 #[derive(Debug, Clone)]
@@ -88,29 +91,47 @@ impl ServerService {
         LocalHost { supervisor, logs, network: self.network.clone() }
     }
 
-    fn begin(&mut self, task: Task) {
+    fn begin_build(&mut self, ids: Vec<String>, probes: bool) {
         let setting = self.setting.clone();
-        self.task = Some(match task {
-            Task::Build { ids, probes } => Running::begin(move |stop, steps| {
-                Ended::Built(build(&setting, &ids, probes, stop, steps))
-            }),
-            Task::Start(order) => {
-                let host = self.host();
-                Running::begin(move |stop, _| Ended::Started(Box::new(start(&host, *order, stop))))
-            }
-        });
+        self.task = Some(Running::begin(move |stop, steps| {
+            Ended::Built(build(&setting, &ids, probes, stop, steps))
+        }));
     }
 
-    fn poll(&mut self, wait: std::time::Duration) -> Result<ServerReport, String> {
+    fn begin_start(&mut self, order: StartOrder) {
+        let host = self.host();
+        self.task = Some(Running::begin(move |stop, _| {
+            Ended::Started(Box::new(start(&host, order, stop)))
+        }));
+    }
+
+    fn poll(&mut self, wait: std::time::Duration) -> Result<News<Ended>, String> {
         let task = self.task.as_ref().ok_or("there is no task")?;
         let ended = match task.poll(wait) {
-            Progress::Working(steps) => return Ok(ServerReport::Working(steps)),
+            Progress::Working(steps) => return Ok(News::Working(steps)),
             Progress::Ended(ended) => ended,
         };
         self.task = None;
-        match ended.ok_or("the agent failed: please report its error output as a bug of hotlap")? {
-            Ended::Built(built) => Ok(ServerReport::Built(built)),
-            Ended::Started(up) => Ok(ServerReport::Started(up.and_then(|up| self.started(up)))),
+        let ended =
+            ended.ok_or("the agent failed: please report its error output as a bug of hotlap")?;
+        Ok(News::Ended(ended))
+    }
+
+    fn poll_build(&mut self, wait: std::time::Duration) -> Answer {
+        match self.poll(wait)? {
+            News::Working(steps) => report::<PollBuild>(News::Working(steps)),
+            News::Ended(Ended::Built(built)) => report::<PollBuild>(News::Ended(built)),
+            News::Ended(Ended::Started(_)) => Err("a server was started".to_owned()),
+        }
+    }
+
+    fn poll_start(&mut self, wait: std::time::Duration) -> Answer {
+        match self.poll(wait)? {
+            News::Working(steps) => report::<PollStart>(News::Working(steps)),
+            News::Ended(Ended::Started(up)) => {
+                report::<PollStart>(News::Ended(up.and_then(|up| self.started(up))))
+            }
+            News::Ended(Ended::Built(_)) => Err("servers were built".to_owned()),
         }
     }
 
@@ -130,11 +151,11 @@ impl ServerService {
     }
 
     /// Finds the processes of a server that runs already.
-    fn find(&mut self, endpoint: Endpoint, observes: bool) -> Result<ServerReport, String> {
+    fn find(&mut self, endpoint: Endpoint, observes: bool) -> Answer {
         let target = Target::plain(endpoint);
         let found = self.host().find(&target, observes).map_err(|failure| failure.cause)?;
         let kept = found.server.map(|server| self.keep(server));
-        Ok(ServerReport::Found(kept, found.notes))
+        report::<Find>((kept, found.notes))
     }
 
     /// Keeps a server under a number.
@@ -147,88 +168,80 @@ impl ServerService {
         KeptThere { id, is_started, is_known, has_log }
     }
 
-    fn call(&mut self, id: u64, call: ServerCall) -> Result<ServerReport, String> {
-        if let ServerCall::Stop { grace } = call {
+    fn call(&mut self, id: u64, call: ServerCall) -> Answer {
+        if let ServerCall::Stop(Stop { grace }) = call {
             let server = self.servers.remove(&id);
-            return Ok(ServerReport::Stopped(server.and_then(|server| server.stop(grace))));
+            return report::<Stop>(server.and_then(|server| server.stop(grace)));
         }
-        let clock = self.clock;
         let server = self.servers.get_mut(&id).ok_or("this server does not run any more")?;
-        Ok(match call {
-            ServerCall::State => ServerReport::State(match server.state() {
+        match call {
+            ServerCall::AskState(_) => report::<AskState>(match server.state() {
                 State::Ended(exit) => Some(exit),
                 State::Runs | State::Unreachable(_) => None,
             }),
-            ServerCall::Freeze => ServerReport::Frozen(server.freeze()),
-            ServerCall::Thaw => {
-                server.thaw();
-                ServerReport::Done
+            ServerCall::Freeze(_) => report::<Freeze>(server.freeze()),
+            ServerCall::Thaw(_) => report::<Thaw>(server.thaw()),
+            ServerCall::Spread(Spread { on_all }) => report::<Spread>(server.spread(on_all)),
+            ServerCall::AskCompiler(_) => report::<AskCompiler>(server.compiler()),
+            ServerCall::BeginStop(BeginStop { grace }) => {
+                report::<BeginStop>(server.begin_stop(grace))
             }
-            ServerCall::Spread { on_all } => {
-                server.spread(on_all);
-                ServerReport::Done
-            }
-            ServerCall::Compiler => ServerReport::Compiler(server.compiler()),
-            ServerCall::BeginStop { grace } => {
-                server.begin_stop(grace);
-                ServerReport::Done
-            }
-            ServerCall::Stop { .. } | ServerCall::Tail => ServerReport::Tail(server.tail()),
-            ServerCall::Sample => {
+            ServerCall::Stop(_) | ServerCall::Tail(_) => report::<Tail>(server.tail()),
+            ServerCall::TakeSample(_) => {
                 let sample = server.sample(&|| 0);
                 let age = u64::try_from(sample.at.elapsed().as_nanos()).unwrap_or(0);
-                let at_ns = clock.now_ns().saturating_sub(age);
-                ServerReport::Sample { at_ns, cpu_ns: sample.cpu_ns }
+                let at_ns = self.clock.now_ns().saturating_sub(age);
+                report::<TakeSample>(SampledThere { at_ns, cpu_ns: sample.cpu_ns })
             }
-            ServerCall::Switches => ServerReport::Switches(server.switches()),
-            ServerCall::Memory => ServerReport::Memory(server.memory()),
-            ServerCall::Resident => ServerReport::Memory(server.resident()),
-            ServerCall::BeginCounting => ServerReport::Counting(server.begin_counting()),
-            ServerCall::EndCounting => ServerReport::Counted(server.end_counting()),
-            ServerCall::Lines(wait) => ServerReport::Lines(server.lines(wait)),
-            ServerCall::Instruments => {
-                let (usable, missing) = server.instruments();
-                ServerReport::Instruments(usable, missing)
+            ServerCall::ReadSwitches(_) => report::<ReadSwitches>(server.switches()),
+            ServerCall::ReadMemory(_) => report::<ReadMemory>(server.memory()),
+            ServerCall::ReadResident(_) => report::<ReadResident>(server.resident()),
+            ServerCall::BeginCounting(_) => report::<BeginCounting>(server.begin_counting()),
+            ServerCall::EndCounting(_) => report::<EndCounting>(server.end_counting()),
+            ServerCall::CountLines(CountLines { wait }) => report::<CountLines>(server.lines(wait)),
+            ServerCall::ListInstruments(_) => report::<ListInstruments>(server.instruments()),
+            ServerCall::Enable(Enable { instrument }) => {
+                report::<Enable>(server.enable(instrument))
             }
-            ServerCall::Enable(instrument) => ServerReport::Enabled(server.enable(instrument)),
-            ServerCall::Disable => {
-                server.disable();
-                ServerReport::Done
-            }
-            ServerCall::Take(instrument) => ServerReport::Seen(server.take(instrument)),
-        })
+            ServerCall::Disable(_) => report::<Disable>(server.disable()),
+            ServerCall::Take(Take { instrument }) => report::<Take>(server.take(instrument)),
+        }
     }
 }
 
 impl Service for ServerService {
-    type Order = ServerOrder;
+    type Orders = ServerOrder;
 
-    fn carry_out(&mut self, order: ServerOrder) -> Result<ServerReport, String> {
+    fn carry_out(&mut self, order: ServerOrder) -> Answer {
         match order {
-            ServerOrder::Describe { cpus } => {
-                return Ok(ServerReport::Described(Box::new(self.describe(cpus))));
-            }
-            ServerOrder::OpenDoor { secret } => {
+            ServerOrder::Describe(Describe { cpus }) => report::<Describe>(self.describe(cpus)),
+            ServerOrder::OpenDoor(OpenDoor { secret }) => {
                 let door = Door::open(secret).map_err(|e| format!("cannot listen: {e}"))?;
-                let port = door.port();
-                self.door = Some(door);
-                return Ok(ServerReport::Door { port });
+                report::<OpenDoor>(self.door.insert(door).port())
             }
-            ServerOrder::Use(network) => {
+            ServerOrder::Use(Use { network }) => {
                 self.door = None;
                 self.network = network;
+                report::<Use>(())
             }
-            ServerOrder::Certificate => {
+            ServerOrder::MakeCertificate(_) => {
                 let kept = Certificate::kept_in(&self.setting.cache.join(certificate::FOLDER));
-                return kept.map(ServerReport::Certificate).map_err(|e| e.to_string());
+                report::<MakeCertificate>(kept.map_err(|e| e.to_string())?)
             }
-            ServerOrder::Begin(task) => self.begin(task),
-            ServerOrder::Poll { wait } => return self.poll(wait),
-            ServerOrder::Interrupt => self.task.iter().for_each(Running::interrupt),
-            ServerOrder::Find { endpoint, observes } => return self.find(endpoint, observes),
-            ServerOrder::Server { id, call } => return self.call(id, call),
+            ServerOrder::BeginBuild(BeginBuild { ids, probes }) => {
+                report::<BeginBuild>(self.begin_build(ids, probes))
+            }
+            ServerOrder::PollBuild(PollBuild { wait }) => self.poll_build(wait),
+            ServerOrder::BeginStart(BeginStart { order }) => {
+                report::<BeginStart>(self.begin_start(order))
+            }
+            ServerOrder::PollStart(PollStart { wait }) => self.poll_start(wait),
+            ServerOrder::Interrupt(_) => {
+                report::<Interrupt>(self.task.iter().for_each(Running::interrupt))
+            }
+            ServerOrder::Find(Find { endpoint, observes }) => self.find(endpoint, observes),
+            ServerOrder::Server(Server { id, call }) => self.call(id, call),
         }
-        Ok(ServerReport::Done)
     }
 }
 
@@ -254,12 +267,12 @@ fn build(
         let why = || unknown(id, "the catalogue there does not have this server".to_owned());
         catalogue.find(id).ok_or_else(why)
     };
-    let found: Vec<Result<&Server, Unready>> = ids.iter().map(find).collect();
-    let servers: Vec<&Server> =
+    let found: Vec<Result<&manifest::Server, Unready>> = ids.iter().map(find).collect();
+    let servers: Vec<&manifest::Server> =
         found.iter().filter_map(|found| found.as_ref().ok().copied()).collect();
     let results: Vec<Result<BuiltThere, Unready>> = if probes {
         let probed = probe_all(&servers, stop).into_iter().zip(&servers);
-        let plain = |server: &&Server| Launch {
+        let plain = |server: &&manifest::Server| Launch {
             argv: server.command.clone(),
             env: server.env.clone(),
             explain_env: server.explain_env.clone(),
@@ -281,13 +294,17 @@ fn build(
         };
         let (cache, supervisor) = (&setting.cache, &setting.supervisor);
         let built = Builder { cache, supervisor, stop, on: &on }.build_all(&servers);
-        let there = |(server, built): (&&Server, Result<hotlap_servers::toolchain::Built, _>)| {
-            built.map(|built| BuiltThere { launch: built.launch(server), version: built.version })
-        };
+        let there =
+            |(server, built): (&&manifest::Server, Result<hotlap_servers::toolchain::Built, _>)| {
+                built.map(|built| BuiltThere {
+                    launch: built.launch(server),
+                    version: built.version,
+                })
+            };
         servers.iter().zip(built).map(there).collect()
     };
     let mut results = results.into_iter();
-    let result = |found: Result<&Server, Unready>| {
+    let result = |found: Result<&manifest::Server, Unready>| {
         found.and_then(|server| {
             results.next().unwrap_or_else(|| Err(unknown(&server.id, "not built".to_owned())))
         })
