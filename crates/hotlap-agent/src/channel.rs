@@ -143,13 +143,13 @@ impl Channel {
     /// Has the agent carry out an order, and returns its report.
     ///
     /// # Errors
-    /// The agent refuses, or does not answer within `limit`, or nothing at all comes from it for 15
-    /// s. Unless it refuses, the channel is closed then, and all later calls fail.
+    /// The agent refuses the order, does not answer within `limit`, or sends nothing at all for
+    /// 15 s. Unless the agent refuses, the channel is then closed and all later calls fail.
     pub fn call<O: Order>(&self, order: O, limit: Duration) -> Result<O::Report, ChannelError> {
         self.ask(&order.into_all(), O::PHASE, limit)
     }
 
-    /// The same for an order within another one. `phase` is what is done.
+    /// As [`Channel::call`], for an order inside another order. `phase` says what is being done.
     pub(crate) fn ask<R: DeserializeOwned>(
         &self,
         order: &impl Serialize,

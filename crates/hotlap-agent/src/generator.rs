@@ -53,6 +53,7 @@ impl Generator {
         id
     }
 
+    #[allow(clippy::unit_arg, reason = "the report of some calls is ()")]
     fn call(&mut self, id: u64, call: LoadCall) -> Answer {
         if let LoadCall::End(_) = call {
             let used = self.loads.remove(&id).map_or(0, Load::end);

@@ -19,6 +19,9 @@
 //! together     several agents at the same time
 //! ```
 
+#[macro_use]
+mod message;
+
 mod channel;
 mod clock;
 mod command;
@@ -27,7 +30,6 @@ mod frame;
 pub mod generator;
 mod group;
 mod hello;
-mod message;
 mod remote;
 mod serve;
 pub mod server;

@@ -20,11 +20,11 @@ pub trait Order: Sized {
     /// What is done, for error messages, as the object of "while": `starting the load`.
     const PHASE: &'static str;
 
-    /// The order as one of all, which is what goes over the wire.
+    /// The order as a value of [`Order::All`], the type that goes over the wire.
     fn into_all(self) -> Self::All;
 }
 
-/// Defines a type for each order, and one for all of them, which is what goes over the wire.
+/// Defines a type for each order, and an enum of all orders. Values of the enum go over the wire.
 #[macro_export]
 macro_rules! orders {
     (
@@ -56,6 +56,7 @@ macro_rules! orders {
         $(#[$about])*
         #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
         #[allow(missing_docs, reason = "each variant is the order of the same name")]
+        #[allow(clippy::large_enum_variant, reason = "one order exists at a time")]
         pub enum $all { $($name($name)),+ }
     };
 }

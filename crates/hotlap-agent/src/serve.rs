@@ -37,10 +37,10 @@ pub trait Service {
     fn carry_out(&mut self, order: Self::Orders) -> Answer;
 }
 
-/// The answer to one kind of order.
+/// Turns the report on one kind of order into an answer.
 ///
 /// # Errors
-/// It cannot be written as JSON.
+/// The report cannot be written as JSON.
 pub fn report<O: Order>(report: O::Report) -> Answer {
     serde_json::value::to_raw_value(&report).map_err(|e| format!("a report: {e}"))
 }

@@ -30,7 +30,8 @@ pub struct Lap {
     pub outcome: Outcome,
     /// What the server used meanwhile; `None` if unknown (a URL).
     pub usage: Option<Usage>,
-    /// The validity checks that it failed. A lap with any is stored but left out of every estimate.
+    /// The validity checks that the lap failed. A lap is always stored, but left out of every
+    /// estimate if one of them [invalidates](Violation::invalidates) it.
     pub failed: Vec<Violation>,
     /// What each of several generators contributed, in their order; empty if there was one.
     pub generators: Vec<Contribution>,

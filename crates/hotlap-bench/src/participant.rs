@@ -72,7 +72,7 @@ pub struct Load {
     pub connections: usize,
     /// Generator threads.
     pub threads: usize,
-    /// Whether their number was not asked for, and follows from the cores of the generator.
+    /// Whether the number of threads follows from the generator's cores, as the user gave none.
     pub has_usual_threads: bool,
     /// Keep-alive, or a new connection for each request.
     pub reuse: Reuse,
@@ -107,7 +107,8 @@ impl Load {
         }
     }
 
-    /// One thread for each core of the generator, unless another number was asked for.
+    /// Uses one thread for each core of the generator, but at most one for each connection. A
+    /// number that the user gave stays.
     pub fn use_cores(&mut self, cores: usize) {
         if self.has_usual_threads {
             self.threads = cores.clamp(1, self.connections.max(1));

@@ -33,7 +33,7 @@ impl Ages {
         self.counts().for_each(|(ns, count)| histogram.record_many(ns, count));
     }
 
-    /// The same as a histogram.
+    /// The ages as a histogram.
     pub fn to_histogram(&self) -> Histogram {
         let mut histogram = Histogram::new();
         self.add_to(&mut histogram);

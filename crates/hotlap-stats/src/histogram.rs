@@ -18,7 +18,7 @@ pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 pub struct Histogram(Hdr<u64>);
 
 impl Clone for Histogram {
-    /// The memory of an empty histogram is reserved and not used.
+    /// An empty histogram is not copied: its memory is only reserved, and a copy would use it.
     fn clone(&self) -> Self {
         if self.is_empty() { Self::new() } else { Self(self.0.clone()) }
     }

@@ -293,7 +293,8 @@ mod tests {
         assert_ne!(class, Class::Flat);
     }
 
-    /// Servers on Node were watched for six seconds at each start, so a minute had two restarts.
+    /// Regression: servers on Node were watched for six seconds at each start, so a run of a minute
+    /// had only two restarts.
     #[test]
     fn a_later_start_is_steady_once_it_has_its_earlier_speed() {
         let usual = DetectorSettings { level: 30, sees_compiler: true, ..Default::default() };

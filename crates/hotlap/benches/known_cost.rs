@@ -1,7 +1,7 @@
-//! Does hotlap find a cost that is known? Servers do some arithmetic more per request. Its cost is
-//! timed alone, by the same program without a server, and inside of the server, in one request of
-//! many while hotlap loads it. The built `hotlap` measures the servers as users do, with commands
-//! and a JSON export.
+//! Does hotlap find a known cost? One server of each pair does extra arithmetic for each request.
+//! The cost of the arithmetic is timed twice: alone, by the same program without a server, and
+//! inside the server, in one request of many while hotlap loads it. The built `hotlap` measures the
+//! servers as users do, with commands and a JSON export.
 //!
 //!     cargo bench -p hotlap --bench known_cost -- [--seconds 25] [--connections 4,64,1000]
 //!         [--extra-us 0.2,0.5,1,2,4] [--bases 0,0.5,1,2,4,7] [--keep FILE]
@@ -355,13 +355,14 @@ fn measure(program: &Program, seconds: u64, connections: u64, [base, extra]: [u6
     }
 }
 
-/// What each process of a server timed.
+/// The mean cost of the extra work that each process of a server timed, in nanoseconds.
 fn inside_ns(file: &Path) -> Vec<f64> {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// Prints the row of a case. Returns whether the cost alone was found, and the cost inside.
+/// Prints the row of a case. Returns whether hotlap found the cost as timed alone, and as timed
+/// inside the server.
 fn tell(case: &Case) -> [bool; 2] {
     let Case { connections, base_us, busy_percent, known_us, inside_us, .. } = case;
     let (value, low, high) = case.found_us.unwrap_or((f64::NAN, f64::NAN, f64::NAN));

@@ -96,7 +96,7 @@ impl Config {
         cli.redact.extend(self.redact.iter().cloned());
         match &mut cli.command {
             Command::Run(args) => self.apply_to_run(args),
-            // The keys for duration and precision are about comparisons, which need other ones.
+            // The keys for duration and precision are for comparisons. These two need other values.
             Command::Capacity(args) => self.apply_to_measure(&mut args.common),
             Command::Explain(args) => self.apply_to_measure(&mut args.common),
             Command::Report(args) => self.keep(&mut args.store),

@@ -3,12 +3,12 @@
 //! A [`Run`] has the machine that it was measured on ([`host`]), its servers ([`server`]) and its
 //! loads ([`load`]). Each server is started and warmed up in every restart ([`Start`]), and then
 //! measured in laps ([`Lap`]). Laps that explain a difference ([`ExplainLap`]) are kept apart.
-//! These three are the records of the measurement itself. A run grows during the experiment:
-//! servers fail, starts and laps are added, and the state changes at the end. A run that was merged
-//! from several machines says so ([`pool`]).
+//! Starts and both kinds of laps are the records of the measurement itself. A run grows during the
+//! experiment: servers fail, starts and laps are added, and the state changes at the end. A run
+//! that was merged from several machines says so ([`pool`]).
 //!
-//! [`crate::store`] writes and reads it, [`crate::analysis`] computes figures from it; neither
-//! knows the other.
+//! [`crate::store`] writes and reads runs, and [`crate::analysis`] computes figures from them.
+//! Neither module knows the other.
 
 pub mod explain;
 pub mod host;

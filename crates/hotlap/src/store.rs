@@ -62,7 +62,7 @@ pub struct Line {
     pub laps: u64,
 }
 
-/// In how many of the newest runs the last start of a server is looked for.
+/// How many of the newest runs are searched for the last start of a server.
 const RECENT: u32 = 100;
 
 /// The part of a run that a list shows.
@@ -209,7 +209,7 @@ impl Store {
         })
     }
 
-    /// Stores a run that is stored already again, without its laps.
+    /// Replaces the record of a run that is already stored. Its laps stay as they are.
     pub fn update(&mut self, run: &Run) -> Result<(), StoreError> {
         let number = run.number.map(|number| number as i64);
         let sql = "UPDATE run SET record = ?2 WHERE number = ?1";

@@ -140,7 +140,9 @@ impl Scene {
 
     fn state(&self) -> String {
         let store = Connection::open(self.path("store.db")).unwrap();
-        store.query_row("SELECT state FROM run", [], |row| row.get(0)).unwrap()
+        store
+            .query_row("SELECT json_extract(record, '$.state') FROM run", [], |row| row.get(0))
+            .unwrap()
     }
 }
 

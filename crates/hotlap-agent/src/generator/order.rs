@@ -10,7 +10,6 @@ use hotlap_servers::cpus;
 use hotlap_servers::machine::Machine;
 use serde::{Deserialize, Serialize};
 
-use crate::orders;
 use crate::server::boot;
 
 orders! {
@@ -18,16 +17,16 @@ orders! {
     GeneratorOrder {
         /// The host.
         Describe -> HostDescription, "describing its host";
-        /// At which addresses the controller is reached, in their order.
+        /// Find the addresses at which this host reaches the controller, in the order of `door`.
         Reach { door: Door } -> Vec<IpAddr>, "looking for the servers' address";
         /// Probe a server for its responses.
         ProbeServer { probe: Probe } -> Probed, "probing the server";
-        /// Open the connections of a load that has one window. The load's number.
+        /// Open the connections of a load that has one window. Reports the load's number.
         Prepare { plan: Plan } -> u64, "opening connections";
-        /// Open the connections of a load that is held between windows, and send between them. The
-        /// load's number.
+        /// Open the connections of a load that is held between windows, and send between windows
+        /// too. Reports the load's number.
         Hold { plan: Plan } -> u64, "opening connections";
-        /// Something with a load. It has the report of the call.
+        /// Carry out a call on a load. Reports what the call reports.
         OfLoad { id: u64, call: LoadCall } -> (), "calling a load";
     }
 }
@@ -40,7 +39,7 @@ orders! {
         /// Open a window of a load that is held, at this time of the generator's clock.
         Open { at_ns: u64, length: Duration } -> Begun, "opening a window";
         /// Send nothing until the next window of a load that is held, and wait at most this long
-        /// for requests in flight. Whether none is left.
+        /// for requests in flight. Reports whether none is left.
         Pause { limit: Duration } -> bool, "pausing the load";
         /// The outcome of the windows of a load that is held.
         Collect -> Joined, "collecting the outcome";
@@ -50,7 +49,8 @@ orders! {
         StopLoad -> (), "stopping the load";
         /// The outcome of a load that has ended.
         Join -> Joined, "collecting the outcome";
-        /// End the load and close its connections. How many values of its fields it used at most.
+        /// End the load and close its connections. Reports an upper bound on how many values of its
+        /// fields the load used.
         End -> u64, "stopping the load";
     }
 }

@@ -19,35 +19,33 @@ use hotlap_servers::sample::{Memory, Switches};
 use hotlap_servers::toolchain::Unready;
 use serde::{Deserialize, Serialize};
 
-use crate::orders;
-
 orders! {
     /// What an agent that runs servers is asked to do.
     ServerOrder {
         /// The machine, with the cores for servers that want `cpus` of them.
         Describe { cpus: Option<usize> } -> Description, "describing its host";
-        /// Listen on all addresses, and send these bytes to whoever connects. The port.
+        /// Listen on all addresses, and send these bytes to whoever connects. Reports the port.
         OpenDoor { secret: String } -> u16, "looking for its address";
-        /// No longer listen, and let servers listen as this says.
+        /// Stop listening, and let servers listen as `network` says.
         Use { network: Network } -> (), "looking for its address";
         /// The certificate of servers that are started with TLS.
         MakeCertificate -> Certificate, "making a certificate";
-        /// Begin to build servers of the catalogue, or with `probes`, only look for their
-        /// toolchains.
+        /// Begin to build servers of the catalogue. With `probes`, only look for their toolchains.
         BeginBuild { ids: Vec<String>, probes: bool } -> (), "building servers";
         /// Wait this long for news of the builds.
         PollBuild { wait: Duration } -> News<Vec<Result<BuiltThere, Unready>>>, "building servers";
-        /// Begin to start a server, until it answers.
+        /// Begin to start a server. The start ends when the server responds.
         BeginStart { order: StartOrder } -> (), "starting a server";
         /// Wait this long for news of the start.
         PollStart { wait: Duration } -> News<Result<StartedThere, ServerFailure>>,
             "starting a server";
-        /// End what was begun.
+        /// Interrupt the build or the start that is under way.
         Interrupt -> (), "interrupting it";
-        /// The server that runs already, if it runs there, and what the user should know.
+        /// Find a server that runs already. Reports the server, if it runs on the agent's host, and
+        /// what the user should know.
         Find { endpoint: Endpoint, observes: bool } -> (Option<KeptThere>, Vec<String>),
             "finding a server";
-        /// Something with a running server. It has the report of the call.
+        /// Carry out a call on a running server. Reports what the call reports.
         Server { id: u64, call: ServerCall } -> (), "calling a server";
     }
 }
@@ -71,7 +69,7 @@ orders! {
         BeginCounting -> bool, "sampling a server";
         EndCounting -> Option<Counted>, "sampling a server";
         CountLines { wait: LogWait } -> u64, "sampling a server";
-        /// The usable ones, and why others are not.
+        /// The usable instruments, and why the others are not usable.
         ListInstruments -> (Vec<Instrument>, Vec<ObserveError>), "sampling a server";
         Enable { instrument: Instrument } -> Result<(), ObserveError>, "observing a server";
         Disable -> (), "observing a server";
@@ -79,12 +77,12 @@ orders! {
     }
 }
 
-/// News of what was begun.
+/// News of a build or a start.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum News<T> {
-    /// It goes on; the steps that it began since the last poll.
+    /// The work goes on. These steps began since the last poll.
     Working(Vec<String>),
-    /// It has ended.
+    /// The work has ended, with this result.
     Ended(T),
 }
 

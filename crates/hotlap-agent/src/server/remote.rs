@@ -190,7 +190,7 @@ impl RemoteHost {
         }
     }
 
-    /// Begins something and waits for its end. It is interrupted if the flag is set.
+    /// Begins a build or a start, and waits for its end. Interrupts it once `stop` is set.
     fn run<B, P, T>(
         &self,
         begin: B,

@@ -59,12 +59,12 @@ impl Line {
         *self.offset.lock().unwrap_or_else(PoisonError::into_inner) = offset;
     }
 
-    /// The error of something that does not end although it was interrupted.
+    /// The error for a build or a start that goes on although it was interrupted.
     pub(super) fn goes_on(&self) -> ChannelError {
         ChannelError {
             command: self.channel.command().to_owned(),
             phase: Interrupt::PHASE.to_owned(),
-            fault: Fault::Refused("it goes on".to_owned()),
+            fault: Fault::Refused("the build or start goes on: end it on that host".to_owned()),
         }
     }
 }
@@ -154,7 +154,7 @@ impl RunningServer for RemoteServer {
         if self.is_frozen || !self.is_started() {
             return Ok(());
         }
-        // If it fails, some of its processes may be frozen.
+        // Even if the call fails, some of the server's processes may be frozen.
         self.is_frozen = true;
         self.call(Freeze {}, CALL).unwrap_or_else(|| Err(self.unanswered()))
     }

@@ -168,6 +168,7 @@ impl ServerService {
         KeptThere { id, is_started, is_known, has_log }
     }
 
+    #[allow(clippy::unit_arg, reason = "the report of some calls is ()")]
     fn call(&mut self, id: u64, call: ServerCall) -> Answer {
         if let ServerCall::Stop(Stop { grace }) = call {
             let server = self.servers.remove(&id);
@@ -212,6 +213,7 @@ impl ServerService {
 impl Service for ServerService {
     type Orders = ServerOrder;
 
+    #[allow(clippy::unit_arg, reason = "the report of some orders is ()")]
     fn carry_out(&mut self, order: ServerOrder) -> Answer {
         match order {
             ServerOrder::Describe(Describe { cpus }) => report::<Describe>(self.describe(cpus)),

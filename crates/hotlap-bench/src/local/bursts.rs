@@ -63,8 +63,8 @@ pub(super) fn level_ns(bursts: &[Burst]) -> Option<f64> {
 }
 
 /// Whether the last bursts cost no less than the bursts before them, and nothing goes on in the
-/// background. Bursts that cost what the last bursts after an earlier start did need none before
-/// them.
+/// background. No bursts before them are needed if the last bursts cost the same as the last bursts
+/// of an earlier start.
 pub(super) fn are_steady(bursts: &[Burst], earlier_ns: Option<f64>) -> bool {
     let Some(level_ns) = level_ns(bursts) else { return false };
     let (before, last) = bursts.split_at(bursts.len() - BURSTS);

@@ -72,9 +72,9 @@ impl DetectorSettings {
     /// where this start can confirm it:
     ///
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
-    ///   needed before. Every other server has to fill its caches.
+    ///   needed before. Every other server gets the time that its caches took to fill.
     /// - If the server then has its earlier speed, it is steady. A server with another speed is
-    ///   judged again. Without a compiler it must be level for a stretch.
+    ///   judged again. A server without a compiler must then be level for one stretch.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
             return *self;

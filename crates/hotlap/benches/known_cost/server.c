@@ -69,7 +69,7 @@ static int compare(const void *a, const void *b) {
   return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b);
 }
 
-// The mean, without times in which something else ran.
+// The mean of the times up to three medians. In longer times, something else ran.
 static double mean(double *values, int count) {
   double sum = 0;
   int kept = 0;

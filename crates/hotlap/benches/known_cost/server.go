@@ -1,8 +1,8 @@
 // A server whose work per request is known: --base and --extra are rounds of arithmetic, in two
-// calls. With --alone there is no server. Then the extra rounds are timed in stretches of so many
-// requests, and the nanoseconds per request of each stretch are printed. With --timed FILE, the extra
-// rounds of one request in 64 are timed while serving. At the end their mean in nanoseconds is
-// appended to the file.
+// calls. With --alone, the program does not serve: it times the extra rounds in stretches of so
+// many requests, and prints the nanoseconds per request of each stretch. With --timed FILE, it
+// times the extra rounds of one request in 64 while it serves. At the end it appends their mean in
+// nanoseconds to the file.
 package main
 
 import (
@@ -59,7 +59,7 @@ func timedWork(rounds int) {
 	lock.Unlock()
 }
 
-// The mean, without times in which something else ran.
+// The mean of the times up to three medians. In longer times, something else ran.
 func mean(times []float64) float64 {
 	slices.Sort(times)
 	sum, kept := 0.0, 0

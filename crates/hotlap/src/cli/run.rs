@@ -155,7 +155,7 @@ pub struct MeasureArgs {
     /// Do not store the run
     #[arg(long, conflicts_with = "store", help_heading = "Store and exports")]
     pub no_store: bool,
-    /// Also print everything known: about each server, window or function
+    /// Also print everything known about each server, window or function
     #[arg(long, help_heading = None::<&'static str>)]
     pub details: bool,
     /// Options that come from the configuration file.

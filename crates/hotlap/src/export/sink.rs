@@ -190,8 +190,8 @@ fn is_store(path: &Path) -> bool {
         && begin == *b"SQLite format 3"
 }
 
-/// Whether an existing file may be an export, by its name or its first byte. A mistake on the
-/// command line may name a program or its source.
+/// Whether an existing file looks like an export, by its name or its first byte. If not, the user
+/// may have named a program or its source by mistake.
 fn is_replaceable(path: &Path) -> bool {
     let Some(extension) = path.extension().map(|e| e.to_string_lossy().to_lowercase()) else {
         return rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_err();

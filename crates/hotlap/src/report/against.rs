@@ -27,8 +27,9 @@ pub struct MeasureVerdict {
     #[serde(flatten)]
     pub judged: Judged,
     /// The verdict in words: `faster`, `slower`, `equal within ±2%`, `not decided`, `not measured
-    /// well enough`, or `inconclusive: ` and why. CPU time is `costs less` or `costs more`, latency
-    /// `shorter` or `longer`, memory `less` or `more`, a capacity `higher` or `lower`.
+    /// well enough`, `both serve the rate that is offered`, `not known`, or `inconclusive: ` and
+    /// why. CPU time is `costs less` or `costs more`, latency `shorter` or `longer`, memory `less`
+    /// or `more`, a capacity `higher` or `lower`.
     pub words: String,
 }
 
@@ -44,7 +45,7 @@ impl AgainstReference {
 }
 
 impl MeasureVerdict {
-    /// The result in a measure; `open_loop` says whether the load has a rate.
+    /// The result in a measure. `is_offered` says whether the load has a rate.
     pub(super) fn of(against: &ServerComparison, measure: Measure, is_offered: bool) -> Self {
         let keep_up = is_offered && matches!(against.limited, Some(Limited::Both));
         let found = against.found[measure];

@@ -56,8 +56,8 @@ pub struct CapacityRow {
     /// The verdict; missing for the reference.
     #[serde(flatten)]
     pub judged: Option<Judged>,
-    /// The verdict in words: `higher`, `lower`, `equal within ±2%`, `not decided`, or
-    /// `inconclusive: ` and why; empty for the reference.
+    /// The verdict in words: `higher`, `lower`, `equal within ±2%`, `not decided`, `not measured
+    /// well enough`, or `inconclusive: ` and why. Empty for the reference.
     pub words: String,
     /// The window in which the server was held at this rate, for longer than in other windows.
     /// `null` if the search was interrupted before this window.

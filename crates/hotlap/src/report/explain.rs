@@ -49,8 +49,8 @@ pub struct ExplanationResults {
     /// The verdict.
     #[serde(flatten)]
     pub judged: Judged,
-    /// The verdict in words: `costs more`, `costs less`, `equal within ±2%`, `not decided`, or
-    /// `inconclusive: ` and why.
+    /// The verdict in words: `costs more`, `costs less`, `equal within ±2%`, `not decided`, `not
+    /// measured well enough`, or `inconclusive: ` and why.
     pub words: String,
     /// The restarts that it rests on.
     pub restarts: u32,

@@ -1,5 +1,5 @@
-//! Verdicts of a report. Code decides by [`Judged`]; words are made here for people, and never read
-//! back.
+//! Verdicts of a report. Code decides by [`Judged`]. The words that are made here are for people,
+//! and no code reads them back.
 
 use hotlap_stats::{Estimate, Inconclusive, Verdict};
 use serde::Serialize;
@@ -24,12 +24,12 @@ pub enum Judged {
     Better,
     /// It is worse.
     Worse,
-    /// The interval of the ratio lies within this many per cent of 1, which are at most 5.
+    /// The interval of the ratio lies within this many per cent of 1, and at most 5.
     Equal {
-        /// Rounded up.
+        /// The percentage, rounded up.
         within_percent: f64,
     },
-    /// The interval holds 1, and more than 5 per cent.
+    /// No difference is significant, and the interval reaches further than 5 per cent from 1.
     NotDecided,
     /// The ends of the interval differ by a factor of two or more.
     NotMeasured,
@@ -58,7 +58,7 @@ impl Judged {
 
     /// What is known of two servers that no verdict tells apart, given their ratio.
     pub(super) fn undecided(ratio: &Estimate) -> Self {
-        // Without what binary fractions add to 0.05.
+        // Allows for 0.05 not being exact as a binary fraction.
         let far = (ratio.high - 1.0).max(1.0 - ratio.low) - 1e-9;
         match ratio.is_bounded() {
             false => Self::NotMeasured,
@@ -82,7 +82,8 @@ impl Judged {
         }
     }
 
-    /// `faster`, `costs more`, `equal within ±2%`; `None` for the measure is a capacity.
+    /// The verdict in words: `faster`, `costs more`, `equal within ±2%`. Without a measure, it is
+    /// about a capacity.
     pub fn words(self, measure: Option<Measure>) -> String {
         let (better, worse) = match measure {
             Some(Measure::Rate) => ("faster", "slower"),

@@ -51,7 +51,7 @@ fn put(
     .map(drop)
 }
 
-/// A lap, with its histograms or without.
+/// A lap. Without `times`, it has no histograms and no outcomes of single requests.
 pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
     let mut lap: Lap = read_record(row)?;
     if times {
@@ -80,8 +80,8 @@ pub(super) fn read_record<T: DeserializeOwned>(row: &Row) -> rusqlite::Result<T>
     serde_json::from_str(&text).map_err(|error| damaged(format!("record: {error}")))
 }
 
-/// Histograms in HdrHistogram's compressed form, each after its length in four bytes, 0 if it is
-/// empty.
+/// Histograms in HdrHistogram's compressed form, each after its length in four bytes. The length of
+/// an empty histogram is 0.
 fn bytes(times: &Histograms) -> Vec<u8> {
     let Histograms { service, response, lag, connect, handshake } = times;
     let mut all = Vec::new();

@@ -159,7 +159,7 @@ fn conforms(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(),
                 let choice = with_properties(choice.clone(), schema);
                 conforms(value, &choice, root, at).is_ok()
             }),
-            // They are checked with those of each choice.
+            // These properties are checked together with the properties of each choice.
             "properties" if schema.get("oneOf").is_some() => true,
             "type" => each.any(type_of),
             "enum" => each.any(|word| word == value),

@@ -102,7 +102,7 @@ fn has_wrong_responses(report: &Report, kept: &Kept) -> bool {
 /// Whether a server failed more requests under a load than the validity checks allow in a lap.
 /// Searches and stress runs make servers fail.
 fn fails_requests(run: &Run) -> bool {
-    if !matches!(run.question, Question::Compare | Question::Layers) {
+    if !matches!(run.question, Question::Compare | Question::Layers | Question::Scale) {
         return false;
     }
     let mut counts: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
