@@ -430,8 +430,8 @@ mod tests {
         assert_eq!(noisy(1.2).0, 100);
     }
 
-    /// Regression: of a server with bursts of 50 ms each 0.2 s, probes seemed to prove that it costs
-    /// 32% less in slices, and the ratio of 1.3 to a server without bursts was printed as 1.95.
+    /// Regression: of a server with bursts of 50 ms each 0.2 s, probes seemed to prove that it
+    /// costs 32% less in slices. Its ratio of 1.3 to a server without bursts was printed as 1.95.
     #[test]
     fn bursts_in_some_windows_prove_nothing() {
         let probe = |after_us: f64| {
