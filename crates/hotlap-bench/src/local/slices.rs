@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use hotlap_stats::{Estimate, Share, median};
+use hotlap_stats::{Estimate, median};
 
 use super::instance::Between;
 
@@ -99,11 +99,11 @@ pub(super) struct Found {
     pub(super) rate: Estimate,
 }
 
-/// Cost and requests/s in each of a server's probes: in the window of a slice, and after it.
+/// Cost and requests/s in the windows of one server's probes, over those after them.
 #[derive(Debug, Default)]
 struct Ratios {
-    costs: Vec<[Share; 2]>,
-    rates: Vec<[Share; 2]>,
+    costs: Vec<f64>,
+    rates: Vec<f64>,
 }
 
 /// The progress of the choice.
@@ -189,9 +189,8 @@ impl Slices {
             let most = most_probes(self.length, self.limit / servers.len().max(1) as u32);
             probed.retain(|server, _| servers.contains_key(server));
             for (server, ratios) in &*probed {
-                if let Some((found, rate)) = ratio(&ratios.costs).zip(ratio(&ratios.rates)) {
-                    let found = Found { slice: self.length, ratio: found, rate };
-                    self.found.insert(*server, found);
+                if let Some((ratio, rate)) = middle(&ratios.costs).zip(middle(&ratios.rates)) {
+                    self.found.insert(*server, Found { slice: self.length, ratio, rate });
                 }
             }
             let mut failed = false;
@@ -238,39 +237,33 @@ impl Slices {
 
     /// Records a probe of a program under a load: within the window of a slice, and after it.
     pub(super) fn probed(&mut self, server: (usize, usize), within: &Between, after: &Between) {
-        let share = |amount: u64, of: u64| Share { amount: amount as f64, of: of as f64 };
-        let both = [within, after];
-        if both.iter().any(|between| between.cpu_ns.is_none()) {
-            return;
-        }
-        let cost = |between: &Between| share(between.cpu_ns.unwrap_or(0), between.requests);
-        let rate = |between: &Between| share(between.requests, between.wall_ns);
+        let costs = within.cost_ns().zip(after.cost_ns());
+        let rates = within.per_second().zip(after.per_second());
+        let (Some(costs), Some(rates)) = (costs, rates) else { return };
         if let Stage::Probing { servers, passed, .. } = &mut self.stage
             && !passed.contains(&server)
         {
             let ratios = servers.entry(server).or_default();
-            ratios.costs.push(both.map(cost));
-            ratios.rates.push(both.map(rate));
+            ratios.costs.push(costs.0 / costs.1);
+            ratios.rates.push(rates.0 / rates.1);
         }
     }
 }
 
-/// The median of the probes' ratios, with its interval of at least 95% from order statistics. A
-/// server's bursts begin under load, and so never at the beginning of a probe. In most probes there
-/// is none, and the median is what slices do to the others.
-fn ratio(probes: &[[Share; 2]]) -> Option<Estimate> {
-    let of = |[within, after]: &[Share; 2]| Some(within.value()? / after.value()?);
-    let mut ratios: Vec<f64> = probes.iter().filter_map(of).collect();
-    ratios.retain(|ratio| ratio.is_finite() && *ratio > 0.0);
+/// The median of the probes' ratios, with its interval from order statistics: at least 95% from six
+/// ratios on. A server's bursts begin under load, so none is under way when a probe begins. Most
+/// probes have no burst, and their ratio is what slices do to the server.
+fn middle(ratios: &[f64]) -> Option<Estimate> {
+    let mut ratios = ratios.to_vec();
     ratios.sort_by(f64::total_cmp);
     let value = median(&ratios)?;
-    let left_out = left_out(ratios.len());
-    Some(Estimate { value, low: ratios[left_out], high: ratios[ratios.len() - 1 - left_out] })
+    let beyond = left_out(ratios.len());
+    Some(Estimate { value, low: ratios[beyond], high: ratios[ratios.len() - 1 - beyond] })
 }
 
-/// How many of so many ordered values lie outside of a median's interval, on each side: as many as
-/// a binomial count with p = 1/2 stays below with at most 2.5% (Conover, "Practical Nonparametric
-/// Statistics", section 3.2).
+/// How many of `count` ordered values lie outside of the median's interval on each side: one less
+/// than the smallest k for which a binomial count with p = 1/2 is at most k with a probability of
+/// over 2.5% (Conover, "Practical Nonparametric Statistics", section 3.2).
 fn left_out(count: usize) -> usize {
     let mut probability = 0.5_f64.powi(count as i32);
     let mut sum = probability;
@@ -290,14 +283,14 @@ fn most_probes(length: Duration, limit: Duration) -> u32 {
     most.map_or(0, |(_, most)| (fit as u32).clamp(PROBES_BEFORE_LOOK.min(most), most))
 }
 
-/// Whether a server costs in slices what it costs alone, given its probes; `None` if the
+/// Whether a server costs in slices what it costs alone, given its cost ratios; `None` if the
 /// interval includes a limit and probes are left.
-fn judge(probes: &[[Share; 2]], is_last: bool) -> Option<bool> {
-    if probes.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
+fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
+    if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;
     }
     let is_within = |ratio: f64| (1.0 / TOLERANCE..=TOLERANCE).contains(&ratio);
-    let Some(found) = ratio(probes) else { return is_last.then_some(true) };
+    let Some(found) = middle(ratios) else { return is_last.then_some(true) };
     match (is_within(found.low), is_within(found.high)) {
         _ if is_last => Some(is_within(found.value)),
         (true, true) => Some(true),
@@ -434,14 +427,10 @@ mod tests {
     /// costs 32% less in slices. Its ratio of 1.3 to a server without bursts was printed as 1.95.
     #[test]
     fn bursts_in_some_windows_prove_nothing() {
-        let probe = |after_us: f64| {
-            let share = |us: f64| Share { amount: us, of: 1.0 };
-            [share(3.0), share(after_us)]
-        };
-        let probes: Vec<_> = (0..12).map(|n| probe(if n % 3 == 0 { 9.0 } else { 3.0 })).collect();
-        let found = ratio(&probes).expect("a ratio");
+        let ratios: Vec<f64> = (0..12).map(|n| if n % 3 == 0 { 3.0 / 9.0 } else { 1.0 }).collect();
+        let found = middle(&ratios).expect("a ratio");
         assert_eq!((found.value, found.high), (1.0, 1.0), "{found:?}");
-        assert_ne!(judge(&probes, false), Some(false));
+        assert_ne!(judge(&ratios, false), Some(false));
     }
 
     #[test]
