@@ -2,7 +2,6 @@
 //! laps of the search.
 
 use hotlap_bench::slo::{Objective, WindowOutcome};
-use hotlap_load::Failures;
 use hotlap_stats::{
     Better, Capacity, Criterion, Estimate, Reading, Shift, Trial, median, pairs, shifted_effect,
 };
@@ -227,10 +226,9 @@ impl ServerCapacity {
 
 impl TrialView {
     fn of(lap: &Lap, objectives: &[Objective]) -> Self {
-        let failures = Failures(lap.outcome.failures.0.clone());
         let window = WindowOutcome {
             responses: lap.outcome.responses,
-            failures: &failures,
+            failures: &lap.outcome.failures,
             response_time: &lap.outcome.response_time,
             censored: &lap.outcome.response_time_censored,
         };

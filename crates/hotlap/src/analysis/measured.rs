@@ -103,9 +103,7 @@ impl MeasuredServer {
         let generator_limited = limited * 2 > good.len();
         let (readings, rests_on_unanswered) = readings_of(&good, offered);
         let mut failures = Failures::default();
-        for failure in laps.iter().flat_map(|lap| &lap.outcome.failures.0) {
-            failures.add(failure.failure, failure.phase, failure.count);
-        }
+        laps.iter().for_each(|lap| failures.merge(&lap.outcome.failures));
         let starts = || run.starts.iter().filter(move |start| start.server == server);
         let warmups = || starts().flat_map(|s| &s.warmups).filter(|w| w.load == load);
         let middle = |values: Vec<f64>| median(&values);
