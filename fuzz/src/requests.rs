@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use hotlap::cmd::load::requests::lines;
-use hotlap_load::http::request;
 use hotlap_load::plan::{Endpoint, Plan, Request, Target};
 use hotlap_load::url::{Url, request_path};
 use hotlap_servers::contract::Contract;
@@ -21,7 +20,7 @@ pub fn check(input: &[u8]) {
             false => Url::parse(line.url).map(|url| (url.host, url.path)),
         };
         let Ok((host, path)) = found else { continue };
-        let bytes = request(method, &path, &host, &[], line.body.as_bytes());
+        let bytes = Request::build(method, &path, &host, &[], line.body.as_bytes()).bytes();
         let body = bytes.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
         let head: Vec<&[u8]> = bytes[..body].split(|b| *b == b'\n').collect();
         // The request line, Host, the length of a body if there is or could be one, the blank line,

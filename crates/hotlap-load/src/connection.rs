@@ -14,7 +14,7 @@ use crate::http::{Head, ResponseError, ResponseEvent, ResponseReader};
 use crate::http2::Limits;
 pub(crate) use crate::in_flight::{Broken, Completed, EVIDENCE, InFlight};
 use crate::outcome::{Failure, Phase};
-use crate::request_mix::{RequestMix, Turn};
+use crate::requests::{RequestMix, Turn};
 
 /// A response that matched the template and so is correct.
 #[derive(Debug, Clone, Copy)]

@@ -28,6 +28,6 @@ mod streams;
 mod window;
 
 pub use client::{Client, Limits};
-pub use encode::{EncodedRequest, EncodedRequests, Form, RequestFields, Template, Value, encode};
+pub use encode::{EncodedRequests, Form, Template, encode};
 pub use event::{Event, OpenStream};
 pub use frame::{ErrorCode, FRAME_HEADER, FrameHeader, MAX_FRAME, flags, kind};

@@ -2,7 +2,7 @@
 
 use crate::check::Mismatch;
 use crate::outcome::{Failure, Phase};
-use crate::request_mix::Turn;
+use crate::requests::Turn;
 
 /// The maximum number of bytes of a wrong response to keep as evidence.
 pub(crate) const EVIDENCE: usize = 512;

@@ -4,8 +4,7 @@
 //! Its main types, in the order in which they are needed:
 //!
 //! 1. [`url::resolve`] turns what a user types into a [`Target`](plan::Target), and
-//!    [`Request::build`](plan::Request::build) builds the bytes of a [`Request`](plan::Request)
-//!    once, with the [expected response](plan::ExpectedResponse).
+//!    [`Request::build`](plan::Request::build) makes a [`Request`](plan::Request), with the [expected response](plan::ExpectedResponse).
 //! 2. A [`Plan`] says what to send, over how many connections and threads, how fast ([closed or
 //!    open loop](plan::Pace)), and [when to stop](plan::Stop).
 //! 3. [`run`] runs it to its end. A [`Session`] is a load in progress, for callers that sample the
@@ -40,8 +39,7 @@
 //!   worker    one loop: stages, connect, send, receive, fail
 //!     tally       counts             schedule    due times of an open loop
 //!     connection  the protocol on one connection, without sockets
-//!       in_flight, request_mix, recorded, prepared, http2_request, rendered, values, template,
-//!       check
+//!       in_flight, requests, template, check
 //!         http    HTTP/1.1 framing          http2    HTTP/2 on one connection
 //!     io, tls     sockets, events, encryption
 //!   shared, resources
@@ -56,17 +54,13 @@ mod connection;
 mod error;
 pub mod http;
 pub mod http2;
-mod http2_request;
 mod in_flight;
 mod io;
 pub mod outcome;
 pub mod plan;
-mod prepared;
 mod progress;
 mod random;
-mod recorded;
-mod rendered;
-mod request_mix;
+mod requests;
 mod resources;
 mod schedule;
 mod session;
@@ -76,7 +70,6 @@ mod template;
 pub mod testing;
 pub mod tls;
 pub mod url;
-mod values;
 mod window;
 mod worker;
 

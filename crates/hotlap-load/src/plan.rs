@@ -3,21 +3,18 @@
 //! A plan is a value: it can be stored, and run on another machine. [`Plan::check`] validates it,
 //! and [`Session::start`](crate::Session::start) calls that first.
 
-mod error;
 mod field;
-mod insert;
 mod order;
 mod request;
-mod shared;
 mod target;
 
-pub use error::PlanError;
 pub(crate) use field::Buffer;
 pub use field::{Field, MAX_TEXT, Source};
-pub use insert::{Insert, Inserted, UnknownField, escape, fill, has_fields, split};
-pub use order::{DueTimes, Entry, shuffle};
-pub use request::{ExpectedBody, ExpectedResponse, ExpectedStatus, Request};
-pub use shared::{Shared, Texts};
+pub use order::{DueTimes, Entry, Shared, shuffle};
+pub use request::{
+    ExpectedBody, ExpectedResponse, ExpectedStatus, Piece, Request, Text, UnknownField, escape,
+    fill, has_fields,
+};
 pub use target::{Endpoint, Identity, Protocol, Target, Tls};
 
 use std::net::IpAddr;
@@ -341,6 +338,37 @@ impl Plan {
     }
 }
 
+/// Why a plan cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A load needs at least one connection.
+    #[error("a load needs at least 1 connection")]
+    NoConnections,
+    /// A load needs at least one thread.
+    #[error("a load needs at least 1 thread")]
+    NoThreads,
+    /// A thread without a connection would be idle.
+    #[error(
+        "{threads} threads for {connections} connections: each thread needs a connection, \
+         so use at most {connections} threads"
+    )]
+    MoreThreadsThanConnections {
+        /// The requested number of threads.
+        threads: usize,
+        /// The requested number of connections.
+        connections: usize,
+    },
+    /// The plan has no requests.
+    #[error("no request to send")]
+    NoRequests,
+    /// A rate must be positive and finite.
+    #[error("{0} requests/s is not a valid rate: use a positive number")]
+    BadRate(String),
+    /// Another value is out of range; the text says which one.
+    #[error("{0}")]
+    OutOfRange(String),
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,8 +407,9 @@ mod tests {
         };
         assert!(why(&field(Source::Integer { min: 2, max: 1 })).contains("field id: its minimum"));
         assert!(why(&field(Source::Text { length: 0 })).contains("length is 0"));
-        let unknown = Insert { at: 0, what: Inserted::Field(0) };
-        assert!(why(&|p| p.requests[0].inserts = vec![unknown]).contains("no such field"));
+        let id = Field { name: "id".to_owned(), source: Source::Uuid };
+        let unknown = Text::parse(b"/${id}", &[id]).unwrap();
+        assert!(why(&|p| p.requests[0].path = unknown.clone()).contains("no such field"));
         let entry = Entry { request: 1, value: 0 };
         assert!(why(&|p| p.order = Some(vec![entry].into())).contains("name requests"));
         let recorded = |times: &[u64], speed| Pace::Recorded(DueTimes::new(times, speed));

@@ -10,7 +10,7 @@ use crate::outcome::{
     ByteCounts, ConnectionCounts, EdgeAges, Failure, Failures, Outcome, Phase, RequestOutcome,
     ThreadUsage, Tick, Totals, WrongResponse,
 };
-use crate::request_mix::Turn;
+use crate::requests::Turn;
 
 /// Length of a tick: a tenth of a second.
 const TICK_NS: u64 = 100_000_000;

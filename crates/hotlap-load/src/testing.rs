@@ -4,7 +4,7 @@
 use crate::connection::{Connection, InFlight, Step};
 use crate::outcome::{Failure, Phase};
 use crate::plan::Plan;
-use crate::request_mix::RequestMix;
+use crate::requests::RequestMix;
 
 /// What the engine read from some bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

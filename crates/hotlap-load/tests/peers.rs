@@ -257,7 +257,7 @@ fn gcannon_goes_on_after_a_partial_send_with_other_bytes() {
         .collect();
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (12, vec![]));
-    let each = plan.requests[0].bytes.len() as u64;
+    let each = plan.requests[0].bytes().len() as u64;
     assert_eq!(outcome.bytes.sent, 12 * each);
 }
 

@@ -316,7 +316,7 @@ mod tests {
             Some(&answer("200 OK", "Hello World 1700000000000")),
             &Fields::default(),
         );
-        assert_eq!(request.bytes, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(request.bytes(), b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
         let ExpectedBody::Bytes { bytes, varies } = request.expect.body else { panic!() };
         assert_eq!((bytes.len(), &varies[..]), (25, std::slice::from_ref(&(12..25))));
     }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hotlap_load::http::is_token;
-use hotlap_load::plan::{ExpectedStatus, Field, MAX_TEXT, Source, escape, split};
+use hotlap_load::plan::{ExpectedStatus, Field, MAX_TEXT, Source, Text, escape, has_fields};
 use hotlap_load::url::request_path;
 use serde::Deserialize;
 use toml::Spanned;
@@ -191,9 +191,9 @@ fn ask(entry: Spanned<RequestEntry>, folder: &Path, fields: &[Field]) -> Result<
     // Checks the placeholders of a text. Without fields, all of it is literal.
     let text = |text: &Spanned<String>| -> Result<Vec<u8>, Complaint> {
         let bytes = text.get_ref().as_bytes();
-        let (literal, _) =
-            split(bytes, fields).map_err(|error| (Some(text.span()), error.to_string()))?;
-        Ok(if fields.is_empty() { literal } else { bytes.to_vec() })
+        let parsed =
+            Text::parse(bytes, fields).map_err(|error| (Some(text.span()), error.to_string()))?;
+        Ok(if fields.is_empty() { parsed.constant() } else { bytes.to_vec() })
     };
     let string = |from: &Spanned<String>| {
         text(from).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -265,9 +265,10 @@ fn check_length(entry: &RequestEntry, body: &[u8], fields: &[Field]) -> Result<(
     let named =
         |(name, _): &(&String, &Spanned<String>)| name.eq_ignore_ascii_case("content-length");
     let Some((_, stated)) = entry.headers.iter().find(named) else { return Ok(()) };
-    let varies = split(body, fields).is_ok_and(|(_, inserts)| !inserts.is_empty());
     let what = match stated.get_ref().trim().parse::<usize>() {
-        _ if varies => "the body varies: leave out Content-Length, which is added".to_owned(),
+        _ if has_fields(body, fields) => {
+            "the body varies: leave out Content-Length, which is added".to_owned()
+        }
         Ok(length) if length == body.len() => return Ok(()),
         Ok(length) => format!(
             "Content-Length is {length}, but the body has {} bytes: leave it out, it is added",
@@ -349,11 +350,8 @@ expect_status = 201
         fs::write(folder.path().join("body"), "a ${id} $${id}").unwrap();
         let text = "fields.id = \"uuid\"\n[[request]]\npath = \"/\"\nbody_file = \"body\"\n";
         let file = parse(text, folder.path()).unwrap();
-        let (literal, inserts) = split(&file.asks[0].body, &file.fields.list).unwrap();
-        assert_eq!(
-            (String::from_utf8(literal).unwrap().as_str(), inserts.len()),
-            ("a ${id} $${id}", 0)
-        );
+        let body = Text::parse(&file.asks[0].body, &file.fields.list);
+        assert_eq!(body, Ok("a ${id} $${id}".into()));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Endpoint, Protocol, Request, Stop, Target};
-use hotlap_load::{Plan, run};
+use hotlap_load::plan::{Endpoint, Entry, Field, Protocol, Request, Source, Stop, Target, fill};
+use hotlap_load::{Outcome, Plan};
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -76,26 +76,40 @@ pub fn is_installed(name: &str) -> bool {
     std::env::split_paths(&paths).any(|folder| folder.join(name).is_file())
 }
 
-/// hotlap, in HTTP/2 if it has streams:
-/// ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
-pub fn as_hotlap(words: &[&str], streams: Option<usize>) {
-    let [address, connections, seconds, length, more @ ..] = words else { panic!("{words:?}") };
+/// The number of paths of the access log.
+const PATHS: u32 = 50_000;
+
+/// A closed loop: ADDRESS CONNECTIONS SECONDS
+fn plan(words: &[&str], request: Request) -> Plan {
+    let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
     let endpoint = Endpoint::Tcp(address.parse().expect("an address"));
-    let request = Request::get("/", address).expecting(&body(number(length)));
     let mut plan = Plan::new(Target::plain(endpoint), request);
     plan.connections = number(connections);
-    if let Some(streams) = streams {
-        (plan.target.protocol, plan.pipeline) = (Protocol::Http2, streams);
-    }
     plan.warmup = Duration::ZERO;
     plan.stop = Stop::After(Duration::from_secs(number(seconds) as u64));
     plan.timeout = Duration::from_secs(20);
+    plan
+}
+
+fn run(plan: &Plan) -> Outcome {
+    let outcome = hotlap_load::run(plan).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(outcome.failures.total(), 0, "{:?}", outcome.failures);
+    outcome
+}
+
+/// hotlap, in HTTP/2 if it has streams:
+/// ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
+pub fn as_hotlap(words: &[&str], streams: Option<usize>) {
+    let [address, _, _, length, more @ ..] = words else { panic!("{words:?}") };
+    let mut plan = plan(words, Request::get("/", address).expecting(&body(number(length))));
+    if let Some(streams) = streams {
+        (plan.target.protocol, plan.pipeline) = (Protocol::Http2, streams);
+    }
     plan.threads = more.first().map_or(1, |word| number(word));
     plan.check_one_in = more.get(1).map_or(1, |word| number(word) as u32);
     let sources = more.iter().skip(2);
     plan.sources = sources.map(|s| s.parse::<IpAddr>().expect("an address")).collect();
-    let outcome = run(&plan).unwrap_or_else(|why| panic!("{why}"));
-    assert_eq!(outcome.failures.total(), 0, "{:?}", outcome.failures);
+    let outcome = run(&plan);
     println!("wakeups {}", outcome.threads.iter().map(|t| t.wakeups).sum::<u64>());
     println!("established {}", outcome.connections.established);
     println!("responses {}", outcome.responses);
@@ -109,11 +123,51 @@ fn resident_kib() -> u64 {
     peak.and_then(|p| p.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
 }
 
+/// A load generator with fields: ADDRESS CONNECTIONS SECONDS FIELDS. If it is fixed, the request
+/// has the first value of each.
+pub fn as_fields(words: &[&str], is_fixed: bool) {
+    let [address, _, _, fields, ..] = words else { panic!("{words:?}") };
+    let texts: Vec<String> = (0..1_000).map(|n| format!("text{n}")).collect();
+    let source = |name: &str| match name {
+        "small" => Source::Integer { min: 1, max: 10_000 },
+        "integer" => Source::Integer { min: 1, max: 999_999 },
+        "counter" => Source::Counter { from: 100_000 },
+        "choice" => Source::Choice { values: texts.clone().into(), random: true },
+        "text" => Source::Text { length: 16 },
+        "uuid" => Source::Uuid,
+        "log" => {
+            let paths: Vec<String> = (0..PATHS).map(|n| format!("item{n}")).collect();
+            Source::Choice { values: paths.into(), random: false }
+        }
+        _ => panic!("no field {name}"),
+    };
+    let is_log = *fields == "log";
+    let named = fields.split(',').enumerate();
+    let fields: Vec<Field> =
+        named.map(|(n, field)| Field { name: format!("f{n}"), source: source(field) }).collect();
+    let path: String = (0..fields.len()).map(|n| format!("/${{f{n}}}")).collect();
+    let path = if is_fixed {
+        String::from_utf8(fill(path.as_bytes(), &fields, 0, 0, 0)).expect("text")
+    } else {
+        path
+    };
+    let request = Request::with_fields("GET", &path, address, &[], b"", &fields).expect("fields");
+    let mut plan = plan(words, request.expecting(&body(13)));
+    plan.fields = if is_fixed { Vec::new() } else { fields };
+    if is_log && !is_fixed {
+        // 7,919 is a prime, so that the paths come in no simple order.
+        let entry = |n: u32| Entry { request: 0, value: n * 7_919 % PATHS };
+        plan.order = Some((0..2 * PATHS).map(entry).collect::<Vec<_>>().into());
+    }
+    let outcome = run(&plan);
+    println!("responses {}", outcome.responses);
+}
+
 /// The bare loop, the minimum that a load generator must do: ADDRESS CONNECTIONS SECONDS
 pub fn as_bare(words: &[&str]) {
     let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
     let length = Duration::from_secs(number(seconds) as u64);
-    let request = hotlap_load::http::request("GET", "/", address, &[], b"");
+    let request = Request::get("/", address).bytes();
     let queue = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
     let streams: Vec<TcpStream> = (0..number(connections))
         .map(|_| TcpStream::connect(address).expect("a server"))

@@ -1,19 +1,19 @@
 //! What a request costs a load generator: hotlap; a bare loop that only receives, finds the blank
 //! line and sends; and those of wrk, h2load, oha and gcannon that are on the `PATH`.
 //!
-//!     cargo bench -p hotlap-load --bench floor             CPU time per request, 100 connections
+//!     cargo bench -p hotlap-load --bench floor             CPU time, requests per wake-up, system calls
 //!     … -- counts       instructions and system calls per request, also on a busy machine
 //!     … -- fields       user instructions per request with fields that vary
 //!     … -- instructions user and kernel instructions per request, in the emulated machine of
 //!                       emulated.sh, whose clock counts them
-//!     … -- ablation     10, 100, 1,000 connections: CPU time, requests per wake-up, system calls
+//!     … -- ablation     the same over 10, 100 and 1,000 connections
 //!     … -- large        bodies of 64 KiB and 1 MiB: bytes per CPU second
 //!     … -- threads      N threads of one process compared with N processes of one thread
 //!     … -- scale        memory per idle connection; more connections than an address has ports
 //!     … -- paced RATE   how late an open loop sends
 //!
 //! All of them take `--connections`, `--seconds`, `--rounds` and `--body`, each with a number. The
-//! first four take `--streams`, too: then the generators speak HTTP/2, with so many streams on each
+//! first five take `--streams`, too: then the generators speak HTTP/2, with so many streams on each
 //! connection.
 //!
 //! All generators load the same small server, which runs in this process and counts the requests.
@@ -23,20 +23,11 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
-mod ablation;
-mod compare;
-mod counts;
-mod fields;
 mod generators;
-mod http2_server;
-mod instructions;
-mod large;
 mod measure;
-mod paced;
-mod scale;
+mod modes;
 mod server;
 mod table;
-mod threads;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -60,17 +51,17 @@ fn main() {
         ["as-hotlap", ..] => generators::as_hotlap(&words[1..], None),
         ["as-http2", streams, ..] => generators::as_hotlap(&words[2..], Some(number(streams))),
         ["as-bare", ..] => generators::as_bare(&words[1..]),
-        ["as-fixed", ..] => fields::as_generator(&words[1..], true),
-        ["as-varying", ..] => fields::as_generator(&words[1..], false),
-        ["counts", ..] => counts::run(&options),
-        ["fields", ..] => fields::run_all(&options),
-        ["instructions", ..] => instructions::run(&options),
-        ["ablation", ..] => ablation::run(&options),
-        ["large", ..] => large::run(&options),
-        ["threads", ..] => threads::run(&options),
-        ["scale", ..] => scale::run(&options),
-        ["paced", rate, ..] => paced::run(number(rate) as f64),
-        _ => compare::run(&options),
+        ["as-fixed", ..] => generators::as_fields(&words[1..], true),
+        ["as-varying", ..] => generators::as_fields(&words[1..], false),
+        ["counts", ..] => modes::counts(&options),
+        ["fields", ..] => modes::fields(&options),
+        ["instructions", ..] => modes::instructions(&options),
+        ["ablation", ..] => modes::cost(&options, &[10, 100, 1_000]),
+        ["large", ..] => modes::large(&options),
+        ["threads", ..] => modes::threads(&options),
+        ["scale", ..] => modes::scale(&options),
+        ["paced", rate, ..] => modes::paced(number(rate) as f64),
+        _ => modes::cost(&options, &[options.connections]),
     }
 }
 
@@ -96,7 +87,7 @@ fn number(text: &str) -> usize {
 /// Only root may exceed the hard limit.
 fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.map(|hard| hard.max(scale::FILES));
+    let most = limit.maximum.map(|hard| hard.max(modes::FILES));
     let raised = rustix::process::Rlimit { current: most, maximum: most };
     if setrlimit(Resource::Nofile, raised).is_err() {
         limit.current = limit.maximum;

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::generators::{Generator, Load, is_installed};
+use super::generators::{Generator, is_installed};
 use super::server::Server;
 
 /// The result of a run.
@@ -23,6 +23,11 @@ pub struct Run {
 impl Run {
     pub fn cpu_us_per_request(&self) -> f64 {
         self.cpu_us / self.requests.max(1.0)
+    }
+
+    /// Requests per wake-up, if the generator prints how often it woke up.
+    pub fn batch(&self) -> Option<f64> {
+        self.printed("wakeups").map(|count| self.requests / count)
     }
 
     /// A figure that this program prints as a load generator: `wakeups 123`.
@@ -55,6 +60,27 @@ pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server)
 /// Time limit for a run of this many seconds, if a counter slows it down twentyfold.
 pub fn limit_s(seconds: u64) -> u64 {
     seconds * 5 + 30
+}
+
+/// Runs each generator once per round, in turn, so that a slow machine slows down all of them.
+pub fn rounds(
+    generators: &[Generator],
+    rounds: usize,
+    seconds: u64,
+    server: &Server,
+) -> Vec<Vec<Run>> {
+    let mut runs: Vec<Vec<Run>> = generators.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        for offset in 0..generators.len() {
+            let at = (offset + round) % generators.len();
+            let ran = run(&[], &generators[at], limit_s(seconds), server);
+            if !ran.is_ok {
+                eprintln!("{} failed: {}", generators[at].name, ran.stderr.trim());
+            }
+            runs[at].push(ran);
+        }
+    }
+    runs
 }
 
 /// The usage of all generators that have ended.
@@ -139,29 +165,12 @@ impl Counter {
     /// run under this counter.
     pub fn per_request(
         self,
-        name: &str,
-        window: (u64, u64),
-        connections: usize,
-        server: &Server,
-    ) -> Option<Counts> {
-        let named = |load| {
-            let all = super::generators::all(load, server);
-            all.into_iter().find(|g| g.name == name)
-        };
-        self.per_request_of(&named, window, connections, server)
-    }
-
-    /// The same for a generator that a function makes.
-    pub fn per_request_of(
-        self,
-        generator: &dyn Fn(Load) -> Option<Generator>,
+        generator: &dyn Fn(u64) -> Option<Generator>,
         (short_s, long_s): (u64, u64),
-        connections: usize,
         server: &Server,
     ) -> Option<Counts> {
         let once = |seconds| {
-            let load = Load { connections, seconds, body: 13 };
-            let generator = generator(load)?;
+            let generator = generator(seconds)?;
             let report = report();
             let under = self.under(&report);
             let under: Vec<&str> = under.iter().map(String::as_str).collect();

@@ -10,7 +10,7 @@ use crate::check::Check;
 use crate::http2::{Client, ErrorCode, Event, Limits};
 use crate::in_flight::{Broken, Completed, EVIDENCE, InFlight};
 use crate::outcome::{Failure, Phase};
-use crate::request_mix::{RequestMix, Turn};
+use crate::requests::{RequestMix, Turn};
 
 /// The state of HTTP/2 on one connection.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //! blocks that do not use it.
 
 use super::hpack::{FIELD_OVERHEAD, STATIC_LENGTH, TABLE_SIZE, find, insert_length, write_integer};
+use crate::plan::{Request, Text};
 
 /// Fields that belong to a connection of HTTP/1.1 (RFC 9113 section 8.2.2), and `host`, which
 /// `:authority` replaces (section 8.3.1). They are left out.
@@ -30,33 +31,6 @@ const INSERTED: (u8, u8) = (0x40, 6);
 const NOT_INDEXED: (u8, u8) = (0x00, 4);
 const NEVER_INDEXED: (u8, u8) = (0x10, 4);
 
-/// The value of a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value<'a> {
-    /// The same in each request.
-    Constant(&'a [u8]),
-    /// Supplied when the request is sent, by the closure of [`Template::render`], which gets this
-    /// number.
-    Varies(u32),
-}
-
-/// A request.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestFields<'a> {
-    /// The method.
-    pub method: &'a str,
-    /// `http` or `https`.
-    pub scheme: &'a str,
-    /// The host, with its port if it is not the scheme's.
-    pub authority: &'a str,
-    /// The path with the query.
-    pub path: Value<'a>,
-    /// The headers. Names become lower-case; those of HTTP/1.1 connections are left out.
-    pub headers: &'a [(&'a str, Value<'a>)],
-    /// The length of the body, for `content-length` if it is not 0 and not among the headers.
-    pub body_length: usize,
-}
-
 /// The form of a header block, as [`Client::form`](super::Client::form) demands it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -68,27 +42,21 @@ pub enum Form {
     Plain,
 }
 
-/// The header blocks of one request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EncodedRequest {
-    forms: [Template; 3],
-}
-
-impl EncodedRequest {
-    /// The block in one form.
-    #[inline]
-    pub fn form(&self, form: Form) -> &Template {
-        &self.forms[form as usize]
-    }
-}
-
 /// The header blocks of some requests, any of which may be the first of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedRequests {
-    /// The requests, in the order in which they were given.
-    pub requests: Vec<EncodedRequest>,
+    /// The forms of each request, in the order in which the requests were given.
+    forms: Vec<[Template; 3]>,
     /// The size of the shared fields in a table; 0 if there are none.
     pub table_size: u32,
+}
+
+impl EncodedRequests {
+    /// The block of a request in one form.
+    #[inline]
+    pub fn block(&self, request: usize, form: Form) -> &Template {
+        &self.forms[request][form as usize]
+    }
 }
 
 /// A header block: constant bytes, and strings that are supplied when it is sent.
@@ -114,8 +82,8 @@ impl Template {
         }
     }
 
-    /// Appends the block to `out`. For each value that varies, `value` gets its number and appends
-    /// its bytes to the same buffer.
+    /// Appends the block to `out`. For each value that varies, `value` appends its bytes to the same
+    /// buffer: it gets 0 for the path, and then the number of the header, from 1.
     #[inline]
     pub fn render(&self, out: &mut Vec<u8>, mut value: impl FnMut(u32, &mut Vec<u8>)) {
         for part in &self.parts {
@@ -149,15 +117,15 @@ impl Template {
     }
 
     /// Appends a field with a name in the static table, or without one.
-    fn literal(&mut self, (pattern, bits): (u8, u8), field: &Field<'_>) {
+    fn literal(&mut self, (pattern, bits): (u8, u8), field: &Field) {
         let named = find(&field.name, None).map_or(0, |(index, _)| index);
         write_integer(self.bytes(), pattern, bits, named);
         if named == 0 {
             encode_string(self.bytes(), field.name.as_bytes());
         }
-        match field.value() {
+        match &field.value {
             Value::Constant(value) => encode_string(self.bytes(), value),
-            Value::Varies(number) => self.parts.push(Part::String(number)),
+            Value::Varies(number) => self.parts.push(Part::String(*number)),
         }
     }
 }
@@ -170,31 +138,40 @@ fn encode_string(out: &mut Vec<u8>, string: &[u8]) {
 
 /// A field of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Field<'a> {
+struct Field {
     name: String,
-    value: Value<'a>,
-    /// The value of `content-length`, if it was computed.
-    computed: Option<String>,
+    value: Value,
 }
 
-impl<'a> Field<'a> {
-    fn new(name: &str, value: Value<'a>) -> Self {
-        Self { name: name.to_ascii_lowercase(), value, computed: None }
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Value {
+    Constant(Vec<u8>),
+    /// Supplied when the request is sent, see [`Template::render`].
+    Varies(u32),
+}
+
+impl Field {
+    fn constant(name: &str, value: &[u8]) -> Self {
+        Self { name: name.to_owned(), value: Value::Constant(value.to_vec()) }
     }
 
-    fn value(&self) -> Value<'_> {
-        self.computed.as_ref().map_or(self.value, |value| Value::Constant(value.as_bytes()))
+    fn new(name: &str, number: u32, text: &Text) -> Self {
+        let value = match text.varies() {
+            true => Value::Varies(number),
+            false => Value::Constant(text.constant()),
+        };
+        Self { name: name.to_ascii_lowercase(), value }
     }
 
     /// The index of the whole field in the static table.
     fn index(&self) -> Option<usize> {
-        let Value::Constant(value) = self.value() else { return None };
+        let Value::Constant(value) = &self.value else { return None };
         find(&self.name, Some(value)).and_then(|(index, is_whole)| is_whole.then_some(index))
     }
 
     /// The size in a table (RFC 7541 section 4.1), if the value is constant.
     fn size(&self) -> Option<usize> {
-        match self.value() {
+        match &self.value {
             Value::Constant(value) => Some(self.name.len() + value.len() + FIELD_OVERHEAD),
             Value::Varies(_) => None,
         }
@@ -206,30 +183,27 @@ impl<'a> Field<'a> {
 }
 
 /// All fields of a request, the pseudo-header fields first (RFC 9113 section 8.3).
-fn fields<'a>(request: &RequestFields<'a>) -> Vec<Field<'a>> {
-    let text = |text: &'a str| Value::Constant(text.as_bytes());
+fn fields(request: &Request, scheme: &str) -> Vec<Field> {
+    let host = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let authority = host.map(|(_, value)| value.constant()).unwrap_or_default();
     let mut fields = vec![
-        Field::new(":method", text(request.method)),
-        Field::new(":scheme", text(request.scheme)),
-        Field::new(":authority", text(request.authority)),
-        Field::new(":path", request.path),
+        Field::constant(":method", request.method.as_bytes()),
+        Field::constant(":scheme", scheme.as_bytes()),
+        Field::constant(":authority", &authority),
+        Field::new(":path", 0, &request.path),
     ];
-    let headers = request.headers.iter().map(|(name, value)| Field::new(name, *value));
+    let headers = (1..).zip(&request.headers);
+    let headers = headers.map(|(number, (name, value))| Field::new(name, number, value));
     fields.extend(headers.filter(|field| !LEFT_OUT.contains(&&*field.name)));
-    if request.body_length > 0 && !fields.iter().any(|field| field.name == "content-length") {
-        let mut length = Field::new("content-length", Value::Constant(b""));
-        length.computed = Some(request.body_length.to_string());
-        fields.push(length);
-    }
     fields
 }
 
 /// The fields that all requests have, in the order in which the first block of a connection inserts
 /// them, as far as they fit into a table of the initial size. A name that occurs twice in a request
 /// is left out, because the order of its values matters.
-fn shared<'a>(lists: &[Vec<Field<'a>>]) -> Vec<Field<'a>> {
+fn shared(lists: &[Vec<Field>]) -> Vec<Field> {
     let Some(first) = lists.first() else { return Vec::new() };
-    let has = |list: &Vec<Field<'_>>, field: &Field<'_>| {
+    let has = |list: &Vec<Field>, field: &Field| {
         list.iter().filter(|other| other.name == field.name).count() == 1 && list.contains(field)
     };
     let mut size = 0;
@@ -243,22 +217,21 @@ fn shared<'a>(lists: &[Vec<Field<'a>>]) -> Vec<Field<'a>> {
     shared.cloned().collect()
 }
 
-/// Encodes requests. Any number of them may follow one another on a connection, in any order.
-pub fn encode(requests: &[RequestFields<'_>]) -> EncodedRequests {
-    let lists: Vec<Vec<Field<'_>>> = requests.iter().map(fields).collect();
+/// Encodes requests for `http` or `https`. Any number of them may follow one another on a
+/// connection, in any order.
+pub fn encode(requests: &[Request], scheme: &str) -> EncodedRequests {
+    let lists: Vec<Vec<Field>> = requests.iter().map(|r| fields(r, scheme)).collect();
     let shared = shared(&lists);
-    let encoded = |list: &Vec<Field<'_>>| {
-        let forms = [Form::First, Form::Later, Form::Plain];
-        EncodedRequest { forms: forms.map(|form| template(list, &shared, form)) }
-    };
+    let forms = [Form::First, Form::Later, Form::Plain];
+    let encoded = |list: &Vec<Field>| forms.map(|form| template(list, &shared, form));
     EncodedRequests {
-        requests: lists.iter().map(encoded).collect(),
+        forms: lists.iter().map(encoded).collect(),
         table_size: shared.iter().filter_map(Field::size).sum::<usize>() as u32,
     }
 }
 
 /// One form of a request: pseudo-header fields, the other shared fields, and the rest.
-fn template(list: &[Field<'_>], shared: &[Field<'_>], form: Form) -> Template {
+fn template(list: &[Field], shared: &[Field], form: Form) -> Template {
     let mut template = Template::default();
     let pseudo = list.iter().filter(|field| field.is_pseudo());
     let common = shared.iter().filter(|field| !field.is_pseudo());
@@ -281,22 +254,26 @@ fn template(list: &[Field<'_>], shared: &[Field<'_>], form: Form) -> Template {
 mod tests {
     use super::*;
     use crate::http2::hpack::Decoder;
+    use crate::plan;
 
-    const AGENT: (&str, Value<'_>) = ("User-Agent", Value::Constant(b"hotlap"));
+    const AGENT: (&str, &str) = ("User-Agent", "hotlap");
 
-    fn request<'a>(path: &'a str, headers: &'a [(&'a str, Value<'a>)]) -> RequestFields<'a> {
-        RequestFields {
-            method: "GET",
-            scheme: "http",
-            authority: "h:80",
-            path: Value::Constant(path.as_bytes()),
-            headers,
-            body_length: 0,
-        }
+    fn built(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Request {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let headers: Vec<_> = headers.iter().map(owned).collect();
+        Request::build(method, path, "h:80", &headers, body)
+    }
+
+    fn request(path: &str, headers: &[(&str, &str)]) -> Request {
+        built("GET", path, headers, b"")
+    }
+
+    fn encode(requests: &[Request]) -> EncodedRequests {
+        super::encode(requests, "http")
     }
 
     fn bytes(encoded: &EncodedRequests, number: usize, form: Form) -> Vec<u8> {
-        encoded.requests[number].form(form).constant().unwrap().to_vec()
+        encoded.block(number, form).constant().unwrap().to_vec()
     }
 
     fn decoded(decoder: &mut Decoder, block: &[u8]) -> Vec<String> {
@@ -324,8 +301,8 @@ mod tests {
 
     #[test]
     fn any_request_may_be_the_first_of_a_connection() {
-        let one = [AGENT, ("accept", Value::Constant(b"*/*")), ("x-a", Value::Constant(b"1"))];
-        let two = [("X-A", Value::Constant(b"2")), ("Accept", Value::Constant(b"*/*")), AGENT];
+        let one = [AGENT, ("accept", "*/*"), ("x-a", "1")];
+        let two = [("X-A", "2"), ("Accept", "*/*"), AGENT];
         let encoded = encode(&[request("/one", &one), request("/two", &two)]);
         let expected = |n: usize| {
             let path = ["/one", "/two"][n];
@@ -351,15 +328,15 @@ mod tests {
 
     #[test]
     fn values_that_vary_are_supplied_when_a_request_is_sent() {
-        let mut varying = request("/", &[]);
-        varying.path = Value::Varies(7);
+        let field = plan::Field { name: "id".to_owned(), source: plan::Source::Uuid };
+        let varying = Request::with_fields("GET", "/${id}", "h:80", &[], b"", &[field]).unwrap();
         let encoded = encode(&[varying]);
-        let template = encoded.requests[0].form(Form::Later);
+        let template = encoded.block(0, Form::Later);
         assert_eq!(template.constant(), None);
         let render = |length: usize| {
             let mut out = b"before".to_vec();
             template.render(&mut out, |number, out| {
-                assert_eq!(number, 7);
+                assert_eq!(number, 0);
                 out.extend(std::iter::repeat_n(b'p', length));
             });
             out
@@ -375,22 +352,23 @@ mod tests {
 
     #[test]
     fn fields_of_http_1_connections_are_left_out_and_the_length_added() {
-        let headers = LEFT_OUT.map(|name| (name, Value::Constant(&b"x"[..])));
-        let mut post = request("/", &headers);
-        (post.method, post.body_length) = ("POST", 12);
-        let found = decoded(&mut Decoder::default(), &bytes(&encode(&[post]), 0, Form::Plain));
-        let expected =
-            [":method=POST", ":scheme=http", ":authority=h:80", ":path=/", "content-length=12"];
-        assert_eq!(found, expected);
-        let own = [("Content-Length", Value::Constant(&b"5"[..]))];
-        post.headers = &own;
-        let found = decoded(&mut Decoder::default(), &bytes(&encode(&[post]), 0, Form::Plain));
-        assert_eq!(found.last().unwrap(), "content-length=5");
+        let names =
+            LEFT_OUT.into_iter().filter(|name| !["host", "transfer-encoding"].contains(name));
+        let headers: Vec<(&str, &str)> = names.map(|name| (name, "x")).collect();
+        let fields = |headers: &[(&str, &str)]| {
+            let post = built("POST", "/", headers, &[b'b'; 12]);
+            decoded(&mut Decoder::default(), &bytes(&encode(&[post]), 0, Form::Plain))
+        };
+        let pseudo = [":method=POST", ":scheme=http", ":authority=h:80", ":path=/"];
+        assert_eq!(fields(&headers), [&pseudo[..], &["content-length=12"]].concat());
+        assert_eq!(fields(&[("Content-Length", "5")]).last().unwrap(), "content-length=5");
+        // The end of the stream is the end of the body.
+        assert_eq!(fields(&[("Transfer-Encoding", "chunked")]), pseudo);
     }
 
     #[test]
     fn secrets_are_never_indexed_unless_they_are_shared() {
-        let (one, two) = ([("cookie", Value::Constant(b"1"))], [("cookie", Value::Constant(b"2"))]);
+        let (one, two) = ([("cookie", "1")], [("cookie", "2")]);
         let encoded = encode(&[request("/", &one), request("/", &two)]);
         // Section 6.2.3: 1f 11 is cookie (32 = 15 + 17), never indexed.
         assert!(bytes(&encoded, 0, Form::Later).ends_with(b"\x1f\x11\x011"));
@@ -401,14 +379,13 @@ mod tests {
 
     #[test]
     fn repeated_names_and_what_does_not_fit_are_not_shared() {
-        let repeated = [("a", Value::Constant(&b"1"[..])), ("a", Value::Constant(b"2"))];
+        let repeated = [("a", "1"), ("a", "2")];
         let encoded = encode(&[request("/", &repeated)]);
         assert_eq!(encoded.table_size, 46);
         assert!(bytes(&encoded, 0, Form::Later).ends_with(b"\x00\x01a\x011\x00\x01a\x012"));
         // 4096 - 46 = 4050 are left for x: 1 + value + 32.
-        let value = [b'v'; 4018];
-        let (fits, long) =
-            ([("x", Value::Constant(&value[..4017]))], [("x", Value::Constant(&value[..]))]);
+        let value = "v".repeat(4018);
+        let (fits, long) = ([("x", &value[..4017])], [("x", &value[..])]);
         assert_eq!(encode(&[request("/", &fits)]).table_size, 4096);
         assert_eq!(encode(&[request("/", &long)]).table_size, 46);
         assert_eq!(encode(&[]).table_size, 0);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::shared::Texts;
+use super::order::Shared;
 use crate::random::{below, mix, number};
 
 /// A part of requests that varies, such as an id.
@@ -37,7 +37,7 @@ pub enum Source {
     /// One of several texts.
     Choice {
         /// The texts; at least one.
-        values: Texts,
+        values: Shared<String>,
         /// Whether they are drawn at random, instead of in order and then again from the first.
         random: bool,
     },

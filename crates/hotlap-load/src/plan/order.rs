@@ -1,11 +1,40 @@
-//! The order of requests that were recorded, for example in an access log, and their times.
+//! The order of requests that were recorded, for example in an access log, and their times; lists
+//! that may be long.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::shared::Shared;
 use crate::random::{below, mix, number};
+
+/// A list that many plans and threads share rather than copy, because a file may have many lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<T>", into = "Vec<T>")]
+#[serde(bound(serialize = "T: Clone + Serialize", deserialize = "T: Deserialize<'de>"))]
+pub struct Shared<T>(Arc<[T]>);
+
+impl<T> Deref for Shared<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> From<Vec<T>> for Shared<T> {
+    fn from(list: Vec<T>) -> Self {
+        Self(list.into())
+    }
+}
+
+impl<T: Clone> From<Shared<T>> for Vec<T> {
+    fn from(list: Shared<T>) -> Self {
+        list.0.to_vec()
+    }
+}
 
 /// One place in a recorded order: which request is sent there, with which values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

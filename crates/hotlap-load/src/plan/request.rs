@@ -1,29 +1,46 @@
 //! One request, and the expected response.
+//!
+//! A request is a structure until a protocol sends it: `requests` renders it when a load starts.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::PlanError;
-use super::field::Field;
-use super::insert::{BODY_LENGTH, Insert, Inserted, UnknownField, split};
-use crate::http;
+use super::PlanError;
+use super::field::{Buffer, Field};
 
-/// A request, built once, and the expected response.
+/// A request, and the expected response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The bytes on the wire: request line, headers, blank line, body.
-    pub bytes: Vec<u8>,
-    /// Where values are inserted into the bytes, in order.
-    #[serde(default)]
-    pub inserts: Vec<Insert>,
-    /// Whether it is a HEAD: the response has no body, whatever its headers say (RFC 9110 section
-    /// 9.3.2).
-    pub is_head: bool,
+    /// The method.
+    pub method: String,
+    /// The path and query.
+    pub path: Text,
+    /// All headers, in order, with `Host` and the length of the body.
+    pub headers: Vec<(String, Text)>,
+    /// The body.
+    pub body: Text,
     /// How often it is sent, relative to the other requests; at least 1.
     pub weight: u32,
     /// The expected response.
     pub expect: ExpectedResponse,
+}
+
+/// A text of which parts may vary from request to request.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Text(Vec<Piece>);
+
+/// A piece of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Piece {
+    /// These bytes, in each request.
+    Bytes(#[serde(with = "readable")] Vec<u8>),
+    /// The value of the plan's field with this index.
+    Field(usize),
+    /// The length of the request's body, for its `Content-Length`.
+    BodyLength,
 }
 
 /// What makes a response correct.
@@ -62,17 +79,40 @@ pub enum ExpectedBody {
         /// The ranges that may differ, in order and without overlap.
         varies: Vec<Range<usize>>,
     },
-    /// These bytes, with values of fields inserted. The values are those of the request.
-    Fields {
-        /// The body without the values.
-        bytes: Vec<u8>,
-        /// Where values are inserted, in order.
-        inserts: Vec<Insert>,
-    },
+    /// A text that varies. Its values are those of the request.
+    Fields(Text),
+}
+
+/// Bytes in JSON: as a string, if they are UTF-8, else as numbers.
+mod readable {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Readable {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => text.serialize(serializer),
+            Err(_) => bytes.serialize(serializer),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        Ok(match Readable::deserialize(deserializer)? {
+            Readable::Text(text) => text.into_bytes(),
+            Readable::Bytes(bytes) => bytes,
+        })
+    }
 }
 
 impl Request {
-    /// A request with weight 1 that expects a status of 200 to 299 and any body.
+    /// A request with weight 1 that expects a status of 200 to 299 and any body. `Host` comes first
+    /// in its headers, and `Content-Length` last if there is a body or the method expects one.
+    /// `headers` may contain either of them instead.
     pub fn build(
         method: &str,
         path: &str,
@@ -80,13 +120,8 @@ impl Request {
         headers: &[(String, String)],
         body: &[u8],
     ) -> Self {
-        Self {
-            bytes: http::request(method, path, host, headers, body),
-            inserts: Vec::new(),
-            is_head: method.eq_ignore_ascii_case("HEAD"),
-            weight: 1,
-            expect: ExpectedResponse { status: ExpectedStatus::Success, body: ExpectedBody::Any },
-        }
+        let headers = headers.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+        Self::of(method, path.into(), host, headers.collect(), body.into())
     }
 
     /// The same, with placeholders (`${id}`) for fields in path, headers and body. If the body has
@@ -102,15 +137,37 @@ impl Request {
         body: &[u8],
         fields: &[Field],
     ) -> Result<Self, UnknownField> {
-        let has = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
-        let mut headers = headers.to_vec();
-        if !split(body, fields)?.1.is_empty() && !has("content-length") && !has("transfer-encoding")
-        {
-            headers.push(("Content-Length".to_owned(), BODY_LENGTH.to_owned()));
+        let text = |text: &[u8]| Text::parse(text, fields);
+        let header = |(name, value): &(String, String)| Ok((name.clone(), text(value.as_bytes())?));
+        let headers = headers.iter().map(header).collect::<Result<_, _>>()?;
+        Ok(Self::of(method, text(path.as_bytes())?, host, headers, text(body)?))
+    }
+
+    fn of(
+        method: &str,
+        path: Text,
+        host: &str,
+        mut headers: Vec<(String, Text)>,
+        body: Text,
+    ) -> Self {
+        let has = |headers: &[(String, Text)], name: &str| {
+            headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name))
+        };
+        if !has(&headers, "host") {
+            headers.insert(0, ("Host".to_owned(), host.into()));
         }
-        let request = Self::build(method, path, host, &headers, body);
-        let (bytes, inserts) = split(&request.bytes, fields)?;
-        Ok(Self { bytes, inserts, ..request })
+        // RFC 9110 section 8.6: a request whose method expects a body should say that it has none.
+        let states_length = !body.0.is_empty() || matches!(method, "POST" | "PUT" | "PATCH");
+        let is_framed = has(&headers, "content-length") || has(&headers, "transfer-encoding");
+        if states_length && !is_framed {
+            let length = match body.varies() {
+                true => Text(vec![Piece::BodyLength]),
+                false => body.constant().len().to_string().as_str().into(),
+            };
+            headers.push(("Content-Length".to_owned(), length));
+        }
+        let expect = ExpectedResponse { status: ExpectedStatus::Success, body: ExpectedBody::Any };
+        Self { method: method.to_owned(), path, headers, body, weight: 1, expect }
     }
 
     /// A GET request without further headers, as [`Request::build`] makes it.
@@ -124,31 +181,64 @@ impl Request {
         self
     }
 
-    /// All inserts, into the request and into its expected body.
-    pub(crate) fn all_inserts(&self) -> impl Iterator<Item = &Insert> {
+    /// Whether it is a HEAD: the response has no body, whatever its headers say (RFC 9110 section
+    /// 9.3.2).
+    pub fn is_head(&self) -> bool {
+        self.method.eq_ignore_ascii_case("HEAD")
+    }
+
+    /// The bytes that HTTP/1.1 sends, without the values of fields.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.http1(false).constant()
+    }
+
+    /// What HTTP/1.1 sends. If it is the only request of its connection, it says so.
+    pub(crate) fn http1(&self, closes: bool) -> Text {
+        let mut text = Text::default();
+        text.push(format!("{} ", self.method).as_bytes());
+        text.append(&self.path);
+        text.push(b" HTTP/1.1\r\n");
+        if closes && !self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("connection")) {
+            text.push(b"Connection: close\r\n");
+        }
+        for (name, value) in &self.headers {
+            text.push(format!("{name}: ").as_bytes());
+            text.append(value);
+            text.push(b"\r\n");
+        }
+        text.push(b"\r\n");
+        text.append(&self.body);
+        text
+    }
+
+    /// All texts, that of the expected body too.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
         let expected = match &self.expect.body {
-            ExpectedBody::Fields { inserts, .. } => inserts.as_slice(),
-            _ => &[],
+            ExpectedBody::Fields(text) => Some(text),
+            _ => None,
         };
-        self.inserts.iter().chain(expected)
+        let headers = self.headers.iter().map(|(_, value)| value);
+        [&self.path, &self.body].into_iter().chain(headers).chain(expected)
     }
 
     /// Whether the request can be sent with this many fields, and its expectation makes sense.
     pub(super) fn check(&self, fields: usize) -> Result<(), PlanError> {
-        if self.bytes.is_empty() {
-            return Err(PlanError::OutOfRange("a request is empty".to_owned()));
+        let out_of_range = |why: &str| Err(PlanError::OutOfRange(why.to_owned()));
+        let is_unknown = |piece: &Piece| matches!(piece, Piece::Field(index) if *index >= fields);
+        if self.method.is_empty() {
+            return out_of_range("a request has no method");
         }
-        check_inserts(&self.inserts, self.bytes.len(), fields)?;
-        if let ExpectedBody::Fields { bytes, inserts } = &self.expect.body {
-            check_inserts(inserts, bytes.len(), fields)?;
+        if self.texts().any(|text| text.pieces().iter().any(is_unknown)) {
+            return out_of_range("a request refers to no such field");
         }
         let ExpectedBody::Bytes { bytes, varies } = &self.expect.body else { return Ok(()) };
         let mut end = 0;
         for range in varies {
             if range.start < end || range.end < range.start || range.end > bytes.len() {
-                let why = "the varying ranges of a body must be in order, must not overlap, and \
-                           must lie within the body";
-                return Err(PlanError::OutOfRange(why.to_owned()));
+                return out_of_range(
+                    "the varying ranges of a body must be in order, must not overlap, and must \
+                     lie within the body",
+                );
             }
             end = range.end;
         }
@@ -156,29 +246,252 @@ impl Request {
     }
 }
 
-fn check_inserts(inserts: &[Insert], length: usize, fields: usize) -> Result<(), PlanError> {
-    let mut from = 0;
-    for insert in inserts {
-        if insert.at < from || insert.at > length {
-            let why = "inserts must be in order and lie within their text";
-            return Err(PlanError::OutOfRange(why.to_owned()));
-        }
-        if matches!(insert.what, Inserted::Field(index) if index >= fields) {
-            return Err(PlanError::OutOfRange("an insert refers to no such field".to_owned()));
-        }
-        from = insert.at;
-    }
-    Ok(())
-}
-
 impl ExpectedBody {
     /// The expected length in bytes; `None` if any length is accepted.
     pub(crate) fn length(&self) -> Option<usize> {
         match self {
             // Values are inserted before a body is compared; until then its length is unknown.
-            Self::Any | Self::Fields { .. } => None,
+            Self::Any | Self::Fields(_) => None,
             Self::Length(length) => Some(*length),
             Self::Bytes { bytes, .. } => Some(bytes.len()),
         }
+    }
+}
+
+impl Text {
+    /// A text with placeholders (`${id}`) for fields. `$${` stands for a literal `${`.
+    ///
+    /// # Errors
+    /// A placeholder names no field.
+    pub fn parse(text: &[u8], fields: &[Field]) -> Result<Self, UnknownField> {
+        let mut parsed = Self::default();
+        let mut rest = text;
+        while let Some(found) = rest.windows(2).position(|pair| pair == b"${") {
+            if found > 0 && rest[found - 1] == b'$' {
+                parsed.push(&rest[..found]);
+                parsed.push(b"{");
+                rest = &rest[found + 2..];
+                continue;
+            }
+            let Some(length) = rest[found + 2..].iter().position(|b| *b == b'}') else { break };
+            parsed.push(&rest[..found]);
+            let name = &rest[found + 2..found + 2 + length];
+            let Some(index) = fields.iter().position(|f| f.name.as_bytes() == name) else {
+                return Err(UnknownField {
+                    name: String::from_utf8_lossy(name).into_owned(),
+                    known: fields.iter().map(|field| field.name.clone()).collect(),
+                });
+            };
+            parsed.0.push(Piece::Field(index));
+            rest = &rest[found + 3 + length..];
+        }
+        parsed.push(rest);
+        Ok(parsed)
+    }
+
+    /// Its pieces, in order.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.0
+    }
+
+    /// Whether any piece varies.
+    pub fn varies(&self) -> bool {
+        self.0.iter().any(|piece| !matches!(piece, Piece::Bytes(_)))
+    }
+
+    /// The bytes that do not vary.
+    pub fn constant(&self) -> Vec<u8> {
+        let bytes = self.0.iter().filter_map(|piece| match piece {
+            Piece::Bytes(bytes) => Some(bytes.as_slice()),
+            _ => None,
+        });
+        bytes.collect::<Vec<_>>().concat()
+    }
+
+    /// Changes the bytes of each piece.
+    pub fn replace(&mut self, change: impl Fn(&[u8]) -> Vec<u8>) {
+        for piece in &mut self.0 {
+            if let Piece::Bytes(bytes) = piece {
+                *bytes = change(bytes);
+            }
+        }
+    }
+
+    /// Appends bytes.
+    fn push(&mut self, bytes: &[u8]) {
+        match self.0.last_mut() {
+            _ if bytes.is_empty() => {}
+            Some(Piece::Bytes(last)) => last.extend_from_slice(bytes),
+            _ => self.0.push(Piece::Bytes(bytes.to_vec())),
+        }
+    }
+
+    fn append(&mut self, other: &Self) {
+        for piece in &other.0 {
+            match piece {
+                Piece::Bytes(bytes) => self.push(bytes),
+                varying => self.0.push(varying.clone()),
+            }
+        }
+    }
+}
+
+impl From<&[u8]> for Text {
+    fn from(bytes: &[u8]) -> Self {
+        let mut text = Self::default();
+        text.push(bytes);
+        text
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+/// A placeholder that names no field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
+pub struct UnknownField {
+    /// The name in the placeholder.
+    pub name: String,
+    /// The names of all fields.
+    pub known: Vec<String>,
+}
+
+impl UnknownField {
+    fn text(&self) -> String {
+        let Self { name, known } = self;
+        let name = if name.is_empty() { "without a name" } else { name };
+        match known.is_empty() {
+            true => format!("no field {name}: there are none (for a literal ${{, write $${{)"),
+            false => format!("no field {name}: there are {}", known.join(", ")),
+        }
+    }
+}
+
+/// Whether a text has a placeholder of a field.
+pub fn has_fields(text: &[u8], fields: &[Field]) -> bool {
+    Text::parse(text, fields).is_ok_and(|text| text.varies())
+}
+
+/// The text with the `number`-th values of all fields in place of its placeholders, for the server
+/// with the number `unique`. A text with a placeholder that names no field stays as it is.
+pub fn fill(text: &[u8], fields: &[Field], seed: u64, unique: u64, number: u64) -> Vec<u8> {
+    let Ok(parsed) = Text::parse(text, fields) else { return text.to_vec() };
+    let (mut filled, mut buffer) = (Vec::new(), Buffer::default());
+    for piece in parsed.pieces() {
+        match piece {
+            Piece::Bytes(bytes) => filled.extend_from_slice(bytes),
+            Piece::Field(index) => {
+                let source = &fields[*index].source;
+                let key = Field::key(source.seed(seed, unique), *index);
+                filled.extend_from_slice(source.value(key, number, &mut buffer));
+            }
+            Piece::BodyLength => {}
+        }
+    }
+    filled
+}
+
+/// A text of which no part is a placeholder: [`Text::parse`] makes the same bytes of it again.
+pub fn escape(text: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    for (at, byte) in text.iter().enumerate() {
+        if *byte == b'$' && text.get(at + 1) == Some(&b'{') {
+            escaped.push(b'$');
+        }
+        escaped.push(*byte);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Source;
+
+    fn fields() -> Vec<Field> {
+        ["id", "name"].map(|n| Field { name: n.to_owned(), source: Source::Uuid }).to_vec()
+    }
+
+    fn text(text: &str) -> Text {
+        Text::parse(text.as_bytes(), &fields()).unwrap()
+    }
+
+    #[test]
+    fn placeholders_become_pieces() {
+        let bytes = |bytes: &str| Piece::Bytes(bytes.as_bytes().to_vec());
+        let (id, name) = (Piece::Field(0), Piece::Field(1));
+        let expected = [bytes("/a/"), id.clone(), bytes("/"), name, id, bytes("?x")];
+        assert_eq!(text("/a/${id}/${name}${id}?x").pieces(), expected);
+    }
+
+    #[test]
+    fn a_text_is_filled_with_values() {
+        let counter =
+            |name: &str, from| Field { name: name.to_owned(), source: Source::Counter { from } };
+        let fields = [counter("a", 0), counter("b", 10)];
+        assert_eq!(fill(b"${b}/${a}/$${a}", &fields, 0, 0, 3), b"13/3/${a}");
+        assert!(has_fields(b"${a}", &fields) && !has_fields(b"$${a}", &fields));
+    }
+
+    #[test]
+    fn a_doubled_dollar_sign_is_a_literal_one() {
+        for (text, expected) in
+            [("$${id}", "${id}"), ("a$$${id}", "a$${id}"), ("${id", "${id"), ("$id", "$id")]
+        {
+            assert_eq!(Text::parse(text.as_bytes(), &fields()), Ok(expected.into()));
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_named_with_the_known_ones() {
+        let error = Text::parse(b"${user}", &fields()).unwrap_err().to_string();
+        assert_eq!(error, "no field user: there are id, name");
+        let error = Text::parse(b"${user}", &[]).unwrap_err().to_string();
+        assert_eq!(error, "no field user: there are none (for a literal ${, write $${)");
+    }
+
+    #[test]
+    fn a_request_states_the_length_of_its_body_once() {
+        let text = |headers: &[(&str, &str)], body: &[u8]| {
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let headers: Vec<_> = headers.iter().map(owned).collect();
+            String::from_utf8(Request::build("POST", "/", "h", &headers, body).bytes()).unwrap()
+        };
+        let start = "POST / HTTP/1.1\r\nHost: h\r\n";
+        assert_eq!(text(&[], b""), format!("{start}Content-Length: 0\r\n\r\n"));
+        assert_eq!(Request::get("/", "h").bytes(), b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(text(&[], b"{}"), format!("{start}Content-Length: 2\r\n\r\n{{}}"));
+        assert_eq!(
+            text(&[("host", "other"), ("X-A", "b")], b"{}"),
+            "POST / HTTP/1.1\r\nhost: other\r\nX-A: b\r\nContent-Length: 2\r\n\r\n{}"
+        );
+        let explicit = text(&[("content-LENGTH", "2")], b"{}");
+        assert_eq!(explicit, format!("{start}content-LENGTH: 2\r\n\r\n{{}}"));
+        let chunked = text(&[("Transfer-Encoding", "chunked")], b"0\r\n\r\n");
+        assert_eq!(chunked, format!("{start}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"));
+    }
+
+    #[test]
+    fn a_request_survives_json() {
+        let mut request = Request::build("POST", "/ä", "h", &[], b"{}");
+        request.body = Text::parse(b"\xff${id}", &fields()).unwrap();
+        let json = serde_json::to_string(&request).unwrap();
+        assert!(json.contains(r#""path":[{"bytes":"/ä"}]"#), "{json}");
+        assert!(json.contains(r#""body":[{"bytes":[255]},{"field":0}]"#), "{json}");
+        assert_eq!(serde_json::from_str::<Request>(&json).unwrap(), request);
+    }
+
+    #[test]
+    fn the_only_request_of_a_connection_says_so_once() {
+        let closes = b"GET / HTTP/1.1\r\nConnection: close\r\nHost: h\r\n\r\n";
+        assert_eq!(Request::get("/", "h").http1(true).constant(), closes);
+        let headers = [("connection".to_owned(), "close".to_owned())];
+        let own = Request::build("GET", "/", "h", &headers, b"");
+        let expected = b"GET / HTTP/1.1\r\nHost: h\r\nconnection: close\r\n\r\n";
+        assert_eq!(own.http1(true).constant(), expected);
     }
 }

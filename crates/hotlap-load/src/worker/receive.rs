@@ -6,7 +6,7 @@ use crate::clock;
 use crate::connection::{Completed, EVIDENCE, Step};
 use crate::io::{Ready, Received};
 use crate::outcome::{Failure, Phase};
-use crate::request_mix::Turn;
+use crate::requests::Turn;
 
 /// A worker reads one connection for about this long at most. Then it looks at its clock, its
 /// commands and its other connections. Without the limit, a server that sends faster than its bytes

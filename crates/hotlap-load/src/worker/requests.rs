@@ -2,7 +2,7 @@
 
 use crate::connection::InFlight;
 use crate::plan::{Plan, Stop};
-use crate::request_mix::RequestMix;
+use crate::requests::RequestMix;
 use crate::schedule::Schedule;
 
 /// The requests of one worker.

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use hotlap_load::http2::{
-    Client, EncodedRequests, ErrorCode, Event, FRAME_HEADER, FrameHeader, Limits, RequestFields,
-    Value, encode, kind,
+    Client, EncodedRequests, ErrorCode, Event, FRAME_HEADER, FrameHeader, Limits, encode, kind,
 };
+use hotlap_load::plan::Request;
 
 /// The length of the body of the request with the tag 4.
 pub const BODY: usize = 100_000;
@@ -70,16 +70,11 @@ pub const FIVE: Setup = Setup { reuses_heads: true, refills: false };
 
 /// GET, HEAD and POST.
 fn requests() -> EncodedRequests {
-    let headers = [("user-agent", Value::Constant(b"hotlap"))];
-    let request = |method, body_length| RequestFields {
-        method,
-        scheme: "http",
-        authority: "localhost",
-        path: Value::Constant(b"/"),
-        headers: &headers,
-        body_length,
-    };
-    encode(&[request("GET", 0), request("HEAD", 0), request("POST", BODY)])
+    let headers = [("user-agent".to_owned(), "hotlap".to_owned())];
+    let request =
+        |method: &str, body: &[u8]| Request::build(method, "/", "localhost", &headers, body);
+    let requests = [request("GET", b""), request("HEAD", b""), request("POST", &[b'b'; BODY])];
+    encode(&requests, "http")
 }
 
 fn send(client: &mut Client, requests: &EncodedRequests, tag: u32, out: &mut Vec<u8>) -> bool {
@@ -88,7 +83,7 @@ fn send(client: &mut Client, requests: &EncodedRequests, tag: u32, out: &mut Vec
         4 => (2, &[b'b'; BODY][..]),
         _ => (0, &[][..]),
     };
-    let block = requests.requests[which].form(client.form()).constant().expect("it is constant");
+    let block = requests.block(which, client.form()).constant().expect("it is constant");
     client.request(tag, block, body, tag == 3, out).is_some()
 }
 

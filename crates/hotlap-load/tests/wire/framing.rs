@@ -1,7 +1,7 @@
 //! Response framing: what a response is and where it ends, read in one piece and cut at every byte.
 
 use hotlap_load::http::{
-    Framing, Response, ResponseError, ResponseEvent, ResponseReader, read_response, request,
+    Framing, Response, ResponseError, ResponseEvent, ResponseReader, read_response,
 };
 use proptest::prelude::*;
 
@@ -191,17 +191,6 @@ fn an_early_close_is_distinguished_from_bad_framing() {
 fn equal_lengths_are_accepted() {
     let twice = b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\nContent-Length: 2\r\n\r\nok";
     assert_eq!(response(twice).body, b"ok");
-}
-
-#[test]
-fn a_request_has_host_headers_and_length() {
-    let headers = [("X-A".to_owned(), "b".to_owned())];
-    assert_eq!(
-        request("POST", "/bla", "localhost:8080", &headers, b"{}"),
-        b"POST /bla HTTP/1.1\r\nHost: localhost:8080\r\nX-A: b\r\nContent-Length: 2\r\n\r\n{}"
-    );
-    let own = [("host".to_owned(), "other".to_owned())];
-    assert_eq!(request("GET", "/", "h", &own, b""), b"GET / HTTP/1.1\r\nhost: other\r\n\r\n");
 }
 
 proptest! {

@@ -408,6 +408,6 @@ fn a_large_request_that_does_not_fit_into_the_socket_is_sent_whole() {
         .expecting(b"Hello, World!");
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (6, vec![]));
-    assert_eq!(outcome.bytes.sent, 6 * plan.requests[0].bytes.len() as u64);
+    assert_eq!(outcome.bytes.sent, 6 * plan.requests[0].bytes().len() as u64);
     assert_eq!(server.requests(), 6);
 }

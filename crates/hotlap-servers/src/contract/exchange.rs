@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hotlap_load::http::{self, Response};
+use hotlap_load::http::Response;
 use hotlap_load::plan::{
-    Entry, ExpectedBody, ExpectedResponse, ExpectedStatus, Field, Request, Shared, fill,
-    has_fields, split,
+    Entry, ExpectedBody, ExpectedResponse, ExpectedStatus, Field, Request, Shared, Text, fill,
+    has_fields,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -129,7 +129,7 @@ impl Exchange {
     pub fn bytes_with(&self, host: &str, more: &[(&str, &str)]) -> Vec<u8> {
         let mut headers = self.headers.clone();
         headers.extend(more.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
-        http::request(&self.method, &self.path, host, &headers, &self.body)
+        Request::build(&self.method, &self.path, host, &headers, &self.body).bytes()
     }
 
     /// Whether it differs from request to request.
@@ -166,10 +166,10 @@ impl Exchange {
         let body = match (&self.content, verified) {
             (Content::Any, _) | (Content::Clock | Content::Json(_), None) => ExpectedBody::Any,
             (Content::Fields(body), _) => {
-                let (bytes, inserts) = split(body, &fields.list).expect(CHECKED);
-                match inserts.is_empty() {
-                    true => ExpectedBody::Bytes { bytes, varies: Vec::new() },
-                    false => ExpectedBody::Fields { bytes, inserts },
+                let text = Text::parse(body, &fields.list).expect(CHECKED);
+                match text.varies() {
+                    true => ExpectedBody::Fields(text),
+                    false => ExpectedBody::Bytes { bytes: text.constant(), varies: Vec::new() },
                 }
             }
             (Content::Bytes { bytes, varies }, _) => {

@@ -1,7 +1,8 @@
 //! The verifier's side of HTTP/2: one request at a time, and its whole response.
 
 use hotlap_load::http::{Framing, Response};
-use hotlap_load::http2::{Client, Event, Form, Limits, RequestFields, Value, encode};
+use hotlap_load::http2::{Client, Event, Form, Limits, encode};
+use hotlap_load::plan::Request;
 
 use super::size::{ANSWER_LIMIT, too_large};
 use crate::contract::{Exchange, quoted};
@@ -24,18 +25,9 @@ struct Partial {
 
 /// The header block of a request, which does not use the server's table.
 pub(super) fn block(exchange: &Exchange, host: &str, scheme: &str) -> Vec<u8> {
-    let headers: Vec<(&str, Value<'_>)> = (exchange.headers.iter())
-        .map(|(name, value)| (name.as_str(), Value::Constant(value.as_bytes())))
-        .collect();
-    let encoded = encode(&[RequestFields {
-        method: &exchange.method,
-        scheme,
-        authority: host,
-        path: Value::Constant(exchange.path.as_bytes()),
-        headers: &headers,
-        body_length: exchange.body.len(),
-    }]);
-    encoded.requests[0].form(Form::Plain).constant().unwrap_or_default().to_vec()
+    let Exchange { method, path, headers, body, .. } = exchange;
+    let encoded = encode(&[Request::build(method, path, host, headers, body)], scheme);
+    encoded.block(0, Form::Plain).constant().unwrap_or_default().to_vec()
 }
 
 impl Conversation {

@@ -23,11 +23,14 @@ pub fn json(loaded: &Loaded) -> String {
     let [service, response, lag, connect, handshake] = Times::all(loaded);
     let (mut plan, mut outcome) = (loaded.plan.clone(), outcome.clone());
     for request in &mut plan.requests {
-        let redacted = redact::message(&request.bytes);
-        if redacted != request.bytes {
-            // The places were those of the true bytes.
-            (request.bytes, request.inserts) = (redacted, Vec::new());
+        for (name, value) in &mut request.headers {
+            match redact::is_secret(name) {
+                true => *value = redact::MARK.into(),
+                false => value.replace(redact::bytes_of),
+            }
         }
+        request.path.replace(redact::bytes_of);
+        request.body.replace(redact::bytes_of);
         if let ExpectedBody::Bytes { bytes, varies } = &mut request.expect.body {
             let redacted = redact::bytes_of(bytes);
             if redacted != *bytes {

@@ -1,13 +1,15 @@
 //! The requests of a plan, ready to send: their bytes, the order in which they are sent, and the
 //! templates of their responses. Each worker has its own.
 
+mod prepared;
+mod values;
+
 use crate::http2::Form;
-use crate::http2_request::Http2Requests;
-use crate::plan::{Plan, Protocol, Reuse};
-use crate::prepared::PreparedRequest;
-use crate::recorded::Recorded;
+use crate::plan::{Entry, Plan, Protocol, Reuse, Shared, Text};
 use crate::template::ResponseTemplate;
-use crate::values::Values;
+use prepared::Http2Requests;
+pub(crate) use prepared::PreparedRequest;
+use values::Values;
 
 /// A place in a worker's sequence of requests. Everything about the request follows from it. One
 /// number, because it is copied with each request.
@@ -77,7 +79,7 @@ impl RequestMix {
         let mut requests: Vec<PreparedRequest> =
             plan.requests.iter().map(|r| PreparedRequest::new(r, closes)).collect();
         let mut values = Values::new(plan, &order, worker);
-        let varies = plan.requests.iter().any(|r| r.all_inserts().next().is_some());
+        let varies = plan.requests.iter().flat_map(|r| r.texts()).any(Text::varies);
         let pool = Pool::new(plan, &order, &mut requests, &mut values);
         if !pool.0.is_empty() {
             order = order.iter().copied().cycle().take(pool.0.len()).collect();
@@ -153,7 +155,7 @@ impl RequestMix {
     #[inline]
     pub(crate) fn bytes(&mut self, turn: Turn) -> &[u8] {
         if !self.varies {
-            return &self.requests[turn.request()].bytes;
+            return self.requests[turn.request()].sent.bytes();
         }
         // The pool is as long as the order.
         match self.sequence {
@@ -164,25 +166,16 @@ impl RequestMix {
 
     #[inline(never)]
     fn rendered_bytes(&mut self, turn: Turn) -> &[u8] {
-        let prepared = &mut self.requests[turn.request()];
-        match &mut prepared.rendered {
-            None => &prepared.bytes,
-            Some(rendered) => {
-                rendered.render(turn.number(), &mut self.values);
-                rendered.bytes()
-            }
-        }
+        let sent = &mut self.requests[turn.request()].sent;
+        sent.render(turn.number(), &mut self.values);
+        sent.bytes()
     }
 
     /// The header block in this form, and the body, of a request for HTTP/2.
     #[inline]
     pub(crate) fn http2(&mut self, turn: Turn, form: Form) -> (&[u8], &[u8]) {
         let Some(http2) = &mut self.http2 else { return (&[], &[]) };
-        let prepared = &mut self.requests[turn.request()];
-        if let Some(rendered) = &mut prepared.rendered {
-            rendered.render(turn.number(), &mut self.values);
-        }
-        http2.get(turn.request(), form, &prepared.bytes, prepared.rendered.as_ref())
+        http2.get(turn, form, &mut self.values)
     }
 
     /// The size that the fields which all requests share take in a server's header table (HTTP/2).
@@ -236,6 +229,36 @@ impl RequestMix {
     }
 }
 
+/// The entries of a recorded order that one worker sends, and then again from the first. Of n workers,
+/// each sends every n-th entry, so that together they send the order.
+#[derive(Debug, Clone)]
+struct Recorded {
+    entries: Shared<Entry>,
+    /// The place of the next entry, and the distance to the one after it.
+    next: usize,
+    step: usize,
+}
+
+impl Recorded {
+    /// The share of worker `worker` in the entries of a plan.
+    fn new(entries: &Shared<Entry>, plan: &Plan, worker: usize) -> Self {
+        let count = entries.len().max(1);
+        let first = (plan.first_value + plan.worker(worker) as u64) % count as u64;
+        Self { entries: entries.clone(), next: first as usize, step: plan.workers() % count }
+    }
+
+    /// Takes the next entry.
+    #[inline]
+    fn next(&mut self) -> Entry {
+        let entry = self.entries[self.next];
+        self.next += self.step;
+        if self.next >= self.entries.len() {
+            self.next -= self.entries.len();
+        }
+        entry
+    }
+}
+
 /// The bytes of a worker's whole sequence of requests, rendered in advance. Sending one costs
 /// almost nothing, however many fields it has.
 #[derive(Debug, Clone, Default)]
@@ -258,7 +281,7 @@ impl Pool {
         values: &mut Values,
     ) -> Self {
         let mut pool = Self::default();
-        let varies = requests.iter().any(|r| r.rendered.is_some());
+        let varies = requests.iter().any(|r| r.sent.varies());
         let count = POOL - POOL % order.len().clamp(1, POOL);
         let distinct = plan.fields.iter().map(|field| field.source.distinct());
         let is_small = |distinct: Option<u64>| distinct.is_some_and(|d| d <= POOL as u64 / 4);
@@ -273,13 +296,8 @@ impl Pool {
         let mut bytes = 0;
         for number in 0..count {
             let request = &mut requests[order[number % order.len()] as usize];
-            let sent = match &mut request.rendered {
-                Some(rendered) => {
-                    rendered.render(number as u32, values);
-                    rendered.bytes()
-                }
-                None => &request.bytes,
-            };
+            request.sent.render(number as u32, values);
+            let sent = request.sent.bytes();
             bytes += sent.len();
             if bytes > POOL_BYTES {
                 return Self::default();
@@ -304,10 +322,8 @@ fn order(weights: &[u32]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{
-        Endpoint, Entry, ExpectedBody, Field, Insert, Inserted, Request, Source, Target,
-    };
-    use crate::rendered::Rendered;
+    use crate::plan::{Endpoint, ExpectedBody, Field, Request, Source, Target};
+    use values::Rendered;
 
     #[test]
     fn requests_are_spread_evenly_by_their_weights() {
@@ -320,10 +336,7 @@ mod tests {
         let fields = vec![Field { name: "id".to_owned(), source: Source::Counter { from: 8 } }];
         let build = |path: &str| Request::with_fields("GET", path, "h", &[], b"", &fields).unwrap();
         let mut varying = build("/${id}");
-        varying.expect.body = ExpectedBody::Fields {
-            bytes: b"<>".to_vec(),
-            inserts: vec![Insert { at: 1, what: Inserted::Field(0) }],
-        };
+        varying.expect.body = ExpectedBody::Fields(Text::parse(b"<${id}>", &fields).unwrap());
         let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
         let mut plan = Plan::new(Target::plain(endpoint), build("/"));
         plan.requests.push(varying);
@@ -343,11 +356,8 @@ mod tests {
         let plan = with_source(Source::Choice { values, random: true });
         let mut mix = RequestMix::new(&plan, 0);
         assert_eq!(mix.pool.0.len(), POOL);
-        let mut rendered = Rendered::new(
-            plan.requests[1].bytes.clone(),
-            plan.requests[1].inserts.clone(),
-            plan.requests[1].bytes.len(),
-        );
+        let request = &plan.requests[1];
+        let mut rendered = Rendered::new(&request.http1(false), &request.body);
         for _ in 0..100 {
             let turn = mix.next();
             if turn.request() == 1 {
