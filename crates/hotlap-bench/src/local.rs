@@ -1,41 +1,31 @@
 //! The real runner: servers as processes, loaded by the generator and sampled from outside.
 //!
 //! All servers of a restart are running at the same time. Each is loaded and measured for a slice,
-//! then frozen while the others run, so that its background work costs them nothing.
+//! then frozen while the others run, so that its background work costs them nothing. What concerns
+//! one server stands in [`Instance`]; here is what concerns all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Pace, Target};
-
-use crate::lap::{Kind, Lap};
-use crate::load_host::Measured;
-use crate::participant::{Load, Participant, Role};
-use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
-use crate::validity;
+use hotlap_load::plan::Target;
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::infer;
 use hotlap_servers::observe::{Instrument, Observation, ObserveError};
-use hotlap_servers::running::Sample;
-use instance::{Between, Instance};
-use slices::{Needs, Next, Slices};
-use trouble::{Run, Trouble, unloaded};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-mod bursts;
-mod explain;
-mod files;
+use crate::lap::Lap;
+use crate::participant::{Load, Participant, Role};
+use crate::runner::{OBSERVED, Probed, Ready, Runner, TrialWindow, Warmup};
+use instance::{Between, Conditions, Instance, Trouble, WarmupProfile};
+use slices::{Needs, Slices, lead_in};
+
 mod instance;
-mod load;
-mod open_loop;
-mod setting;
 mod slices;
-mod start;
-mod trouble;
-mod warm_up;
 
-pub use files::allow_files;
-pub use setting::Setting;
+pub use instance::Setting;
 pub use slices::{LENGTHS, TOLERANCE, shortest_slice};
 
 /// Minimum length of a lap (METHODOLOGY, *A run*): 2,000 requests at 20,000 requests/s, and a lap
@@ -55,23 +45,17 @@ const PACED_REQUESTS: f64 = 20.0;
 /// The lowest rate of laps, in requests/s: such a lap takes 10 s.
 pub const LEAST_RATE: f64 = 2.0;
 
-/// How often a warm-up is begun if generators are lost in it.
-const WARM_UPS: u32 = 3;
-
 /// How many servers are verified at once. Verification mostly waits, but a server that has to wait
 /// for a core looks slow.
 const VERIFIED_AT_ONCE: usize = 4;
 
 /// Runs laps on this machine.
 pub struct LocalRunner {
-    setting: Setting,
-    loads: Vec<Load>,
+    run: Arc<Conditions>,
     instances: Vec<Instance>,
     slices: Slices,
-    /// Whether servers are started to be observed.
-    observes: bool,
-    began: Instant,
-    stop: Arc<AtomicBool>,
+    /// Whether servers are frozen outside of their slices.
+    freezes: bool,
 }
 
 impl LocalRunner {
@@ -82,17 +66,17 @@ impl LocalRunner {
         loads: &[Load],
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let instances = (0..)
-            .zip(participants)
-            .map(|(number, participant)| {
-                let mut participant = participant.clone();
-                participant.contract.fields.unique = number;
-                Instance::new(participant, loads.len())
-            })
-            .collect();
         let slices = Slices::new(setting.slice, setting.probe_limit);
+        let freezes = setting.freeze;
         let (loads, began) = (loads.to_vec(), Instant::now());
-        Self { setting, loads, instances, slices, observes: false, began, stop }
+        let run = Arc::new(Conditions { setting, loads, began, stop });
+        let instance = |(number, participant): (usize, &Participant)| {
+            let mut participant = participant.clone();
+            participant.contract.fields.unique = number as u64;
+            Instance::new(&run, number, participant)
+        };
+        let instances = participants.iter().enumerate().map(instance).collect();
+        Self { run, instances, slices, freezes }
     }
 
     /// The address of a running server, for other requests to it.
@@ -100,160 +84,171 @@ impl LocalRunner {
         self.instances[participant].target.as_ref()
     }
 
-    /// A server's mean service time; zero before its warm-up.
-    fn service(&self, participant: usize, load: usize) -> Duration {
-        self.instances[participant].known[load].map_or(Duration::ZERO, |known| known.service)
+    fn running(&self) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(|instance| instance.target.is_some())
+    }
+
+    fn reference(&self) -> Option<usize> {
+        let role = |instance: &Instance| instance.participant.role;
+        self.instances.iter().position(|instance| role(instance) == Role::Reference)
     }
 
     /// The participant whose program this is: the reference for its control.
     fn program(&self, participant: usize) -> usize {
-        let is = |role| move |instance: &Instance| instance.participant.role == role;
-        let reference = || self.instances.iter().position(is(Role::Reference));
-        let is_control = is(Role::Control)(&self.instances[participant]);
-        is_control.then(reference).flatten().unwrap_or(participant)
+        let is_control = self.instances[participant].participant.role == Role::Control;
+        is_control.then(|| self.reference()).flatten().unwrap_or(participant)
+    }
+
+    /// What earlier warm-ups showed of a server or, if it had none, of the same program.
+    fn known(&self, participant: usize, load: usize) -> Option<WarmupProfile> {
+        let program = self.program(participant);
+        let same = (0..self.instances.len()).filter(|other| self.program(*other) == program);
+        let mut known = std::iter::once(participant).chain(same);
+        known.find_map(|participant| self.instances[participant].known[load])
     }
 
     /// The requirements that running servers have of a slice, by program and load.
     fn needs(&self) -> BTreeMap<(usize, usize), Needs> {
         let mut needs = BTreeMap::new();
-        for (participant, instance) in
-            self.instances.iter().enumerate().filter(|(_, s)| s.target.is_some())
-        {
+        for instance in self.running() {
             for (load, known) in instance.known.iter().enumerate() {
                 let Some(known) = known else { continue };
                 let own = Needs {
                     service: known.service,
-                    whole: self.loads[load].rate.is_some() || instance.has_log(),
-                    delay: instance.delay() + self.setting.generator.delay(),
+                    whole: self.run.loads[load].rate.is_some() || instance.has_log(),
+                    delay: instance.delay() + self.run.setting.generator.delay(),
                     known: instance.is_known(),
                 };
-                needs.entry((self.program(participant), load)).or_insert(own);
+                needs.entry((self.program(instance.number), load)).or_insert(own);
             }
         }
         needs
     }
 
-    /// The number of slices per lap.
+    /// Length of a lap: that of its slices.
+    fn lap_length(&self, load: usize) -> Duration {
+        self.slices.length() * self.slices_a_lap(load)
+    }
+
     fn slices_a_lap(&self, load: usize) -> u32 {
-        let running = self.instances.iter().filter(|instance| instance.target.is_some());
-        let service =
-            running.filter_map(|instance| instance.known[load]).map(|known| known.service).max();
+        let known = self.running().filter_map(|instance| instance.known[load]);
+        let service = known.map(|known| known.service).max();
         let lap = LAP.max(service.unwrap_or_default() * SERVICE_TIMES).as_secs_f64();
         (lap / self.slices.length().as_secs_f64()).round().clamp(1.0, 1e3) as u32
     }
 
-    /// Loads a server, samples it at the given times, lets it finish requests in flight, and
-    /// freezes it.
-    fn drive(
-        &mut self,
-        participant: usize,
-        load: usize,
-        edges: &[Duration],
-    ) -> Result<Vec<Sample>, Trouble> {
-        let mut held =
-            match self.instances[participant].held.take().filter(|held| held.goes_on(load)) {
-                Some(held) => held,
-                None => self.hold(participant, load)?,
-            };
-        let (Some(&opens), Some(&closes)) = (edges.first(), edges.last()) else {
-            return Ok(Vec::new());
-        };
-        // The window must not open before the server runs: a call to another host takes a while,
-        // and a generator that never sleeps may keep this thread from its core for milliseconds.
-        // If they share a core, it is the server that may keep this thread from it.
-        let is_apart = !self.setting.cores.shared || self.instances[participant].is_elsewhere();
-        if is_apart {
-            self.instances[participant].thaw();
-        }
-        let began = Instant::now();
-        held.session.open_window(opens, closes - opens);
-        self.instances[participant].thaw();
-        let mut samples = Vec::with_capacity(edges.len());
-        for edge in edges {
-            // An incomplete slice does not count.
-            let is_lost = held.session.lost().is_some();
-            if is_lost || !self.wait(&*held.session, began + *edge) {
-                return Err(self.cut_short(participant, "lap", held.session));
-            }
-            samples.push(self.instances[participant].sample(&*held.session));
-        }
-        held.pause(slices::lead_in(self.slices.length()));
-        if held.session.lost().is_some() {
-            return Err(self.cut_short(participant, "lap", held.session));
-        }
-        self.instances[participant].held = Some(held);
-        Ok(samples)
-    }
-
-    /// Freezes a server after its slice. If one server cannot be frozen, no server is from then on:
-    /// it would take CPU time in the others' slices, while they take none in its own.
-    fn freeze(&mut self, participant: usize) {
-        if !self.setting.freeze {
-            return;
-        }
-        if let Err(why) = self.instances[participant].freeze() {
-            self.setting.freeze = false;
-            self.instances.iter_mut().for_each(Instance::thaw);
-            self.instances[participant].notes.push(format!(
+    /// Does something with a server, and freezes the server afterwards, whatever came of it. If one
+    /// server cannot be frozen, no server is from then on: it would take CPU time in the others'
+    /// slices, while they take none in its own.
+    fn then_freeze<R>(&mut self, participant: usize, act: impl FnOnce(&mut Instance) -> R) -> R {
+        let instance = &mut self.instances[participant];
+        let done = act(instance);
+        if self.freezes
+            && let Err(why) = instance.freeze()
+        {
+            instance.notes.push(format!(
                 "it cannot be frozen, so this run continues as with --no-freeze: {why}"
             ));
+            self.freezes = false;
+            self.instances.iter_mut().for_each(Instance::thaw);
         }
+        done
     }
 
-    /// The sum of a server's slices.
-    fn gather(&mut self, participant: usize) -> Result<Run, Trouble> {
-        if let Some(why) = self.instances[participant].lost.take() {
-            return Err(Trouble::Generator(why));
+    /// Verifies started servers, all at the same time. One that fails is verified again alone: it
+    /// may only have had too little CPU time.
+    fn verify_some(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
+        if self.interrupted() {
+            let ended = "interrupted before it was verified";
+            let out = |&n: &usize| self.instances[n].failure("verify", ended.to_owned(), "");
+            return participants.iter().map(|n| Err(out(n))).collect();
         }
-        self.instances[participant].still_there("lap")?;
-        let mut held = self.instances[participant].held.take();
-        let gathered = held.as_mut().and_then(|held| {
-            let measured = held.session.collect()?;
-            Some((measured, held.end_lap()?))
-        });
-        let Some((measured, (driven, requests))) = gathered else {
-            return Err(match held {
-                Some(held) => self.cut_short(participant, "lap", held.session),
-                None => self.instances[participant].out("lap", "interrupted".to_owned(), "").into(),
-            });
+        let examine = |instance: &mut Instance| {
+            instance.thaw();
+            instance.examine()
         };
-        let Measured { outcome, generators, mut failed } = measured;
-        let silence = validity::silence(driven.between.silence);
-        // Its connections may not have recovered yet.
-        self.instances[participant].held = held.filter(|_| silence.is_none());
-        failed.extend(silence);
+        let mut examined: BTreeMap<usize, Result<(), ServerFailure>> = thread::scope(|scope| {
+            let instances =
+                self.instances.iter_mut().enumerate().filter(|(n, _)| participants.contains(n));
+            let threads: Vec<_> = instances
+                .map(|(n, instance)| (n, scope.spawn(move || examine(instance))))
+                .collect();
+            let join = |t: thread::ScopedJoinHandle<'_, _>| {
+                t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(|(n, thread)| (n, join(thread))).collect()
+        });
+        participants.iter().for_each(|&n| self.then_freeze(n, |_| ()));
+        let mut verified = Vec::new();
+        for &participant in participants {
+            let is_final = participants.len() == 1 || self.interrupted();
+            let beside = examined.remove(&participant).filter(|beside| beside.is_ok() || is_final);
+            let instance = &mut self.instances[participant];
+            let result = beside.unwrap_or_else(|| examine(instance)).or_else(|failure| {
+                instance.still_there("verify")?;
+                Err(failure)
+            });
+            verified.push(match result {
+                Err(failure) => {
+                    instance.stop(Duration::ZERO);
+                    Err(failure)
+                }
+                Ok(()) => {
+                    self.then_freeze(participant, |_| ());
+                    Ok(self.ready(participant))
+                }
+            });
+        }
+        verified
+    }
+
+    /// What to report of a verified server. A pair with different responses is reported once, when
+    /// the later of the two is verified.
+    fn ready(&mut self, participant: usize) -> Ready {
         let instance = &mut self.instances[participant];
-        let switches = instance.switches_of_lap();
-        let usage = instance.usage(&driven.between, switches, requests);
-        failed.extend(instance.side_effect(&outcome.totals));
-        let outcome = self.unless_it_hangs(participant, outcome)?;
-        Ok(Run { at: driven.at, outcome, usage, generators, failed })
+        let mut ready = instance.ready();
+        if !std::mem::replace(&mut instance.verified, true) {
+            ready.notes.extend(self.differences(participant));
+        }
+        ready
+    }
+
+    /// Notes on responses that differ from those of the servers that it is compared with.
+    fn differences(&self, participant: usize) -> Vec<String> {
+        let (reference, setting) = (self.reference(), &self.run.setting);
+        let against = |n: usize| setting.against.get(&n).copied().or(reference);
+        let is_told = |n: usize| {
+            let role = self.instances[n].participant.role;
+            self.instances[n].verified && matches!(role, Role::Reference | Role::Plain)
+        };
+        if !is_told(participant) {
+            return Vec::new();
+        }
+        let own = &self.instances[participant].participant.contract;
+        let is_pair =
+            |n: &usize| against(participant) == Some(*n) || against(*n) == Some(participant);
+        (0..self.instances.len())
+            .filter(|n| *n != participant && is_told(*n) && is_pair(n))
+            .map(|n| &self.instances[n].participant)
+            .filter_map(|other| infer::difference(own, (&other.name, &other.contract)))
+            .collect()
     }
 }
 
 impl Runner for LocalRunner {
-    fn start(&mut self, participant: usize) -> Result<(), ServerFailure> {
-        let started = self.boot(participant);
-        let instance = &mut self.instances[participant];
-        match started {
-            Err(_) => _ = instance.stop(Duration::ZERO),
-            Ok(()) => self.freeze(participant),
-        }
-        started
+    fn start(&mut self, participant: usize, observes: bool) -> Result<(), ServerFailure> {
+        self.then_freeze(participant, |instance| {
+            let started = instance.start(observes);
+            if started.is_err() {
+                instance.stop(Duration::ZERO);
+            }
+            started
+        })
     }
 
     fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
-        let mut verified = Vec::new();
-        for some in participants.chunks(VERIFIED_AT_ONCE) {
-            if self.interrupted() {
-                let ended = "interrupted before it was verified";
-                let out = |&n: &usize| Err(self.instances[n].out("verify", ended.to_owned(), ""));
-                verified.extend(some.iter().map(out));
-            } else {
-                verified.extend(self.verify_some(some));
-            }
-        }
-        verified
+        let some = participants.chunks(VERIFIED_AT_ONCE);
+        some.flat_map(|some| self.verify_some(some)).collect()
     }
 
     fn warm(
@@ -262,24 +257,15 @@ impl Runner for LocalRunner {
         load: usize,
         watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure> {
-        let mut tries = 1;
-        let warmup = loop {
-            match self.warm_up(participant, load, watch) {
-                // The next try starts the generator again.
-                Err(Trouble::Generator(_)) if tries < WARM_UPS => tries += 1,
-                warmup => break warmup,
-            }
-        };
-        self.freeze(participant);
-        let instance = &self.instances[participant];
-        warmup.map_err(|trouble| trouble.into_failure(instance, "warm-up"))
+        let earlier = self.known(participant, load);
+        self.then_freeze(participant, |instance| instance.warm(load, earlier, watch))
     }
 
     fn probes(&mut self) -> Vec<(usize, usize)> {
         // Probes are not part of a lap.
         self.instances.iter_mut().for_each(Instance::forget_lap);
         let needs = self.needs();
-        let Next::Probe(mut next) = self.slices.next(&needs) else { return Vec::new() };
+        let mut next = self.slices.next(&needs);
         // A single server would find its caches as it left them.
         if let &[(program, load)] = &next[..] {
             let others =
@@ -290,16 +276,12 @@ impl Runner for LocalRunner {
     }
 
     fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
-        let edges = self.slices.probe_edges();
-        let driven = self.drive(participant, load, &edges);
-        self.freeze(participant);
-        match driven {
-            Ok(samples) => {
-                if let [opens, closes, ends] = &samples[..] {
-                    let program = (self.program(participant), load);
-                    let (within, after) = (Between::of(opens, closes), Between::of(closes, ends));
-                    self.slices.probed(program, &within, &after);
-                }
+        let (edges, rest) = (self.slices.probe_edges(), lead_in(self.slices.length()));
+        match self.then_freeze(participant, |instance| instance.drive(load, edges, rest)) {
+            Ok([opens, closes, ends]) => {
+                let program = (self.program(participant), load);
+                let (within, after) = (Between::of(&opens, &closes), Between::of(&closes, &ends));
+                self.slices.probed(program, &within, &after);
                 Ok(())
             }
             // One probe less.
@@ -313,7 +295,7 @@ impl Runner for LocalRunner {
     }
 
     fn probed(&self) -> Vec<Probed> {
-        let each = |participant| (0..self.loads.len()).map(move |load| (participant, load));
+        let each = |participant| (0..self.run.loads.len()).map(move |load| (participant, load));
         let found = |(participant, load): (usize, usize)| {
             let found = self.slices.found((self.program(participant), load))?;
             let slice_ms = found.slice.as_secs_f64() * 1e3;
@@ -327,40 +309,19 @@ impl Runner for LocalRunner {
     }
 
     fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
-        if self.instances[participant].lost.is_some() {
-            // The lap does not count.
-            return Ok(());
-        }
-        self.instances[participant].begin_lap();
-        let (window, service) = (self.slices.length(), self.service(participant, load));
-        let opens =
-            slices::spread_lead_in(window, self.instances[participant].next_slice(), service);
-        let driven = self.drive(participant, load, &[opens, opens + window]);
-        // A server whose side effect is counted must write its log before it is frozen.
-        if !self.instances[participant].has_log() || driven.is_err() {
-            self.freeze(participant);
-        }
+        let window = self.slices.length();
         let instance = &mut self.instances[participant];
-        match driven {
-            Ok(samples) => {
-                if let ([before, after], Some(held)) = (&samples[..], &mut instance.held) {
-                    held.add(before.at, &Between::of(before, after));
-                }
-                Ok(())
-            }
-            Err(Trouble::Generator(why)) => {
-                instance.lost = Some(why);
-                Ok(())
-            }
-            Err(Trouble::Server(failure)) => Err(failure),
+        let driven = instance.slice(load, window);
+        // A server whose side effect is counted must write its log before it is frozen.
+        if !instance.has_log() || instance.lost.is_some() || driven.is_err() {
+            self.then_freeze(participant, |_| ());
         }
+        driven
     }
 
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
-        let run = self.gather(participant);
-        // It may have been thawed to find out why it is silent, or to write its log.
-        self.freeze(participant);
-        self.judged((participant, load, Kind::Flat), run, validity::judge)
+        // It may be thawed to find out why it is silent, or to write its log.
+        self.then_freeze(participant, |instance| instance.lap(load))
     }
 
     fn paced_lap(
@@ -370,12 +331,8 @@ impl Runner for LocalRunner {
         rate: f64,
     ) -> Result<Lap, ServerFailure> {
         let some = Duration::from_secs_f64(PACED_REQUESTS / rate.max(LEAST_RATE));
-        let window = PACED.max(some).max(self.slices.length() * self.slices_a_lap(load));
-        // The n-th paced laps of all servers have the same arrivals.
-        let seed = self.instances[participant].next_paced();
-        let run = self.open_loop(participant, load, (Pace::Poisson { rate, seed }, window));
-        self.freeze(participant);
-        self.judged((participant, load, Kind::Paced { rate }), run, validity::judge)
+        let window = PACED.max(some).max(self.lap_length(load));
+        self.then_freeze(participant, |instance| instance.paced_lap(load, rate, window))
     }
 
     fn trial_lap(
@@ -384,18 +341,7 @@ impl Runner for LocalRunner {
         load: usize,
         trial: TrialWindow,
     ) -> Result<Lap, ServerFailure> {
-        let TrialWindow { rate, length, seed, .. } = trial;
-        let run = self.open_loop(participant, load, (Pace::Poisson { rate, seed }, length));
-        let recovered = run.and_then(|run| {
-            self.recover(participant, load, rate)?;
-            Ok(run)
-        });
-        self.freeze(participant);
-        self.judged((participant, load, trial.kind()), recovered, validity::judge_trial)
-    }
-
-    fn begin_explaining(&mut self) {
-        self.observes = true;
+        self.then_freeze(participant, |instance| instance.trial_lap(load, trial))
     }
 
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>) {
@@ -408,34 +354,160 @@ impl Runner for LocalRunner {
         load: usize,
         instrument: Instrument,
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure> {
-        let observed = self.observed(participant, load, instrument);
-        self.freeze(participant);
-        let (run, seen) = match observed {
-            Ok((run, seen)) => (Ok(run), seen),
-            Err(trouble) => (Err(trouble), Err(unloaded())),
-        };
-        Ok((self.judged((participant, load, Kind::Flat), run, validity::judge)?, seen))
+        let times = (lead_in(self.slices.length()), OBSERVED.max(self.lap_length(load)));
+        self.then_freeze(participant, |instance| instance.observed_lap(load, instrument, times))
     }
 
-    fn laps_per_observed(&self, load: usize) -> u32 {
-        let lap = self.slices.length() * self.slices_a_lap(load);
-        (self.observed_window(load).as_secs_f64() / lap.as_secs_f64()).round() as u32
-    }
-
-    fn begin_stop(&mut self, participant: usize) {
-        let grace = self.setting.grace;
-        self.instances[participant].begin_stop(grace);
-    }
-
-    fn stop(&mut self, participant: usize) -> Option<String> {
-        self.instances[participant].stop(self.setting.grace)
+    fn stop(&mut self, participants: &[usize]) -> Vec<(usize, String)> {
+        let grace = self.run.setting.grace;
+        if self.interrupted() {
+            participants.iter().for_each(|&n| self.instances[n].begin_stop(grace));
+        }
+        let stop = |&n: &usize| Some((n, self.instances[n].stop(grace)?));
+        participants.iter().filter_map(stop).collect()
     }
 
     fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.run.began.elapsed()
     }
 
     fn interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.run.is_stopped()
+    }
+}
+
+/// Open files besides connections: event queues, logs, the store, supervisors.
+const BESIDES: usize = 128;
+
+/// Open files of a generator thread: its event queue, a waker, a timer.
+const A_THREAD: usize = 3;
+
+/// Raises the limit of open files to what this many servers need under these loads, since all of
+/// them keep their connections between slices.
+///
+/// # Errors
+/// The hard limit is lower; says which load fits.
+pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = needed(servers, loads);
+    if limit.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    let maximum = Some(limit.maximum.map_or(needed, |hard| hard.max(needed)));
+    let wanted = match limit.maximum.is_none_or(|hard| hard >= needed) {
+        true => Rlimit { current: Some(needed), maximum: limit.maximum },
+        // An administrator may raise it.
+        false => Rlimit { current: Some(needed), maximum },
+    };
+    setrlimit(Resource::Nofile, wanted)
+        .map_err(|_| refusal(servers, loads, needed, limit.maximum.unwrap_or_default()))
+}
+
+fn needed(servers: usize, loads: &[Load]) -> u64 {
+    let files = |load: &Load| load.connections + A_THREAD * load.threads;
+    (BESIDES + servers * loads.iter().map(files).max().unwrap_or(0)) as u64
+}
+
+fn refusal(servers: usize, loads: &[Load], needed: u64, hard: u64) -> String {
+    let threads = loads.iter().map(|load| load.threads).max().unwrap_or(1);
+    let room = usize::try_from(hard).unwrap_or(usize::MAX).saturating_sub(BESIDES);
+    let fits = (room / servers.max(1)).saturating_sub(A_THREAD * threads);
+    let remedy = match fits {
+        0 => String::new(),
+        fits => format!(", or use --connections {fits}"),
+    };
+    format!(
+        "{servers} servers (with the control and the ceiling) under this load need {needed} open \
+         files, but only {hard} are allowed: raise the limit (ulimit -Hn {needed}){remedy}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::load_host::ThisProcess;
+    use crate::participant::Origin;
+    use hotlap_servers::allocation::CpuAllocation;
+    use hotlap_servers::contract::{Content, Contract, Name};
+    use hotlap_servers::launch::Launch;
+    use hotlap_servers::network::Network;
+    use hotlap_servers::process::Supervisor;
+    use hotlap_servers::running::LocalHost;
+    use hotlap_servers::verify::Requirements;
+
+    /// Regression: with 256 open files, a run failed in its first lap, server after server.
+    #[test]
+    fn a_limit_that_is_too_low_is_reported_with_a_load_that_fits() {
+        let load = Load::new;
+        let loads = [load(64)];
+        assert_eq!(needed(4, &loads), 396);
+        assert_eq!(
+            refusal(4, &loads, 396, 256),
+            "4 servers (with the control and the ceiling) under this load need 396 open files, but \
+             only 256 are allowed: raise the limit (ulimit -Hn 396), or use --connections 29"
+        );
+        assert_eq!(needed(4, &[load(29)]), 256);
+        assert!(refusal(4, &loads, 396, 128).ends_with("(ulimit -Hn 396)"));
+        assert_eq!(allow_files(1, &[load(1)]), Ok(()));
+    }
+
+    /// Regression: a step with the same response as the one below was said to do different work
+    /// than the first.
+    #[test]
+    fn the_work_of_a_step_is_compared_with_the_step_below() {
+        let participant = |name: &str, body: &[u8]| {
+            let mut contract = Contract::of(Name::Hello, None);
+            contract.exchanges[0].content = Content::exactly(body);
+            let launch = Launch::default();
+            Participant {
+                name: name.to_owned(),
+                role: if name == "a" { Role::Reference } else { Role::Plain },
+                start: Origin::Launch(launch),
+                contract,
+                requirements: Requirements::Custom,
+                version: String::new(),
+                counts: None,
+                cpus: None,
+            }
+        };
+        let participants =
+            [participant("a", b"text"), participant("b", b"json"), participant("c", b"json")];
+        let told = |against: BTreeMap<usize, usize>| -> Vec<usize> {
+            let setting = Setting {
+                slice: None,
+                probe_limit: Duration::ZERO,
+                timeout: Duration::ZERO,
+                start_limit: Duration::ZERO,
+                level_for: Duration::ZERO,
+                warm_limit: Duration::ZERO,
+                grace: Duration::ZERO,
+                freeze: true,
+                counters: false,
+                cores: CpuAllocation {
+                    server: vec![],
+                    generator: vec![],
+                    shared: true,
+                    notes: vec![],
+                },
+                host: Arc::new(LocalHost {
+                    supervisor: Supervisor::new("/none", &[]),
+                    logs: PathBuf::new(),
+                    network: Network::loopback(),
+                }),
+                generator: Arc::new(ThisProcess),
+                against,
+            };
+            let mut live =
+                LocalRunner::new(setting, &participants, &[], Arc::new(AtomicBool::new(false)));
+            let differences = |n: usize| {
+                live.instances[n].verified = true;
+                live.differences(n).len()
+            };
+            (0..3).map(differences).collect()
+        };
+        assert_eq!(told(BTreeMap::new()), [0, 1, 1]);
+        assert_eq!(told(BTreeMap::from([(1, 0), (2, 1)])), [0, 1, 0]);
     }
 }

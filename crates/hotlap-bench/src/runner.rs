@@ -15,32 +15,31 @@ use hotlap_stats::{Class, Estimate};
 
 use crate::lap::{Count, Kind, Lap};
 
-/// Runs laps.
+/// The shortest lap with an instrument on, because instruments take up to some milliseconds to be
+/// switched on.
+pub const OBSERVED: Duration = Duration::from_millis(300);
+
+/// Runs laps. Where a method returns a failure, the participant cannot take part any more.
 pub trait Runner {
-    /// Starts a participant afresh and waits until it answers.
+    /// Starts a participant and waits until it answers. With `observes`, instruments can be used on
+    /// it, and its runtime is told to name its functions.
     ///
     /// # Errors
     /// It cannot take part (any more).
-    fn start(&mut self, participant: usize) -> Result<(), ServerFailure>;
+    fn start(&mut self, participant: usize, observes: bool) -> Result<(), ServerFailure>;
 
     /// Verifies started participants against their contracts. Returns for each, in order, its
     /// properties, or why it cannot take part.
     fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>>;
 
     /// Starts and verifies one participant.
-    ///
-    /// # Errors
-    /// It cannot take part.
     fn bring_up(&mut self, participant: usize) -> Result<Ready, ServerFailure> {
-        self.start(participant)?;
+        self.start(participant, false)?;
         self.verify(&[participant]).remove(0)
     }
 
     /// Loads a participant until it is steady or a limit is reached. `watch` gets the requests/s of
     /// each window.
-    ///
-    /// # Errors
-    /// It cannot take part any more.
     fn warm(
         &mut self,
         participant: usize,
@@ -50,46 +49,28 @@ pub trait Runner {
 
     /// The participants and loads to probe next, there and back, in order to choose the slice
     /// length. Called again after they were probed, until it returns none.
-    fn probes(&mut self) -> Vec<(usize, usize)> {
-        Vec::new()
-    }
+    fn probes(&mut self) -> Vec<(usize, usize)>;
 
     /// Probes a participant under a load. The probe does not count as a lap.
-    ///
-    /// # Errors
-    /// It cannot take part any more.
-    fn probe(&mut self, _participant: usize, _load: usize) -> Result<(), ServerFailure> {
-        Ok(())
-    }
+    fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
+
+    /// The results of the probes, for each participant and load.
+    fn probed(&self) -> Vec<Probed>;
 
     /// Length of a slice's window.
     fn slice_length(&self) -> Duration;
-
-    /// The results of the probes, for each participant and load.
-    fn probed(&self) -> Vec<Probed> {
-        Vec::new()
-    }
 
     /// The number of slices per lap, the same for all participants.
     fn slices(&self, load: usize) -> u32;
 
     /// Runs a participant for a slice, in a closed loop. It is frozen before and after.
-    ///
-    /// # Errors
-    /// It cannot take part any more.
     fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
 
     /// Ends a lap: the sum of a participant's slices since the last one. The experiment fills in
     /// restart, round and place.
-    ///
-    /// # Errors
-    /// It cannot take part any more.
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure>;
 
     /// Runs one lap at a rate, in requests/s, in one slice.
-    ///
-    /// # Errors
-    /// It cannot take part any more.
     fn paced_lap(
         &mut self,
         participant: usize,
@@ -99,10 +80,7 @@ pub trait Runner {
 
     /// Runs one lap of a search: an open loop with Poisson arrivals, in one slice. Failures are
     /// data here; the only validity check is whether the generator kept up. Afterwards the server
-    /// gets time to recover.
-    ///
-    /// # Errors
-    /// It cannot take part any more, or did not recover.
+    /// gets time to recover; not to recover is a failure.
     fn trial_lap(
         &mut self,
         participant: usize,
@@ -111,9 +89,6 @@ pub trait Runner {
     ) -> Result<Lap, ServerFailure>;
 
     /// Runs a whole lap at once, outside of an experiment.
-    ///
-    /// # Errors
-    /// It cannot take part any more.
     fn whole_lap(
         &mut self,
         participant: usize,
@@ -127,19 +102,13 @@ pub trait Runner {
         self.lap(participant, load)
     }
 
-    /// From the next start on, participants can be observed: runtimes are told to name their
-    /// functions, and instruments are attached.
-    fn begin_explaining(&mut self);
-
     /// The instruments that can be used on a running participant, and what they cannot see: the
     /// cause, and what would permit it.
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>);
 
-    /// Runs a lap with an instrument on, in a closed loop and in one slice of at least 0.3 s, so
-    /// that what it costs to thaw a server hardly shows.
-    ///
-    /// # Errors
-    /// It cannot take part any more. There is a lap if only the observation failed.
+    /// Runs a lap with an instrument on, in a closed loop and in one slice of at least
+    /// [`OBSERVED`], so that what it costs to thaw a server hardly shows. There is a lap if only
+    /// the observation failed.
     fn observed_lap(
         &mut self,
         participant: usize,
@@ -147,15 +116,9 @@ pub trait Runner {
         instrument: Instrument,
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure>;
 
-    /// How many laps take as long as an observed one.
-    fn laps_per_observed(&self, load: usize) -> u32;
-
-    /// Begins to stop a participant, so that several stop at the same time; [`Runner::stop`]
-    /// follows.
-    fn begin_stop(&mut self, _participant: usize) {}
-
-    /// Stops a participant. Returns a description of any problem.
-    fn stop(&mut self, participant: usize) -> Option<String>;
+    /// Stops participants: one after another, so that each has the machine to itself while it ends;
+    /// all at once if the user is waiting. Returns a description of each problem.
+    fn stop(&mut self, participants: &[usize]) -> Vec<(usize, String)>;
 
     /// Time since the experiment began.
     fn elapsed(&self) -> Duration;

@@ -9,21 +9,26 @@
 
 use std::time::Duration;
 
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::observe::Instrument;
+use hotlap_stats::Class;
+
 use crate::budget::{Budget, Next};
-use crate::experiment::{Event, Experiment, Over, Place, order};
+use crate::experiment::{Event, Experiment, Over, Place, order, shuffled};
 use crate::explain::Explain;
 use crate::lap::Lap;
 use crate::participant::{Participant, Role};
-use crate::runner::Runner;
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::observe::Instrument;
+use crate::runner::{Runner, UNSTEADY_AGAIN};
 
 mod explain;
-#[cfg(test)]
-mod fixtures;
-mod paced;
-mod restart;
 mod search;
+
+/// Typical warm-up time after a later start of a server whose first warm-up was flat: three windows
+/// and the time of the hardware counters. An estimate until the second restart has been timed.
+const FLAT_AGAIN: Duration = Duration::from_millis(600);
+
+/// The throughput at the end of a warm-up is that of so many windows.
+const LAST_WINDOWS: usize = 10;
 
 /// Runs the experiment to its end and reports each event to `watch` as it happens. If it has
 /// objectives, it is a search for the highest rate at which each server keeps them. Laps that
@@ -40,6 +45,7 @@ pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnM
         sliced: false,
         reached: vec![vec![0.0; experiment.loads.len()]; experiment.participants.len()],
         restarts: 0,
+        explains: false,
         usable: Vec::new(),
     };
     let mut over = match experiment.explain {
@@ -72,6 +78,8 @@ struct Schedule<'a> {
     reached: Vec<Vec<f64>>,
     /// Restarts begun, those of an earlier part of the run included.
     restarts: u32,
+    /// Laps explain: servers are started to be observed.
+    explains: bool,
     /// The instruments that can be used on each participant.
     usable: Vec<Vec<Instrument>>,
 }
@@ -116,6 +124,110 @@ impl Schedule<'_> {
             self.stop_all();
             place = Place { restart: place.restart + 1, round: 0 };
         }
+    }
+
+    /// Starts and warms up all remaining servers, in random order.
+    fn start_restart(&mut self, restart: u32) -> Result<(), Over> {
+        (self.watch)(Event::Restart { restart });
+        self.restarts = restart + 1;
+        let began = self.elapsed();
+        let mut order =
+            shuffled(self.experiment.seed, Place { restart, round: 0 }, 0, self.running.len());
+        // The control starts last. If a program cannot run twice, because of a fixed port or a
+        // lock, the control is the copy that does not start.
+        order.sort_by_key(|n| self.experiment.participants[*n].role == Role::Control);
+        let mut again = self.bring_up(restart, &order)?;
+        let each =
+            |participant| (0..self.experiment.loads.len()).map(move |load| (participant, load));
+        let pairs = order.into_iter().flat_map(each);
+        for (participant, load) in pairs {
+            if self.running[participant] {
+                self.go_on()?;
+                let since = self.elapsed();
+                (self.watch)(Event::Warming { participant, load });
+                let Self { runner, watch, .. } = self;
+                let mut seen =
+                    |requests_per_s| watch(Event::Window { participant, requests_per_s });
+                match runner.warm(participant, load, &mut seen) {
+                    Ok(warmup) => {
+                        let took = self.elapsed().saturating_sub(since);
+                        let expected = match warmup.class {
+                            Class::NeverSteady => took / UNSTEADY_AGAIN,
+                            Class::Flat if !warmup.compiles => took.min(FLAT_AGAIN),
+                            _ => took,
+                        };
+                        let last = warmup.curve.len().saturating_sub(LAST_WINDOWS);
+                        let windows = &warmup.curve[last..];
+                        let sum: f64 = windows.iter().sum();
+                        self.reached[participant][load] = sum / windows.len().max(1) as f64;
+                        again += expected;
+                        (self.watch)(Event::Warmed { participant, load, restart, warmup: &warmup });
+                    }
+                    Err(why) => self.retire(participant, &why)?,
+                }
+            }
+        }
+        // A search has no slices.
+        if self.experiment.objectives.is_empty() {
+            self.settle_slices(restart)?;
+        }
+        self.budget.restart_started(self.elapsed().saturating_sub(began), again);
+        self.go_on()
+    }
+
+    /// Probes servers until the runner has chosen the slice length. Does nothing in later restarts.
+    fn settle_slices(&mut self, restart: u32) -> Result<(), Over> {
+        let place = Place { restart, round: 0 };
+        let mut probes = self.runner.probes();
+        let mut step = 0;
+        while !probes.is_empty() {
+            for at in order(self.experiment.seed, place, (0, step), probes.len()) {
+                let (participant, load) = probes[at];
+                self.go_on()?;
+                if !self.running[participant] {
+                    continue;
+                }
+                (self.watch)(Event::Probing { participant, load });
+                if let Err(why) = self.runner.probe(participant, load) {
+                    self.retire(participant, &why)?;
+                }
+            }
+            step += 1;
+            probes = self.runner.probes();
+        }
+        if !std::mem::replace(&mut self.sliced, true) {
+            let (slice, probed) = (self.runner.slice_length(), self.runner.probed());
+            (self.watch)(Event::Sliced { slice, probed });
+        }
+        Ok(())
+    }
+
+    /// Starts and verifies all remaining servers in this order. Returns the time that the starts
+    /// took.
+    fn bring_up(&mut self, restart: u32, order: &[usize]) -> Result<Duration, Over> {
+        let participants: Vec<usize> = order.iter().copied().filter(|e| !self.out[*e]).collect();
+        for &participant in &participants {
+            self.go_on()?;
+            (self.watch)(Event::Starting { participant });
+            match self.runner.start(participant, self.explains) {
+                Ok(()) => self.running[participant] = true,
+                Err(why) => self.retire(participant, &why)?,
+            }
+        }
+        self.go_on()?;
+        (self.watch)(Event::Verifying);
+        let started: Vec<usize> = participants.into_iter().filter(|e| self.running[*e]).collect();
+        let mut took = Duration::ZERO;
+        for (&participant, verified) in started.iter().zip(self.runner.verify(&started)) {
+            match verified {
+                Ok(ready) => {
+                    took += Duration::from_secs_f64(ready.ready_ms.unwrap_or(0.0) / 1e3);
+                    (self.watch)(Event::Started { participant, restart, ready: &ready });
+                }
+                Err(why) => self.retire(participant, &why)?,
+            }
+        }
+        Ok(took)
     }
 
     /// Two laps of every server under every load.
@@ -167,6 +279,41 @@ impl Schedule<'_> {
         Ok(())
     }
 
+    /// Runs every server once, in random order, at a rate that all can sustain. Not mirrored: these
+    /// laps are not paired, but merged over the restarts, each of which has its own order.
+    fn paced_laps(&mut self, place: Place) -> Result<(), Over> {
+        let began = self.elapsed();
+        // The first closed loop represents all: one rate, one question.
+        let Some(load) = self.experiment.closed_loop() else { return Ok(()) };
+        let rate = match self.rate.or_else(|| self.budget.common_rate()) {
+            Some(rate) => *self.rate.insert(rate),
+            None => return Ok(()),
+        };
+        let salt = self.experiment.loads.len() as u64 + 1;
+        let order = shuffled(self.experiment.seed, place, salt, self.running.len());
+        for (nth, participant) in (0..).zip(order) {
+            self.paced_lap(place, nth, participant, (load, rate))?;
+        }
+        self.budget.paced_run(self.elapsed().saturating_sub(began));
+        Ok(())
+    }
+
+    fn paced_lap(
+        &mut self,
+        place: Place,
+        nth: u32,
+        participant: usize,
+        (load, rate): (usize, f64),
+    ) -> Result<(), Over> {
+        self.go_on()?;
+        if !self.running[participant] {
+            return Ok(());
+        }
+        (self.watch)(Event::Lapping { participant, load });
+        let lap = self.runner.paced_lap(participant, load, rate);
+        self.driven(place, nth, participant, lap)
+    }
+
     /// Runs a slice of a server, if the server is running. Returns whether it was.
     fn slice(&mut self, participant: usize, load: usize) -> Result<bool, Over> {
         self.go_on()?;
@@ -213,29 +360,24 @@ impl Schedule<'_> {
         }
         self.out[participant] = true;
         self.budget.failure(participant);
-        self.stop(participant);
+        if self.running[participant] {
+            self.stop(&[participant]);
+        }
         (self.watch)(Event::ServerFailure { participant, why });
         Ok(())
     }
 
-    fn stop(&mut self, participant: usize) {
-        if std::mem::take(&mut self.running[participant])
-            && let Some(what) = self.runner.stop(participant)
-        {
+    fn stop(&mut self, participants: &[usize]) {
+        for (participant, what) in self.runner.stop(participants) {
             (self.watch)(Event::Unclean { participant, what });
         }
+        participants.iter().for_each(|participant| self.running[*participant] = false);
     }
 
-    /// Stops all running servers: one after another, so that each has the machine to itself while
-    /// it ends; all at once if the user is waiting.
+    /// Stops all running servers.
     fn stop_all(&mut self) {
-        if self.runner.interrupted() {
-            let running = (0..self.running.len()).filter(|n| self.running[*n]);
-            running.for_each(|participant| self.runner.begin_stop(participant));
-        }
-        for participant in 0..self.running.len() {
-            self.stop(participant);
-        }
+        let running: Vec<usize> = (0..self.running.len()).filter(|n| self.running[*n]).collect();
+        self.stop(&running);
     }
 
     /// Time since the experiment began, including earlier parts of the run.
@@ -260,10 +402,68 @@ impl Schedule<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::fixtures::{experiment, runner, three};
+    use std::path::PathBuf;
+
+    use hotlap_servers::contract::{Contract, Name};
+    use hotlap_servers::launch::Launch;
+    use hotlap_servers::verify::Requirements;
+
     use super::*;
+    use crate::experiment::Past;
     use crate::lap::Kind;
-    use crate::scripted::Scripted;
+    use crate::participant::{Load, Origin};
+    use crate::scripted::{Script, Scripted};
+
+    fn load() -> Load {
+        Load::new(64)
+    }
+
+    fn participant(name: &str, role: Role) -> Participant {
+        let launch =
+            Launch { argv: vec![name.to_owned()], cwd: PathBuf::from("/"), ..Launch::default() };
+        Participant {
+            name: name.to_owned(),
+            role,
+            start: Origin::Launch(launch),
+            contract: Contract::of(Name::Hello, None),
+            requirements: Requirements::Custom,
+            version: String::new(),
+            counts: None,
+            cpus: None,
+        }
+    }
+
+    pub(super) fn experiment(restarts: Option<u32>, rounds: Option<u32>) -> Experiment {
+        Experiment {
+            participants: vec![
+                participant("a", Role::Reference),
+                participant("a again", Role::Control),
+                participant("b", Role::Plain),
+            ],
+            loads: vec![load()],
+            budget: Duration::from_secs(60),
+            may_grow: false,
+            precision: None,
+            restarts,
+            rounds,
+            slice: None,
+            paced: false,
+            rate: None,
+            objectives: Vec::new(),
+            explain: Explain::No,
+            seed: 7,
+            from: Place::default(),
+            past: Past::default(),
+        }
+    }
+
+    pub(super) fn runner(scripts: Vec<Script>) -> Scripted {
+        Scripted::new(scripts, vec![load()], Duration::from_millis(500))
+    }
+
+    pub(super) fn three() -> Vec<Script> {
+        vec![Script::new(1000.0, 9000.0), Script::new(1000.0, 9000.0), Script::new(900.0, 10_000.0)]
+    }
 
     /// Runs an experiment. Returns each lap as restart, round, place and participant, and why it
     /// ended.

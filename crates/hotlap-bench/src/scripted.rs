@@ -12,7 +12,7 @@ use hotlap_stats::{Class, Histogram};
 
 use crate::lap::{Kind, Lap, Usage};
 use crate::participant::Load;
-use crate::runner::{Ready, Runner, TrialWindow, Warmup};
+use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::observe::{
@@ -252,9 +252,9 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Runner for Scripted {
-    fn start(&mut self, participant: usize) -> Result<(), ServerFailure> {
+    fn start(&mut self, participant: usize, observes: bool) -> Result<(), ServerFailure> {
         self.clock += self.scripts[participant].ready;
-        self.call("start", participant)
+        self.call(if observes { "start observed" } else { "start" }, participant)
     }
 
     fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
@@ -309,6 +309,10 @@ impl Runner for Scripted {
 
     fn slice_length(&self) -> Duration {
         self.lap / self.slices
+    }
+
+    fn probed(&self) -> Vec<Probed> {
+        Vec::new()
     }
 
     fn slices(&self, _load: usize) -> u32 {
@@ -368,10 +372,6 @@ impl Runner for Scripted {
         Ok(lap)
     }
 
-    fn begin_explaining(&mut self) {
-        self.log.push("begin explaining".to_owned());
-    }
-
     fn instruments(&mut self, _: usize) -> (Vec<Instrument>, Vec<ObserveError>) {
         let all = [Instrument::Profile, Instrument::SystemCalls, Instrument::Events];
         let (forbidden, usable): (Vec<_>, Vec<_>) =
@@ -415,13 +415,9 @@ impl Runner for Scripted {
         Ok((lap, Ok(seen)))
     }
 
-    fn laps_per_observed(&self, _load: usize) -> u32 {
-        1
-    }
-
-    fn stop(&mut self, participant: usize) -> Option<String> {
-        self.log.push(format!("stop {participant}"));
-        None
+    fn stop(&mut self, participants: &[usize]) -> Vec<(usize, String)> {
+        self.log.extend(participants.iter().map(|participant| format!("stop {participant}")));
+        Vec::new()
     }
 
     fn elapsed(&self) -> Duration {

@@ -227,7 +227,7 @@ fn plain_cost_ns(arena: &Arena, options: &Options) -> f64 {
     live.warm(0, 0, &mut |_| ()).expect("a warm-up");
     let laps = (0..40).map(|_| live.whole_lap(0, 0, Kind::Flat).expect("a lap"));
     let costs: Vec<f64> = laps.filter_map(|lap| lap.cost_ns()).collect();
-    let _ = live.stop(0);
+    live.stop(&[0]);
     median(&costs).expect("laps")
 }
 
@@ -315,7 +315,7 @@ fn best_of_three(arena: &Arena, options: &Options) -> f64 {
         live.warm(participant, 0, &mut |_| ()).expect("a warm-up");
         let laps: Vec<Lap> =
             (0..3).map(|_| live.whole_lap(participant, 0, Kind::Flat).expect("a lap")).collect();
-        let _ = live.stop(participant);
+        live.stop(&[participant]);
         laps.iter().map(|lap| lap.outcome.rate()).fold(0.0, f64::max)
     };
     let one: f64 = best(0);

@@ -111,7 +111,7 @@ fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     let is_silence = |failed: &Violation| matches!(failed, Violation::Silence { .. });
     assert!(lap.failed.iter().any(is_silence), "{:?}", lap.failed);
     assert!(!lap.counts());
-    runner.stop(0);
+    runner.stop(&[0]);
     drop(runner);
     agent.join().unwrap();
 }

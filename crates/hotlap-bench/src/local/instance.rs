@@ -1,26 +1,37 @@
-//! A running server during a run: its process, its address, its CPU and memory usage.
+//! One server during a run: what is true of it between its slices, and what can be asked of it.
+//!
+//! Between two slices of a server, the server is frozen (unless nothing is), the connections of its
+//! load are open and idle, and the slices of the lap under way are summed in [`Held`]. What is done
+//! with it stands in the files below: it is started and verified, warmed up, and loaded for laps.
 
-use hotlap_servers::infer;
-use hotlap_servers::start::ask;
-use std::fmt::Display;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_load::Outcome;
 use hotlap_load::http::Response;
 use hotlap_load::outcome::Totals;
-use hotlap_load::plan::{Request, Target};
+use hotlap_load::plan::{Protocol, Request, Target};
+use hotlap_servers::allocation::CpuAllocation;
+use hotlap_servers::compilers::Compiler;
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::infer;
+use hotlap_servers::interrupt;
+use hotlap_servers::process::Stopped;
+use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, State};
+use hotlap_servers::sample::{Memory, Switches};
+use hotlap_servers::start::{ask, ending};
 use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
-use crate::load_host::{LoadError, RunningLoad, ValuesUsed};
+use crate::load_host::{LoadError, LoadHost, RunningLoad, ValuesUsed};
 use crate::participant::{Load, Participant};
 use crate::validity;
-use hotlap_servers::compilers::Compiler;
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::process::Stopped;
-use hotlap_servers::running::{LogWait, RunningServer, Sample, State};
-use hotlap_servers::sample::{Memory, Switches};
-use hotlap_servers::start::ending;
+
+mod laps;
+mod start;
+mod warm_up;
 
 /// How long a reading of a server's memory is reused. Bounds the time spent reading.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
@@ -37,58 +48,143 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// if a call to another host took long.
 const UNSURE: f64 = 0.03;
 
+/// How servers are run and laps are measured on this machine.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// Length of a slice's window; `None`: the shortest at which every server recovers from being
+    /// frozen.
+    pub slice: Option<Duration>,
+    /// How long servers may be probed at each length that is tried.
+    pub probe_limit: Duration,
+    /// Timeout of a request; at least [`hotlap_servers::verify::LIMIT`] during verification.
+    pub timeout: Duration,
+    /// Time limit from a server's start to its first correct response; wrong ones are allowed for
+    /// part of that ([`hotlap_servers::start::UNREADY`]).
+    pub start_limit: Duration,
+    /// How long a server must be level to count as steady, unless it has its earlier speed.
+    pub level_for: Duration,
+    /// Time limit for a server to become steady.
+    pub warm_limit: Duration,
+    /// Time between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// Freezes servers outside of their slices.
+    pub freeze: bool,
+    /// Counts instructions if the kernel permits it.
+    pub counters: bool,
+    /// Which cores servers and generator use.
+    pub cores: CpuAllocation,
+    /// Where servers are started.
+    pub host: Arc<dyn ServerHost>,
+    /// Where the load comes from.
+    pub generator: Arc<dyn LoadHost>,
+    /// Which participant each one is compared with and must do the same work as; by default the
+    /// reference.
+    pub against: BTreeMap<usize, usize>,
+}
+
+/// What is the same for all servers of a run.
+pub(super) struct Conditions {
+    pub setting: Setting,
+    pub loads: Vec<Load>,
+    pub began: Instant,
+    /// Set when the user interrupts.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Conditions {
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The time of an event, in milliseconds since the run began.
+    fn at_ms(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.began).as_millis() as u64
+    }
+
+    /// Sleeps until the deadline; an interrupt also ends the load. Returns false if the user
+    /// interrupted.
+    fn wait(&self, session: &dyn RunningLoad, until: Instant) -> bool {
+        let is_over = interrupt::sleep(until.saturating_duration_since(Instant::now()), &self.stop);
+        if !is_over {
+            session.stop();
+        }
+        is_over
+    }
+
+    /// The protocol in which servers are started: that of the loads, or HTTP/1.1 if they differ.
+    fn protocol(&self) -> Protocol {
+        let is_http2 = |load: &Load| load.protocol == Protocol::Http2;
+        if self.loads.iter().all(is_http2) { Protocol::Http2 } else { Protocol::Http1 }
+    }
+
+    /// The protocols of the loads besides that one.
+    fn other_protocols(&self) -> impl Iterator<Item = Protocol> {
+        let has = |protocol: &Protocol| self.loads.iter().any(|load| load.protocol == *protocol);
+        let first = self.protocol();
+        [Protocol::Http1, Protocol::Http2].into_iter().filter(move |p| *p != first).filter(has)
+    }
+}
+
+/// A server during a run.
 pub(super) struct Instance {
-    pub(super) participant: Participant,
+    run: Arc<Conditions>,
+    /// The number of the participant.
+    pub number: usize,
+    pub participant: Participant,
     /// The server, while it runs.
-    pub(super) server: Option<Box<dyn RunningServer>>,
-    pub(super) target: Option<Target>,
+    server: Option<Box<dyn RunningServer>>,
+    /// Its address, while it runs.
+    pub target: Option<Target>,
     /// The value of its `Host` header.
-    pub(super) host: String,
+    host: String,
     /// Its requests with the right responses, set when it was verified first.
-    pub(super) requests: Vec<Request>,
+    requests: Vec<Request>,
     /// How many field values earlier loads have used up, and how many the latest load has used.
     values_used: (u64, Option<ValuesUsed>),
-    /// Why a generator was lost in the lap under way.
-    pub(super) lost: Option<String>,
     /// What its warm-ups have shown so far, by load.
-    pub(super) known: Vec<Option<WarmupProfile>>,
+    pub known: Vec<Option<WarmupProfile>>,
     /// The load whose connections are kept until its next slice.
-    pub(super) held: Option<Held>,
+    held: Option<Held>,
+    /// Why a generator was lost in the lap under way.
+    pub lost: Option<String>,
+    /// Its context switches and the lines of its side effect before the lap under way.
+    before_lap: Option<(Option<Switches>, u64)>,
     /// The number of its slices so far.
     slices: u32,
     /// The number of its paced laps so far.
     paced: u64,
-    /// Its context switches and the lines of its side effect before the lap under way.
-    before_lap: Option<(Option<Switches>, u64)>,
     /// Its memory, and when that was read.
     memory: Option<(Instant, Memory)>,
     /// Time from its start to its first right response, if hotlap started it.
-    pub(super) ready: Option<Duration>,
+    ready: Option<Duration>,
     /// What the user should know about its start.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Why instructions are not counted.
-    pub(super) uncounted: Option<String>,
+    uncounted: Option<String>,
     /// Whether it has been verified against its whole contract.
-    pub(super) verified: bool,
+    pub verified: bool,
+    /// The conformance checks of its latest verification: passed, and total; none if they were not
+    /// repeated.
+    conformance: (u32, u32),
 }
 
 /// What a warm-up showed of a server under a load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WarmupProfile {
     /// How it becomes steady.
-    pub(super) steady: PreviousWarmup,
+    steady: PreviousWarmup,
     /// Its mean service time.
-    pub(super) service: Duration,
+    pub service: Duration,
     /// Whether a compiler was seen.
-    pub(super) compiles: bool,
+    compiles: bool,
     /// The median cost of its last bursts, in nanoseconds, if it was loaded in bursts.
-    pub(super) burst_ns: Option<f64>,
+    burst_ns: Option<f64>,
 }
 
 /// A load whose connections are kept between the slices of a server.
-pub(super) struct Held {
+struct Held {
     load: usize,
-    pub(super) session: Box<dyn RunningLoad>,
+    session: Box<dyn RunningLoad>,
     /// Laps that it may still be used for.
     laps: u32,
     /// Requests when the lap under way began.
@@ -96,20 +192,12 @@ pub(super) struct Held {
     /// When its last slice ended, and whether all requests were answered by then.
     since: Instant,
     is_idle: bool,
-    /// The slices of the lap under way so far.
-    driven: Option<Driven>,
-}
-
-/// The slices of a lap.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Driven {
-    /// When the window of the first opened.
-    pub(super) at: Instant,
-    pub(super) between: Between,
+    /// The slices of the lap under way so far, and when the window of the first opened.
+    driven: Option<(Instant, Between)>,
 }
 
 impl Held {
-    pub(super) fn new(load: usize, session: Box<dyn RunningLoad>) -> Self {
+    fn new(load: usize, session: Box<dyn RunningLoad>) -> Self {
         let since = Instant::now();
         Self { load, session, laps: LAPS_A_SET, requests: 0, since, is_idle: true, driven: None }
     }
@@ -117,7 +205,7 @@ impl Held {
     /// Whether the next slice of a load may use these connections. Unanswered requests are kept
     /// until they are answered or time out. If a generator was lost in the lap of another server,
     /// the next lap has new connections.
-    pub(super) fn goes_on(&self, load: usize) -> bool {
+    fn goes_on(&self, load: usize) -> bool {
         let is_fresh = self.laps > 0 && self.since.elapsed() < LONGEST_PAUSE;
         let may_begin = (is_fresh || !self.is_idle) && self.session.lost().is_none();
         self.load == load && (self.driven.is_some() || may_begin)
@@ -125,42 +213,58 @@ impl Held {
 
     /// Sends nothing more until the next slice, and gives the server this long to finish requests
     /// in flight before it is frozen.
-    pub(super) fn pause(&mut self, limit: Duration) {
+    fn pause(&mut self, limit: Duration) {
         self.is_idle = self.session.pause(limit);
         self.since = Instant::now();
     }
 
     /// Adds a slice whose window opened at that time.
-    pub(super) fn add(&mut self, opened: Instant, slice: &Between) {
+    fn add(&mut self, opened: Instant, slice: &Between) {
         match &mut self.driven {
-            Some(driven) => driven.between.add(slice),
-            None => self.driven = Some(Driven { at: opened, between: *slice }),
+            Some((_, sum)) => sum.add(slice),
+            None => self.driven = Some((opened, *slice)),
         }
     }
 
-    /// Ends the lap. Returns its slices, and the number of requests answered in and between them.
-    pub(super) fn end_lap(&mut self) -> Option<(Driven, u64)> {
+    /// Ends the lap. Returns its slices, when the first opened, and the number of requests answered
+    /// in and between them.
+    fn end_lap(&mut self) -> Option<(Instant, Between, u64)> {
         let before = std::mem::replace(&mut self.requests, self.session.answered());
         self.laps = self.laps.saturating_sub(1);
-        Some((self.driven.take()?, self.requests - before))
+        let (at, between) = self.driven.take()?;
+        Some((at, between, self.requests - before))
+    }
+}
+
+/// Why a server could not be measured.
+pub(super) enum Trouble {
+    /// It cannot take part any more.
+    Server(ServerFailure),
+    /// A generator was lost: the lap does not count, and the run goes on.
+    Generator(String),
+}
+
+impl From<ServerFailure> for Trouble {
+    fn from(failure: ServerFailure) -> Self {
+        Self::Server(failure)
     }
 }
 
 /// What happened between two samples, or several pairs of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
-    pub(super) requests: u64,
-    pub(super) wall_ns: u64,
+    pub requests: u64,
+    pub wall_ns: u64,
     /// CPU time; `None` if the server's processes are unknown.
-    pub(super) cpu_ns: Option<u64>,
-    pub(super) slices: u32,
+    pub cpu_ns: Option<u64>,
+    pub slices: u32,
     /// The longest silence of the server's host.
-    pub(super) silence: Duration,
+    pub silence: Duration,
 }
 
 impl Between {
     /// What happened between two samples.
-    pub(super) fn of(before: &Sample, after: &Sample) -> Self {
+    pub fn of(before: &Sample, after: &Sample) -> Self {
         let wall = after.at.saturating_duration_since(before.at);
         let cpu = after.cpu_ns.zip(before.cpu_ns);
         Self {
@@ -172,7 +276,7 @@ impl Between {
         }
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.wall_ns += other.wall_ns;
         self.cpu_ns = self.cpu_ns.zip(other.cpu_ns).map(|(own, more)| own + more);
@@ -181,7 +285,7 @@ impl Between {
     }
 
     /// The sum of `some`, or `None` if that is empty.
-    pub(super) fn sum(some: &[Self]) -> Option<Self> {
+    fn sum(some: &[Self]) -> Option<Self> {
         some.iter().copied().reduce(|mut sum, one| {
             sum.add(&one);
             sum
@@ -189,67 +293,46 @@ impl Between {
     }
 
     /// Requests per second, if there were any.
-    pub(super) fn per_second(&self) -> Option<f64> {
+    pub fn per_second(&self) -> Option<f64> {
         let is_known = self.requests > 0 && self.wall_ns > 0;
         is_known.then(|| self.requests as f64 * 1e9 / self.wall_ns as f64)
     }
 
     /// CPU time per request in nanoseconds, if both are known and not 0.
-    pub(super) fn cost_ns(&self) -> Option<f64> {
+    pub fn cost_ns(&self) -> Option<f64> {
         let cpu_ns = self.cpu_ns.filter(|cpu_ns| *cpu_ns > 0 && self.requests > 0)?;
         Some(cpu_ns as f64 / self.requests as f64)
     }
 }
 
 impl Instance {
-    pub(super) fn new(participant: Participant, loads: usize) -> Self {
+    pub fn new(run: &Arc<Conditions>, number: usize, participant: Participant) -> Self {
         Self {
+            run: Arc::clone(run),
+            number,
             participant,
             server: None,
             target: None,
             host: String::new(),
             requests: Vec::new(),
             values_used: (infer::PROBES, None),
-            lost: None,
-            known: vec![None; loads],
+            known: vec![None; run.loads.len()],
             held: None,
+            lost: None,
+            before_lap: None,
             slices: 0,
             paced: 0,
-            before_lap: None,
             memory: None,
             ready: None,
             notes: Vec::new(),
             uncounted: None,
             verified: false,
+            conformance: (0, 0),
         }
-    }
-
-    /// The requests that a load sends.
-    pub(super) fn requests(&self, load: &Load) -> Vec<Request> {
-        match load.request {
-            None => self.requests.clone(),
-            Some(request) => {
-                let request = request.min(self.requests.len().saturating_sub(1));
-                // Alone, its weight makes no difference.
-                vec![Request { weight: 1, ..self.requests[request].clone() }]
-            }
-        }
-    }
-
-    /// The number of values of each field that are used up. They are not used again, because a
-    /// request with the same key might be refused the second time.
-    pub(super) fn first_value(&self) -> u64 {
-        let (earlier, latest) = &self.values_used;
-        earlier + latest.as_ref().map_or(0, |used| used())
-    }
-
-    /// A load uses further values of fields.
-    pub(super) fn uses_values(&mut self, session: &dyn RunningLoad) {
-        self.values_used = (self.first_value(), Some(session.values_used()));
     }
 
     /// Samples server and generator.
-    pub(super) fn sample(&mut self, session: &dyn RunningLoad) -> Sample {
+    fn sample(&mut self, session: &dyn RunningLoad) -> Sample {
         session.sample(&mut |answered| match &mut self.server {
             Some(server) => server.sample(answered),
             None => {
@@ -260,7 +343,7 @@ impl Instance {
     }
 
     /// The same, with the load that is held; `None` if there is none.
-    pub(super) fn sample_held(&mut self) -> Option<Sample> {
+    fn sample_held(&mut self) -> Option<Sample> {
         let held = self.held.take()?;
         let sample = self.sample(&*held.session);
         self.held = Some(held);
@@ -268,46 +351,43 @@ impl Instance {
     }
 
     /// Whether its processes are known, and so its CPU time.
-    pub(super) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.is_known())
     }
 
     /// Whether its side effect is counted.
-    pub(super) fn has_log(&self) -> bool {
+    pub fn has_log(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.has_log())
     }
 
     /// Whether it runs on another host.
-    pub(super) fn is_elsewhere(&self) -> bool {
+    fn is_elsewhere(&self) -> bool {
         !self.delay().is_zero()
     }
 
     /// How long a reading may take until it is taken.
-    pub(super) fn delay(&self) -> Duration {
+    pub fn delay(&self) -> Duration {
         self.server.as_ref().map_or(Duration::ZERO, |server| server.delay())
     }
 
     /// Context switches so far. They are read thread by thread, which takes a while if there are
     /// many; so they are read before a lap's first sample and after its last, never between the
     /// two.
-    pub(super) fn switches(&mut self) -> Option<Switches> {
+    fn switches(&mut self) -> Option<Switches> {
         self.server.as_mut()?.switches()
     }
 
-    /// Hardware counts while `act` runs, with the requests meanwhile. The counters are on only for
+    /// Hardware counts over this time, with the requests meanwhile. The counters are on only for
     /// that time, because they cost the server something at each context switch.
-    pub(super) fn counted(
-        &mut self,
-        session: &dyn RunningLoad,
-        act: impl FnOnce(),
-    ) -> Option<Count> {
+    fn counted(&mut self, session: &dyn RunningLoad, time: Duration) -> Option<Count> {
+        let until = Instant::now() + time;
         let server = self.server.as_mut()?;
         let first = session.answered();
         if !server.begin_counting() {
             return None;
         }
         let second = session.answered();
-        act();
+        self.run.wait(session, until);
         let third = session.answered();
         let counted = server.end_counting();
         let fourth = session.answered();
@@ -320,27 +400,9 @@ impl Instance {
         Some(Count { requests, counted: counted? })
     }
 
-    /// The number of its next slice.
-    pub(super) fn next_slice(&mut self) -> u32 {
-        self.slices = self.slices.wrapping_add(1);
-        self.slices
-    }
-
-    /// The number of its next paced lap.
-    pub(super) fn next_paced(&mut self) -> u64 {
-        self.paced += 1;
-        self.paced
-    }
-
-    /// The context switches before and after the lap that ends.
-    pub(super) fn switches_of_lap(&mut self) -> Option<(Switches, Switches)> {
-        let (first, _) = self.before_lap?;
-        first.zip(self.switches())
-    }
-
     /// Begins a lap with the next slice, unless one is under way. If a side effect is counted, the
     /// lap gets its own load, and the log must be complete up to here.
-    pub(super) fn begin_lap(&mut self) {
+    fn begin_lap(&mut self) {
         if self.before_lap.is_none() {
             if self.has_log() {
                 self.held = None;
@@ -351,7 +413,7 @@ impl Instance {
     }
 
     /// Drops the lap under way: the next slice begins another, on new connections.
-    pub(super) fn forget_lap(&mut self) {
+    pub fn forget_lap(&mut self) {
         self.held = None;
         self.before_lap = None;
         self.lost = None;
@@ -359,7 +421,7 @@ impl Instance {
 
     /// What the server used between two samples, or several pairs of them, and its present memory.
     /// Context switches were counted around them, while `requests` were answered.
-    pub(super) fn usage(
+    fn usage(
         &mut self,
         between: &Between,
         switches: Option<(Switches, Switches)>,
@@ -399,31 +461,31 @@ impl Instance {
     ///
     /// # Errors
     /// It could not be frozen and keeps running: why.
-    pub(super) fn freeze(&mut self) -> Result<(), String> {
+    pub fn freeze(&mut self) -> Result<(), String> {
         self.server.as_mut().map_or(Ok(()), |server| server.freeze())
     }
 
     /// Thaws it.
-    pub(super) fn thaw(&mut self) {
+    pub fn thaw(&mut self) {
         if let Some(server) = &mut self.server {
             server.thaw();
         }
     }
 
     /// Lets it use all cores of the run, or only its own again.
-    pub(super) fn spread(&mut self, on_all: bool) {
+    fn spread(&mut self, on_all: bool) {
         if let Some(server) = &mut self.server {
             server.spread(on_all);
         }
     }
 
     /// What compiles it while it runs.
-    pub(super) fn compiler(&mut self) -> Compiler {
+    fn compiler(&mut self) -> Compiler {
         self.server.as_mut().map_or(Compiler::Unknown, |server| server.compiler())
     }
 
     /// Begins to stop it, without waiting.
-    pub(super) fn begin_stop(&mut self, grace: Duration) {
+    pub fn begin_stop(&mut self, grace: Duration) {
         self.forget_lap();
         if let Some(server) = &mut self.server {
             server.begin_stop(grace);
@@ -431,7 +493,7 @@ impl Instance {
     }
 
     /// Stops it. Returns a description of any problem.
-    pub(super) fn stop(&mut self, grace: Duration) -> Option<String> {
+    pub fn stop(&mut self, grace: Duration) -> Option<String> {
         self.forget_lap();
         self.memory = None;
         self.target = None;
@@ -443,46 +505,50 @@ impl Instance {
     ///
     /// # Errors
     /// How it ended, with its last log lines.
-    pub(super) fn still_there(&mut self, phase: &str) -> Result<(), ServerFailure> {
+    pub fn still_there(&mut self, phase: &str) -> Result<(), ServerFailure> {
         match self.server.as_mut().map_or(State::Runs, |server| server.state()) {
             State::Runs => Ok(()),
             State::Ended(exit) => {
                 let cause = format!("the server {}", ending(exit));
-                Err(self.out(phase, cause, "run its command by hand to see why"))
+                Err(self.failure(phase, cause, "run its command by hand to see why"))
             }
-            State::Unreachable(why) => Err(self.out(phase, why.cause, &why.remedy)),
+            State::Unreachable(why) => Err(self.failure(phase, why.cause, &why.remedy)),
         }
     }
 
     /// Sends one more request and waits up to `limit` for the response.
-    pub(super) fn ask_again(&self, limit: Duration) -> Result<Response, String> {
+    fn ask_again(&self, limit: Duration) -> Result<Response, String> {
         let target = self.target.as_ref().ok_or("it is not running")?;
         ask(target, &self.host, limit, &self.participant.contract.with_values(0).exchanges[0])
     }
 
     /// Sends one request that is safe to repeat, and waits up to `limit` for the response. `None`
     /// if the contract has no such request.
-    pub(super) fn asks_safely(&self, limit: Duration) -> Option<Result<Response, String>> {
+    fn asks_safely(&self, limit: Duration) -> Option<Result<Response, String>> {
         let target = self.target.as_ref()?;
         let contract = self.participant.contract.with_values(0);
         let exchange = contract.exchanges.iter().find(|exchange| exchange.is_safe())?;
         Some(ask(target, &self.host, limit, exchange))
     }
 
-    /// A failure because of an error.
-    pub(super) fn failed(&mut self, phase: &str, error: impl Display) -> ServerFailure {
-        match self.still_there(phase) {
-            Err(failure) => failure,
-            Ok(()) => self.out(phase, error.to_string(), "see its last log lines"),
+    /// The trouble with a load that it should have answered.
+    fn trouble(&mut self, phase: &str, error: LoadError) -> Trouble {
+        match error {
+            LoadError::Lost(why) => Trouble::Generator(why),
+            LoadError::Gone(why) => {
+                let remedy = "finished laps are kept; once the generator's host is reached again, \
+                              repeat the run";
+                self.failure(phase, why, remedy).into()
+            }
+            LoadError::Failed(why) => match self.still_there(phase) {
+                Err(failure) => failure.into(),
+                Ok(()) => self.failure(phase, why, "see its last log lines").into(),
+            },
         }
     }
 
     /// A failure because not one request was answered.
-    pub(super) fn unanswered(
-        &mut self,
-        phase: &str,
-        outcome: Result<Outcome, LoadError>,
-    ) -> ServerFailure {
+    fn unanswered(&mut self, phase: &str, outcome: Result<Outcome, LoadError>) -> ServerFailure {
         if let Err(failure) = self.still_there(phase) {
             return failure;
         }
@@ -499,13 +565,32 @@ impl Instance {
                 None => "it stopped responding".to_owned(),
             },
         };
-        self.out(phase, cause, "`hotlap check` shows its responses")
+        self.failure(phase, cause, "`hotlap check` shows its responses")
     }
 
     /// A failure with the server's last log lines.
-    pub(super) fn out(&self, phase: &str, cause: String, remedy: &str) -> ServerFailure {
+    pub fn failure(&self, phase: &str, cause: String, remedy: &str) -> ServerFailure {
         let log_tail = self.server.as_ref().map(|server| server.tail()).unwrap_or_default();
         ServerFailure { phase: phase.to_owned(), cause, log_tail, remedy: remedy.to_owned() }
+    }
+
+    /// The lines that its side effect has written so far.
+    fn lines(&mut self, wait: LogWait) -> u64 {
+        self.server.as_mut().map_or(0, |server| server.lines(wait))
+    }
+
+    /// Ends the lap and checks that it has one line for each request answered, or sent, since some
+    /// may be in flight at the end. Waits a while, because a log may lag behind.
+    fn side_effect(&mut self, whole: &Totals) -> Option<Violation> {
+        let (_, before) = self.before_lap.take()?;
+        let (least, most) = (whole.responses, whole.sent);
+        let per_request = u64::from(self.participant.counts.as_ref()?.per_request);
+        let (least, most) = (least * per_request, most * per_request);
+        let counted = match self.has_log() {
+            true => self.lines(LogWait::Until(before + least)),
+            false => before,
+        };
+        validity::side_effect(counted - before, (least, most))
     }
 }
 
@@ -522,25 +607,4 @@ fn complaint(stopped: &Stopped) -> Option<String> {
         complaints.push(format!("processes survived SIGKILL: {}", stopped.survivors.join(", ")));
     }
     (!complaints.is_empty()).then(|| complaints.join("; "))
-}
-
-impl Instance {
-    /// The lines that its side effect has written so far.
-    fn lines(&mut self, wait: LogWait) -> u64 {
-        self.server.as_mut().map_or(0, |server| server.lines(wait))
-    }
-
-    /// Ends the lap and checks that it has one line for each request answered, or sent, since some
-    /// may be in flight at the end. Waits a while, because a log may lag behind.
-    pub(super) fn side_effect(&mut self, whole: &Totals) -> Option<Violation> {
-        let (_, before) = self.before_lap.take()?;
-        let (least, most) = (whole.responses, whole.sent);
-        let per_request = u64::from(self.participant.counts.as_ref()?.per_request);
-        let (least, most) = (least * per_request, most * per_request);
-        let counted = match self.has_log() {
-            true => self.lines(LogWait::Until(before + least)),
-            false => before,
-        };
-        validity::side_effect(counted - before, (least, most))
-    }
 }

@@ -92,11 +92,11 @@ pub(super) struct Slices {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Found {
     /// The slice length.
-    pub(super) slice: Duration,
+    pub slice: Duration,
     /// Cost per request in the slices' windows over the cost after them, with its 95% interval.
-    pub(super) ratio: Estimate,
+    pub ratio: Estimate,
     /// The same for requests/s.
-    pub(super) rate: Estimate,
+    pub rate: Estimate,
 }
 
 /// Cost and requests/s in the windows of one server's probes, over those after them.
@@ -127,14 +127,14 @@ type Passed = BTreeSet<(usize, usize)>;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needs {
     /// Its mean service time.
-    pub(super) service: Duration,
+    pub service: Duration,
     /// It needs slices that begin and end with the load.
-    pub(super) whole: bool,
+    pub whole: bool,
     /// How long a reading may take until it is taken; not zero if it runs on another host, or is
     /// loaded from one.
-    pub(super) delay: Duration,
+    pub delay: Duration,
     /// Its CPU time is known, so probes can show whether it recovers.
-    pub(super) known: bool,
+    pub known: bool,
 }
 
 impl Needs {
@@ -145,39 +145,29 @@ impl Needs {
     }
 }
 
-/// What to do next.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Probe these programs, by load, there and back; each probe lasts until the times returned by
-    /// [`Slices::probe_edges`].
-    Probe(Vec<(usize, usize)>),
-    /// The length has been chosen.
-    Settled,
-}
-
 impl Slices {
     /// With the length that the user set or an interrupted run had, or with none yet. All servers
     /// together are probed at one length for at most `limit`, but often enough for a decision.
-    pub(super) fn new(chosen: Option<Duration>, limit: Duration) -> Self {
+    pub fn new(chosen: Option<Duration>, limit: Duration) -> Self {
         let stage = if chosen.is_some() { Stage::Settled } else { Stage::Open };
         Self { length: chosen.unwrap_or(LENGTHS[0]), limit, stage, found: BTreeMap::new() }
     }
 
     /// Length of a slice's window.
-    pub(super) fn length(&self) -> Duration {
+    pub fn length(&self) -> Duration {
         self.length
     }
 
     /// The times of a probe, counted from the thaw: the window of a slice opens, closes, and three
     /// window lengths later the probe ends.
-    pub(super) fn probe_edges(&self) -> [Duration; 3] {
+    pub fn probe_edges(&self) -> [Duration; 3] {
         let opens = lead_in(self.length);
         [opens, opens + self.length, opens + self.length * 4]
     }
 
-    /// Judges the probes so far and returns what to do next for these servers (by program and
-    /// load).
-    pub(super) fn next(&mut self, servers: &BTreeMap<(usize, usize), Needs>) -> Next {
+    /// Judges the probes so far. Returns which of these servers (by program and load) to probe
+    /// next, there and back; none once the length has been chosen.
+    pub fn next(&mut self, servers: &BTreeMap<(usize, usize), Needs>) -> Vec<(usize, usize)> {
         if let Stage::Open = self.stage {
             let least = servers.values().map(Needs::least).max().unwrap_or_default();
             let fits = LENGTHS.into_iter().find(|length| *length >= least);
@@ -217,10 +207,10 @@ impl Slices {
                 self.stage = Stage::Settled;
             } else {
                 *probes += 1;
-                return Next::Probe(left);
+                return left;
             }
         }
-        Next::Settled
+        Vec::new()
     }
 
     fn begin(&mut self, passed: Passed) {
@@ -231,12 +221,12 @@ impl Slices {
     }
 
     /// The result of probing a program under a load; `None` if it was not probed.
-    pub(super) fn found(&self, server: (usize, usize)) -> Option<Found> {
+    pub fn found(&self, server: (usize, usize)) -> Option<Found> {
         self.found.get(&server).copied()
     }
 
     /// Records a probe of a program under a load: within the window of a slice, and after it.
-    pub(super) fn probed(&mut self, server: (usize, usize), within: &Between, after: &Between) {
+    pub fn probed(&mut self, server: (usize, usize), within: &Between, after: &Between) {
         let costs = within.cost_ns().zip(after.cost_ns());
         let rates = within.per_second().zip(after.per_second());
         let (Some(costs), Some(rates)) = (costs, rates) else { return };
@@ -347,9 +337,10 @@ mod tests {
         let servers: BTreeMap<_, _> = needs.iter().enumerate().map(|(n, s)| ((n, 0), *s)).collect();
         let mut probes = vec![0; needs.len()];
         for step in 0..1_000 {
-            let Next::Probe(next) = slices.next(&servers) else {
+            let next = slices.next(&servers);
+            if next.is_empty() {
                 return (slices.length().as_millis(), probes);
-            };
+            }
             for n in [0, 1] {
                 for &server in &next {
                     probes[server.0] += 1;
@@ -407,14 +398,14 @@ mod tests {
             let mut n = 0;
             let mut slices = Slices::new(None, LIMIT);
             let servers = BTreeMap::from([((0, 0), NONE)]);
-            while let Next::Probe(next) = slices.next(&servers) {
+            while let Some(&server) = slices.next(&servers).first() {
                 for _ in 0..2 {
                     n += 1;
                     let ratio = mean * if n % 2 == 0 { 1.3 } else { 0.7 };
                     let of =
                         |cpu_ns| Between { requests: 1, wall_ns: 1, cpu_ns, ..Between::default() };
                     let (within, after) = (of(Some((1e6 * ratio) as u64)), of(Some(1_000_000)));
-                    slices.probed(next[0], &within, &after);
+                    slices.probed(server, &within, &after);
                 }
             }
             (slices.length().as_millis(), n)
@@ -475,10 +466,10 @@ mod tests {
         let mut slices = Slices::new(Some(chosen), LIMIT);
         assert_eq!(
             (slices.next(&BTreeMap::from([((0, 0), NONE)])), slices.length()),
-            (Next::Settled, chosen)
+            (vec![], chosen)
         );
         let mut unknown = Slices::new(None, LIMIT);
         let servers = BTreeMap::from([((0, 0), Needs { known: false, ..NONE })]);
-        assert_eq!((unknown.next(&servers), unknown.length()), (Next::Settled, LENGTHS[0]));
+        assert_eq!((unknown.next(&servers), unknown.length()), (vec![], LENGTHS[0]));
     }
 }

@@ -15,6 +15,7 @@ use crate::experiment::{Event, Over, Place, order};
 use crate::explain::{Explain, ExplainLap};
 use crate::lap::Lap;
 use crate::participant::Role;
+use crate::runner::OBSERVED;
 
 /// Restarts, unless their number is given. Intervals are computed over restarts: with eight, the
 /// difference of one of six groups must be 3.6 standard errors to count; with six, 4.2; with three,
@@ -45,7 +46,7 @@ impl Schedule<'_> {
             false => (None, None),
         };
         (self.watch)(Event::Explaining);
-        self.runner.begin_explaining();
+        self.explains = true;
         for (participant, its) in self.experiment.participants.iter().enumerate() {
             self.out[participant] |= !matches!(its.role, Role::Plain | Role::Reference);
         }
@@ -129,7 +130,9 @@ impl Schedule<'_> {
         let slices = self.runner.slices(load).max(1);
         let mut driven = vec![0_u32; self.running.len()];
         let mut nth = 0;
-        for step in 0..slices * self.runner.laps_per_observed(load).max(1) {
+        let lap = (self.runner.slice_length() * slices).as_secs_f64();
+        let laps = (OBSERVED.as_secs_f64() / lap).max(1.0).round() as u32;
+        for step in 0..slices * laps {
             let servers = self.running.len();
             for participant in order(self.experiment.seed, place, (load, step), servers) {
                 if !self.slice(participant, load)? {
@@ -203,7 +206,7 @@ impl Schedule<'_> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::fixtures::{experiment, runner, three};
+    use super::super::tests::{experiment, runner, three};
     use super::*;
     use crate::experiment::Experiment;
     use crate::runner::Runner;
@@ -301,10 +304,9 @@ mod tests {
         assert_eq!((over, others), (Over::Done, 3 * (3 + 2) * 2));
         let restarts: Vec<u32> = laps.iter().map(|lap| lap.lap.restart).collect();
         assert_eq!((restarts.iter().min(), restarts.iter().max()), (Some(&3), Some(&10)));
-        let begun = runner.log.iter().position(|line| line == "begin explaining").unwrap();
-        let starts = |log: &[String], n| log.iter().filter(|l| **l == format!("start {n}")).count();
-        assert_eq!((starts(&runner.log[..begun], 1), starts(&runner.log[begun..], 1)), (3, 0));
-        assert_eq!((starts(&runner.log[..begun], 0), starts(&runner.log[begun..], 0)), (3, 8));
+        let calls = |call: &str| runner.log.iter().filter(|line| *line == call).count();
+        assert_eq!((calls("start 1"), calls("start observed 1")), (3, 0));
+        assert_eq!((calls("start 0"), calls("start observed 0")), (3, 8));
     }
 
     #[test]

@@ -295,7 +295,7 @@ fn held(experiment: &Experiment) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{experiment, runner};
+    use super::super::tests::{experiment, runner};
     use super::*;
     use crate::lap::Kind;
     use crate::scripted::{KEEPS, Script};

@@ -88,7 +88,7 @@ impl<'a> Alone<'a> {
     }
 
     fn stop(mut self) {
-        let _ = self.live.stop(0);
+        self.live.stop(&[0]);
     }
 }
 

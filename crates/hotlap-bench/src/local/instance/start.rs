@@ -1,0 +1,190 @@
+//! Starts a server, waits until it answers, and verifies it against its contract.
+
+use std::time::{Duration, Instant};
+
+use hotlap_load::http::Response;
+use hotlap_load::plan::Target;
+use hotlap_servers::contract::Exchange;
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::infer;
+use hotlap_servers::launch::Launch;
+use hotlap_servers::manifest;
+use hotlap_servers::running::StartOrder;
+use hotlap_servers::start::{HOST, ask};
+use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, verify};
+
+use super::Instance;
+use crate::participant::{Origin, Participant, Role};
+use crate::runner::Ready;
+
+/// Longer verifications are reported, since the budget does not include them. A convention.
+const LONG_VERIFICATION: Duration = Duration::from_secs(20);
+
+impl Instance {
+    /// Starts the server and waits until it answers. For one that is already running, finds its
+    /// process, which is measured. With `observes`, instruments can be used on it.
+    pub fn start(&mut self, observes: bool) -> Result<(), ServerFailure> {
+        match self.participant.start.clone() {
+            Origin::Running { target, host, .. } => {
+                let found = self.run.setting.host.find(&target, observes)?;
+                let protocol = self.run.protocol();
+                self.server = found.server;
+                self.notes.extend(found.notes);
+                (self.target, self.host) = (Some(Target { protocol, ..target }), host);
+                Ok(())
+            }
+            Origin::Launch(launch) => self.launch(launch, observes),
+        }
+    }
+
+    fn launch(&mut self, launch: Launch, observes: bool) -> Result<(), ServerFailure> {
+        let setting = &self.run.setting;
+        let Participant { counts, requirements, contract, cpus, .. } = &self.participant;
+        let (cpus, cores) = setting.cores.of_server(*cpus);
+        let order = StartOrder {
+            number: self.number,
+            launch,
+            counts: counts.clone(),
+            requirements: *requirements,
+            first: contract.with_values(0).exchanges[0].clone(),
+            protocol: self.run.protocol(),
+            cpus,
+            cores: cores.to_vec(),
+            all_cores: match setting.host.is_here() {
+                true => setting.cores.all(),
+                false => cores.to_vec(),
+            },
+            limit: setting.start_limit,
+            counters: setting.counters,
+            observes,
+        };
+        let up = setting.host.start(&order, &self.run.stop)?;
+        self.host = HOST.to_owned();
+        self.server = Some(up.server);
+        self.target = Some(up.target);
+        self.ready = Some(up.ready);
+        self.notes = up.notes;
+        self.uncounted = up.uncounted.or(self.uncounted.take());
+        Ok(())
+    }
+
+    /// What to report of a server that has been verified.
+    pub fn ready(&mut self) -> Ready {
+        let memory = self.server.as_mut().and_then(|server| server.resident());
+        Ready {
+            ready_ms: self.ready.map(|ready| ready.as_secs_f64() * 1e3),
+            conformance: self.conformance,
+            notes: std::mem::take(&mut self.notes),
+            rss_bytes: memory.map(|memory| memory.rss_bytes),
+        }
+    }
+
+    /// Verifies the control. It is the reference's program, which is verified in full, so only the
+    /// responses to the load's requests are checked.
+    fn as_the_reference(&mut self, target: &Target, limit: Duration) -> Result<(), ServerFailure> {
+        let exchanges = &self.participant.contract.exchanges;
+        let ask = |exchange| ask(target, &self.host, limit, exchange);
+        let answers: Result<Vec<Response>, String> = exchanges.iter().map(ask).collect();
+        let answers =
+            answers.map_err(|what| self.failure("verify", what, "see its last log lines"))?;
+        self.requests = self.participant.contract.requests(&self.host, &answers);
+        Ok(())
+    }
+
+    /// Verifies a server after a later start: its responses must still be right. A request that is
+    /// not safe to repeat is not sent again.
+    fn examine_again(&self, target: &Target, limit: Duration) -> Result<(), ServerFailure> {
+        let is_custom = self.participant.contract.name.is_none();
+        let tries = self.participant.requirements.tries();
+        let contract = self.participant.contract.with_values(0);
+        for exchange in
+            contract.exchanges.iter().filter(|exchange| !is_custom || exchange.is_safe())
+        {
+            let mut asked = ask(target, &self.host, limit, exchange);
+            for _ in 1..tries {
+                asked = asked.or_else(|_| ask(target, &self.host, limit, exchange));
+            }
+            if let Err(what) = asked {
+                let cause = format!("{}: {what}", exchange.name);
+                return Err(self.failure(
+                    "verify",
+                    cause,
+                    "its response was correct after an earlier start; see its last log lines",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies a server against its contract: in full the first time, over the protocols of all
+    /// loads; later only the requests of the load.
+    pub fn examine(&mut self) -> Result<(), ServerFailure> {
+        let limit = self.run.setting.timeout.max(LIMIT);
+        self.conformance = (0, 0);
+        let began = Instant::now();
+        let target = self.target.clone();
+        let target =
+            target.ok_or_else(|| self.failure("verify", "it is not running".to_owned(), ""))?;
+        let contract = &self.participant.contract;
+        if contract.fields.order.is_some() {
+            // A recording says which status is right. It may have many paths, of which a few may
+            // be answered otherwise by now, so nothing is learned, and wrong responses count.
+            self.requests = contract.unverified_requests(&self.host);
+            return Ok(());
+        }
+        if self.verified {
+            return self.examine_again(&target, limit);
+        }
+        if self.participant.role == Role::Control && self.participant.contract.name.is_some() {
+            return self.as_the_reference(&target, limit);
+        }
+        let mut notes = Vec::new();
+        if self.participant.contract.name.is_none() {
+            let inferred = infer::infer(&target, &self.host, limit, &self.participant.contract)
+                .map_err(|what| self.failure("verify", what, "try it with curl"))?;
+            notes.extend(inferred.notes);
+            self.participant.contract = inferred.contract;
+            if !self.participant.contract.exchanges.iter().all(Exchange::is_safe) {
+                // Each check would send it again.
+                self.requests = self.participant.contract.requests(&self.host, &inferred.answers);
+                self.notes.extend(notes);
+                return Ok(());
+            }
+        }
+        let report = self.verified_over(&target, limit)?;
+        for protocol in self.run.other_protocols() {
+            self.verified_over(&Target { protocol, ..target.clone() }, limit)?;
+        }
+        self.requests = report.requests(&self.participant.contract, &self.host);
+        if began.elapsed() > LONG_VERIFICATION {
+            notes.push(format!("verification took {:.0} s", began.elapsed().as_secs_f64()));
+        }
+        self.conformance = report.conformance_count();
+        self.notes.extend(notes);
+        Ok(())
+    }
+
+    /// Verifies a server in full over a target's protocol.
+    fn verified_over(&self, target: &Target, limit: Duration) -> Result<Findings, ServerFailure> {
+        let findings = verify(&Verifier {
+            target,
+            host: &self.host,
+            contract: &self.participant.contract.with_values(0),
+            requirements: self.participant.requirements,
+            rude: self.server.as_ref().is_some_and(|server| server.is_started()),
+            limit,
+            pause: PAUSE,
+        });
+        if findings.passed() {
+            return Ok(findings);
+        }
+        let failures: Vec<String> = findings.failures().map(ToString::to_string).collect();
+        let protocol = manifest::Protocol::of(target.protocol, target.tls.is_some());
+        let over = match protocol {
+            manifest::Protocol::Http1 => String::new(),
+            _ => format!("over {protocol}: "),
+        };
+        let cause = format!("{over}{}", failures.join("; "));
+        Err(self.failure("verify", cause, "`hotlap check` shows its responses"))
+    }
+}

@@ -1,0 +1,423 @@
+//! Warms up a server: loads it until its cost is steady and nothing compiles it any more.
+//!
+//! On one core, a compiler competes with the responses that it is to make faster, and falls behind
+//! under load. java/jetty on one core was steady after 30 s, and after 9 s with two cores until
+//! then. So a server with a compiler may use all cores of the run at first.
+//!
+//! Then it is loaded in bursts on its own cores, with pauses as between slices. A server that has
+//! only seen steady load takes other paths when the load pauses, and its code is compiled again.
+//! After ten seconds at 5.6 µs per request, java/netty began its laps at 25 µs and compiled for
+//! three seconds of them (2026-11-24).
+
+use std::time::{Duration, Instant};
+
+use hotlap_load::Outcome;
+use hotlap_load::plan::Stop;
+use hotlap_servers::compilers::Compiler;
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::interrupt;
+use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState, median};
+
+use super::super::slices::WHOLE;
+use super::{Between, Instance, Trouble, WarmupProfile};
+use crate::lap::Count;
+use crate::runner::{UNSTEADY_AGAIN, Warmup};
+
+/// How often a warm-up is begun if generators are lost in it.
+const TRIES: u32 = 3;
+
+/// Length of one window of a warm-up (METHODOLOGY, appendix C, *Warm-up*).
+const WARM_WINDOW: Duration = Duration::from_millis(100);
+
+/// A server's cost alone is taken from the later half of its warm-up, at most this many windows, if
+/// the warm-up had at least as many: the first windows after a start cost more (METHODOLOGY,
+/// appendix C, *Probes*: the *cost alone*).
+const ALONE_WINDOWS: usize = 10;
+
+/// How long hardware counters run after a warm-up (METHODOLOGY, *The method*).
+const COUNTED: Duration = Duration::from_millis(250);
+
+/// A compiler is done once its threads use less than this share of a core, over a stretch of
+/// windows. The compiler of java/jetty uses 60% of a core until the cost is level, and 1% from then
+/// on.
+const AT_WORK: f64 = 0.03;
+
+/// Longest pause after a burst.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A server is idle once it uses less than `IDLE` of this time.
+const LOOK: Duration = Duration::from_millis(20);
+const IDLE: f64 = 0.1;
+
+/// The last bursts are compared with as many before them.
+const BURSTS: usize = 3;
+
+/// A cost that falls by less than this share is steady.
+const FALL: f64 = 0.05;
+
+/// The result of a steady load that ends once the server's cost is level.
+struct Climb {
+    detector: SteadyDetector,
+    windows: Vec<Between>,
+    /// The first window of the steady part.
+    since: usize,
+    class: Class,
+    outcome: Outcome,
+    count: Option<Count>,
+}
+
+/// The CPU time of a server's compiler at the end of each window, if it is known.
+#[derive(Default)]
+struct AtWork(Vec<u64>);
+
+impl AtWork {
+    /// Whether the compiler is done, after another window.
+    fn is_done(&mut self, compiler: Compiler) -> bool {
+        // Threads that also do other work never rest, so only the cost decides.
+        let Compiler::Named { cpu_ns } = compiler else { return self.0.is_empty() };
+        self.0.push(cpu_ns);
+        let stretch = DetectorSettings::default().stretch;
+        let Some(from) = self.0.len().checked_sub(stretch + 1) else { return false };
+        let spent_ns = cpu_ns.saturating_sub(self.0[from]);
+        (spent_ns as f64) < AT_WORK * WARM_WINDOW.as_nanos() as f64 * stretch as f64
+    }
+}
+
+/// A burst of load, and the pause after it.
+#[derive(Debug, Clone, Copy)]
+struct Burst {
+    load: Between,
+    /// CPU time in the pause, as a share of that in the burst.
+    background: f64,
+}
+
+impl Burst {
+    /// The longest time that the bursts of one comparison take.
+    const SHORTEST: Duration =
+        Duration::from_millis(2 * BURSTS as u64 * (WHOLE.as_millis() + PAUSE.as_millis()) as u64);
+
+    /// Time per request: CPU time if it is known.
+    fn cost_ns(&self) -> f64 {
+        let wall_ns = || self.load.wall_ns as f64 / self.load.requests.max(1) as f64;
+        self.load.cost_ns().unwrap_or_else(wall_ns)
+    }
+
+    /// Its requests/s, once for each window that it lasted.
+    fn windows(&self, window: Duration) -> impl Iterator<Item = f64> + use<> {
+        let windows = (WHOLE.as_millis() / window.as_millis().max(1)) as usize;
+        std::iter::repeat_n(self.load.per_second().unwrap_or(0.0), windows)
+    }
+
+    /// CPU time per request in the last bursts, in nanoseconds; `None` if unknown.
+    fn alone_cost_ns(bursts: &[Self]) -> Option<f64> {
+        let last = &bursts[bursts.len().checked_sub(BURSTS)?..];
+        Between::sum(&last.iter().map(|burst| burst.load).collect::<Vec<_>>())?.cost_ns()
+    }
+}
+
+/// The median cost of the last bursts, in nanoseconds, once there are enough.
+fn level_ns(bursts: &[Burst]) -> Option<f64> {
+    let last = &bursts[bursts.len().checked_sub(BURSTS)?..];
+    median(&last.iter().map(Burst::cost_ns).collect::<Vec<_>>())
+}
+
+/// Whether the last bursts cost no less than the bursts before them, and nothing goes on in the
+/// background. No bursts before them are needed if the last bursts cost the same as the last bursts
+/// of an earlier start.
+fn are_steady(bursts: &[Burst], earlier_ns: Option<f64>) -> bool {
+    let Some(level_ns) = level_ns(bursts) else { return false };
+    let (before, last) = bursts.split_at(bursts.len() - BURSTS);
+    let is_level =
+        self::level_ns(before).is_some_and(|before_ns| level_ns >= before_ns * (1.0 - FALL));
+    let is_as_before =
+        earlier_ns.is_some_and(|earlier_ns| (level_ns / earlier_ns).ln().abs() <= FALL);
+    (is_level || is_as_before) && last.iter().all(|burst| burst.background < IDLE)
+}
+
+impl Instance {
+    /// Loads the server until it is warm. `earlier` is what earlier warm-ups of its program showed,
+    /// and `watch` gets the requests/s of each window.
+    pub fn warm(
+        &mut self,
+        load: usize,
+        earlier: Option<WarmupProfile>,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Warmup, ServerFailure> {
+        let mut tries = 1;
+        loop {
+            match self.warm_up(load, earlier, watch) {
+                Ok(warmup) => return Ok(warmup),
+                Err(Trouble::Server(failure)) => return Err(failure),
+                // The next try starts the generator again.
+                Err(Trouble::Generator(_)) if tries < TRIES => tries += 1,
+                Err(Trouble::Generator(why)) => {
+                    let remedy = "see why its generator ends, and repeat the run";
+                    return Err(self.failure("warm-up", why, remedy));
+                }
+            }
+        }
+    }
+
+    /// The limit of a warm-up.
+    fn warm_limit(&self, earlier: Option<WarmupProfile>) -> Duration {
+        let is_unsteady = earlier.is_some_and(|known| known.steady.class == Class::NeverSteady);
+        self.run.setting.warm_limit / if is_unsteady { UNSTEADY_AGAIN } else { 1 }
+    }
+
+    /// Loads a server until it is warm. `watch` gets the requests/s of each window.
+    fn warm_up(
+        &mut self,
+        load: usize,
+        earlier: Option<WarmupProfile>,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Warmup, Trouble> {
+        self.held = None;
+        self.thaw();
+        let was_seen = earlier.is_some_and(|earlier| earlier.compiles);
+        let mut compiles = was_seen || self.compiler() != Compiler::Unknown;
+        let mut climb = self.climb(load, compiles, earlier, watch)?;
+        if !compiles && self.compiler() != Compiler::Unknown {
+            // The compiler started under load.
+            compiles = true;
+            climb = self.climb(load, compiles, earlier, watch)?;
+        }
+        let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
+        let mut curve: Vec<f64> = climb.windows.iter().map(per_second).collect();
+        let mut alone_cost_ns = alone(&climb.windows);
+        let mut burst_ns = None;
+        if compiles {
+            let bursts = self.settle(load, earlier, &mut climb, watch)?;
+            alone_cost_ns = Burst::alone_cost_ns(&bursts);
+            burst_ns = level_ns(&bursts);
+            curve.extend(bursts.iter().flat_map(|burst| burst.windows(WARM_WINDOW)));
+        }
+        let Climb { detector, since, class, outcome, count, .. } = climb;
+        self.known[load] = Some(WarmupProfile {
+            steady: detector.summary(class, since),
+            service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
+            compiles,
+            burst_ns,
+        });
+        let steady_ms = since as f64 * window_ms;
+        let (uncounted, tls) = (self.uncounted.clone(), outcome.tls);
+        Ok(Warmup {
+            load,
+            class,
+            compiles,
+            steady_ms,
+            curve,
+            window_ms,
+            alone_cost_ns,
+            count,
+            uncounted,
+            tls,
+        })
+    }
+
+    /// Loads a server steadily until its windows are level. A server with a compiler may use all
+    /// cores meanwhile, and the compiler must be done too.
+    fn climb(
+        &mut self,
+        load: usize,
+        compiles: bool,
+        earlier: Option<WarmupProfile>,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Climb, Trouble> {
+        // At least the timeout of a request, in which the first response may come.
+        let longest = self.run.setting.warm_limit.max(self.run.setting.timeout) + WARM_WINDOW;
+        let mut plan = self.plan(load)?;
+        plan.warmup = Duration::ZERO;
+        plan.stop = Stop::After(longest + Duration::from_secs(1));
+        // A generator that never sleeps would leave none of its cores to the compiler.
+        plan.busy_poll &= !compiles;
+        let session = self.run.setting.generator.start(&plan);
+        let session = self.begun("warm-up", session)?;
+        self.spread(compiles);
+        let settings = self.detector_settings(compiles, earlier);
+        let mut detector = SteadyDetector::new(settings);
+        let Some(window) = session.wait_for_window() else {
+            return Err(self.cut_short("warm-up", session));
+        };
+        let mut edge = window.opens;
+        self.run.wait(&*session, edge);
+        let mut before = self.sample(&*session);
+        let (mut since, mut class) = (0, Class::NeverSteady);
+        let mut windows: Vec<Between> = Vec::new();
+        let mut at_work = AtWork::default();
+        let patience = edge + WARM_WINDOW * u32::try_from(settings.max_windows).unwrap_or(u32::MAX);
+        let patience = patience.max(edge + self.run.setting.timeout + WARM_WINDOW);
+        while edge < patience {
+            edge += WARM_WINDOW;
+            if session.lost().is_some() || !self.run.wait(&*session, edge) {
+                // An interrupted warm-up says nothing about the server.
+                return Err(self.cut_short("warm-up", session));
+            }
+            let after = self.sample(&*session);
+            let window = Between::of(&before, &after);
+            before = after;
+            windows.push(window);
+            watch(per_second(&window));
+            // Responses per CPU time, if known: a neighbour's bursts do not distort that.
+            let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
+            let speed = window.requests as f64 / spent_ns.max(1) as f64;
+            let state = detector.push(speed);
+            let is_done = !compiles || at_work.is_done(self.compiler());
+            if let SteadyState::Settled { since: from, class: how } = state
+                && is_done
+            {
+                (since, class) = (from, how);
+                break;
+            }
+            since = windows.len();
+        }
+        self.spread(false);
+        let count = self.counted(&*session, COUNTED);
+        session.stop();
+        let outcome = session.join().map_err(|error| self.trouble("warm-up", error))?.outcome;
+        self.still_there("warm-up")?;
+        if outcome.responses == 0 && !self.run.is_stopped() {
+            return Err(self.unanswered("warm-up", Ok(outcome)).into());
+        }
+        Ok(Climb { detector, windows, since, class, outcome, count })
+    }
+
+    fn detector_settings(
+        &self,
+        compiles: bool,
+        earlier: Option<WarmupProfile>,
+    ) -> DetectorSettings {
+        let usual = DetectorSettings { sees_compiler: compiles, ..DetectorSettings::default() };
+        let windows = |time: Duration| {
+            usize::try_from(time.as_nanos() / WARM_WINDOW.as_nanos()).unwrap_or(usize::MAX)
+        };
+        let settings = DetectorSettings {
+            level: windows(self.run.setting.level_for).max(usual.level),
+            max_windows: windows(self.warm_limit(earlier)).max(usual.level),
+            ..usual
+        };
+        earlier.map_or(settings, |earlier| settings.for_restart(&earlier.steady))
+    }
+
+    /// Loads a server in bursts, on its own cores, until the bursts are steady too.
+    fn settle(
+        &mut self,
+        load: usize,
+        earlier: Option<WarmupProfile>,
+        climb: &mut Climb,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Vec<Burst>, Trouble> {
+        let spent = WARM_WINDOW * u32::try_from(climb.windows.len()).unwrap_or(u32::MAX);
+        let limit = self.warm_limit(earlier).saturating_sub(spent).max(Burst::SHORTEST);
+        let was_steady = |earlier: &WarmupProfile| earlier.steady.class != Class::NeverSteady;
+        let earlier_ns = earlier.filter(was_steady).and_then(|earlier| earlier.burst_ns);
+        let (began, mut bursts) = (Instant::now(), Vec::new());
+        while climb.class != Class::NeverSteady && !are_steady(&bursts, earlier_ns) {
+            if began.elapsed() >= limit {
+                climb.class = Class::NeverSteady;
+                break;
+            }
+            let burst = self.burst(load)?;
+            burst.windows(WARM_WINDOW).for_each(&mut *watch);
+            bursts.push(burst);
+        }
+        self.forget_lap();
+        Ok(bursts)
+    }
+
+    /// Loads a server on new connections, then waits until it is idle.
+    fn burst(&mut self, load: usize) -> Result<Burst, Trouble> {
+        self.held = None;
+        // Requests in flight are not background work.
+        let rest = self.run.setting.timeout;
+        let [before, after] = self.drive(load, [Duration::ZERO, WHOLE], rest)?;
+        let under_load = Between::of(&before, &after);
+        let idle = self.sample_held().unwrap_or(after);
+        let (mut last, until) = (idle, Instant::now() + PAUSE);
+        while Instant::now() < until && interrupt::sleep(LOOK, &self.run.stop) {
+            let Some(now) = self.sample_held() else { break };
+            let look = Between::of(&last, &now);
+            last = now;
+            if look.cpu_ns.is_none_or(|ns| (ns as f64) < IDLE * look.wall_ns as f64) {
+                break;
+            }
+        }
+        let spent = |between: &Between| between.cpu_ns.unwrap_or(0) as f64;
+        let background = spent(&Between::of(&idle, &last)) / spent(&under_load).max(1.0);
+        Ok(Burst { load: under_load, background })
+    }
+}
+
+fn per_second(window: &Between) -> f64 {
+    window.requests as f64 * 1e9 / window.wall_ns.max(1) as f64
+}
+
+/// CPU time per request of a warm server that runs alone, in nanoseconds, from the last windows of
+/// its warm-up. `None` if unknown or the warm-up was short.
+fn alone(windows: &[Between]) -> Option<f64> {
+    let count = (windows.len() / 2).min(ALONE_WINDOWS);
+    let last = &windows[windows.len() - count..];
+    if windows.len() < ALONE_WINDOWS {
+        return None;
+    }
+    Between::sum(last)?.cost_ns()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compiler_is_done_once_it_rests_for_a_stretch() {
+        let named = |ms: u64| Compiler::Named { cpu_ns: ms * 1_000_000 };
+        let mut at_work = AtWork::default();
+        assert!(AtWork::default().is_done(Compiler::Unnamed));
+        // 60 ms of each window, then 2 ms.
+        let spent = (1..=20).map(|n| 60 * n).chain((1..=20).map(|n| 1200 + 2 * n));
+        let done = spent.map(|ms| at_work.is_done(named(ms))).position(|done| done);
+        assert_eq!(done, Some(29));
+    }
+
+    fn bursts(costs_us: &[u64], background: f64) -> Vec<Burst> {
+        let load = |us: u64| Between {
+            requests: 10,
+            cpu_ns: Some(us * 10_000),
+            wall_ns: 300_000_000,
+            ..Between::default()
+        };
+        costs_us.iter().map(|&us| Burst { load: load(us), background }).collect()
+    }
+
+    #[test]
+    fn bursts_are_steady_once_they_cost_no_less_than_those_before_and_leave_nothing_to_do() {
+        let are_steady = |bursts: &[Burst]| are_steady(bursts, None);
+        assert!(are_steady(&bursts(&[60, 59, 62, 58, 60, 61], 0.01)));
+        assert!(!are_steady(&bursts(&[60, 59, 62, 58, 60], 0.01)), "too few");
+        assert!(!are_steady(&bursts(&[80, 75, 70, 65, 62, 61], 0.01)), "falling");
+        assert!(!are_steady(&bursts(&[60; 6], 0.2)), "compiling");
+        let mut one = bursts(&[60, 60, 60, 60, 180, 60, 60], 0.01);
+        assert!(are_steady(&one), "a single disturbance");
+        one[6].background = 0.2;
+        assert!(!are_steady(&one));
+        assert!(are_steady(&bursts(&[600, 300, 60, 60, 61, 60, 62, 60], 0.0)));
+    }
+
+    #[test]
+    fn bursts_that_cost_what_they_did_after_an_earlier_start_are_steady() {
+        let earlier_ns = Some(60_000.0);
+        assert!(are_steady(&bursts(&[62, 59, 61], 0.01), earlier_ns));
+        assert!(!are_steady(&bursts(&[62, 59], 0.01), earlier_ns), "too few");
+        assert!(!are_steady(&bursts(&[62, 59, 61], 0.2), earlier_ns), "compiling");
+        assert!(!are_steady(&bursts(&[70, 67, 66], 0.01), earlier_ns), "slower");
+        assert!(!are_steady(&bursts(&[50, 51, 50], 0.01), earlier_ns), "faster");
+    }
+
+    #[test]
+    fn the_cost_alone_is_that_of_the_last_bursts() {
+        let cost = |costs_us: &[u64]| Burst::alone_cost_ns(&bursts(costs_us, 0.0));
+        assert_eq!(cost(&[90, 60, 61, 62]), Some(61_000.0));
+        assert_eq!(cost(&[60, 61]), None);
+        let one = bursts(&[60], 0.0)[0];
+        let windows: Vec<f64> = one.windows(Duration::from_millis(100)).collect();
+        assert_eq!(windows.len(), 3);
+    }
+}
