@@ -39,7 +39,6 @@ mod capacity;
 mod explain;
 mod load;
 mod output;
-mod plan;
 mod replay;
 mod run;
 mod tls;
@@ -58,7 +57,6 @@ pub use capacity::CapacityArgs;
 pub use explain::ExplainArgs;
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
-pub use plan::{MergeArgs, PlanArgs};
 pub use replay::{ReplayArgs, ReplayMode};
 pub use run::{MeasureArgs, Placement, RequestArgs, RunArgs, Schedule, Shape, StartLimit};
 pub use tls::TlsArgs;
@@ -168,9 +166,7 @@ pub enum Command {
     History(HistoryArgs),
     /// Measure test servers of known latency and cost, to check hotlap itself
     Selftest(SelftestArgs),
-    /// Divide a suite into runs for a pool of machines
-    Plan(PlanArgs),
-    /// Merge the runs of a pool
+    /// Merge the shards of a suite that several machines measured
     Merge(MergeArgs),
     /// Write a commented suite file for some servers
     Init(InitArgs),
@@ -370,6 +366,29 @@ pub struct HistoryArgs {
     pub store: StoreArgs,
 }
 
+/// `hotlap merge`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap merge pool                              what the shards found so far
+  hotlap merge pool --export-html page.html      the same as a page
+  hotlap merge shard-0.db shard-1.db shard-2.db  single files
+  hotlap merge pool --kind 2                     the second kind of machine")]
+pub struct MergeArgs {
+    /// The stores of `hotlap run --shard`, or a folder that has them (*.db)
+    #[arg(value_name = "FILE|FOLDER", required = true)]
+    pub stores: Vec<PathBuf>,
+    /// Which kind of machine, if the shards ran on several: its number in the message
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
+    pub kind: Option<usize>,
+    /// Also print everything known about each server
+    #[arg(long)]
+    pub details: bool,
+    /// Where the report is written to.
+    #[command(flatten)]
+    pub exports: ExportArgs,
+}
+
 /// `hotlap selftest`
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -438,19 +457,6 @@ pub fn parse() -> Cli {
     let mut command = command();
     let parsed = Cli::from_arg_matches(&command.get_matches_mut());
     parsed.unwrap_or_else(|error| error.format(&mut command).exit())
-}
-
-/// The arguments of a run, from words that were not typed here: those after `hotlap run`.
-pub fn run_args(words: &[String]) -> Result<RunArgs, String> {
-    let words = ["hotlap".to_owned(), "run".to_owned()].into_iter().chain(words.iter().cloned());
-    // Of an option that is given twice, the last one counts.
-    let mut command = command().mut_subcommand("run", |run| run.args_override_self(true));
-    let parsed = command.try_get_matches_from_mut(words);
-    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)).map(|cli| cli.command) {
-        Ok(Command::Run(args)) => Ok(*args),
-        Ok(_) => unreachable!("the words begin with run"),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 /// Writes the completion script for a shell.

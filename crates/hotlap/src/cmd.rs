@@ -12,12 +12,10 @@ pub mod init;
 pub mod list;
 pub mod load;
 pub mod merge;
-pub mod plan;
 pub mod report;
 pub mod run;
 pub mod selftest;
 pub mod setup;
-pub mod shard;
 pub mod tls;
 
 use crate::cli::{self, AgentArgs, Command};
@@ -39,10 +37,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         run::logs::end_leftovers();
     }
     match command {
-        Command::Run(args) => match &args.shard {
-            Some(file) => shard::run(file, console),
-            None => run::run(*args, console),
-        },
+        Command::Run(args) => run::run(*args, console),
         Command::Capacity(args) => capacity::run(*args, console),
         Command::Explain(args) => explain::run(*args, console),
         Command::Load(args) => load::run(*args, console),
@@ -53,7 +48,6 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         Command::Compare(args) => compare::run(&args, console),
         Command::History(args) => history::run(&args, console),
         Command::Selftest(args) => selftest::run(&args, console),
-        Command::Plan(args) => plan::run(&args, console),
         Command::Merge(args) => merge::run(&args, console),
         Command::Init(args) => init::run(&args, console),
         Command::Completions(args) => {

@@ -32,7 +32,7 @@ pub use hotlap_bench::suite::{Absent, Question};
 pub use hotlap_servers::failure::ServerFailure;
 pub use hotlap_stats::Class;
 pub use load::Load;
-pub use pool::{Apart, MergedShard, Pool};
+pub use pool::{Apart, MergedShard, Pool, Shard};
 pub use server::{Part, Published, Server, Than};
 
 /// One `hotlap run`.
@@ -78,6 +78,9 @@ pub struct Run {
     pub laps: Vec<Lap>,
     /// Servers with published figures that are not part of the run.
     pub absent: Vec<Absent>,
+    /// The part of a suite that it measured, if a pool of machines measures the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
     /// Stress results, in the order in which servers were stressed.
     pub stress: Vec<Subject>,
     /// Laps that explain differences in cost, in the order of measurement. They are stored one by

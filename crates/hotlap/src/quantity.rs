@@ -79,6 +79,31 @@ impl FromStr for RunNumbers {
     }
 }
 
+/// Which shard of how many, as `--shard` has it: `0/12` to `11/12`. They are counted from 0, as the
+/// tasks of an Indexed Job of Kubernetes, and those of a Slurm array by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardNumber {
+    /// Its number.
+    pub number: usize,
+    /// The number of shards.
+    pub of: usize,
+}
+
+impl FromStr for ShardNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').map(|(number, of)| (number.parse(), of.parse()));
+        match parts {
+            Some((Ok(number), Ok(of))) if number < of => Ok(Self { number, of }),
+            Some((Ok(_), Ok(of @ 1..))) => {
+                Err(format!("shards are counted from 0: write 0/{of} to {}/{of}", of - 1))
+            }
+            _ => Err(format!("{text} is not a shard: write 0/12 for the first of twelve")),
+        }
+    }
+}
+
 /// Parses a count: digits, or a number and `k` or `M` (thousand, million), as in wrk.
 pub fn count(text: &str) -> Result<usize, String> {
     let (number, unit) = split(text);
@@ -166,6 +191,18 @@ mod tests {
         assert_eq!(read("11").unwrap(), [11]);
         assert_eq!(read("11-13,20").unwrap(), [11, 12, 13, 20]);
         for wrong in ["", "main", "-3", "3-", "13-11", "1,1", "1-2-3", "0-18446744073709551615"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shards_are_counted_from_0() {
+        let read = |text: &str| text.parse::<ShardNumber>();
+        assert_eq!(read("0/1"), Ok(ShardNumber { number: 0, of: 1 }));
+        assert_eq!(read("11/12").map(|shard| shard.number), Ok(11));
+        let wrong = read("12/12").unwrap_err();
+        assert_eq!(wrong, "shards are counted from 0: write 0/12 to 11/12");
+        for wrong in ["", "3", "0/0", "-1/2", "a/2", "1/2/3"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

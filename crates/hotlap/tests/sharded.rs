@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,66 +12,52 @@ use serde_json::Value;
 
 const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
 
-/// A plan of three shards of two servers, in a folder.
-struct Planned(tempfile::TempDir);
+/// A suite of two servers, and a folder for the results of its shards.
+struct Pool(tempfile::TempDir);
 
-impl Planned {
+impl Pool {
     fn new() -> Self {
-        Self::with(&[])
-    }
-
-    fn with(schedulers: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let suite = folder.path().join("tiny.toml");
+        fs::create_dir(folder.path().join("pool")).unwrap();
         let server = |name: &str, rounds: u32| {
             format!("{{ run = \"{HOTLAP} __known working:{rounds}\", name = \"{name}\" }}")
         };
         let (one, two) = (server("one", 10), server("two", 900));
-        fs::write(&suite, format!("servers = [\n{one},\n{two},\n]\n")).unwrap();
-        let planned = Self(folder);
-        let plan = planned.command(&["plan", suite.to_str().unwrap(), "--shards", "3"]);
-        let into = planned.path("");
-        let options = ["--", "--restarts", "1", "--rounds", "1", "--slice", "12ms"];
-        let more = [schedulers, &["--into", &into], &options[..]].concat();
-        assert!(plan_status(plan, &more), "it is planned");
-        planned
+        let text = format!("servers = [\n{one},\n{two},\n]\n");
+        fs::write(folder.path().join("tiny.toml"), text).unwrap();
+        Self(folder)
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.path().join("pool").join(name).to_str().unwrap().to_owned()
+        self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(HOTLAP);
-        command.args(arguments);
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(self.0.path());
         command.env("TMPDIR", self.0.path()).env("HOTLAP_CACHE", self.0.path().join("cache"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 
     fn start(&self, shard: usize, node: &str) -> Child {
-        let file = self.path(&format!("shard-{shard}.toml"));
-        let mut command = self.command(&["run", "--shard", &file, "-q"]);
+        let (number, store) = (format!("{shard}/3"), format!("pool/shard-{shard}.db"));
+        let place = ["run", "--suite", "./tiny.toml", "--shard", &number, "--store", &store];
+        let options = ["--restarts", "1", "--rounds", "1", "--slice", "12ms", "-q"];
+        let mut command = self.command(HOTLAP, &[&place[..], &options].concat());
         command.env("HOTLAP_NODE", node).spawn().unwrap()
     }
 
-    /// The names in the folder that are not of the plan, and those of unfinished stores.
+    /// The results, and the folders of unfinished stores.
     fn results(&self) -> Vec<String> {
-        let names = |folder: PathBuf| {
+        let names = |folder: &Path| {
             fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap())
         };
-        let is_result = |name: &String| !name.ends_with(".toml");
-        let is_left = |name: &String| name.starts_with("hotlap-shard-");
-        let pool = names(self.0.path().join("pool")).filter(is_result);
-        let mut all: Vec<String> =
-            pool.chain(names(self.0.path().to_owned()).filter(is_left)).collect();
+        let unfinished = names(self.0.path()).filter(|name| name.starts_with("hotlap-shard-"));
+        let mut all: Vec<String> = names(&self.0.path().join("pool")).chain(unfinished).collect();
         all.sort();
         all
     }
-}
-
-fn plan_status(mut command: Command, more: &[&str]) -> bool {
-    command.args(more).status().unwrap().success()
 }
 
 fn exit(mut child: Child) -> Option<i32> {
@@ -89,75 +75,94 @@ fn until_it_measures(logs: &Path) {
 
 #[test]
 fn a_shard_is_there_as_a_whole_or_not_at_all() {
-    let planned = Planned::new();
+    let pool = Pool::new();
     // Killed at once, and told to end: neither leaves a result.
     for (signal, code) in [(Signal::KILL, None), (Signal::TERM, Some(130))] {
-        let child = planned.start(0, "n1");
-        until_it_measures(&planned.0.path().join("cache/logs"));
+        let child = pool.start(0, "n1");
+        until_it_measures(&pool.0.path().join("cache/logs"));
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(exit(child), code);
-        let left = planned.results();
+        let left = pool.results();
         assert!(left.iter().all(|name| name.starts_with("hotlap-shard-")), "{left:?}");
         for name in left {
-            fs::remove_dir_all(planned.0.path().join(name)).unwrap();
+            fs::remove_dir_all(pool.path(&name)).unwrap();
         }
-        fs::remove_dir_all(planned.0.path().join("cache")).unwrap();
+        fs::remove_dir_all(pool.path("cache")).unwrap();
     }
     // Two tasks with the same shard: both are done, and one result is there.
-    let both = [planned.start(0, "n1"), planned.start(0, "n2")];
+    let both = [pool.start(0, "n1"), pool.start(0, "n2")];
     assert_eq!(both.map(exit), [Some(0), Some(0)]);
-    assert_eq!(planned.results(), ["shard-0.db"]);
+    assert_eq!(pool.results(), ["shard-0.db"]);
     // What is there is not measured again.
-    let store = fs::metadata(planned.path("shard-0.db")).unwrap().modified().unwrap();
-    assert_eq!(exit(planned.start(0, "n3")), Some(0));
-    assert_eq!(fs::metadata(planned.path("shard-0.db")).unwrap().modified().unwrap(), store);
+    let (first, modified) = (pool.path("pool/shard-0.db"), |file: &str| {
+        fs::metadata(file).unwrap().modified().unwrap()
+    });
+    let before = modified(&first);
+    assert_eq!(exit(pool.start(0, "n3")), Some(0));
+    assert_eq!(modified(&first), before);
     // Shards of several nodes end in a merged table.
-    assert_eq!(exit(planned.start(1, "n2")), Some(0));
-    assert_eq!(exit(planned.start(2, "n3")), Some(0));
-    let json = planned.path("merged.json");
-    let merge = planned.command(&["merge", &planned.path(""), "--export-json", &json]);
-    assert!(plan_status(merge, &[]));
+    assert_eq!(exit(pool.start(1, "n2")), Some(0));
+    assert_eq!(exit(pool.start(2, "n3")), Some(0));
+    let json = pool.path("merged.json");
+    let status = pool.command(HOTLAP, &["merge", "pool", "--export-json", &json]).status();
+    assert!(status.unwrap().success());
     let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let rows = report["tables"][0]["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"one") && names.contains(&"two") && names.contains(&"ceiling"));
-    let pool = &report["pool"];
-    assert_eq!(pool["shards"].as_array().unwrap().len(), 3);
-    let node = pool["shards"][1]["node"].as_str().unwrap();
-    assert_eq!(node, "n2");
+    assert_eq!(report["pool"]["shards"].as_array().unwrap().len(), 3);
+    assert_eq!(report["pool"]["shards"][1]["node"], "n2");
+    // What is there and is not this shard is refused, and stays as it is.
+    fs::copy(pool.path("pool/shard-1.db"), &first).unwrap();
+    let before = modified(&first);
+    assert_eq!(exit(pool.start(0, "n1")), Some(2), "another shard");
+    fs::copy(pool.path("pool/shard-2.db"), pool.path("pool/shard-0.db")).unwrap();
+    let suite = fs::read_to_string(pool.path("tiny.toml")).unwrap();
+    fs::write(pool.path("tiny.toml"), suite.replace("\"two\"", "\"three\"")).unwrap();
+    assert_eq!(exit(pool.start(2, "n1")), Some(2), "the same shard of another suite");
+    assert!(modified(&first) >= before);
+}
+
+fn document(name: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    fs::read_to_string(file).unwrap()
 }
 
 /// The command of the Indexed Job, with the variables that Kubernetes sets. It replaces
 /// `$(NAME)` in a command by variables of the container.
 #[test]
 fn the_command_of_the_kubernetes_job_runs_the_shard_of_its_index() {
-    let planned = Planned::with(&["--kubernetes"]);
-    let job = fs::read_to_string(planned.path("kubernetes.json")).unwrap();
-    let job: Value = serde_json::from_str(&job).unwrap();
-    let container = &job["spec"]["template"]["spec"]["containers"][0];
-    let mounted = container["volumeMounts"][0]["mountPath"].as_str().unwrap();
-    let word = |word: &Value| {
-        let word = word.as_str().unwrap().replace("$(JOB_COMPLETION_INDEX)", "2");
-        word.replace(mounted, planned.path("").trim_end_matches('/'))
+    let pool = Pool::new();
+    let job = document("pool-kubernetes.yaml");
+    let words = job.split("command:\n").nth(1).unwrap().lines();
+    let words = words.map_while(|line| line.trim_start().strip_prefix("- "));
+    let filled = |word: &str| {
+        let word = word.trim_matches('"').replace("$(JOB_COMPLETION_INDEX)", "2");
+        word.replace("/pool/", "pool/").replace("app-servers", "./tiny.toml")
     };
-    let words: Vec<String> = container["command"].as_array().unwrap().iter().map(word).collect();
-    assert_eq!(words[0], "hotlap");
-    let words: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-    let mut command = planned.command(&words);
-    let node = container["env"][0]["name"].as_str().unwrap();
-    command.env("JOB_COMPLETION_INDEX", "2").env(node, "worker-7");
-    assert!(plan_status(command, &["-q"]));
-    assert_eq!(planned.results(), ["Dockerfile", "kubernetes.json", "shard-2.db"]);
-    let store = Store::open_existing(Path::new(&planned.path("shard-2.db"))).unwrap();
+    let words: Vec<String> = words.map(filled).collect();
+    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert_eq!(words.remove(0), "hotlap");
+    words.extend(["--restarts", "1", "--rounds", "1", "--slice", "12ms", "-q"]);
+    assert!(job.contains("- name: HOTLAP_NODE\n"));
+    let mut command = pool.command(HOTLAP, &words);
+    assert!(command.env("HOTLAP_NODE", "worker-7").status().unwrap().success(), "{words:?}");
+    assert_eq!(pool.results(), ["shard-2.db"]);
+    let store = Store::open_existing(Path::new(&pool.path("pool/shard-2.db"))).unwrap();
     assert_eq!(store.run(1).unwrap().host.node(), Some("worker-7"));
 }
 
+/// The script for an array of Slurm, with the variables that Slurm sets.
 #[test]
-fn a_shard_whose_suite_has_changed_is_refused() {
-    let planned = Planned::new();
-    let suite = planned.path("tiny.toml");
-    let text = fs::read_to_string(&suite).unwrap().replace("\"two\"", "\"three\"");
-    fs::write(&suite, text).unwrap();
-    assert_eq!(exit(planned.start(0, "n1")), Some(2));
-    assert!(planned.results().is_empty());
+fn the_slurm_script_runs_the_shard_of_its_task() {
+    let pool = Pool::new();
+    fs::write(pool.path("pool-slurm.sh"), document("pool-slurm.sh")).unwrap();
+    let options = ["pool-slurm.sh", "--restarts", "1", "--rounds", "1", "--slice", "12ms", "-q"];
+    let mut command = pool.command("sh", &options);
+    command.env("HOTLAP", HOTLAP).env("SUITE", "./tiny.toml").env("SHARDS", "3");
+    command.env("SLURM_ARRAY_TASK_ID", "1").env("SLURM_JOB_NUM_NODES", "1");
+    assert!(command.env("SLURMD_NODENAME", "n5").status().unwrap().success());
+    assert_eq!(pool.results(), ["shard-1.db"]);
+    let store = Store::open_existing(Path::new(&pool.path("pool/shard-1.db"))).unwrap();
+    assert_eq!(store.run(1).unwrap().host.node(), Some("n5"));
 }

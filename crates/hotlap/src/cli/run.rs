@@ -11,7 +11,7 @@ use hotlap_bench::slo::Objective;
 use super::output::{ExportArgs, StoreArgs};
 use super::replay::ReplayArgs;
 use super::tls::TlsArgs;
-use crate::quantity;
+use crate::quantity::{self, ShardNumber};
 use crate::text::is_hidden;
 
 /// `hotlap run`
@@ -34,19 +34,23 @@ pub struct RunArgs {
         conflicts_with_all = ["servers", "layers", "names", "reference"]
     )]
     pub suite: Option<String>,
-    /// Run this shard of a plan (`hotlap plan`); does nothing if its result is there
+    /// Measure one of N shards of the suite, 0/N to (N-1)/N, for `hotlap merge`
     ///
-    /// The user's configuration is ignored, so that all machines of a pool measure alike. Further
-    /// options count for this shard alone.
+    /// The shards may run on different machines, at any time and in any order, with the same other
+    /// options. --store is the file of this shard alone: it is written when the run has ended as
+    /// planned, and a shard whose file is there is not measured again. See docs/pool.md.
     #[arg(
         long,
-        value_name = "FILE",
-        conflicts_with_all = [
-            "servers", "suite", "resume", "layers", "stress", "explain", "names", "reference",
-            "store", "no_store", "save_baseline", "fail_if"
-        ]
+        value_name = "I/N",
+        requires = "suite",
+        requires = "store",
+        conflicts_with_all = ["resume", "stress", "explain", "save_baseline", "fail_if"]
     )]
-    pub shard: Option<PathBuf>,
+    pub shard: Option<ShardNumber>,
+    /// How many shards measure each server (default: 5, or N if that is less): its interval rests
+    /// on as many machines
+    #[arg(long, value_name = "K", requires = "shard", value_parser = quantity::count)]
+    pub nodes_per_server: Option<usize>,
     /// Continue the last, interrupted run of this suite
     #[arg(
         long,
@@ -108,6 +112,7 @@ impl RunArgs {
             servers,
             suite: None,
             shard: None,
+            nodes_per_server: None,
             resume: false,
             layers: false,
             stress: false,
@@ -180,6 +185,7 @@ Examples:
   hotlap run --layers './app --bare' './app --json' './app --json --log'
   hotlap run --suite app-servers --setup
   hotlap run --suite app-servers --dry-run
+  hotlap run --suite app-servers --shard 0/12 --store shard-0.db
   hotlap run --server-on 'ssh bench2' go/net-http 'node app.js'
   hotlap run --generator-on 'ssh gen1' --generator-on 'ssh gen2' go/net-http 'node app.js'
   hotlap run --stress 'node app.js' --scenario garbage --scenario 'slow headers'
@@ -283,7 +289,8 @@ pub struct Schedule {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Schedule")]
 pub struct Placement {
-    /// Seed of the random order (default: a new one, stored with the run)
+    /// Seed of the random order (default: a new one, stored with the run; 1 with --shard, where it
+    /// also divides the suite)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Cores for the server (default: half of them)

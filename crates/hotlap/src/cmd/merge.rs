@@ -1,7 +1,8 @@
-//! `hotlap merge`: the shards of a folder, as one run.
+//! `hotlap merge`: the shards of a pool, as one run.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
@@ -9,30 +10,26 @@ use crate::cli::MergeArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
-use crate::pool::apart::{Condition, apart};
-use crate::pool::kind::Kind;
-use crate::pool::merge::{Measured, lighten, merged, node};
-use crate::pool::plan::{Plan, store_of};
+use crate::model::Shard;
+use crate::pool::apart::apart;
+use crate::pool::merge::{Kind, Measured, merged, node};
 use crate::render::terminal;
 use crate::report::Report;
 use crate::store::Store;
 
 /// The shards of each kind of machine.
-type ByKind = BTreeMap<Kind, Vec<(Measured, Condition)>>;
+type ByKind = BTreeMap<Kind, Vec<Measured>>;
 
 /// Merges.
 pub fn run(args: &MergeArgs, console: &Console) -> anyhow::Result<Exit> {
-    let plan = Plan::read(&args.folder)?;
     let mut exports = Exports::open(&args.exports)?;
-    let (kinds, missing) = read(&plan, &args.folder)?;
-    let shards = chosen(kinds, args)?;
-    let why = apart(&shards.iter().map(|(_, condition)| *condition).collect::<Vec<_>>());
-    let shards: Vec<Measured> = shards
-        .into_iter()
-        .zip(why)
-        .map(|((measured, _), apart)| Measured { apart, ..measured })
-        .collect();
-    let run = match merged(&plan, &shards, missing) {
+    let (kinds, missing) = read(&files(&args.stores)?)?;
+    let mut shards = chosen(kinds, args.kind)?;
+    let conditions: Vec<_> = shards.iter().map(|shard| shard.condition).collect();
+    for (shard, apart) in shards.iter_mut().zip(apart(&conditions)) {
+        shard.apart = apart;
+    }
+    let run = match merged(&shards, missing) {
         Ok(run) => run,
         Err(why) => {
             console.warn(&format!("error: {why}"));
@@ -52,46 +49,77 @@ pub fn run(args: &MergeArgs, console: &Console) -> anyhow::Result<Exit> {
     })
 }
 
-/// The results in a folder by kind of machine, and the numbers of the shards without one. One store
-/// is in memory at a time.
-fn read(plan: &Plan, folder: &Path) -> anyhow::Result<(ByKind, Vec<usize>)> {
-    let (mut kinds, mut missing) = (ByKind::new(), Vec::new());
-    for expected in plan.each() {
-        let shard = expected.shard;
-        let file = folder.join(store_of(shard));
-        if !file.exists() {
-            missing.push(shard);
+/// The stores that are named, and those in folders that are named.
+fn files(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in named {
+        if !path.is_dir() {
+            files.push(path.clone());
             continue;
         }
-        let store = Store::open_existing(&file)?;
-        let mut run = store
+        let entries = fs::read_dir(path)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let mut own: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+        own.retain(|file| file.extension().is_some_and(|extension| extension == "db"));
+        if own.is_empty() {
+            return usage(format!(
+                "{} has no shard (*.db): `hotlap run --suite NAME --shard 0/12 --store FILE` \
+                 measures one",
+                path.display()
+            ));
+        }
+        own.sort();
+        files.extend(own);
+    }
+    Ok(files)
+}
+
+/// The shards by kind of machine, and the numbers of those that are missing. One store is in memory
+/// at a time.
+fn read(files: &[PathBuf]) -> anyhow::Result<(ByKind, Vec<usize>)> {
+    let mut kinds = ByKind::new();
+    let mut found = BTreeMap::<usize, (&Path, Shard)>::new();
+    for file in files {
+        let name = file.display();
+        let store = Store::open_existing(file)?;
+        let run = store
             .last()
             .and_then(|number| store.run(number))
-            .with_context(|| format!("cannot read shard {shard}"))?;
-        expected.check(&run, &file).or_else(usage)?;
-        let condition = Condition::of(&run);
-        lighten(&mut run);
-        let (noise, ceiling_ns) = (condition.noise, condition.ceiling_ns);
-        let kind = Kind::of(&run);
-        let measured = Measured { shard, run, noise, ceiling_ns, apart: None };
-        kinds.entry(kind).or_default().push((measured, condition));
+            .with_context(|| format!("cannot read {name}"))?;
+        let Some(shard) = run.shard.clone() else {
+            return usage(format!(
+                "{name} is not a shard: name the files of `hotlap run --shard`, or move this one \
+                 away"
+            ));
+        };
+        if let Some((first, of_first)) = found.values().next()
+            && let Some(why) = of_first.other_pool(&shard)
+        {
+            let first = first.display();
+            return usage(format!(
+                "{name} is a shard of another pool than {first}: {why}. Merge shards of the same \
+                 suite and options, or measure that one again"
+            ));
+        }
+        if let Some((other, _)) = found.insert(shard.number, (file, shard.clone())) {
+            let (number, other) = (shard.number, other.display());
+            return usage(format!("{other} and {name} are both shard {number}: leave out one"));
+        }
+        kinds.entry(Kind::of(&run)).or_default().push(Measured::new(shard, run));
     }
-    missing.sort_unstable();
-    if kinds.is_empty() {
-        return usage(format!(
-            "no shard in {} is done: hotlap run --shard {} begins",
-            folder.display(),
-            shell_words::quote(&folder.join("shard-0.toml").to_string_lossy())
-        ));
-    }
-    Ok((kinds, missing))
+    kinds.values_mut().for_each(|shards| shards.sort_by_key(|measured| measured.shard.number));
+    let of = found.values().next().map_or(0, |(_, shard)| shard.of);
+    Ok((kinds, (0..of).filter(|number| !found.contains_key(number)).collect()))
 }
 
 /// The shards of the kind that is asked for, or of the only one.
-fn chosen(kinds: ByKind, args: &MergeArgs) -> anyhow::Result<Vec<(Measured, Condition)>> {
+fn chosen(kinds: ByKind, asked: Option<usize>) -> anyhow::Result<Vec<Measured>> {
     let count = kinds.len();
-    match args.kind {
-        Some(kind) if kind > count => usage(format!("--kind {kind}: {}", list(&kinds))),
+    match asked {
+        Some(kind) if kind == 0 || kind > count => {
+            usage(format!("--kind {kind}: {}", list(&kinds)))
+        }
         None if count > 1 => usage(format!(
             "the shards ran on different kinds of machines, whose results are not merged. Choose \
              one with --kind: {}",
@@ -104,8 +132,8 @@ fn chosen(kinds: ByKind, args: &MergeArgs) -> anyhow::Result<Vec<(Measured, Cond
 /// The kinds by number, each with its shards and nodes.
 fn list(kinds: &ByKind) -> String {
     let each = kinds.iter().enumerate().map(|(place, (kind, shards))| {
-        let numbers: Vec<String> = shards.iter().map(|(m, _)| m.shard.to_string()).collect();
-        let mut nodes: Vec<String> = shards.iter().map(|(m, _)| node(&m.run)).collect();
+        let numbers: Vec<String> = shards.iter().map(|m| m.shard.number.to_string()).collect();
+        let mut nodes: Vec<String> = shards.iter().map(|m| node(&m.run)).collect();
         nodes.sort();
         nodes.dedup();
         let (numbers, nodes) = (numbers.join(", "), nodes.join(", "));

@@ -13,6 +13,7 @@ pub mod participants;
 pub mod record;
 pub mod resume;
 pub mod rule;
+pub mod shard;
 pub mod spec;
 pub mod stress;
 pub mod timing;
@@ -34,14 +35,21 @@ use spec::{RunSpec, Storage};
 
 /// Runs the command.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
-    carry_out(RunSpec::new(&args)?, console)
+    let spec = RunSpec::new(&args)?;
+    let storage = spec.storage.clone();
+    match (spec.shard.clone(), &storage) {
+        (Some(shard), Storage::File(to)) if !spec.is_dry => {
+            shard::run(&shard, to, console, |store| carry_out(spec, &Storage::File(store), console))
+        }
+        _ => carry_out(spec, &storage, console),
+    }
 }
 
-/// Carries out the plan of a run.
-pub fn carry_out(spec: RunSpec, console: &Console) -> anyhow::Result<Exit> {
+/// Carries out the plan of a run, and stores it there.
+fn carry_out(spec: RunSpec, storage: &Storage, console: &Console) -> anyhow::Result<Exit> {
     spec.notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let mut exports = Exports::open(&spec.exports)?;
-    let store = open_store(&spec, console)?;
+    let store = open_store(&spec, storage, console)?;
     let spec = match spec.resumes {
         true => {
             let earlier = resume::asked(spec.suite.as_deref(), store.as_ref())?;
@@ -83,8 +91,12 @@ pub fn carry_out(spec: RunSpec, console: &Console) -> anyhow::Result<Exit> {
 /// The store of a run; `None` with `--no-store`. If the default store cannot be written (no home
 /// directory, or a read-only one), the run continues without it. A store given by `--store` must be
 /// usable. A dry run creates none.
-fn open_store(spec: &RunSpec, console: &Console) -> anyhow::Result<Option<Store>> {
-    let path = match &spec.storage {
+fn open_store(
+    spec: &RunSpec,
+    storage: &Storage,
+    console: &Console,
+) -> anyhow::Result<Option<Store>> {
+    let path = match storage {
         Storage::None => return Ok(None),
         Storage::Usual => paths::store(),
         Storage::File(path) => Some(path.clone()),
@@ -103,7 +115,7 @@ fn open_store(spec: &RunSpec, console: &Console) -> anyhow::Result<Option<Store>
     };
     match opened {
         Ok(store) => Ok(Some(store)),
-        Err(why) if spec.storage == Storage::Usual && why.is_about_its_place() => {
+        Err(why) if *storage == Storage::Usual && why.is_about_its_place() => {
             console.warn(&format!("Warning: this run will not be stored: {why}"));
             Ok(None)
         }

@@ -1,4 +1,48 @@
-//! What a run rests on that was merged from the shards of a pool.
+//! A suite that the machines of a pool measure together: the shard that one run measured, and what
+//! a run rests on that was merged from shards.
+
+use serde::{Deserialize, Serialize};
+
+/// The part of a suite that a run measured (`--shard`). With the servers and the loads of the run,
+/// it says all that [`crate::pool`] must know to merge it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Its number, from 0.
+    pub number: usize,
+    /// The number of shards.
+    pub of: usize,
+    /// How many shards measure each server.
+    pub nodes_per_server: usize,
+    /// The seed of the pool, from which the division and the seeds of all shards follow.
+    pub seed: u64,
+    /// A hash of the suite: its file, its requests file, and the names of its servers.
+    pub suite_hash: u64,
+    /// Options that change what is measured, as they can be typed.
+    pub options: Vec<String>,
+    /// The server that all others are compared with.
+    pub reference: String,
+    /// The servers that it measures.
+    pub servers: Vec<String>,
+}
+
+impl Shard {
+    /// Why another shard is not one of the same pool, if it is not.
+    pub fn other_pool(&self, other: &Self) -> Option<String> {
+        let facts = |shard: &Self| {
+            [
+                ("the suite has the hash", format!("{:016x}", shard.suite_hash)),
+                ("the number of shards is", shard.of.to_string()),
+                ("--nodes-per-server is", shard.nodes_per_server.to_string()),
+                ("--seed is", shard.seed.to_string()),
+                ("the reference is", shard.reference.clone()),
+                ("options are", format!("{:?}", shard.options.join(" "))),
+            ]
+        };
+        let mut both = facts(self).into_iter().zip(facts(other));
+        let ((what, own), (_, theirs)) = both.find(|(own, theirs)| own != theirs)?;
+        Some(format!("{what} {theirs} instead of {own}"))
+    }
+}
 
 /// The nodes and shards of a merged run.
 #[derive(Debug, Clone, PartialEq, Default)]

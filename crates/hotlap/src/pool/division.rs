@@ -14,16 +14,17 @@
 use std::hash::Hasher;
 
 use fnv::FnvHasher;
-use serde::{Deserialize, Serialize};
 
 /// On how many nodes a server is measured unless the user says otherwise. An interval is t(n − 1) ÷
 /// √n standard deviations of nodes wide on either side: 2.48 with three nodes, 1.59 with four, 1.24
 /// with five, 0.84 with eight.
 pub const NODES_PER_SERVER: usize = 5;
 
+/// The seed of a pool unless the user says otherwise. All shards must have the same.
+pub const SEED: u64 = 1;
+
 /// Servers that are measured together, by the same shards.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// The servers, the reference first.
     pub servers: Vec<String>,
@@ -60,8 +61,8 @@ pub fn divide(
 }
 
 /// The seed of a shard, below 2⁵³, so that every reader of JSON keeps it exactly.
-pub fn seed_of(plan: u64, shard: usize) -> u64 {
-    hash(plan, &shard.to_le_bytes()) >> 11
+pub fn seed_of(pool: u64, shard: usize) -> u64 {
+    hash(pool, &shard.to_le_bytes()) >> 11
 }
 
 fn hash(seed: u64, bytes: &[u8]) -> u64 {

@@ -9,26 +9,90 @@
 //! alone. The times at which runs began are shown, and decide nothing.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use super::plan::Plan;
+use super::apart::Condition;
 use crate::model::{
-    Apart, Host, Lap, MergedShard, Part, Pool, Probed, Role, Run, Server, State, Than, typed,
+    Apart, Host, Lap, MergedShard, Part, Pool, Probed, Role, Run, Server, Shard, State, Than, typed,
 };
 use crate::text::number::plural;
 
 /// A shard with a result.
 #[derive(Debug)]
 pub struct Measured {
-    /// Its number.
-    pub shard: usize,
+    /// Which one it is.
+    pub shard: Shard,
     /// Its run, light ([`lighten`]).
     pub run: Run,
-    /// Its noise floor in CPU time per request, in log units; `None` if unknown.
-    pub noise: Option<f64>,
-    /// CPU time per request of its ceiling, in nanoseconds; `None` if unknown.
-    pub ceiling_ns: Option<f64>,
+    /// What it says of its node.
+    pub condition: Condition,
     /// Why it is set apart; `None` if it counts.
     pub apart: Option<Apart>,
+}
+
+impl Measured {
+    /// A shard with its run.
+    pub fn new(shard: Shard, mut run: Run) -> Self {
+        let condition = Condition::of(&run);
+        lighten(&mut run);
+        Self { shard, run, condition, apart: None }
+    }
+}
+
+/// The kind of a machine: what nodes must have in common. Ratios differ between kinds for good
+/// reasons (another cache, another kernel), so nodes of different kinds are not a sample of
+/// anything, and are never merged.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    cpu: String,
+    arch: String,
+    /// Logical cores that hotlap may use.
+    cores: u32,
+    /// How many of them servers and generator have; 0 if they are not pinned.
+    divided: (usize, usize),
+    /// Name and the first two numbers of the release: `Linux 6.18`.
+    kernel: String,
+    virtualisation: String,
+    hotlap: String,
+}
+
+impl Kind {
+    /// The kind of the machine that measured a shard.
+    pub fn of(run: &Run) -> Self {
+        let (host, schedule) = (&run.host, &run.schedule);
+        Self {
+            cpu: host.cpu.clone(),
+            arch: host.arch.clone(),
+            cores: host.cores,
+            divided: (schedule.server_cpus.len(), schedule.generator_cpus.len()),
+            kernel: series(&host.kernel),
+            virtualisation: host.virtualisation.clone().unwrap_or_default(),
+            hotlap: run.hotlap.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} × {} ({}), {}", self.cores, self.cpu, self.arch, self.kernel)?;
+        if !self.virtualisation.is_empty() {
+            write!(f, ", {}", self.virtualisation)?;
+        }
+        let (server, generator) = self.divided;
+        if server > 0 {
+            let cores = plural(server, "core");
+            write!(f, ", {cores} for servers and {generator} for the generator")?;
+        }
+        write!(f, ", hotlap {}", self.hotlap)
+    }
+}
+
+/// The first two numbers of a release: `Linux 6.18` of `Linux 6.18.5-cloud`.
+fn series(kernel: &str) -> String {
+    let mut numbers = kernel.splitn(3, '.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let minor: String = minor.chars().take_while(char::is_ascii_digit).collect();
+    if minor.is_empty() { major.to_owned() } else { format!("{major}.{minor}") }
 }
 
 /// Merges the histograms of a run's laps into one lap for each server, load and rate, since a
@@ -37,7 +101,7 @@ pub struct Measured {
 ///
 /// All servers' histograms are in the same round, so that they are compared; a server without a lap
 /// there has them in its first lap, and is not.
-pub fn lighten(run: &mut Run) {
+fn lighten(run: &mut Run) {
     let mut rounds = BTreeMap::<(usize, u32, u32), usize>::new();
     for lap in run.laps.iter().filter(|lap| lap.counts()) {
         *rounds.entry((lap.load, lap.restart, lap.round)).or_default() += 1;
@@ -78,7 +142,7 @@ pub fn lighten(run: &mut Run) {
 }
 
 /// The merged run.
-pub fn merged(plan: &Plan, shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
+pub fn merged(shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
     let counting: Vec<&Measured> = shards.iter().filter(|shard| shard.apart.is_none()).collect();
     let Some(first) = counting.first() else {
         return Err("no shard counts: `hotlap report --store` shows each of them".to_owned());
@@ -92,10 +156,11 @@ pub fn merged(plan: &Plan, shards: &[Measured], missing: Vec<usize>) -> Result<R
         took_ms: ended_ms.unwrap_or(began_ms).saturating_sub(began_ms),
         state: State::Finished,
         command: typed(),
-        seed: plan.seed,
+        seed: first.shard.seed,
         host: host(&counting),
         servers: servers.servers.clone(),
         baseline: None,
+        shard: None,
         starts: Vec::new(),
         laps: Vec::new(),
         stress: Vec::new(),
@@ -104,7 +169,7 @@ pub fn merged(plan: &Plan, shards: &[Measured], missing: Vec<usize>) -> Result<R
         ..first.run.clone()
     };
     let mut pool = Pool {
-        planned: plan.shards,
+        planned: first.shard.of,
         missing,
         notes: notes(&counting, &servers),
         shards: shards.iter().map(MergedShard::from).collect(),
@@ -116,7 +181,7 @@ pub fn merged(plan: &Plan, shards: &[Measured], missing: Vec<usize>) -> Result<R
         {
             return Err(format!(
                 "shards {} and {} measured different loads: was one of them given other options?",
-                first.shard, shard.shard
+                first.shard.number, shard.shard.number
             ));
         }
         add(&mut run, &mut pool, shard, &servers);
@@ -177,7 +242,7 @@ impl Servers {
 
     fn add(&mut self, shard: &Measured, server: &Server) {
         if let Some(why) = &server.failure {
-            self.failures.push((server.name.clone(), shard.shard, why.cause.clone()));
+            self.failures.push((server.name.clone(), shard.shard.number, why.cause.clone()));
         }
         let place = *self.places.entry(server.name.clone()).or_insert(self.servers.len());
         let names: Vec<&str> = shard.run.servers.iter().map(|s| s.name.as_str()).collect();
@@ -295,13 +360,24 @@ impl From<&Measured> for MergedShard {
     fn from(measured: &Measured) -> Self {
         let run = &measured.run;
         Self {
-            shard: measured.shard,
+            shard: measured.shard.number,
             node: node(run),
             restarts: run.laps.iter().map(|lap| lap.restart + 1).max().unwrap_or(0),
             took_ms: run.took_ms,
-            noise: measured.noise,
-            ceiling_ns: measured.ceiling_ns,
+            noise: measured.condition.noise,
+            ceiling_ns: measured.condition.ceiling_ns,
             apart: measured.apart,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_known_by_its_first_two_numbers() {
+        let of = ["Linux 6.18.5-cloud", "Linux 6.18", "Linux 6.18-rc1", "Linux 6", ""].map(series);
+        assert_eq!(of, ["Linux 6.18", "Linux 6.18", "Linux 6.18", "Linux 6", ""]);
     }
 }

@@ -7,10 +7,10 @@ use crate::scene::{hold, printed, three};
 use clap::Parser;
 use hotlap::cli::Cli;
 use hotlap::exit::Exit;
-use hotlap::model::{Apart, Run};
-use hotlap::pool::division::{Group, NODES_PER_SERVER, divide};
-use hotlap::pool::merge::{Measured, lighten, merged};
-use hotlap::pool::plan::Plan;
+use hotlap::model::{Apart, Run, Shard};
+use hotlap::pool::apart::Condition;
+use hotlap::pool::division::{NODES_PER_SERVER, SEED, divide};
+use hotlap::pool::merge::{Measured, merged};
 use hotlap_stats::student;
 
 fn page() -> PathBuf {
@@ -26,7 +26,7 @@ fn its_commands_are_understood() {
     let text = text();
     let commands: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("    hotlap ")).collect();
-    assert!(commands.len() >= 5, "{commands:?}");
+    assert!(commands.len() >= 4, "{commands:?}");
     for command in commands {
         let words = shell_words::split(command).unwrap();
         let parsed = Cli::try_parse_from(std::iter::once("hotlap".to_owned()).chain(words));
@@ -51,15 +51,24 @@ fn pool() -> Run {
         });
         let mut run = hold(&scene, None).run;
         run.host.facts.push(("node".to_owned(), name.to_owned()));
-        lighten(&mut run);
-        Measured { shard: number, run, noise: Some(0.006), ceiling_ns: Some(7_100.0), apart }
+        let place = Shard {
+            number,
+            of: 5,
+            nodes_per_server: NODES_PER_SERVER,
+            seed: SEED,
+            suite_hash: 0,
+            options: Vec::new(),
+            reference: "go/net-http".to_owned(),
+            servers: Vec::new(),
+        };
+        let measured = Measured::new(place, run);
+        let condition =
+            Condition { noise: Some(0.006), ceiling_ns: Some(7_100.0), ..measured.condition };
+        Measured { condition, apart, ..measured }
     };
     let nodes = [("n1", -0.012), ("n2", 0.004), ("n3", 0.01), ("n4", 0.02)];
     let shards: Vec<Measured> = nodes.into_iter().enumerate().map(shard).collect();
-    let servers = shards[0].run.servers.iter().map(|server| server.name.clone()).collect();
-    let group = Group { servers, shards: (0..5).collect() };
-    let plan = Plan::new("hello.toml".into(), 7, "go/net-http".to_owned(), vec![group]);
-    merged(&plan, &shards, vec![4]).unwrap()
+    merged(&shards, vec![4]).unwrap()
 }
 
 #[test]
@@ -81,6 +90,7 @@ fn its_example_is_what_a_merged_run_prints() {
 #[test]
 fn its_figures_are_those_of_the_code() {
     let text = text();
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let width = |nodes: f64| student::quantile(0.05, nodes - 1.0) / nodes.sqrt();
     for nodes in [3.0, 4.0, 5.0, 8.0] {
         let figure = format!(
@@ -88,13 +98,22 @@ fn its_figures_are_those_of_the_code() {
             width(nodes),
             ["three", "four", "five", "", "", "eight"][nodes as usize - 3]
         );
-        assert!(text.contains(&figure), "{figure}");
+        assert!(words.contains(&figure), "{figure}");
     }
-    assert!(text.contains(&format!("{NODES_PER_SERVER} by default")));
+    assert!(words.contains(&format!("{NODES_PER_SERVER} by default")));
+    assert!(words.contains(&format!("`--seed` ({SEED} by default)")));
     let names: Vec<String> = (0..90).map(|n| n.to_string()).collect();
     let groups = divide(&names, "0", 50, NODES_PER_SERVER, 1);
     assert_eq!(groups.len(), 10, "{groups:?}");
     assert!(groups.iter().all(|group| (9..=10).contains(&group.servers.len())));
+    // What a pod's end means for its job: 1, 4 and 130 are tried again.
+    let job = std::fs::read_to_string(page().with_file_name("pool-kubernetes.yaml")).unwrap();
+    let rule = |action: &str, exit: Exit| {
+        let codes = format!("containerName: hotlap, operator: In, values: [{}] }}", exit as u8);
+        job.contains(&format!("- action: {action}\n        onExitCodes: {{ {codes}\n"))
+    };
+    assert!(rule("FailJob", Exit::Usage) && rule("FailIndex", Exit::ServerFailed));
+    assert_eq!(job.matches("onExitCodes").count(), 2);
     // The table of exit codes has all that a shard can end with.
     for (exit, _) in Exit::ALL.iter().filter(|(exit, _)| *exit != Exit::Regression) {
         let code = *exit as u8;

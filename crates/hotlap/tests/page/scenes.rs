@@ -223,6 +223,7 @@ impl Scene {
             absent: Vec::new(),
             stress: Vec::new(),
             explain: Vec::new(),
+            shard: None,
             pool: None,
         }
     }

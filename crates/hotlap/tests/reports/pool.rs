@@ -1,17 +1,14 @@
-//! A plan, shards with scripted laps as if from several nodes, and what `hotlap merge` makes of
-//! them.
+//! Shards with scripted laps as if from several nodes, and what `hotlap merge` makes of them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::scene::{hold, printed, scene, script};
 use hotlap::analysis::{Analysis, Measure};
-use hotlap::model::{Apart, Run};
+use hotlap::model::{Run, Shard};
 use hotlap::pool::apart::{Condition, apart};
-use hotlap::pool::division::{Group, seed_of};
-use hotlap::pool::merge::{Measured, lighten, merged};
-use hotlap::pool::plan::{Plan, store_of};
+use hotlap::pool::merge::{Measured, merged};
 use hotlap::store::Store;
 use hotlap_bench::participant::Role;
 use hotlap_stats::Rank;
@@ -33,6 +30,20 @@ struct Node {
 
 const PLAIN: Node = Node { name: "n1", speed: 1.0, b_costs: 1.0, ceiling: 1.0, control: 1.0 };
 
+/// Which shard of a pool of so many a run measured.
+fn place(number: usize, of: usize) -> Shard {
+    Shard {
+        number,
+        of,
+        nodes_per_server: 3,
+        seed: 7,
+        suite_hash: 1,
+        options: Vec::new(),
+        reference: "a".to_owned(),
+        servers: Vec::new(),
+    }
+}
+
 /// The run of one shard: the reference `a`, the servers of its group, and what all shards have.
 fn shard(node: Node, servers: &[&str]) -> Run {
     let wobble = |by: f64| [0.01, -0.02, 0.015, -0.01, 0.005].map(|w| w * by);
@@ -53,24 +64,18 @@ fn shard(node: Node, servers: &[&str]) -> Run {
     run
 }
 
-fn plan(groups: &[(&[&str], &[usize])]) -> Plan {
-    let group = |(servers, shards): &(&[&str], &[usize])| Group {
-        servers: servers.iter().map(|name| (*name).to_owned()).collect(),
-        shards: shards.to_vec(),
-    };
-    Plan::new("s.toml".into(), 7, "a".to_owned(), groups.iter().map(group).collect())
-}
-
-/// A folder with a plan and results.
-fn folder(plan: &Plan, runs: &[(usize, &Run)]) -> tempfile::TempDir {
+/// A folder with the results of the first shards of a pool of so many.
+fn folder(of: usize, runs: &[Run]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    plan.write(folder.path()).unwrap();
-    for (number, run) in runs {
-        let mut store = Store::open(&folder.path().join(store_of(*number))).unwrap();
-        let seed = seed_of(plan.seed, *number);
-        store.save(&Run { number: None, seed, ..(*run).clone() }).unwrap();
+    for (number, run) in runs.iter().enumerate() {
+        save(run, place(number, of), &folder.path().join(format!("shard-{number}.db")));
     }
     folder
+}
+
+fn save(run: &Run, shard: Shard, file: &Path) {
+    let shard = Some(shard);
+    Store::open(file).unwrap().save(&Run { number: None, shard, ..run.clone() }).unwrap();
 }
 
 fn hotlap(arguments: &[&str]) -> Output {
@@ -94,18 +99,16 @@ fn three_nodes() -> [Node; 3] {
     ]
 }
 
-fn measured(shard: usize, mut run: Run, apart: Option<Apart>) -> Measured {
-    lighten(&mut run);
-    Measured { shard, run, noise: None, ceiling_ns: None, apart }
+fn all(runs: &[Run]) -> Vec<Measured> {
+    let measured =
+        |(number, run): (usize, &Run)| Measured::new(place(number, runs.len()), run.clone());
+    runs.iter().enumerate().map(measured).collect()
 }
 
 #[test]
 fn a_merged_table_rests_on_nodes() {
-    let plan = plan(&[(&["a", "b"], &[0, 1, 2])]);
     let runs = three_nodes().map(|node| shard(node, &["b"]));
-    let all: Vec<Measured> =
-        runs.iter().enumerate().map(|(n, run)| measured(n, run.clone(), None)).collect();
-    let run = merged(&plan, &all, vec![]).unwrap();
+    let run = merged(&all(&runs), vec![]).unwrap();
     let analysis = Analysis::of(&run, 0);
     let (effect, _) = analysis.servers[1].against.unwrap().found[Measure::Cost].unwrap();
     assert_eq!((effect.restarts, effect.rounds), (3, 54), "three nodes of 18 rounds");
@@ -132,12 +135,10 @@ fn a_merged_table_rests_on_nodes() {
 
 #[test]
 fn servers_that_no_shard_measured_together_are_ranked_through_the_reference() {
-    let plan = plan(&[(&["a", "b"], &[0, 1, 2]), (&["a", "c"], &[3, 4, 5])]);
     let nodes = three_nodes();
     let runs =
         [&["b"], &["c"]].into_iter().flat_map(|servers| nodes.map(|node| shard(node, servers)));
-    let all: Vec<Measured> = runs.enumerate().map(|(n, run)| measured(n, run, None)).collect();
-    let run = merged(&plan, &all, vec![]).unwrap();
+    let run = merged(&all(&runs.collect::<Vec<_>>()), vec![]).unwrap();
     let names: Vec<&str> = run.servers.iter().map(|server| server.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c", "a (again)", "ceiling"]);
     let analysis = Analysis::of(&run, 0);
@@ -151,29 +152,42 @@ fn servers_that_no_shard_measured_together_are_ranked_through_the_reference() {
     assert_eq!([0, 1, 2, 3].map(restarts), [18, 9, 9, 18]);
 }
 
-/// Regression: any store in a folder was merged: of another plan, of another experiment, or one
+/// Regression: any store in a folder was merged: of another pool, of another experiment, or one
 /// shard twice.
 #[test]
-fn a_store_that_is_not_the_result_of_its_shard_is_refused() {
-    let plan = plan(&[(&["a", "b"], &[0, 1])]);
+fn a_store_that_is_not_one_more_shard_of_the_pool_is_refused() {
     let run = shard(three_nodes()[0], &["b"]);
-    let folder = folder(&plan, &[(0, &run)]);
-    let (code, _) = merge(folder.path(), &[]);
-    assert_ne!(code, 2);
-    let of = |number: usize| folder.path().join(store_of(number));
-    std::fs::copy(of(0), of(1)).unwrap();
+    let folder = folder(3, std::slice::from_ref(&run));
+    assert_ne!(merge(folder.path(), &[]).0, 2);
+    let file = folder.path().join("shard-1.db");
+    let own = place(1, 3);
+    let others = [
+        (Shard { number: 0, ..own.clone() }, "shard-0.db and"),
+        (Shard { of: 4, ..own.clone() }, "the number of shards is 4 instead of 3"),
+        (Shard { seed: 8, ..own.clone() }, "--seed is 8 instead of 7"),
+        (Shard { nodes_per_server: 2, ..own.clone() }, "--nodes-per-server is 2 instead of 3"),
+        (Shard { suite_hash: 2, ..own.clone() }, "the suite has the hash 0000000000000002"),
+        (Shard { reference: "b".to_owned(), ..own.clone() }, "the reference is b instead of a"),
+        (Shard { options: vec!["--rounds 3".to_owned()], ..own }, "options are \"--rounds 3\""),
+    ];
+    for (shard, why) in others {
+        save(&run, shard, &file);
+        let (code, said) = merge(folder.path(), &[]);
+        assert!(code == 2 && said.contains("shard-1.db") && said.contains(why), "{why}: {said}");
+        fs::remove_file(&file).unwrap();
+    }
+    Store::open(&file).unwrap().save(&Run { number: None, ..run }).unwrap();
     let (code, said) = merge(folder.path(), &[]);
-    assert_eq!(code, 2, "{said}");
-    assert!(said.contains("shard-1.db is not the result of shard 1 of this plan"), "{said}");
+    assert!(code == 2 && said.contains("shard-1.db is not a shard"), "{said}");
+    let (code, said) = merge(tempfile::tempdir().unwrap().path(), &[]);
+    assert!(code == 2 && said.contains("has no shard (*.db)"), "{said}");
 }
 
 #[test]
 fn two_nodes_get_no_verdict() {
-    let plan = plan(&[(&["a", "b"], &[0, 1, 2])]);
     let [one, two, _] = three_nodes();
     let runs = [one, two, one].map(|node| shard(node, &["b"]));
-    let runs = [(0, &runs[0]), (1, &runs[1]), (2, &runs[2])];
-    let (code, text) = merge(folder(&plan, &runs).path(), &[]);
+    let (code, text) = merge(folder(3, &runs).path(), &[]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("A verdict needs at least 3 nodes"), "{text}");
     assert!(text.contains("Several of their shards ran on the same node"), "{text}");
@@ -181,10 +195,9 @@ fn two_nodes_get_no_verdict() {
 
 #[test]
 fn kinds_of_machines_are_not_merged() {
-    let plan = plan(&[(&["a", "b"], &[0, 1, 2])]);
     let mut runs = three_nodes().map(|node| shard(node, &["b"]));
     runs[2].host.cores = 64;
-    let folder = folder(&plan, &[(0, &runs[0]), (1, &runs[1]), (2, &runs[2])]);
+    let folder = folder(3, &runs);
     let (code, text) = merge(folder.path(), &[]);
     assert_eq!(code, 2);
     for part in [
@@ -203,20 +216,18 @@ fn kinds_of_machines_are_not_merged() {
     runs[2].host.cores = 2;
     for (kernel, expected) in [("Linux 6.18.7", 0), ("Linux 6.17", 2)] {
         runs[2].host.kernel = kernel.to_owned();
-        let folder = self::folder(&plan, &[(0, &runs[0]), (1, &runs[1]), (2, &runs[2])]);
+        let folder = self::folder(3, &runs);
         assert_eq!(merge(folder.path(), &[]).0, expected, "{kernel}");
     }
 }
 
 #[test]
 fn shards_on_disturbed_nodes_are_set_apart_and_missing_ones_are_named() {
-    let plan = plan(&[(&["a", "b"], &[0, 1, 2, 3, 4, 5, 6])]);
     let [one, two, three] = three_nodes();
     let slow = Node { name: "n4", ceiling: 1.4, ..PLAIN };
     let noisy = Node { name: "n5", control: 1.1, ..PLAIN };
     let runs = [one, two, three, slow, noisy].map(|node| shard(node, &["b"]));
-    let numbered: Vec<(usize, &Run)> = runs.iter().enumerate().collect();
-    let folder = folder(&plan, &numbered);
+    let folder = folder(7, &runs);
     let json = folder.path().join("merged.json");
     let (code, text) = merge(folder.path(), &["--export-json", json.to_str().unwrap()]);
     assert_eq!(code, 0, "{text}");
@@ -242,9 +253,8 @@ fn shards_on_disturbed_nodes_are_set_apart_and_missing_ones_are_named() {
 
 #[test]
 fn every_export_of_a_merged_run_is_written() {
-    let plan = plan(&[(&["a", "b"], &[0, 1, 2])]);
     let runs = three_nodes().map(|node| shard(node, &["b"]));
-    let folder = folder(&plan, &[(0, &runs[0]), (1, &runs[1]), (2, &runs[2])]);
+    let folder = folder(3, &runs);
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (page, csv, table) = (file("p.html"), file("t.csv"), file("t.md"));
     let exports = ["--export-html", &page, "--export-csv", &csv, "--export-markdown", &table];
@@ -257,7 +267,6 @@ fn every_export_of_a_merged_run_is_written() {
 
 #[test]
 fn a_server_that_failed_on_one_node_counts_on_the_others() {
-    let plan = plan(&[(&["a", "b"], &[0, 1, 2, 3])]);
     let mut runs = [PLAIN, three_nodes()[0], three_nodes()[1], three_nodes()[2]]
         .map(|node| shard(node, &["b"]));
     runs[0].host.facts[0].1 = "n0".to_owned();
@@ -268,9 +277,7 @@ fn a_server_that_failed_on_one_node_counts_on_the_others() {
         log_tail: Vec::new(),
         remedy: String::new(),
     });
-    let all: Vec<Measured> =
-        runs.iter().enumerate().map(|(n, run)| measured(n, run.clone(), None)).collect();
-    let run = merged(&plan, &all, vec![]).unwrap();
+    let run = merged(&all(&runs), vec![]).unwrap();
     assert_eq!(run.servers[1].failure, None);
     let analysis = Analysis::of(&run, 0);
     assert_eq!(analysis.rests_on.count(&analysis.servers[1].readings[Measure::Cost]), 3);
@@ -280,12 +287,9 @@ fn a_server_that_failed_on_one_node_counts_on_the_others() {
 
 #[test]
 fn different_versions_of_a_server_are_noted() {
-    let plan = plan(&[(&["a", "b"], &[0, 1])]);
     let mut runs = [PLAIN, three_nodes()[1]].map(|node| shard(node, &["b"]));
     runs[1].servers[1].version = "b 2.0".to_owned();
-    let all: Vec<Measured> =
-        runs.iter().enumerate().map(|(n, run)| measured(n, run.clone(), None)).collect();
-    let notes = merged(&plan, &all, vec![]).unwrap().pool.unwrap().notes;
+    let notes = merged(&all(&runs), vec![]).unwrap().pool.unwrap().notes;
     let expected = "b has different versions: b 1.0 on n1; b 2.0 on n2. Install one of them on all \
                     nodes.";
     assert_eq!(notes, [expected]);
@@ -300,59 +304,40 @@ fn a_run_of_one_machine_is_not_changed_by_being_a_shard() {
     assert!((condition.ceiling_ns.unwrap() / 5_000.0 - 1.0).abs() < 0.01);
 }
 
-fn suite(folder: &Path) -> PathBuf {
-    let file = folder.join("tiny.toml");
+/// The servers of a shard, as a dry run lists them; or the error.
+fn planned(suite: &Path, shard: &str) -> Result<Vec<String>, String> {
+    let store = suite.with_extension("db");
+    let words = ["run", "--suite", suite.to_str().unwrap(), "--shard", shard, "--dry-run"];
+    let more = ["--nodes-per-server", "3", "--store", store.to_str().unwrap()];
+    let output = hotlap(&[&words[..], &more].concat());
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    let servers = text.split("Servers:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let name = |line: &str| line.trim().split(':').next().unwrap().to_owned();
+    match output.status.code() {
+        Some(0) => Ok(servers.unwrap().lines().map(name).collect()),
+        code => Err(format!("{code:?} {text}")),
+    }
+}
+
+#[test]
+fn a_shard_has_the_reference_and_its_part_of_the_suite() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tiny.toml");
     let servers = ["one", "two", "three", "four", "five"]
         .map(|name| format!("  {{ run = \"sh {name}\", name = \"{name}\" }},\n"));
-    let text = format!(
-        "about = \"Nothing.\"\nreference = \"three\"\nbudget = \"10m\"\nrequests_file = \"req.txt\"\n\
-         servers = [\n{}]\n",
-        servers.concat()
-    );
-    fs::write(&file, text).unwrap();
-    fs::write(folder.join("req.txt"), "GET /\n").unwrap();
-    file
-}
-
-#[test]
-fn a_plan_is_a_folder_that_stands_for_itself() {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, into) = (suite(folder.path()), folder.path().join("pool"));
-    let (file, into_text) = (file.to_str().unwrap(), into.to_str().unwrap());
-    let words = ["plan", file, "--shards", "7", "--nodes-per-server", "3", "--seed", "5", "--into"];
-    let more = [into_text, "--slurm", "--kubernetes", "--", "--rounds", "2"];
-    let all = [&words[..], &more[..]].concat();
-    let wrong = hotlap(&[&all[..], &["--bogus"]].concat());
-    assert_eq!(wrong.status.code(), Some(2), "the options of shards are checked: {wrong:?}");
-    assert!(!into.exists());
-    let output = hotlap(&all);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("5 servers in 7 shards, with up to 3 servers each"), "{text}");
-    let plan = Plan::read(&into).unwrap();
-    assert_eq!((plan.shards, plan.reference.as_str(), plan.seed), (7, "three", 5));
-    let sizes: Vec<usize> = plan.groups.iter().map(|group| group.shards.len()).collect();
-    assert_eq!(sizes, [4, 3]);
-    for name in
-        ["tiny.toml", "req.txt", "slurm.sh", "kubernetes.json", "Dockerfile", "shard-6.toml"]
-    {
-        assert!(into.join(name).is_file(), "{name}");
-    }
-    let script = fs::read_to_string(into.join("slurm.sh")).unwrap();
-    // Three times ten minutes, and thirty more.
-    assert!(script.contains("#SBATCH --time=60\n"), "{script}");
-    let again = hotlap(&all);
-    let why = String::from_utf8(again.stderr).unwrap();
-    assert!(again.status.code() == Some(2) && why.contains("has a plan"), "{why}");
-    assert!(merge(&into, &[]).1.contains("no shard in"), "nothing is done yet");
-}
-
-#[test]
-fn what_cannot_be_merged_is_not_planned() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("slo.toml");
-    fs::write(&file, "slo = 'p99<10ms'\nservers = ['sh one', 'sh two']\n").unwrap();
-    let output = hotlap(&["plan", file.to_str().unwrap(), "--shards", "3"]);
-    let why = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(2) && why.contains("does not compare servers"), "{why}");
+    let suite = |head: &str| format!("{head}\nservers = [\n{}]\n", servers.concat());
+    fs::write(&file, suite("reference = \"three\"")).unwrap();
+    let shards = [0, 3, 4, 6].map(|number| planned(&file, &format!("{number}/7")).unwrap());
+    assert_eq!(shards[0], shards[1], "the first group of two has four shards");
+    assert_eq!(shards[2], shards[3], "and the second one three");
+    let mut others: Vec<&String> = shards[0].iter().chain(&shards[2]).collect();
+    let is_shared = |name: &&String| ["three", "three (again)", "ceiling"].contains(&name.as_str());
+    assert_eq!(others.iter().filter(|name| is_shared(name)).count(), 6, "{shards:?}");
+    others.retain(|name| !is_shared(name));
+    others.sort();
+    assert_eq!(others, ["five", "four", "one", "two"]);
+    // What cannot be merged is not measured.
+    fs::write(&file, suite("slo = 'p99<10ms'")).unwrap();
+    let why = planned(&file, "0/3").unwrap_err();
+    assert!(why.starts_with("Some(2)") && why.contains("does not compare servers"), "{why}");
 }

@@ -136,6 +136,7 @@ fn run(stress: Vec<Subject>) -> Run {
         starts: Vec::new(),
         laps: Vec::new(),
         explain: Vec::new(),
+        shard: None,
         pool: None,
         absent: Vec::new(),
         stress,

@@ -135,6 +135,7 @@ pub fn record(scene: &Scene) -> Run {
         absent: Vec::new(),
         stress: Vec::new(),
         explain: Vec::new(),
+        shard: None,
         pool: None,
     }
 }

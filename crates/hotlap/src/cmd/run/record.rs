@@ -15,7 +15,7 @@ use hotlap_servers::machine;
 
 use super::participants::Participants;
 use super::spec::RunSpec;
-use super::{elsewhere, generators};
+use super::{elsewhere, generators, shard};
 use crate::model::{self, Question, Run, Server, State};
 use crate::redact;
 use crate::text::number::plural;
@@ -44,7 +44,9 @@ pub fn begin(
         }
     }
     host.doubts.extend(cores.notes.iter().cloned());
-    host.facts.extend(spec.node.clone().map(|node| (model::host::NODE.to_owned(), node)));
+    if spec.shard.is_some() {
+        host.facts.push((model::host::NODE.to_owned(), shard::node()));
+    }
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
     let servers = participants.servers.iter();
     Run {
@@ -83,6 +85,7 @@ pub fn begin(
         starts: Vec::new(),
         laps: Vec::new(),
         absent: spec.absent.clone(),
+        shard: spec.shard.clone(),
         stress: Vec::new(),
         explain: Vec::new(),
         pool: None,

@@ -13,6 +13,7 @@ pub mod loads;
 mod parameters;
 pub mod request;
 pub mod server;
+mod shard;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ use crate::cli::{ExportArgs, RunArgs};
 use crate::cmd::load::requests::ask_to_close;
 use crate::cmd::tls;
 use crate::exit::usage;
-use crate::model::{self, Run};
+use crate::model::{self, Run, Shard};
 use crate::{assets, quantity};
 pub use elsewhere::Elsewhere;
 use entry::Entry;
@@ -130,8 +131,8 @@ pub struct RunSpec {
     pub exports: ExportArgs,
     /// Where the run is stored.
     pub storage: Storage,
-    /// The name of this machine in a pool; `None` outside of one.
-    pub node: Option<String>,
+    /// The part of the suite that it measures, if a pool of machines measures the whole.
+    pub shard: Option<Shard>,
     /// Whether to continue the last run of the suite.
     pub resumes: bool,
     /// The run to continue, once it is read from the store.
@@ -196,7 +197,7 @@ impl RunSpec {
             Some(_) => elsewhere::for_generator(),
             None => allocation::split_here(server_cpus),
         };
-        let seed = placement.seed.unwrap_or_else(fresh_seed);
+        let seed = shard::seed(args).or(placement.seed).unwrap_or_else(fresh_seed);
         let (requests, notes) = request::requests(&args.common.request, suite, seed)?;
         let generators = cores.generator.len().max(1);
         let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
@@ -205,7 +206,23 @@ impl RunSpec {
             loads.iter_mut().for_each(|load| load.reuse = Reuse::Close);
         }
         let https = loads.iter().any(|load| load.https);
-        let servers = server::servers(&entries, args, suite, contract, &requests, https)?;
+        let mut servers = server::servers(&entries, args, suite, contract, &requests, https)?;
+        let mut reference = reference(args, suite, &entries, &servers)?;
+        let shard = match (args.shard, suite) {
+            (Some(number), Some(suite)) => {
+                let reference = match reference {
+                    Reference::Server(server) => servers.get(server),
+                    Reference::Entry(entry) => servers.iter().find(|server| server.entry == entry),
+                };
+                Some(shard::shard(number, args, suite, question, &servers, reference)?)
+            }
+            _ => None,
+        };
+        if let Some(shard) = &shard {
+            servers.retain(|server| shard.servers.contains(&server.name));
+            let place = servers.iter().position(|server| server.name == shard.reference);
+            reference = Reference::Server(place.unwrap_or(0));
+        }
         let scenarios = scenarios(args, suite, question, sends_all)?;
         let elsewhere = Elsewhere::of(placement, &scenarios)?;
         let remote = placement.generator_on.clone();
@@ -220,7 +237,7 @@ impl RunSpec {
             about: suite.map_or_else(String::new, |s| s.about.clone()),
             absent: suite.map_or_else(Vec::new, |s| s.absent.clone()),
             baseline: args.save_baseline.clone(),
-            reference: reference(args, suite, &entries, &servers)?,
+            reference,
             entries,
             servers,
             notes,
@@ -261,7 +278,7 @@ impl RunSpec {
                 None => Storage::Usual,
                 Some(file) => Storage::File(file.clone()),
             },
-            node: None,
+            shard,
             resumes: args.resume,
             earlier: None,
             is_dry: args.common.dry_run,
@@ -272,22 +289,6 @@ impl RunSpec {
     /// Whether hotlap starts any of the servers.
     pub fn starts_servers(&self) -> bool {
         !self.servers.iter().all(ServerSpec::runs_already)
-    }
-
-    /// Makes the plan that of a shard: these servers of the suite, compared with `reference`, on a
-    /// machine that is called `node`.
-    pub fn of_shard(self, names: &[String], reference: &str, node: String) -> anyhow::Result<Self> {
-        if let Some(unknown) = names.iter().find(|n| self.servers.iter().all(|s| s.name != **n)) {
-            return usage(format!(
-                "the shard has the server {unknown}, which its suite has not: was the suite \
-                 changed since, or is the catalogue another one?"
-            ));
-        }
-        let mut servers = self.servers;
-        servers.retain(|server| names.contains(&server.name));
-        // Without it, another server would take its place, on this machine only.
-        let reference = servers.iter().position(|server| server.name == reference).unwrap_or(0);
-        Ok(Self { servers, reference: Reference::Server(reference), node: Some(node), ..self })
     }
 
     /// Makes the plan continue an earlier run: the schedule is the earlier run's.

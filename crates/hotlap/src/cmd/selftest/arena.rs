@@ -191,6 +191,7 @@ impl Arena {
             absent: Vec::new(),
             stress: Vec::new(),
             explain: Vec::new(),
+            shard: None,
             pool: None,
         }
     }

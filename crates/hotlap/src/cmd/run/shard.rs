@@ -1,4 +1,4 @@
-//! The result of a shard: a store that is in the folder as a whole, or not at all.
+//! `hotlap run --shard I/N`: a run whose result is in its place as a whole, or not at all.
 //!
 //! A shard measures into a store in a folder of its own on the local disk, because writes to a
 //! network file system would be work between laps, and because SQLite's write-ahead log does not
@@ -13,15 +13,103 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use anyhow::Context;
+
+use crate::console::Console;
+use crate::exit::{Exit, usage};
+use crate::model::{Shard, State};
+use crate::store::Store;
+
+/// Measures a shard into a store that `measure` is given, unless its result is there.
+pub fn run(
+    shard: &Shard,
+    to: &Path,
+    console: &Console,
+    measure: impl FnOnce(PathBuf) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    let number = format!("{} of {}", shard.number, shard.of);
+    if to.exists() {
+        is_result(to, shard)?;
+        console.note(&format!("Shard {number} is there: {}", to.display()));
+        return Ok(Exit::Ok);
+    }
+    is_writable(to).with_context(|| {
+        let folder = to.parent().unwrap_or(Path::new(".")).display();
+        format!("cannot write to {folder}, where the result belongs")
+    })?;
+    let unfinished = Unfinished::new().context("cannot make a folder for the store")?;
+    let store = unfinished.store();
+    let exit = measure(store.clone())?;
+    if !matches!(exit, Exit::Ok | Exit::ServerFailed) || !is_finished(&store)? {
+        return Ok(exit);
+    }
+    let published = publish_patiently(&store, to).or_else(|error| {
+        let kept = unfinished.keep();
+        Err(error).with_context(|| {
+            format!(
+                "cannot write {}. The result is kept: copy {} to that path",
+                to.display(),
+                kept.display()
+            )
+        })
+    })?;
+    match published {
+        Published::Here => console.note(&format!("Shard {number} is done: {}", to.display())),
+        Published::Earlier => console.note(&format!(
+            "Shard {number} was finished by another task meanwhile, whose result is kept: {}",
+            to.display()
+        )),
+    }
+    Ok(exit)
+}
+
+/// Rejects a file that is not the result of this shard: it is never overwritten.
+fn is_result(file: &Path, asked: &Shard) -> anyhow::Result<()> {
+    let store = Store::open_existing(file)?;
+    let run = store.outline(store.last()?)?;
+    let why = match run.shard {
+        None => "its run is no shard".to_owned(),
+        Some(_) if run.state != State::Finished => "its run did not end as planned".to_owned(),
+        Some(found) if found == *asked => return Ok(()),
+        Some(found) => asked
+            .other_pool(&found)
+            .unwrap_or_else(|| format!("it is shard {} of {}", found.number, found.of)),
+    };
+    usage(format!(
+        "{} is there, and is not the result of shard {} of {}: {why}. Move the file away, or name \
+         another one (--store)",
+        file.display(),
+        asked.number,
+        asked.of
+    ))
+}
+
+/// The name of this machine: what the scheduler calls it, or its host name.
+pub fn node() -> String {
+    let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    of("HOTLAP_NODE").or_else(|| of("SLURMD_NODENAME")).unwrap_or_else(host)
+}
+
+/// Whether a store has a run that ended as planned. Everything is in its one file once it is
+/// closed.
+fn is_finished(store: &Path) -> anyhow::Result<bool> {
+    if !store.exists() {
+        return Ok(false);
+    }
+    let store = Store::open_existing(store)?;
+    Ok(store.outline(store.last()?)?.state == State::Finished)
+}
+
 /// A folder for a store that is not finished; removed with this value.
 #[derive(Debug)]
-pub struct Unfinished {
+struct Unfinished {
     folder: PathBuf,
 }
 
 impl Unfinished {
     /// Creates the folder.
-    pub fn new() -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
             let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -36,14 +124,12 @@ impl Unfinished {
     }
 
     /// The path of the store.
-    pub fn store(&self) -> PathBuf {
+    fn store(&self) -> PathBuf {
         self.folder.join("shard.db")
     }
-}
 
-impl Unfinished {
     /// Leaves the folder where it is. Returns the path of the store.
-    pub fn keep(mut self) -> PathBuf {
+    fn keep(mut self) -> PathBuf {
         let store = self.store();
         self.folder = PathBuf::new();
         store
@@ -60,7 +146,7 @@ impl Drop for Unfinished {
 
 /// Checks that a store can be put under this name later, so that a run of half an hour does not end
 /// without a place for its result.
-pub fn is_writable(to: &Path) -> io::Result<()> {
+fn is_writable(to: &Path) -> io::Result<()> {
     let part = to.with_file_name(format!("{}{}", part_prefix(to), unique()));
     File::create(&part)?;
     fs::remove_file(&part)
@@ -71,7 +157,7 @@ pub fn is_writable(to: &Path) -> io::Result<()> {
 const TRIES: (u32, Duration) = (4, Duration::from_secs(5));
 
 /// Puts a finished store under its name, see [`publish`], and tries again if that fails.
-pub fn publish_patiently(from: &Path, to: &Path) -> io::Result<Published> {
+fn publish_patiently(from: &Path, to: &Path) -> io::Result<Published> {
     let (tries, pause) = TRIES;
     for _ in 1..tries {
         match publish(from, to) {
@@ -84,7 +170,7 @@ pub fn publish_patiently(from: &Path, to: &Path) -> io::Result<Published> {
 
 /// Which task put a store into the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Published {
+enum Published {
     /// This one.
     Here,
     /// Another one, earlier.
@@ -92,7 +178,7 @@ pub enum Published {
 }
 
 /// Puts a finished store, which is closed, under its name.
-pub fn publish(from: &Path, to: &Path) -> io::Result<Published> {
+fn publish(from: &Path, to: &Path) -> io::Result<Published> {
     let part = to.with_file_name(format!("{}{}", part_prefix(to), unique()));
     let copied = fs::copy(from, &part).and_then(|_| File::open(&part)?.sync_all());
     let linked = copied.and_then(|()| match fs::hard_link(&part, to) {

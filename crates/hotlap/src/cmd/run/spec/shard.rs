@@ -1,0 +1,99 @@
+//! The part of a suite that `--shard` names: which servers, compared with which one.
+
+use std::fs;
+use std::hash::Hasher;
+
+use anyhow::Context;
+use fnv::FnvHasher;
+use hotlap_bench::suite::{Question, Suite};
+
+use super::server::ServerSpec;
+use crate::cli::RunArgs;
+use crate::exit::usage;
+use crate::model::Shard;
+use crate::pool::division::{NODES_PER_SERVER, SEED, divide, seed_of};
+use crate::quantity::ShardNumber;
+use crate::redact;
+
+/// The seed of a shard, if there is one.
+pub(super) fn seed(args: &RunArgs) -> Option<u64> {
+    args.shard.map(|shard| seed_of(args.common.placement.seed.unwrap_or(SEED), shard.number))
+}
+
+/// The shard of a suite that has these servers, and compares them with `reference`.
+pub(super) fn shard(
+    ShardNumber { number, of }: ShardNumber,
+    args: &RunArgs,
+    suite: &Suite,
+    question: Question,
+    servers: &[ServerSpec],
+    reference: Option<&ServerSpec>,
+) -> anyhow::Result<Shard> {
+    let Some(reference) = reference.map(|server| server.name.clone()) else {
+        let name = &suite.name;
+        return usage(format!("the suite {name} has no reference that all shards can have"));
+    };
+    let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
+    let suite_hash = hash(suite, &names)?;
+    let seed = args.common.placement.seed.unwrap_or(SEED);
+    let nodes_per_server = args.nodes_per_server.unwrap_or(NODES_PER_SERVER).min(of);
+    let servers = match question {
+        Question::Compare => {
+            let groups = divide(&names, &reference, of, nodes_per_server, seed);
+            let own = groups.into_iter().find(|group| group.shards.contains(&number));
+            own.context("each shard has a group")?.servers
+        }
+        // A layer is compared with the one below, a number of threads with another one.
+        Question::Layers | Question::Scale => names,
+        _ => {
+            return usage(format!(
+                "the suite {} does not compare servers: `hotlap merge` merges comparisons only",
+                suite.name
+            ));
+        }
+    };
+    let options = options(args);
+    Ok(Shard { number, of, nodes_per_server, seed, suite_hash, options, reference, servers })
+}
+
+/// A hash of what the suite says, and of which servers it stands for. Access logs are large, and
+/// are known by the loads, which are compared as well.
+fn hash(suite: &Suite, names: &[String]) -> anyhow::Result<u64> {
+    let mut hasher = FnvHasher::default();
+    let mut add = |bytes: &[u8]| {
+        hasher.write(bytes);
+        // No byte of UTF-8.
+        hasher.write_u8(0xff);
+    };
+    for file in [Some(&suite.file), suite.requests_file.as_ref()].into_iter().flatten() {
+        add(&fs::read(file).with_context(|| format!("cannot read {}", file.display()))?);
+    }
+    names.iter().for_each(|name| add(name.as_bytes()));
+    Ok(hasher.finish())
+}
+
+/// The options that change what is measured. Those of the request and of the load's shape are known
+/// by the loads, which are compared as well.
+fn options(args: &RunArgs) -> Vec<String> {
+    let (schedule, shape) = (&args.schedule, &args.common.shape);
+    let (placement, start) = (&args.common.placement, &args.common.start);
+    let flag = |option: &str, is_given: bool| is_given.then(|| option.to_owned());
+    let options = [
+        schedule.duration.map(|time| format!("--duration {time:?}")),
+        schedule.precision.map(|share| format!("--precision {share}")),
+        schedule.slice.map(|time| format!("--slice {time:?}")),
+        schedule.restarts.map(|count| format!("--restarts {count}")),
+        schedule.rounds.map(|count| format!("--rounds {count}")),
+        args.rate.map(|rate| format!("--rate {rate}")),
+        Some(format!("--timeout {:?}", shape.timeout)),
+        Some(format!("--start-timeout {:?}", shape.start.start_timeout)),
+        placement.server_cpus.map(|count| format!("--server-cpus {count}")),
+        args.common.request.contract.as_ref().map(|name| format!("--contract {name}")),
+        start.prepare.as_ref().map(|command| format!("--prepare {}", redact::text(command))),
+        flag("--no-ceiling", schedule.no_ceiling),
+        flag("--no-pin", placement.no_pin),
+        flag("--no-freeze", placement.no_freeze),
+        flag("--high-priority", placement.high_priority),
+    ];
+    options.into_iter().flatten().collect()
+}
