@@ -1,17 +1,14 @@
 //! Renderers: each lays out a finished report in one format. They get words and figures only, and
 //! compute nothing.
 
+use crate::report::Report;
+use crate::text;
+
+mod ci;
 pub mod csv;
 mod html;
-mod json;
-mod junit;
 pub mod markdown;
 pub mod terminal;
-mod tracking;
-
-use crate::report::Report;
-
-pub use json::json;
 
 /// A format in which a report is exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +34,13 @@ pub enum Format {
 /// Renders the report in one format.
 pub fn render(report: &Report, format: Format) -> String {
     match format {
-        Format::Json => json(report),
+        Format::Json => text::json(report),
         Format::Markdown => markdown::render(report),
         Format::Csv => csv::render(report),
         Format::Html => html::render(report),
         Format::Svg => html::picture(report),
-        Format::Junit => junit::render(report),
-        Format::Github => tracking::github(report),
-        Format::Bencher => tracking::bencher(report),
+        Format::Junit => ci::junit(report),
+        Format::Github => ci::github(report),
+        Format::Bencher => ci::bencher(report),
     }
 }

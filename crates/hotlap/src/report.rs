@@ -4,34 +4,21 @@
 //! The input is an [`crate::analysis::Analysis`] of each load; the output is rounded and in words.
 //! The renderers ([`crate::render`]) lay it out and compute nothing.
 
-mod against;
 pub mod capacity;
 pub mod comparison;
 pub mod explain;
-mod facts;
-mod failed;
-pub mod failures;
 pub mod figure;
 mod heading;
 mod laps;
-mod latency;
-mod layers;
-mod loads;
-mod noise;
-pub mod open_loop;
+pub mod latency;
 mod pool;
-mod published;
-mod request;
 mod results;
-mod row;
-mod scaling;
 mod sentences;
-mod sources;
 pub mod stress;
-mod tables;
+mod suite;
 pub mod trend;
 pub mod verdict;
-mod warnings;
+pub mod warnings;
 
 use serde::Serialize;
 
@@ -40,25 +27,16 @@ use crate::model::{Question, Run};
 
 pub use crate::analysis::{Measure, PerMeasure};
 pub use crate::model::{Absent, Role, State};
-pub use against::{AgainstReference, MeasureVerdict};
 pub use capacity::{CapacityResults, CapacityRow};
 pub use explain::{CountRow, ExplanationResults, LedgerKind, LedgerRow};
-pub use failed::Failed;
 pub use figure::Figure;
-pub use heading::{Heading, HostView, cores_in_words};
+pub use heading::{Heading, HostView, cores_in_words, request_and_load};
 pub use laps::{LapView, StartView, WarmupView};
-pub use latency::Latency;
-pub use layers::LayerStep;
-pub use loads::request_and_load;
-pub use noise::{MeasureNoise, Noise};
-pub use open_loop::OpenLoopView;
+pub use latency::{Latency, OpenLoopView, RequestRow};
 pub use pool::{NodeDifference, PoolView, ShardView};
-pub use published::PublishedView;
-pub use request::RequestRow;
-pub use results::LoadResults;
-pub use row::{ErrorCount, Row};
-pub use scaling::{ScalePoint, Scaling};
-pub use sources::Source;
+pub use results::{ErrorCount, LoadResults, Row};
+pub use suite::{Failed, LayerStep, PublishedView, ScalePoint, Scaling, Source};
+pub use verdict::{AgainstReference, MeasureNoise, MeasureVerdict, Noise};
 
 /// The report on a run.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
@@ -177,4 +155,112 @@ pub fn measure_name(measure: Measure) -> &'static str {
         Measure::P99 => "p99",
         Measure::Memory => "memory",
     }
+}
+
+impl Report {
+    /// The sentences at the top of the page. If there are several loads, only the first sentence,
+    /// since each load has its own; if nothing is compared, what was measured.
+    pub fn headline(&self) -> Vec<String> {
+        if self.tables.len() > 1 {
+            let mut firsts = self.tables.iter().filter_map(|t| Some((t, t.sentences.first()?)));
+            if let Some((load, sentence)) = firsts.next() {
+                return vec![format!("{}: {sentence}", load.title)];
+            }
+        }
+        if self.capacity.len() > 1 {
+            return self.sentences.first().cloned().into_iter().collect();
+        }
+        let steps = self.layers.iter().map(|step| &step.sentence);
+        let sentences: Vec<String> = steps.chain(&self.sentences).cloned().collect();
+        if !sentences.is_empty() {
+            return sentences;
+        }
+        let rows = self.tables.iter().flat_map(|t| &t.rows).filter(|r| r.role != Role::Ceiling);
+        let measured: Vec<String> = rows.filter_map(measured).collect();
+        match (measured.is_empty(), self.failed.as_slice()) {
+            (false, _) => measured,
+            (true, []) => vec!["Nothing was measured.".to_owned()],
+            (true, [only]) => vec![format!("{} failed: nothing was measured.", only.name)],
+            (true, all) => vec![format!("All {} servers failed: nothing was measured.", all.len())],
+        }
+    }
+
+    /// How the run was measured; unknown facts are left out.
+    pub fn facts(&self) -> Vec<results::Fact> {
+        let run = &self.run;
+        let schedule = &run.schedule;
+        let size = match (schedule.restarts, schedule.rounds) {
+            (0, _) | (_, 0) => "as many restarts and rounds as the time allows".to_owned(),
+            (restarts, rounds) => format!("{restarts} restarts × {rounds} rounds"),
+        };
+        let frozen = if schedule.freeze { ", servers frozen outside of their slices" } else { "" };
+        let mut facts = vec![
+            ("host", self.host.line.clone()),
+            ("hotlap", run.hotlap.clone()),
+            ("suite", run.suite.clone().unwrap_or_default()),
+            ("about", run.about.clone()),
+            ("began", run.began.clone()),
+            ("took", run.took_s.map_or_else(String::new, |took_s| format!("{took_s} s"))),
+            ("seed of the order", run.seed.to_string()),
+        ];
+        facts.extend(run.loads_in_words.iter().map(|load| ("load", load.clone())));
+        facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.budget_s)));
+        let elsewhere = self.host.facts.generator.as_ref();
+        facts.extend(elsewhere.map(|generator| {
+            let at = generator.address.iter().map(|address| format!(", at {address}"));
+            ("servers on", generator.command.clone() + &at.collect::<String>())
+        }));
+        let generators = self.host.facts.generators.iter();
+        facts
+            .extend(generators.map(|own| ("load from", format!("{} ({})", own.command, own.name))));
+        let of_host = self.host.facts.facts.iter().cloned();
+        let all = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(of_host);
+        all.filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    /// The order of the servers' laps, one line per round.
+    pub fn lap_order(&self) -> String {
+        let mut out = String::new();
+        let mut last = None;
+        for lap in &self.laps {
+            let round = (lap.load, lap.restart, lap.round, lap.rate.is_some());
+            out += &match last == Some(round) {
+                true => " · ".to_owned(),
+                false => format!("\nrestart {} round {}: ", lap.restart, lap.round),
+            };
+            out += &lap.server;
+            last = Some(round);
+        }
+        out.trim_start().to_owned()
+    }
+
+    /// How to see the columns that a terminal leaves out; empty if nothing was measured.
+    pub fn hint(&self) -> String {
+        let rows = || self.tables.iter().filter(|t| t.is_measured).flat_map(|t| &t.rows);
+        let has_requests = self.tables.iter().any(|table| !table.by_request.is_empty());
+        let more = if has_requests { ", each request" } else { "" };
+        match (rows().next(), rows().any(|row| row.errors > 0)) {
+            (None, _) => String::new(),
+            (_, true) => {
+                format!("Errors by kind, intervals of levels, conformance{more}: --details")
+            }
+            (_, false) => {
+                format!("No request errors. Intervals of levels, conformance{more}: --details")
+            }
+        }
+    }
+
+    /// The steps between the layers under one load.
+    pub fn steps(&self, load: &LoadResults) -> impl Iterator<Item = &LayerStep> {
+        let load = load.load;
+        self.layers.iter().filter(move |step| step.load == load)
+    }
+}
+
+/// The figures of a server without a comparison.
+fn measured(row: &Row) -> Option<String> {
+    let rate = row.requests_per_s.as_ref()?.full();
+    let bound = if row.generator_limited { "at least " } else { "" };
+    let cost = row.cpu_us.as_ref().map(|c| format!(", at {} µs of CPU time each", c.full()));
+    Some(format!("{} serves {bound}{rate} requests/s{}.", row.name, cost.unwrap_or_default()))
 }

@@ -12,16 +12,17 @@ use crate::exit::{Exit, usage};
 use crate::export::Texts;
 use crate::model::Run;
 use crate::quantity::RunNumbers;
-use crate::render::{json, markdown, terminal};
+use crate::render::{markdown, terminal};
 use crate::report::comparison::RunComparison;
 use crate::store::Store;
+use crate::text;
 
 /// Shows what changed from the earlier runs to the later runs.
 pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let rules: Vec<Rule> =
         args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
     let mut exports = Texts::default();
-    exports.open(args.export_json.as_deref(), json)?;
+    exports.open(args.export_json.as_deref(), text::json)?;
     exports.open(args.export_markdown.as_deref(), markdown::comparison)?;
     if args.json && exports.to_stdout() {
         return usage("--json and an export both write to standard output: leave one out");

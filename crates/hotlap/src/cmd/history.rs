@@ -8,7 +8,7 @@ use crate::render::terminal;
 use crate::report::trend::ServerTrend;
 use crate::store::{Line, Store};
 use crate::text::table::{Column, Table};
-use crate::text::{date, layout};
+use crate::text::{layout, number};
 
 /// Lists the stored runs.
 pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
@@ -53,7 +53,7 @@ fn table(lines: &[Line], width: usize) -> String {
     let cells = |of: fn(&Line) -> String| lines.iter().map(of).collect::<Vec<_>>();
     let table = Table::new(vec![
         Column::right("run", cells(|l| l.number.to_string())),
-        Column::left("began (UTC)", cells(|l| date::short(l.began_ms))),
+        Column::left("began (UTC)", cells(|l| number::utc_to_minute(l.began_ms))),
         Column::right("took", cells(|l| format!("{} s", l.took_ms / 1000))).drop_order(2),
         Column::right("laps", cells(|l| l.laps.to_string())).drop_order(1),
         Column::left("", cells(|l| state(l.state).to_owned())),

@@ -8,7 +8,7 @@ use crate::paths;
 use crate::render::terminal;
 use crate::report::Report;
 use crate::store::Store;
-use crate::text::{date, wrap};
+use crate::text::{number, wrap};
 
 /// Shows a run, or writes it to files.
 pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
@@ -18,7 +18,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     let run = store.run(number)?;
     let report = Report::of(&run);
     let printed = console.result(exports.to_stdout(), |color| {
-        let began = date::short(run.began_ms);
+        let began = number::utc_to_minute(run.began_ms);
         let took = run.took_ms.div_ceil(1000);
         let head = format!("Run {number}, {began} UTC, {took} s: {}", report.run.command);
         let head = wrap(&head, 2, console.width);

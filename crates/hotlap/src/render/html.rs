@@ -2,27 +2,25 @@
 //! sheet. It is readable without its script, which sorts tables, shows the values of points in
 //! charts, hides servers, and copies the command.
 
+use serde_json::{Value, json};
+
+use crate::render::html::chart::{COLOURS, Chart, LINE, WIDTH, colour};
+use crate::render::html::charts::Palette;
+use crate::render::html::tag::{Html, RowExtra, el, els, paragraph, sortable, table};
+use crate::report::CapacityResults;
+use crate::report::LapView;
+use crate::report::LoadResults;
+use crate::report::PoolView;
+use crate::report::Report;
+use crate::report::Role;
+use crate::report::explain::{ExplanationResults, FlameBox};
+use crate::report::stress::{Remark, Stress, StressSection};
+use crate::report::{Failed, Source};
+use crate::text::number::count;
+
 mod chart;
 mod charts;
-mod explain;
-mod laps;
-mod picture;
-mod style;
-mod svg;
-mod table;
 mod tag;
-
-use serde_json::json;
-
-use crate::report::stress::{Remark, Stress, StressSection};
-use crate::report::{CapacityResults, Failed, LoadResults, PoolView, Report, Role, Source};
-use chart::Chart;
-use charts::Palette;
-pub use picture::picture;
-use style::STYLE;
-use svg::{COLOURS, colour};
-use table::{RowExtra, sortable, table};
-use tag::{Html, el, els, paragraph};
 
 /// The number of charts of a load that are shown at once; the others are folded.
 const OPEN_CHARTS: usize = 6;
@@ -52,12 +50,12 @@ pub fn render(report: &Report) -> String {
         report.pool.as_ref().map(pool).into(),
         report.stress.as_ref().map(stress).into(),
         about(report),
-        laps::section(report, &palette),
+        laps(report, &palette),
         Html::own("<div id=\"tip\" role=\"status\" aria-live=\"polite\" hidden></div>"),
         el(
             "script",
             &[("type", "application/json"), ("id", "laps")],
-            tag::json(&laps::data(report, &palette)),
+            tag::json(&laps_data(report, &palette)),
         ),
         el("script", &[], Html::own(SCRIPT)),
     ];
@@ -300,7 +298,7 @@ fn capacity(found: &CapacityResults, palette: &Palette, charts: &mut Charts) -> 
 /// Where differences in cost come from.
 fn explanations(report: &Report) -> Html {
     let is_headline = report.tables.is_empty() && report.explanations.len() == 1;
-    report.explanations.iter().map(|found| explain::section(found, is_headline)).collect()
+    report.explanations.iter().map(|found| explanation(found, is_headline)).collect()
 }
 
 /// The figures of each request, if the load sends several.
@@ -371,3 +369,191 @@ fn about(report: &Report) -> Html {
         ],
     )
 }
+
+/// A column of the table of laps: its heading, and its value for a lap.
+type LapColumn = (&'static str, fn(&LapView) -> Value);
+
+/// The column of what several generators contributed.
+const BY_GENERATOR: &str = "by generator";
+
+/// The columns after the server.
+const COLUMNS: [LapColumn; 17] = [
+    ("load", |l| json!(l.load + 1)),
+    ("restart", |l| json!(l.restart)),
+    ("round", |l| json!(l.round)),
+    ("place", |l| json!(l.place)),
+    ("at s", |l| json!(l.at_s)),
+    ("rate due", |l| json!(l.rate)),
+    ("requests/s", |l| json!(l.requests_per_s)),
+    ("CPU µs/request", |l| json!(l.cpu_us)),
+    ("p50 ms", |l| json!(l.p50_ms)),
+    ("p99 ms", |l| json!(l.p99_ms)),
+    ("max ms", |l| json!(l.max_ms)),
+    ("memory MB", |l| json!(l.rss_mb)),
+    ("CPU %", |l| json!(l.cpu_percent)),
+    ("generator %", |l| json!(l.generator_percent)),
+    (BY_GENERATOR, |l| json!(by_generator(l))),
+    ("errors", |l| json!(l.errors)),
+    ("left out because", |l| json!(l.doubts.join("; "))),
+];
+
+/// The responses to each of several generators; empty if there was one.
+fn by_generator(lap: &LapView) -> String {
+    lap.generators.iter().map(|own| count(own.answers)).collect::<Vec<_>>().join(" + ")
+}
+
+/// The place of the table.
+fn laps(report: &Report, palette: &Palette) -> Html {
+    if report.laps.is_empty() {
+        return Html::default();
+    }
+    let option = |(n, name): (usize, &String)| el("option", &[("value", &n.to_string())], name);
+    let all = el("option", &[("value", "")], "all servers");
+    let options = all + palette.names().iter().enumerate().map(option).collect();
+    let summary = format!("Each of the {} laps", count(report.laps.len() as u64));
+    let label = el("label", &[], [Html::from("of "), el("select", &[], options)]);
+    let parts =
+        [els("summary", [summary]), el("p", &[], label), el("div", &[("class", "wide")], "")];
+    el("section", &[], el("details", &[("id", "each")], parts))
+}
+
+/// The laps as arrays, for the script. A server that is in no table has its name instead of a
+/// number.
+fn laps_data(report: &Report, palette: &Palette) -> Value {
+    let has_generators = report.laps.iter().any(|lap| !lap.generators.is_empty());
+    let columns: Vec<&LapColumn> =
+        COLUMNS.iter().filter(|column| has_generators || column.0 != BY_GENERATOR).collect();
+    let lap = |lap: &LapView| -> Value {
+        let server = palette.number(&lap.server).map_or(json!(lap.server), |number| json!(number));
+        std::iter::once(server).chain(columns.iter().map(|(_, value)| value(lap))).collect()
+    };
+    let headings = std::iter::once("server").chain(columns.iter().map(|(heading, _)| *heading));
+    json!({
+        "servers": palette.names(),
+        "headings": headings.collect::<Vec<_>>(),
+        "laps": report.laps.iter().map(lap).collect::<Vec<_>>(),
+    })
+}
+
+/// Height of a box, in pixels.
+const HEIGHT: usize = 18;
+
+/// The section of one explanation; without its sentence if that is the headline of the page.
+fn explanation(found: &ExplanationResults, is_headline: bool) -> Html {
+    let all = |content: Html, what: &str| match content.is_empty() {
+        true => content,
+        false => el("details", &[], els("summary", [what]) + content),
+    };
+    el(
+        "section",
+        &[("class", "explain")],
+        [
+            els("h2", [found.heading()]),
+            paragraph("lead", if is_headline { "" } else { &found.sentence }),
+            table(&found.ledger_table(false)),
+            all(table(&found.ledger_table(true)), "Every function"),
+            table(&found.count_table(false)),
+            all(table(&found.count_table(true)), "Everything that was counted"),
+            flame(found),
+            found.notes.iter().map(|note| paragraph("quiet", note)).collect(),
+        ],
+    )
+}
+
+/// The flame graph; nothing without a profile.
+fn flame(found: &ExplanationResults) -> Html {
+    let Some(depth) = found.flame.iter().map(|own| own.depth).max() else {
+        return Html::default();
+    };
+    let how = format!(
+        "Width: CPU time per request in both servers together, callers above what they call. {} \
+         spends more where it is orange, less where it is blue. Click a box to enlarge it.",
+        found.server
+    );
+    let search = [
+        Html::own("<input type=\"search\" placeholder=\"Search a function\" "),
+        Html::own("aria-label=\"Search a function\"> <output></output>"),
+    ];
+    let height = format!("height:{}px", (depth + 1) * HEIGHT);
+    let boxes: Html = found.flame.iter().map(flame_box).collect();
+    let graph = el(
+        "div",
+        &[("class", "flame"), ("style", &height), ("aria-label", "Flame graph"), ("role", "img")],
+        boxes,
+    );
+    els("h3", ["Flame graph of the difference"])
+        + paragraph("quiet", &how)
+        + el("p", &[("class", "search"), ("hidden", "")], search)
+        + graph
+}
+
+fn flame_box(own: &FlameBox) -> Html {
+    let kind = if own.shade < 0 { "less" } else { "more" };
+    let style = format!(
+        "left:{}%;width:{}%;top:{}px;--d:{}%",
+        own.left,
+        own.width,
+        own.depth * HEIGHT,
+        own.shade.abs()
+    );
+    let title = format!("{} · {}", own.name, own.words);
+    el("div", &[("class", kind), ("style", &style), ("title", &title)], &own.name)
+}
+
+/// Height of the title, in units of the chart.
+const TITLE: f64 = 26.0;
+
+/// The main chart: of a search latency over the rate, else requests per second. Without any, a
+/// picture that says so.
+pub fn picture(report: &Report) -> String {
+    let palette = Palette::of(report);
+    let searched = report.capacity.iter().flat_map(|found| charts::capacity(found, &palette));
+    let measured = report.tables.iter().flat_map(|load| charts::of_load(report, load, &palette));
+    let (title, picture, height) = match searched.chain(measured).next() {
+        Some(chart) => with_legend(&chart, &palette),
+        None => ("Nothing was measured.".to_owned(), Html::default(), 0.0),
+    };
+    // The colours are those of the page, for light and dark.
+    let colours = STYLE.split(":root[data-theme=dark]").next().unwrap_or_default();
+    let top = height + TITLE;
+    let size = format!("0 {} {} {}", -top, WIDTH + 14.0, top + 290.0);
+    let text = [("x", "8"), ("y", &*(-top + 17.0).to_string()), ("font-weight", "bold")];
+    let whole = [
+        el("style", &[], Html::own(format!("{colours}svg{{background:var(--paper)}}"))),
+        el("text", &text, title),
+        picture,
+    ];
+    let attributes = [
+        ("xmlns", "http://www.w3.org/2000/svg"),
+        ("viewBox", &*size),
+        ("width", "860"),
+        ("font-family", "system-ui, sans-serif"),
+        ("font-size", "13"),
+        ("fill", "var(--ink)"),
+    ];
+    el("svg", &attributes, whole).into_string() + "\n"
+}
+
+/// A chart with its title and, above it, the names of its servers; the height of those.
+fn with_legend(chart: &Chart, palette: &Palette) -> (String, Html, f64) {
+    let shown: Vec<usize> = (0..palette.names().len())
+        .filter(|server| chart.series.iter().any(|s| s.server == *server && !s.points.is_empty()))
+        .collect();
+    let height = LINE * shown.len() as f64;
+    let entry = |(place, server): (usize, &usize)| {
+        let y = -height + LINE * (place as f64 + 0.5);
+        let dot = [("cx", "14"), ("cy", &*(y - 4.0).to_string()), ("r", "5")];
+        let colour = colour(server % COLOURS);
+        let dot = el("circle", &[&dot[..], &[("fill", &*colour)]].concat(), "");
+        let name = el("text", &[("x", "26"), ("y", &*y.to_string())], &palette.names()[*server]);
+        dot + name
+    };
+    let legend: Html = shown.iter().enumerate().map(entry).collect();
+    let svg = chart.draw("picture").svg;
+    let note = els("desc", [&chart.note]);
+    let inner = el("g", &[], legend + svg + note);
+    (chart.title.clone(), inner, height)
+}
+
+/// The style sheet. It begins with the colours for light and dark.
+const STYLE: &str = include_str!("html/page.css");

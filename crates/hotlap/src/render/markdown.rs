@@ -3,9 +3,10 @@
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
 use crate::report::{
-    Absent, CapacityResults, ExplanationResults, Failed, LoadResults, PoolView, Report, Source,
+    Absent, CapacityResults, ExplanationResults, Failed, LayerStep, LoadResults, PoolView, Report,
+    Source,
 };
-use crate::text::table::{Column, Output, Table, Tone};
+use crate::text::table::{Column, Table, Tone};
 use crate::text::{capital, number, visible};
 
 /// The report as Markdown.
@@ -66,7 +67,7 @@ fn results(report: &Report, load: &LoadResults) -> String {
         out += &format!("### Each request\n\n{}", table(&load.request_table()));
     }
     out += &load.sources().iter().map(published).collect::<String>();
-    out + &table(&report.step_table(load))
+    out + &table(&LayerStep::table(report.steps(load)))
 }
 
 fn pool(found: &PoolView) -> String {
@@ -101,7 +102,7 @@ fn table(table: &Table) -> String {
     if table.rows() == 0 {
         return String::new();
     }
-    let columns: Vec<_> = table.columns(Output::Markdown).collect();
+    let columns: Vec<_> = table.columns().collect();
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut out = line(columns.iter().map(|c| escape(&c.heading())).collect());
     let align = |is_right| if is_right { "--:" } else { ":--" }.to_owned();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::figure::{Figure, cell, exactly, micros, millis, per_second, ratio, text_cell};
-use super::loads::{load_title, under, with_load};
+use super::heading::{load_title, under, with_load};
 use super::verdict::Judged;
 use crate::analysis::CapacityAnalysis;
 use crate::analysis::capacity::{Highest, LatencyAtRate, ServerCapacity, TrialView};

@@ -1,11 +1,14 @@
-//! Latencies, rounded.
+//! Latencies, rounded: of a server, of each request, and of an open loop.
 
+use hotlap_load::OpenLoop;
 use hotlap_stats::Concurrency;
 use serde::Serialize;
 
-use super::figure::{Figure, millis, percentile};
 use crate::analysis::latency::{Times, curve, known, recurs};
-use crate::text::number::rounded;
+use crate::analysis::{Analysis, MeasuredRequest, RequestTimes};
+use crate::model::Run;
+use crate::report::figure::{Figure, bare, millis, percentile};
+use crate::text::number::{grouped, rate, rounded};
 
 /// Latencies of one server under one load.
 #[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
@@ -92,6 +95,130 @@ impl Latency {
             figure.as_ref().map(|figure| format!("{name} {}", figure.text))
         });
         known.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// How the rate that an open loop offers compares with what was answered.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct OpenLoopView {
+    /// Requests that became due per second.
+    pub offered_per_s: f64,
+    /// Correct responses per second.
+    pub reached_per_s: f64,
+    /// The server did not keep up: requests found no free connection, and the queue grew.
+    pub is_behind: bool,
+    /// Requests that became due.
+    pub due: u64,
+    /// Requests that were due and neither answered nor failed at the end.
+    pub waiting: u64,
+    /// Growth of that number, in requests per second.
+    pub growth_per_s: f64,
+    /// Time since the oldest of them was due, in milliseconds.
+    pub oldest_ms: f64,
+}
+
+impl From<OpenLoop> for OpenLoopView {
+    fn from(found: OpenLoop) -> Self {
+        Self {
+            offered_per_s: found.offered_per_s,
+            reached_per_s: found.reached_per_s,
+            is_behind: found.is_behind,
+            due: found.due,
+            waiting: found.waiting,
+            growth_per_s: found.growth_per_s,
+            oldest_ms: found.oldest_ns as f64 / 1e6,
+        }
+    }
+}
+
+impl OpenLoopView {
+    /// The same in figures for a report.
+    pub(super) fn rounded(self) -> Self {
+        Self {
+            offered_per_s: rounded(self.offered_per_s),
+            reached_per_s: rounded(self.reached_per_s),
+            growth_per_s: rounded(self.growth_per_s),
+            oldest_ms: rounded(self.oldest_ms),
+            ..self
+        }
+    }
+}
+
+/// States that a rate was not reached, as the end of a sentence; both figures in requests/s.
+pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
+    format!(
+        "of {} requests/s offered, {} were answered, and the queue grew. Response times depend on \
+         how long this runs; those with ≥ are lower bounds.",
+        rate(offered_per_s),
+        rate(reached_per_s),
+    )
+}
+
+/// One of a load's requests, on one server.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct RequestRow {
+    /// Name of the server.
+    pub server: String,
+    /// Name of the request.
+    pub request: String,
+    /// Requests with a response or a failure, in all laps.
+    pub requests: u64,
+    /// Their share of all requests to this server, in per cent; `null` if there were none.
+    pub share_percent: Option<Figure>,
+    /// Failures in all laps, wrong responses included. A failure to connect belongs to no request.
+    pub errors: u64,
+    /// The common rate at which `p50` and `p99` are response times; `null` if they are the latency
+    /// of the load itself.
+    pub rate: Option<f64>,
+    /// Half are shorter, in milliseconds; `null` if there are too few samples.
+    pub p50: Option<Figure>,
+    /// 99 % are shorter, in milliseconds; `null` if there are too few samples.
+    pub p99: Option<Figure>,
+}
+
+impl RequestRow {
+    /// The requests to a server, by index. With a common rate, percentiles are those of laps at
+    /// this rate, and unknown if the server did not reach it.
+    pub(super) fn all_of(
+        run: &Run,
+        analysis: &Analysis,
+        server: usize,
+        common_rate: Option<f64>,
+        is_reached: bool,
+    ) -> Vec<Self> {
+        let load = &run.loads[analysis.load];
+        let requests = &analysis.servers[server].requests;
+        let all: u64 = requests.iter().map(MeasuredRequest::requests).sum();
+        let in_flight = (load.connections * load.pipeline) as u64;
+        let latency = |request: &MeasuredRequest| match common_rate {
+            None => percentiles(&request.service, Concurrency { in_flight, rate: load.rate }),
+            Some(_) if !is_reached => [None, None],
+            rate => percentiles(&request.response, Concurrency { in_flight, rate }),
+        };
+        let of = |request: &MeasuredRequest| {
+            let [p50, p99] = latency(request);
+            let share = (all > 0).then(|| 100.0 * request.requests() as f64 / all as f64);
+            Self {
+                server: run.servers[server].name.clone(),
+                request: load.requests[request.place].clone(),
+                requests: request.requests(),
+                share_percent: share.map(|share| bare(share, format!("{} %", grouped(share, 1)))),
+                errors: request.failures,
+                rate: common_rate,
+                p50,
+                p99,
+            }
+        };
+        requests.iter().map(of).collect()
+    }
+}
+
+/// p50 and p99.
+fn percentiles(of: &RequestTimes, concurrency: Concurrency) -> [Option<Figure>; 2] {
+    let concurrency = concurrency.of_share(of.stall_share);
+    match of.survival.is_empty() {
+        true => [None, None],
+        false => [0.5, 0.99].map(|q| known(&of.survival, q, concurrency).map(percentile)),
     }
 }
 

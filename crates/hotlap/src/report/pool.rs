@@ -180,7 +180,7 @@ impl NodeDifference {
                 server: format!(
                     "{}{}",
                     run.servers[server].name,
-                    super::loads::under(run, analysis.load)
+                    super::heading::under(run, analysis.load)
                 ),
                 nodes: any.nodes,
                 requests_per_s: between(Measure::Rate),

@@ -1,13 +1,24 @@
-//! The results of one load.
+//! The results of one load: its servers as rows, the columns of every output, and its tables.
 
+use std::fmt;
+
+use hotlap_load::Failures;
+use hotlap_stats::{Concurrency, Rank};
 use serde::Serialize;
 
-use super::loads::{load_title, under, with_load};
-use super::sentences;
-use super::{Noise, RequestRow, Row};
-use crate::analysis::Analysis;
-use crate::model::{Load, Run};
-use crate::text::number::rounded;
+use crate::analysis::measured::Used;
+use crate::analysis::warnings::{notes_of, tls};
+use crate::analysis::{Analysis, Measure, bias, layers, scaling};
+use crate::model::{Lap, Load, Role, Run};
+use crate::report::figure::{Figure, bare, cell, megabytes, millis, percent, ratio, text_cell};
+use crate::report::heading::{load_title, under, with_load};
+use crate::report::latency::{Latency, OpenLoopView, RequestRow};
+use crate::report::suite::{PublishedView, Source, beyond_cores, side_effect};
+use crate::report::verdict::{AgainstReference, Noise};
+use crate::report::{figure, sentences, warnings};
+use crate::text::number;
+use crate::text::number::{count, grouped, rounded};
+use crate::text::table::{Cell, Column, Table, Tone};
 
 /// The results of one load.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
@@ -60,7 +71,9 @@ impl LoadResults {
         };
         let common_rate = results.common_rate();
         let rows = order.into_iter().zip(&results.rows);
-        let requests = rows.flat_map(|row| RequestRow::all_of(run, analysis, row, common_rate));
+        let requests = rows.flat_map(|(server, row)| {
+            RequestRow::all_of(run, analysis, server, common_rate, row.at_rate().is_some())
+        });
         results.by_request = requests.collect();
         results
     }
@@ -76,5 +89,571 @@ impl LoadResults {
     /// The sentences, each with its load where there are several.
     pub(super) fn sentences_with_load(&self) -> impl Iterator<Item = String> {
         self.sentences.iter().map(|sentence| with_load(&self.under, sentence))
+    }
+}
+
+/// One server under one load.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct Row {
+    /// The places that it may have; `None` for the ceiling, and if there is no verdict (fewer than
+    /// three restarts, a control that differs, a server that was still warming up).
+    pub rank: Option<Rank>,
+    /// Its name in tables.
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// How it was started.
+    pub command: String,
+    /// Its version, as its toolchain reports it.
+    pub version: String,
+    /// Laps that count, and laps in all.
+    pub laps: (u32, u32),
+    /// The generator was the limit: requests/s is a lower bound (`≥`).
+    pub generator_limited: bool,
+    /// Correct responses per second.
+    pub requests_per_s: Option<Figure>,
+    /// The ceiling's CPU time per request, as a percentage of this server's.
+    pub of_ceiling: Option<Figure>,
+    /// CPU time of the whole process tree, in microseconds per request.
+    pub cpu_us: Option<Figure>,
+    /// The bias of slices, found by probes: CPU time per request in the window of a slice, divided
+    /// by that when the server is left running.
+    pub in_slices: Option<Figure>,
+    /// CPU time per request in its laps, divided by that at the end of its warm-ups, when it ran
+    /// alone.
+    pub of_alone: Option<Figure>,
+    /// Instructions per request in user mode.
+    pub instructions_user: Option<Figure>,
+    /// Instructions per request in the kernel; `None` if it does not permit counting.
+    pub instructions_kernel: Option<Figure>,
+    /// Why instructions were not counted; empty if they were.
+    #[serde(skip)]
+    pub uncounted: String,
+    /// Context switches per request.
+    pub switches: Option<Figure>,
+    /// Compared with the reference.
+    pub against: Option<AgainstReference>,
+    /// Which laps do not count, the validity checks that they failed, and the remedy; empty if all
+    /// count.
+    #[serde(skip)]
+    pub laps_left_out: String,
+    /// Wrong responses in all laps. A server with any is neither compared nor ranked.
+    pub wrong_responses: u64,
+    /// Service time at saturation in a closed loop; response time in an open loop (`rate`).
+    pub service: Latency,
+    /// Response time in laps at a common rate, which follow those of a closed loop.
+    pub response: Option<Latency>,
+    /// How that common rate compares with the responses. If it was not reached (`is_behind`),
+    /// `response` cannot be compared with that of other servers.
+    pub open_loop: Option<OpenLoopView>,
+    /// Maximum resident memory of the tree, in MB.
+    pub rss_mb: Option<Figure>,
+    /// Maximum proportional memory of the tree, in MB.
+    pub pss_mb: Option<Figure>,
+    /// CPU use, in per cent of one core.
+    pub cpu_percent: Option<Figure>,
+    /// Failures in all laps.
+    pub errors: u64,
+    /// Failures by kind and phase, most frequent first.
+    pub errors_by_kind: Vec<ErrorCount>,
+    /// Time to the first correct response, in milliseconds: the median of its starts.
+    pub ready_ms: Option<Figure>,
+    /// Time to steady, in milliseconds: the median of its starts.
+    pub steady_ms: Option<Figure>,
+    /// How it warmed up, in words.
+    pub warmup: String,
+    /// Version and cipher suite of TLS: `TLS 1.3, TLS_AES_256_GCM_SHA384`; empty without TLS.
+    pub tls: String,
+    /// Conformance checks; `null` if there were none.
+    pub conformance: Option<Checks>,
+    /// Correct responses to each of several generators, in the order of `host.generators`, in the
+    /// laps that count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub answers_by_generator: Vec<u64>,
+    /// Notes about it.
+    pub notes: Vec<String>,
+    /// Figures published elsewhere, beside the measured ones.
+    pub published: Vec<PublishedView>,
+}
+
+/// Conformance checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Checks {
+    /// The checks that a server passes.
+    pub passed: u32,
+    /// All checks that were made.
+    pub made: u32,
+}
+
+impl fmt::Display for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.passed, self.made)
+    }
+}
+
+/// Failures of one kind in one phase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct ErrorCount {
+    /// `timeout`, `reset`, …
+    pub kind: String,
+    /// `connect`, `send`, `first-byte`, `body`, `idle`.
+    pub phase: String,
+    /// The number of failures.
+    pub count: u64,
+}
+
+impl Row {
+    pub(super) fn of(run: &Run, analysis: &Analysis, index: usize) -> Self {
+        let (server, measured) = (&run.servers[index], &analysis.servers[index]);
+        let load = &run.loads[analysis.load];
+        let in_flight = (load.connections * load.pipeline) as u64;
+        let concurrency = |rate| Concurrency { in_flight, rate };
+        let response = measured.response.as_ref();
+        let mut warmups = run.starts.iter().filter(|s| s.server == index).flat_map(|s| &s.warmups);
+        let Used { rss_bytes, pss_bytes, cpu_share, switches, .. } = measured.used;
+        let instructions = |per_request: f64| bare(per_request, grouped(per_request, 0));
+        Self {
+            rank: measured.rank,
+            name: server.name.clone(),
+            role: server.role,
+            command: server.command.clone(),
+            version: server.version.clone(),
+            laps: measured.laps,
+            generator_limited: measured.generator_limited,
+            requests_per_s: measured.level[Measure::Rate].as_ref().map(figure::per_second),
+            of_ceiling: of_ceiling(analysis, index),
+            cpu_us: measured.level[Measure::Cost].map(|cost| figure::micros(&cost.scaled(1e-3))),
+            in_slices: bias::in_slices(run, analysis.load, index).as_ref().map(ratio),
+            of_alone: measured.of_alone.as_ref().map(ratio),
+            instructions_user: measured.used.instructions_user.map(instructions),
+            instructions_kernel: measured.used.instructions_kernel.map(instructions),
+            uncounted: run
+                .starts
+                .iter()
+                .filter(|start| start.server == index)
+                .flat_map(|start| &start.warmups)
+                .find_map(|warmup| warmup.uncounted.clone())
+                .unwrap_or_default(),
+            switches: switches.map(|per| bare(per, format!("{per:.2}"))),
+            against: measured
+                .against
+                .as_ref()
+                .and_then(|found| AgainstReference::of(run, analysis, found)),
+            laps_left_out: warnings::left_out(run, analysis.load, index, true).unwrap_or_default(),
+            wrong_responses: measured.wrong,
+            service: Latency::of(&measured.service, concurrency(load.rate)),
+            response: response.map(|(times, rate)| {
+                let latency = Latency::of(times, concurrency(Some(*rate)));
+                latency.that_recurs(&measured.response_laps)
+            }),
+            open_loop: measured.open_loop.map(|found| OpenLoopView::from(found).rounded()),
+            rss_mb: rss_bytes.map(|bytes| megabytes(bytes as f64)),
+            pss_mb: pss_bytes.map(|bytes| megabytes(bytes as f64)),
+            cpu_percent: cpu_share
+                .map(|share| bare(share * 100.0, format!("{} %", grouped(share * 100.0, 0)))),
+            errors: measured.failures.total(),
+            errors_by_kind: ErrorCount::all_of(&measured.failures),
+            ready_ms: measured.ready_ms.map(millis),
+            steady_ms: measured.steady_ms.map(millis),
+            warmup: warmups
+                .rfind(|w| w.load == analysis.load)
+                .map_or_else(String::new, |w| warnings::class(w.class).to_owned()),
+            tls: tls(run, index).map(ToString::to_string).unwrap_or_default(),
+            conformance: conformance(run, index),
+            answers_by_generator: answers_by_generator(run, analysis.load, index),
+            notes: notes(run, analysis.load, index),
+            published: PublishedView::all_of(run, analysis, index).collect(),
+        }
+    }
+
+    /// Response times at the common rate; `None` if that rate was not reached.
+    pub fn at_rate(&self) -> Option<&Latency> {
+        let is_behind = self.open_loop.as_ref().is_some_and(|found| found.is_behind);
+        self.response.as_ref().filter(|_| !is_behind)
+    }
+
+    /// Whether it fails a conformance check.
+    pub fn fails_checks(&self) -> bool {
+        self.conformance.is_some_and(|checks| checks.passed < checks.made)
+    }
+
+    /// Requests/s, as a lower bound if the generator is the limit.
+    pub fn rate(&self) -> Option<Figure> {
+        let figure = self.requests_per_s.as_ref()?;
+        Some(if self.generator_limited { figure.at_least() } else { figure.clone() })
+    }
+}
+
+impl ErrorCount {
+    /// Failures by kind and phase, most frequent first.
+    fn all_of(failures: &Failures) -> Vec<Self> {
+        let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let counts = failures.0.iter().map(|c| Self {
+            kind: word(serde_json::json!(c.failure)),
+            phase: word(serde_json::json!(c.phase)),
+            count: c.count,
+        });
+        let mut counts: Vec<Self> = counts.collect();
+        counts.sort_by_key(|c| std::cmp::Reverse(c.count));
+        counts
+    }
+}
+
+/// Correct responses to each of several generators in the laps of a server that count.
+fn answers_by_generator(run: &Run, load: usize, server: usize) -> Vec<u64> {
+    let mut sums = vec![0; run.host.generators.len()];
+    let is_own = |lap: &&Lap| (lap.load, lap.server) == (load, server) && lap.counts();
+    for lap in run.laps.iter().filter(is_own) {
+        for (sum, own) in sums.iter_mut().zip(&lap.generators) {
+            *sum += own.responses;
+        }
+    }
+    sums
+}
+
+fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
+    let is_known = analysis.servers[server].level[Measure::Cost].is_some();
+    match analysis.ceiling == Some(server) && is_known {
+        true => Some(bare(100.0, "100 %".to_owned())),
+        false => analysis.of_ceiling(server).as_ref().map(percent),
+    }
+}
+
+fn conformance(run: &Run, server: usize) -> Option<Checks> {
+    let own = run.starts.iter().rev().filter(|start| start.server == server);
+    let mut checks = own.map(|start| start.ready.conformance);
+    let (passed, made) = checks.find(|(_, made)| *made > 0)?;
+    Some(Checks { passed, made })
+}
+
+fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
+    let cpus = run.servers[server].part.cpus;
+    let beyond = cpus.and_then(|threads| scaling::beyond_cores(run, threads));
+    let mut notes: Vec<String> = Vec::new();
+    notes.extend(beyond.map(beyond_cores));
+    notes.extend(layers::side_effect(run, load, server).map(side_effect));
+    notes.extend(notes_of(run, server));
+    notes
+}
+
+/// A fact: its name and value.
+pub type Fact = (String, String);
+
+impl LoadResults {
+    /// The table of servers, for every output: levels, and ratios to the reference with their
+    /// intervals. A terminal shows levels without intervals; [`Row::details`] has the rest.
+    pub fn table(&self) -> Table {
+        let cells = |of: fn(&Row) -> Cell| self.rows.iter().map(of).collect::<Vec<_>>();
+        let any_errors = self.rows.iter().any(|row| row.errors > 0);
+        let any_failed_checks = self.rows.iter().any(Row::fails_checks);
+        let (of_rate, of_cost) = match self.is_ordered_by_cost() {
+            false => (self.against(Measure::Rate, true), self.against(Measure::Cost, false)),
+            true => (self.against(Measure::Rate, false), self.against(Measure::Cost, true)),
+        };
+        let mark = self.mark();
+        let latency = |q: &str, of: fn(&Latency) -> Option<&Figure>| {
+            let cells = self.rows.iter().map(|row| text_cell(self.latency_of(row).and_then(of)));
+            Column::right(&format!("{q}{mark}"), cells)
+        };
+        let mut columns = vec![
+            Column::right("", self.ranks()).required(),
+            Column::name("server", cells(|r| Cell::from(&r.name))).required(),
+            Column::right("req/s", cells(requests)).required(),
+            of_rate,
+            Column::right("CPU/req", cells(cost)),
+            of_cost,
+            latency("p50", |l| l.p50.as_ref()).drop_order(4),
+            latency("p99", |l| l.p99.as_ref()).drop_order(5),
+            Column::right("memory", cells(|r| text_cell(r.rss_mb.as_ref()))).drop_order(3),
+        ];
+        if any_errors {
+            columns.push(Column::right("errors", cells(errors)));
+        }
+        if any_failed_checks {
+            let checks = Column::right(
+                "checks",
+                cells(|r| {
+                    r.conformance
+                        .map_or_else(Cell::default, |checks| Cell::from(checks.to_string()))
+                }),
+            );
+            columns.push(checks.wide());
+        }
+        Table::new(columns).with_tones(self.rows.iter().map(tone).collect())
+    }
+
+    /// Ratios to the reference in a measure. On a narrow terminal, the ratio that does not
+    /// determine the order is left out first.
+    fn against(&self, measure: Measure, decides: bool) -> Column {
+        let ratio = |row: &Row| row.against.as_ref()?.measures[measure].ratio.clone();
+        let any = self.rows.iter().any(|row| ratio(row).is_some());
+        let cells = self.rows.iter().map(|row| match Some(&row.name) == self.reference.as_ref() {
+            true if any && decides => Cell::from("reference").sorted_by(1.0),
+            _ => cell(ratio(row).as_ref()),
+        });
+        let heading = match (measure, decides) {
+            (Measure::Rate, true) => "vs reference",
+            (Measure::Rate, false) => "req/s vs ref.",
+            (_, true) => "CPU vs reference",
+            (_, false) => "CPU vs ref.",
+        };
+        let column = Column::right(heading, cells.collect::<Vec<_>>());
+        if decides { column } else { column.drop_order(2) }
+    }
+
+    /// Whether the servers are ordered by CPU time per request, because the generator limits some
+    /// of them.
+    fn is_ordered_by_cost(&self) -> bool {
+        let is_own = |row: &&Row| row.role != Role::Ceiling;
+        self.rate.is_some() || self.rows.iter().filter(is_own).any(|row| row.generator_limited)
+    }
+
+    /// The latency of a row's percentiles. It has one meaning for the whole table: response time at
+    /// the common rate if that was measured, else the latency of the load itself.
+    pub(crate) fn latency_of<'a>(&self, row: &'a Row) -> Option<&'a Latency> {
+        if self.common_rate().is_some() { row.at_rate() } else { Some(&row.service) }
+    }
+
+    /// The rate of laps at a common rate; `None` if no server has a percentile there.
+    pub(super) fn common_rate(&self) -> Option<f64> {
+        let is_known = |latency: &&Latency| latency.p50.is_some();
+        self.rows.iter().filter_map(Row::at_rate).find(is_known)?.rate
+    }
+
+    /// What the percentiles of the table are; `None` if it has none.
+    pub(crate) fn latency_mark(&self) -> Option<String> {
+        let has_any = |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some());
+        if !self.rows.iter().any(has_any) {
+            return None;
+        }
+        Some(match self.common_rate().or(self.rate) {
+            Some(rate) => format!(
+                "* open loop at {} req/s, counted from when each request was due",
+                number::rate(rate)
+            ),
+            None => "* closed loop, at saturation".to_owned(),
+        })
+    }
+
+    /// The mark of columns with percentiles, which [`Self::notes`] explains.
+    fn mark(&self) -> &'static str {
+        if self.latency_mark().is_some() { "*" } else { "" }
+    }
+
+    /// Footnotes to the columns of the table.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.latency_mark().into_iter().collect();
+        let lacks_p99 =
+            |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some() && l.p99.is_none());
+        if self.rows.iter().any(lacks_p99) {
+            let why = "p99 is left out (–) where the next run would show another: a longer \
+                       --duration measures more";
+            notes.push(why.to_owned());
+        }
+        notes.extend(self.is_the_machines());
+        notes
+    }
+
+    /// The note that the p99 of some servers cannot be told from the ceiling's p99. A percentile
+    /// that is shown is known within a factor of two.
+    fn is_the_machines(&self) -> Option<String> {
+        let p99 = |row: &Row| Some(self.latency_of(row)?.p99.as_ref()?.value);
+        let (ceiling, own): (Vec<&Row>, Vec<&Row>) =
+            self.rows.iter().partition(|row| row.role == Role::Ceiling);
+        let host = ceiling.into_iter().find_map(p99)?;
+        let is_alike = |row: &&Row| p99(row).is_some_and(|own| own < 2.0 * host);
+        let alike: Vec<&str> =
+            own.into_iter().filter(is_alike).map(|row| row.name.as_str()).collect();
+        (!alike.is_empty()).then(|| {
+            format!(
+                "the p99 of {} cannot be told from the ceiling's p99: possibly it is the machine's",
+                alike.join(", ")
+            )
+        })
+    }
+
+    /// Failures by kind: one row per server and kind.
+    pub fn error_table(&self) -> Table {
+        let all = || self.rows.iter().flat_map(|r| r.errors_by_kind.iter().map(move |e| (r, e)));
+        Table::new(vec![
+            Column::name("server", all().map(|(r, _)| &r.name)),
+            Column::left("kind", all().map(|(_, e)| &e.kind)),
+            Column::left("phase", all().map(|(_, e)| &e.phase)),
+            Column::right("count", all().map(|(_, e)| Cell::from(count(e.count)))),
+        ])
+    }
+
+    /// The figures of each request: one row per server and request.
+    pub fn request_table(&self) -> Table {
+        let cells = |of: fn(&RequestRow) -> Cell| self.by_request.iter().map(of);
+        let number = |of: fn(&RequestRow) -> u64| {
+            self.by_request.iter().map(move |r| Cell::from(count(of(r))).sorted_by(of(r) as f64))
+        };
+        let has_errors = self.by_request.iter().any(|r| r.errors > 0);
+        let mark = self.mark();
+        let mut columns = vec![
+            Column::name("server", self.servers_of_requests()),
+            Column::prose("request", cells(|r| Cell::from(&r.request))),
+            Column::right("requests", number(|r| r.requests)),
+            Column::right("share", cells(|r| text_cell(r.share_percent.as_ref()))).drop_order(1),
+        ];
+        if has_errors {
+            columns.push(Column::right("errors", number(|r| r.errors)));
+        }
+        columns.extend([
+            Column::right(&format!("p50{mark}"), cells(|r| text_cell(r.p50.as_ref()))).required(),
+            Column::right(&format!("p99{mark}"), cells(|r| text_cell(r.p99.as_ref()))).required(),
+        ]);
+        Table::new(columns)
+    }
+
+    /// The server of each request. A terminal shows it once.
+    fn servers_of_requests(&self) -> Vec<Cell> {
+        let is_again = |place: usize, server: &str| {
+            place.checked_sub(1).is_some_and(|before| self.by_request[before].server == server)
+        };
+        let cell = |(place, r): (usize, &RequestRow)| match is_again(place, &r.server) {
+            false => Cell::from(&r.server),
+            true => Cell::from(&r.server).shortened_to(""),
+        };
+        self.by_request.iter().enumerate().map(cell).collect()
+    }
+
+    fn ranks(&self) -> Vec<Cell> {
+        let rank = |(place, row): (usize, &Row)| {
+            let text = row.rank.map_or_else(String::new, |rank| rank.to_string());
+            Cell::from(text).sorted_by(place as f64)
+        };
+        self.rows.iter().enumerate().map(rank).collect()
+    }
+}
+
+fn tone(row: &Row) -> Tone {
+    match row.role {
+        Role::Ceiling => Tone::Faint,
+        _ if row.errors > 0 => Tone::Bad,
+        _ if row.rank.is_some_and(|rank| rank.best == 1) => Tone::Good,
+        _ => Tone::Plain,
+    }
+}
+
+fn requests(row: &Row) -> Cell {
+    match row.rate() {
+        Some(figure) => level(&figure, &figure.text),
+        None => "no valid laps".into(),
+    }
+}
+
+fn cost(row: &Row) -> Cell {
+    let Some(figure) = row.cpu_us.as_ref() else { return text_cell(None) };
+    let text = format!("{} µs", figure.text);
+    Cell { text: text.clone(), ..level(figure, &text) }
+}
+
+/// A level with its interval. A terminal leaves the interval out: the ratios have intervals, and
+/// verdicts rest on those.
+fn level(figure: &Figure, short: &str) -> Cell {
+    cell(Some(figure)).shortened_to(short)
+}
+
+fn errors(row: &Row) -> Cell {
+    Cell::from(count(row.errors)).sorted_by(row.errors as f64)
+}
+
+impl Row {
+    /// Details of the server; unknown facts are left out.
+    pub fn details(&self) -> Vec<Fact> {
+        let text = |figure: &Option<Figure>| {
+            figure.as_ref().map_or_else(String::new, |figure| figure.full())
+        };
+        let ratio = |measure: Measure| {
+            let Some(against) = &self.against else { return String::new() };
+            let found = &against.measures[measure];
+            match &found.ratio {
+                Some(ratio) => format!("{}: {}", ratio.full(), found.words),
+                None => found.words.clone(),
+            }
+        };
+        let cpu =
+            self.cpu_us.as_ref().map(|figure| format!("{} µs {}", figure.text, figure.spread));
+        let errors = match self.errors {
+            0 => "none".to_owned(),
+            _ => {
+                let of_kind =
+                    |e: &ErrorCount| format!("{} × {} ({})", count(e.count), e.kind, e.phase);
+                self.errors_by_kind.iter().map(of_kind).collect::<Vec<_>>().join(", ")
+            }
+        };
+        let (counting, all) = self.laps;
+        let facts = [
+            ("version", self.version.clone()),
+            ("command", self.command.clone()),
+            ("requests/s", text(&self.rate())),
+            ("requests/s vs reference", ratio(Measure::Rate)),
+            ("CPU time per request", cpu.unwrap_or_default()),
+            ("CPU time vs reference", ratio(Measure::Cost)),
+            ("of ceiling", text(&self.of_ceiling)),
+            ("latency under the load", self.service.in_words()),
+            (
+                "latency at the common rate",
+                self.response.as_ref().map_or_else(String::new, Latency::in_words),
+            ),
+            ("TLS", self.tls.clone()),
+            ("errors", errors),
+            (
+                "conformance checks passed",
+                self.conformance.map_or_else(String::new, |checks| checks.to_string()),
+            ),
+            ("memory (RSS, PSS)", [text(&self.rss_mb), text(&self.pss_mb)].join(", ")),
+            ("CPU use", text(&self.cpu_percent)),
+            ("context switches per request", text(&self.switches)),
+            ("instructions per request", self.instructions()),
+            ("CPU time in slices ÷ when left running", text(&self.in_slices)),
+            ("CPU time in laps ÷ alone after warm-up", text(&self.of_alone)),
+            ("time to first response", text(&self.ready_ms)),
+            ("warm-up", [self.warmup.clone(), text(&self.steady_ms)].join(", ")),
+            ("responses by generator", self.responses_by_generator()),
+            ("laps that count", format!("{counting} of {all}")),
+            ("note", self.notes.join(" · ")),
+        ];
+        let facts = facts.into_iter().map(|(name, value)| {
+            (name.to_owned(), value.trim().trim_matches([',', ' ']).to_owned())
+        });
+        facts.filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    /// Responses to each of several generators, in their order; empty if there was one.
+    fn responses_by_generator(&self) -> String {
+        self.answers_by_generator.iter().map(|sum| count(*sum)).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// Instructions per request in user mode and in the kernel, or why they are unknown.
+    fn instructions(&self) -> String {
+        let text = |figure: &Figure, mode: &str| format!("{} {mode}", figure.full());
+        let user = self.instructions_user.as_ref().map(|figure| text(figure, "user"));
+        let kernel = self.instructions_kernel.as_ref().map(|figure| text(figure, "kernel"));
+        match user {
+            Some(user) => user + &kernel.map_or_else(String::new, |kernel| format!(", {kernel}")),
+            None if self.uncounted.is_empty() => String::new(),
+            None => format!("unavailable: {}", self.uncounted),
+        }
+    }
+}
+
+impl LoadResults {
+    /// Published figures for the servers of this table, by source.
+    pub fn sources(&self) -> Vec<Source<'_>> {
+        let mut sources: Vec<Source> = Vec::new();
+        for row in &self.rows {
+            for then in &row.published {
+                let key =
+                    |p: &PublishedView| (p.source.clone(), p.machine.clone(), p.command.clone());
+                match sources.iter_mut().find(|source| key(source.any) == key(then)) {
+                    Some(source) => source.rows.push((&row.name, then)),
+                    None => sources.push(Source { any: then, rows: vec![(&row.name, then)] }),
+                }
+            }
+        }
+        sources
     }
 }

@@ -3,8 +3,397 @@
 //! Servers are not compared with each other: each scenario has its own verdict rather than a figure
 //! with an interval.
 
-mod results;
-mod sections;
+use hotlap_bench::stress::{
+    ERRORS, Fate, Impact, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES,
+    PACE, Service, Subject, THREADS_LEAST, THREADS_TIMES, Trial, words,
+};
+use serde::Serialize;
 
-pub use results::{ScenarioResult, Stress, StressedServer};
-pub use sections::{Remark, StressSection};
+use crate::model::{Run, ServerFailure};
+use crate::text::number;
+use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
+
+/// The results of a stress run.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct Stress {
+    /// How it was done, in parts.
+    pub title: Vec<String>,
+    /// The scenarios: name and description.
+    pub scenarios: Vec<(String, String)>,
+    /// The meaning of the verdicts, one line each.
+    pub rules: Vec<String>,
+    /// The servers, in the order in which they were stressed.
+    pub servers: Vec<StressedServer>,
+    /// One sentence per server.
+    pub sentences: Vec<String>,
+}
+
+/// One server.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct StressedServer {
+    /// Its name in tables.
+    pub name: String,
+    /// Its version, as its toolchain reports it.
+    pub version: String,
+    /// One result per scenario.
+    pub results: Vec<ScenarioResult>,
+    /// Why there are no further results, if the server failed.
+    pub failure: Option<ServerFailure>,
+    /// Notes about it.
+    pub notes: Vec<String>,
+    /// Its published socket errors under overload: `2016: 38 read, 21 write`.
+    pub published: Vec<String>,
+    /// All measured values.
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
+    pub measured: Vec<Trial>,
+}
+
+/// One scenario of one server.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct ScenarioResult {
+    /// Its name.
+    pub scenario: String,
+    /// `unaffected`, `slowed`, `degraded`, `failing` or `down`.
+    pub verdict: Impact,
+    /// Throughput of normal clients during the scenario, relative to their fair share: `93 %`.
+    pub of_fair_share: String,
+    /// Their p99 before and during: `1.2 → 3.1 ms`.
+    pub p99: String,
+    /// Their requests that failed.
+    pub errors: String,
+    /// Outcomes of the other clients: `40 × 4xx, 20 closed`, or their throughput.
+    pub others: String,
+    /// Errors of the other clients, if they are well behaved: `38 × connection reset, none`.
+    pub others_errors: String,
+    /// Memory before, during and after: `7 → 31 → 12 MB`.
+    pub memory: String,
+    /// Threads before, during and after.
+    pub threads: String,
+    /// Time until a new connection was answered correctly after the scenario.
+    pub recovered: String,
+    /// The problem, if there is one.
+    pub reasons: Vec<String>,
+    /// The last lines that it printed, if it exited.
+    pub log_tail: Vec<String>,
+}
+
+impl Stress {
+    /// The stress results of a run; `None` if no server was stressed.
+    pub fn of(run: &Run) -> Option<Self> {
+        let good = run.stress.first()?.good;
+        let servers: Vec<StressedServer> =
+            run.stress.iter().map(|s| StressedServer::of(run, s)).collect();
+        let mut scenarios: Vec<(String, String)> = Vec::new();
+        for trial in run.stress.iter().flat_map(|s| &s.trials) {
+            if !scenarios.iter().any(|(name, _)| *name == trial.scenario) {
+                scenarios.push((trial.scenario.clone(), trial.about.clone()));
+            }
+        }
+        let mut title = vec!["stress".to_owned()];
+        if let [(name, about)] = scenarios.as_slice() {
+            title.push(format!("{name}: {about}"));
+        }
+        title.push(format!("{good} normal clients, keep-alive"));
+        Some(Self {
+            title,
+            scenarios,
+            rules: rules(),
+            sentences: servers.iter().filter_map(sentence).collect(),
+            servers,
+        })
+    }
+
+    /// Whether each server was stressed, and still ran after every scenario.
+    pub fn all_stand(&self) -> bool {
+        let stands = |s: &StressedServer| {
+            s.failure.is_none() && s.measured.iter().all(|t| t.judgement.impact != Impact::Down)
+        };
+        self.servers.iter().all(stands)
+    }
+}
+
+impl StressedServer {
+    fn of(run: &Run, subject: &Subject) -> Self {
+        let server = run.servers.iter().find(|s| s.name == subject.name);
+        let published = server.into_iter().flat_map(|s| &s.published);
+        Self {
+            name: subject.name.clone(),
+            version: subject.version.clone(),
+            results: subject.trials.iter().map(ScenarioResult::of).collect(),
+            failure: subject.failure.clone(),
+            notes: subject.notes.clone(),
+            published: published
+                .filter_map(|p| Some(format!("{}: {}", p.year, socket_errors(p.socket_errors?))))
+                .collect(),
+            measured: subject.trials.clone(),
+        }
+    }
+}
+
+/// Errors, classified as wrk does.
+fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
+    let kinds = [(connect, "connect"), (read, "read"), (write, "write"), (timeout, "timeout")];
+    let some: Vec<String> = kinds
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, kind)| format!("{} {kind}", number::count(*count)))
+        .collect();
+    if some.is_empty() { "none".to_owned() } else { some.join(", ") }
+}
+
+/// Failures by kind: `38 × connection reset, 3 × timeout`.
+fn by_kind(pace: &Service) -> String {
+    if let Some(why) = &pace.unreachable {
+        return why.clone();
+    }
+    let mut kinds: Vec<(u64, &str)> = Vec::new();
+    for failure in &pace.failures {
+        match kinds.iter_mut().find(|(_, kind)| *kind == words(failure.failure)) {
+            Some((count, _)) => *count += failure.count,
+            None => kinds.push((failure.count, words(failure.failure))),
+        }
+    }
+    kinds.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    kinds.extend((pace.unanswered > 0).then_some((pace.unanswered, "unanswered at the end")));
+    let counts: Vec<String> =
+        kinds.iter().map(|(count, kind)| format!("{} × {kind}", number::count(*count))).collect();
+    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
+}
+
+impl ScenarioResult {
+    fn of(trial: &Trial) -> Self {
+        let Observed { before, during, fate, held, recovered_ms, others, .. } = &trial.observed;
+        let fair = during.requests_per_s * trial.observed.crowding.max(1.0);
+        let share = fair / before.requests_per_s.max(f64::MIN_POSITIVE) * 100.0;
+        let ms = |ns: u64| number::time(ns as f64 / 1e6);
+        let p99 = match (before.p99_ns, during.p99_ns) {
+            (_, 0) => UNKNOWN.to_owned(),
+            (then, now) => format!("{} → {}", ms(then), ms(now)),
+        };
+        let mb = |bytes: u64| number::grouped(bytes as f64 / 1e6, 0);
+        Self {
+            scenario: trial.scenario.clone(),
+            verdict: trial.judgement.impact,
+            of_fair_share: format!("{} %", number::grouped(share, 0)),
+            p99,
+            errors: number::count(during.failed()),
+            others: match (fate, others) {
+                (Some(fate), _) => outcomes(fate),
+                (None, Some(others)) => {
+                    format!("{} requests/s", number::rate(others.requests_per_s))
+                }
+                (None, None) => String::new(),
+            },
+            others_errors: others.as_ref().map_or_else(String::new, by_kind),
+            memory: held.map_or_else(String::new, |[first, middle, last]| {
+                let [first, middle, last] = [first, middle, last].map(|h| mb(h.rss_bytes));
+                format!("{first} → {middle} → {last} MB")
+            }),
+            threads: held.map_or_else(String::new, |[first, middle, last]| {
+                format!("{} → {} → {}", first.threads, middle.threads, last.threads)
+            }),
+            recovered: recovered_ms.map_or_else(|| "never".to_owned(), number::time),
+            reasons: trial.judgement.reasons.iter().map(ToString::to_string).collect(),
+            log_tail: trial.log_tail.clone(),
+        }
+    }
+}
+
+/// Outcomes of the attacking clients: `240 × 4xx, 20 closed`.
+fn outcomes(fate: &Fate) -> String {
+    let classes = [(2, "2xx"), (3, "3xx"), (4, "4xx"), (5, "5xx"), (0, "no HTTP")];
+    let answered = classes.map(|(class, name)| (fate.of_class(class), format!("× {name}")));
+    let rest = [
+        (fate.closed, "closed".to_owned()),
+        (fate.silent, "left waiting".to_owned()),
+        (fate.refused, "refused".to_owned()),
+    ];
+    let parts = answered.into_iter().chain(rest).filter(|(count, _)| *count > 0);
+    let parts: Vec<String> =
+        parts.map(|(count, what)| format!("{} {what}", number::count(count))).collect();
+    parts.join(", ")
+}
+
+/// One sentence about a server; none if there is nothing to say.
+fn sentence(server: &StressedServer) -> Option<String> {
+    let all = server.results.len();
+    let well = server.results.iter().filter(|l| l.verdict == Impact::Unaffected).count();
+    if all == 0 {
+        return None;
+    }
+    let worse: Vec<String> = [
+        (Impact::Down, "down after"),
+        (Impact::Failing, "requests of normal clients failed under"),
+        (Impact::Degraded, "did not fully recover from"),
+        (Impact::Slowed, "normal clients slowed by"),
+    ]
+    .iter()
+    .filter_map(|(verdict, words)| {
+        let of = server.results.iter().filter(|l| l.verdict == *verdict);
+        let names: Vec<&str> = of.map(|l| l.scenario.as_str()).collect();
+        (!names.is_empty()).then(|| format!("{words} {}", names.join(", ")))
+    })
+    .collect();
+    Some(match worse.is_empty() {
+        true if all == 1 => {
+            format!("{} withstands {}.", server.name, server.results[0].scenario)
+        }
+        true => format!("{} withstands all {all} scenarios.", server.name),
+        false if all == 1 => format!("{}: {}.", server.name, worse.join("; ")),
+        false => {
+            format!("{} withstands {well} of {all} scenarios; {}.", server.name, worse.join("; "))
+        }
+    })
+}
+
+fn rules() -> Vec<String> {
+    vec![
+        format!(
+            "slowed: normal clients had under {:.0} % of their fair throughput, or a p99 over \
+             {P99_TIMES:.0} times the fair one and {:.0} ms longer",
+            PACE * 100.0,
+            P99_LEAST_NS as f64 / 1e6
+        ),
+        format!(
+            "degraded: serves again, but at under a third of its throughput, or keeps over \
+             {MEMORY_TIMES:.0} times the memory and {} MB more, over {THREADS_TIMES:.0} times the \
+             threads and {THREADS_LEAST} more, or stays busy",
+            MEMORY_LEAST_BYTES / 1_000_000
+        ),
+        format!("failing: over {:.1} % of the normal clients' requests failed", ERRORS * 100.0),
+        "down: ended, or did not serve once the stress was over".to_owned(),
+    ]
+}
+
+/// A table, with remarks on its rows.
+#[derive(Debug)]
+pub struct StressSection {
+    /// The server, if the table is about one; else empty.
+    pub title: String,
+    /// One row per scenario, or one row per server if there is one scenario.
+    pub table: Table,
+    /// Problems of the servers, in the order of the rows.
+    pub remarks: Vec<Remark>,
+}
+
+/// A remark on a server.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The remark, in one sentence.
+    pub text: String,
+    /// The last lines that the server printed.
+    pub log_tail: Vec<String>,
+}
+
+impl Stress {
+    /// One table of all servers if there is one scenario, else one table per server.
+    pub fn sections(&self) -> Vec<StressSection> {
+        if self.scenarios.len() == 1 {
+            let rows = self.servers.iter().filter_map(|s| Some((s, s.results.first()?)));
+            return vec![StressSection {
+                title: String::new(),
+                table: table(&rows.collect::<Vec<_>>(), Rows::Servers),
+                remarks: self.servers.iter().flat_map(|s| remarks(s, Rows::Servers)).collect(),
+            }];
+        }
+        let section = |server: &StressedServer| StressSection {
+            title: match server.version.is_empty() {
+                true => server.name.clone(),
+                false => format!("{} · {}", server.name, server.version),
+            },
+            table: table(
+                &server.results.iter().map(|result| (server, result)).collect::<Vec<_>>(),
+                Rows::Scenarios,
+            ),
+            remarks: remarks(server, Rows::Scenarios),
+        };
+        self.servers.iter().map(section).collect()
+    }
+
+    /// The sentences that add something to the tables.
+    pub fn summary(&self) -> &[String] {
+        if self.scenarios.len() == 1 { &[] } else { &self.sentences }
+    }
+}
+
+/// What the rows of a table stand for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    Servers,
+    Scenarios,
+}
+
+fn table(rows: &[(&StressedServer, &ScenarioResult)], of: Rows) -> Table {
+    let cells = |of: fn(&ScenarioResult) -> &str| rows.iter().map(move |(_, r)| of(r));
+    let of_each_server = of == Rows::Servers;
+    // For several servers under overload, errors by kind matter most; for several scenarios, the
+    // effect on normal clients does.
+    let unless_server = |column: Column, order| match of_each_server {
+        true => column.drop_order(order),
+        false => column,
+    };
+    let unless_scenario = |column: Column, order| match of_each_server {
+        true => column,
+        false => column.drop_order(order),
+    };
+    let names = match of {
+        Rows::Servers => Column::name("server", rows.iter().map(|(s, _)| &s.name)),
+        Rows::Scenarios => Column::name("scenario", cells(|r| &r.scenario)),
+    };
+    let published = rows.iter().filter(|_| of_each_server).map(|(s, _)| s.published.join("; "));
+    let mut published: Vec<Cell> = published.map(Cell::from).collect();
+    published.resize(rows.len(), Cell::default());
+    Table::new(vec![
+        names,
+        Column::left("verdict", cells(|r| r.verdict.as_str())),
+        unless_server(Column::right("of fair\nshare", cells(|r| &r.of_fair_share)), 2),
+        unless_server(Column::right("p99", cells(|r| &r.p99)), 4),
+        unless_server(Column::right("errors", cells(|r| &r.errors)), 2),
+        Column::left("other clients", cells(|r| &r.others)).drop_order(5),
+        unless_scenario(Column::left("their errors", cells(|r| &r.others_errors)), 4),
+        Column::right("memory", cells(|r| &r.memory)).drop_order(2),
+        Column::right("threads", cells(|r| &r.threads)).drop_order(1),
+        unless_scenario(Column::right("recovery", cells(|r| &r.recovered)), 1),
+        Column::left("published\nerrors", published).drop_order(3),
+    ])
+    .with_tones(rows.iter().map(|(_, result)| tone(result)).collect())
+}
+
+fn tone(result: &ScenarioResult) -> Tone {
+    match result.verdict {
+        Impact::Unaffected => Tone::Good,
+        Impact::Failing | Impact::Down => Tone::Bad,
+        Impact::Slowed | Impact::Degraded => Tone::Warning,
+    }
+}
+
+/// Remarks on a server, next to its row or table.
+fn remarks(server: &StressedServer, of: Rows) -> Vec<Remark> {
+    let of_server = |text: String| match of {
+        Rows::Servers => format!("{}: {text}", server.name),
+        Rows::Scenarios => text,
+    };
+    let mut remarks = Vec::new();
+    for result in server.results.iter().filter(|r| !(r.reasons.is_empty() && r.log_tail.is_empty()))
+    {
+        let about = match of {
+            Rows::Servers => &server.name,
+            Rows::Scenarios => &result.scenario,
+        };
+        remarks.push(Remark {
+            text: format!("{about}: {}", result.reasons.join("; ")),
+            log_tail: result.log_tail.clone(),
+        });
+    }
+    if let Some(failure) = &server.failure {
+        remarks.push(Remark {
+            text: of_server(format!("{}: {}", failure.phase, failure.cause)),
+            log_tail: failure.log_tail.clone(),
+        });
+        remarks.push(Remark { text: failure.remedy.clone(), log_tail: Vec::new() });
+    }
+    let notes = server.notes.iter().map(|note| of_server(format!("Note: {note}")));
+    remarks.extend(notes.map(|text| Remark { text, log_tail: Vec::new() }));
+    remarks.retain(|remark| !remark.text.is_empty());
+    remarks
+}

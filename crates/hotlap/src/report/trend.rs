@@ -3,14 +3,14 @@
 use serde::Serialize;
 
 use super::figure::{Figure, cell, exactly, micros, per_second, ratio};
-use super::loads::load_words;
+use super::heading::load_words;
 use super::measure_name;
 use crate::analysis::Measure;
 use crate::analysis::trend::{FOLLOWED, LevelChange, Trend, TrendPoint, level_changes};
 use crate::model::Run;
 use crate::text::number::rounded;
+use crate::text::number::{self, sparkline};
 use crate::text::table::{Column, Table};
-use crate::text::{date, sparkline};
 
 /// One server over the stored runs.
 #[derive(Debug, Clone, Serialize)]
@@ -155,7 +155,7 @@ impl TrendRun {
         let cost = level[Measure::Cost].map(|cost| cost.scaled(unit(Measure::Cost)));
         Self {
             run: point.run.number.unwrap_or(0),
-            began: date::short(point.run.began_ms),
+            began: number::utc_to_minute(point.run.began_ms),
             version: point.run.servers[point.server].version.clone(),
             requests_per_s: level[Measure::Rate].as_ref().map(per_second),
             cpu_us: cost.as_ref().map(micros),

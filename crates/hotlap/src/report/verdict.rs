@@ -1,11 +1,14 @@
-//! Verdicts of a report. Code decides by [`Judged`]. The words that are made here are for people,
-//! and no code reads them back.
+//! Verdicts of a report, and the noise floor. Code decides by [`Judged`]. The words that are made
+//! here are for people, and no code reads them back.
 
 use hotlap_stats::{Estimate, Inconclusive, Verdict};
 use serde::Serialize;
 
-use crate::analysis::Measure;
 use crate::analysis::compare::Found;
+use crate::analysis::{Analysis, Limited, Measure, PerMeasure, ServerComparison};
+use crate::model::Run;
+use crate::report::figure::{Figure, ratio};
+use crate::text::number::{rounded, spread};
 
 /// Two servers are equal if the interval of their ratio lies within this share of 1. A convention.
 /// This is an equivalence test at half its usual error rate (Schuirmann, "A comparison of the two
@@ -124,6 +127,125 @@ pub fn reason(why: Inconclusive) -> &'static str {
         Inconclusive::NotSteady => "not steady",
         Inconclusive::TooFewRuns => "fewer than three runs on a side",
         Inconclusive::ControlDiffers => "the A/A control differs from the reference",
+    }
+}
+
+/// A server compared with the reference.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct AgainstReference {
+    /// Name of the reference.
+    pub reference: String,
+    /// The result in each measure.
+    #[serde(flatten)]
+    pub measures: PerMeasure<MeasureVerdict>,
+}
+
+/// One measure of a server compared with another.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct MeasureVerdict {
+    /// The ratio of the server's figure to the other's; `null` if unknown.
+    pub ratio: Option<Figure>,
+    /// The verdict.
+    #[serde(flatten)]
+    pub judged: Judged,
+    /// The verdict in words: `faster`, `slower`, `equal within ±2%`, `not decided`, `not measured
+    /// well enough`, `both serve the rate that is offered`, `not known`, or `inconclusive: ` and
+    /// why. CPU time is `costs less` or `costs more`, latency `shorter` or `longer`, memory `less`
+    /// or `more`, a capacity `higher` or `lower`.
+    pub words: String,
+}
+
+impl AgainstReference {
+    /// A server that was compared with the reference.
+    pub(super) fn of(run: &Run, analysis: &Analysis, found: &ServerComparison) -> Option<Self> {
+        let is_offered = analysis.offered.is_some();
+        Some(Self {
+            reference: run.servers[analysis.reference?].name.clone(),
+            measures: PerMeasure::of(|measure| MeasureVerdict::of(found, measure, is_offered)),
+        })
+    }
+}
+
+impl MeasureVerdict {
+    /// The result in a measure. `is_offered` says whether the load has a rate.
+    pub(super) fn of(against: &ServerComparison, measure: Measure, is_offered: bool) -> Self {
+        let keep_up = is_offered && matches!(against.limited, Some(Limited::Both));
+        let found = against.found[measure];
+        let judged = match measure {
+            Measure::Rate if keep_up => Judged::BothKeepUp,
+            _ => Judged::of(found),
+        };
+        Self::new(found, judged, Some(measure))
+    }
+
+    /// The result for a capacity.
+    pub(super) fn of_capacity(found: Found) -> Self {
+        Self::new(found, Judged::of(found), None)
+    }
+
+    fn new(found: Found, judged: Judged, measure: Option<Measure>) -> Self {
+        let ratio = found.map(|(effect, _)| ratio(&effect.ratio));
+        Self { ratio, judged, words: judged.words(measure) }
+    }
+}
+
+/// The difference between the reference and the A/A control.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct Noise {
+    /// The server that was measured twice.
+    pub server: String,
+    /// In requests/s.
+    pub requests_per_s: MeasureNoise,
+    /// In CPU time per request, in microseconds.
+    pub cost: MeasureNoise,
+    /// Both in one sentence.
+    pub sentence: String,
+}
+
+/// The difference between the reference and the A/A control in one measure.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct MeasureNoise {
+    /// The ratio of the control's figure to the reference's; `null` if unknown.
+    pub ratio: Option<Figure>,
+    /// How far the control may be from the reference, as a share; `null` if unknown.
+    pub band: Option<f64>,
+    /// The same as a range around the reference's figure.
+    pub around: Option<(f64, f64)>,
+}
+
+impl Noise {
+    pub(super) fn of(run: &Run, analysis: &Analysis) -> Option<Self> {
+        let server = run.servers[analysis.reference?].name.clone();
+        analysis.noise[Measure::Rate].or(analysis.noise[Measure::Cost])?;
+        let requests_per_s = MeasureNoise::of(analysis, Measure::Rate, 1.0);
+        let cost = MeasureNoise::of(analysis, Measure::Cost, 1e-3);
+        let of_both = [
+            requests_per_s.band.map(|band| format!("{} in requests/s", spread(band))),
+            cost.band.map(|band| format!("{} in CPU per request", spread(band))),
+        ];
+        let known: Vec<String> = of_both.into_iter().flatten().collect();
+        let sentence = match known.is_empty() {
+            true => {
+                let level = if run.pool.is_some() { "nodes" } else { "restarts" };
+                format!("Noise floor ({server} against itself): not known, it needs more {level}.")
+            }
+            false => {
+                format!("Noise floor ({server} against itself): {}.", known.join(", "))
+            }
+        };
+        Some(Self { server, requests_per_s, cost, sentence })
+    }
+}
+
+impl MeasureNoise {
+    fn of(analysis: &Analysis, measure: Measure, unit: f64) -> Self {
+        let band = analysis.noise_band(measure).map(rounded);
+        let level = analysis.reference.and_then(|r| analysis.servers[r].level[measure]);
+        let around = level.zip(band).map(|(level, band)| {
+            let (value, band) = (level.value * unit, 1.0 + band);
+            (rounded(value / band), rounded(value * band))
+        });
+        Self { ratio: analysis.noise[measure].map(|effect| ratio(&effect.ratio)), band, around }
     }
 }
 

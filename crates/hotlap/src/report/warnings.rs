@@ -1,16 +1,16 @@
 //! Warnings in words, each with a remedy.
 
 use hotlap_bench::stress::words;
+use hotlap_load::Failure;
 use hotlap_stats::{Bursts, Estimate};
 
-use super::failures;
-use super::figure::ratio;
-use super::loads::under;
-use super::open_loop::not_reached;
 use crate::analysis::unsteady::Unsteady;
-use crate::analysis::warnings::{self, LeftOut, ServerWarning, Warning};
-use crate::analysis::{Analysis, CapacityAnalysis};
+use crate::analysis::warnings::{LeftOut, ServerWarning, Warning};
+use crate::analysis::{Analysis, CapacityAnalysis, warnings};
 use crate::model::{Class, Role, Run, Violation};
+use crate::report::figure::ratio;
+use crate::report::heading::under;
+use crate::report::latency::not_reached;
 use crate::text::number::{count, grouped, plural};
 
 /// All warnings about a run.
@@ -219,7 +219,7 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
             most.map_or(
                 "Check whether the server limits its connections (backlog, `ulimit -n`), or use \
                  fewer (-c).",
-                failures::remedy,
+                remedy,
             ),
         ),
         Violation::Streams { .. } => (
@@ -232,7 +232,7 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
         ),
         Violation::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
         Violation::Failures { most, .. } => {
-            ("failed requests", most.map_or("Look into the server's log.", failures::remedy))
+            ("failed requests", most.map_or("Look into the server's log.", remedy))
         }
         Violation::WrongAnswers { .. } => (
             "wrong responses",
@@ -312,6 +312,39 @@ pub(super) fn violation(violation: &Violation) -> String {
         ),
         Violation::Silence { ms } => {
             format!("the servers' host did not answer for {} s", grouped(ms / 1e3, 1))
+        }
+    }
+}
+
+/// The likely cause of failures of one kind, and what to do.
+pub fn remedy(failure: Failure) -> &'static str {
+    match failure {
+        Failure::Refused => {
+            "Possibly nothing listens there any more, or the server's accept queue is full: look \
+             into the server's log, and try fewer connections (-c)."
+        }
+        Failure::Reset | Failure::ClosedEarly | Failure::Truncated => {
+            "Possibly the server closes connections without announcing it (Connection: close): \
+             look into the server's log, or open a connection for each request \
+             (--disable-keepalive)."
+        }
+        Failure::Timeout => {
+            "Look into the server's log, and try fewer connections (-c) or a longer --timeout."
+        }
+        Failure::NoPort => {
+            "No local port is free, because a closed connection occupies its port for a minute: \
+             keep connections open, or send fewer requests."
+        }
+        Failure::BadFraming | Failure::WrongBody | Failure::WrongStatus => {
+            "The responses differ from the expected ones: `hotlap check` shows them."
+        }
+        Failure::Tls => "The server ended TLS with an error: look into the server's log.",
+        Failure::StreamReset => {
+            "The server reset streams: look into the server's log, and try fewer --streams."
+        }
+        Failure::Other => {
+            "A system call failed: check `ulimit -n`, and the network between hotlap and the \
+             server."
         }
     }
 }

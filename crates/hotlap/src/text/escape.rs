@@ -5,6 +5,8 @@
 //! set the window's title or reverse the order of what follows. Everything that hotlap prints
 //! passes through a function of this module, which shows such characters as escapes (`\x1b`).
 
+use serde::Serialize;
+
 /// Text on one line: every hidden character is shown as an escape, a line end as `\n`; a tab
 /// becomes four spaces.
 pub fn visible(text: &str) -> String {
@@ -63,6 +65,14 @@ pub fn visible_json(json: &str) -> String {
         }
     }
     out
+}
+
+/// A report as JSON with one value per line, so that two reports can be compared by eye.
+///
+/// # Panics
+/// If the report has a map whose keys are not strings; no report has one.
+pub fn json(report: &impl Serialize) -> String {
+    visible_json(&(serde_json::to_string_pretty(report).expect("a report is plain data") + "\n"))
 }
 
 /// Whether a character is invisible but changes how text is shown: the control characters (C0, DEL

@@ -1,10 +1,11 @@
-//! Lays out a table for a terminal: the width of each column, the columns that are left out, and
-//! where lines end. Control characters in headings and cells are shown as escapes.
+//! Lays out text for a terminal: paragraphs of a given width, and tables, with the width of each
+//! column, the columns that are left out, and where lines end. Control characters are shown as
+//! escapes.
 
 use unicode_width::UnicodeWidthStr;
 
-use super::table::{Column, Narrow, Output, Table};
-use super::visible;
+use crate::text::table::{Column, Narrow, Table};
+use crate::text::visible;
 
 /// Names are not shortened below this width.
 const LEAST_NAME: usize = 12;
@@ -36,7 +37,7 @@ struct Fitted {
 /// Fits the table into `width` columns: headings are folded first, then columns are left out, then
 /// names are shortened.
 pub fn lines(table: &Table, width: usize) -> Lines {
-    let mut columns: Vec<Fitted> = table.columns(Output::Terminal).map(Fitted::of).collect();
+    let mut columns: Vec<Fitted> = table.terminal_columns().map(Fitted::of).collect();
     let is_folded = total(&columns, false) > width;
     while total(&columns, is_folded) > width {
         let order = |(place, column): (usize, &Fitted)| match column.narrow {
@@ -156,6 +157,47 @@ pub fn shortened(text: &str, room: usize) -> String {
     format!("{}…{}", beginning(text, keep.div_ceil(2)), ending(text, keep / 2))
 }
 
+/// Text in lines of at most `width` columns, indented. A word that is longer than a line is not
+/// broken. Control characters are shown as escapes.
+pub fn wrap(text: &str, indent: usize, width: usize) -> String {
+    let words: Vec<String> = text.split_whitespace().map(visible).collect();
+    flow(&words, " ", indent, width)
+}
+
+/// The same, but all lines except the first are indented by two more columns.
+pub fn hanging(text: &str, indent: usize, width: usize) -> String {
+    let lines = wrap(text, indent + 2, width);
+    lines.get(2..).unwrap_or_default().to_owned()
+}
+
+/// Parts, joined, in lines of at most `width` columns that break only between parts.
+pub fn flow(parts: &[String], joint: &str, indent: usize, width: usize) -> String {
+    let margin = " ".repeat(indent);
+    let mut out = String::new();
+    let mut line = String::new();
+    for part in parts {
+        let longer = width_of(&line) + width_of(joint) + width_of(part);
+        if !line.is_empty() && indent + longer > width {
+            out += &format!("{margin}{}\n", line.trim_end());
+            line.clear();
+        } else if !line.is_empty() {
+            line += joint;
+        }
+        line += part;
+    }
+    if !line.is_empty() {
+        out += &format!("{margin}{line}\n");
+    }
+    out
+}
+
+/// The text, with its first letter in upper case.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.map_or_else(String::new, |first| first + letters.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,5 +253,19 @@ mod tests {
         assert_eq!((width_of("服务器"), width_of("µs ± ×")), (6, 6));
         assert_eq!(shortened("服务器/服务器", 8), "服务…器");
         assert_eq!(truncated("服务器 and more", 8), "服务器…");
+    }
+
+    #[test]
+    fn lines_break_between_words_and_show_control_characters() {
+        assert_eq!(wrap("one two\nthree\x1b four", 2, 12), "  one two\n  three\\x1b\n  four\n");
+        assert_eq!(hanging("one two three", 2, 10), "  one\n    two\n    three\n");
+        assert_eq!(wrap("", 2, 10), "");
+        assert_eq!(wrap("服务器 服务器 x", 0, 13), "服务器 服务器\nx\n");
+    }
+
+    #[test]
+    fn a_capital_is_the_first_letter_alone() {
+        assert_eq!(capital("which is FASTER?"), "Which is FASTER?");
+        assert_eq!(capital(""), "");
     }
 }

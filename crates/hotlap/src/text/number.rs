@@ -1,4 +1,4 @@
-//! Numbers for people: digits and units.
+//! Numbers for people: digits and units, times in UTC, and series as sparklines.
 
 use std::time::Duration;
 
@@ -104,6 +104,59 @@ fn significant(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 
+/// `2026-11-21T20:15:00Z`, from milliseconds since 1970.
+pub fn utc(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// `2026-11-21 20:15`, from milliseconds since 1970.
+pub fn utc_to_minute(ms: u64) -> String {
+    utc(ms)[..16].replace('T', " ")
+}
+
+/// The date of a day since 1970-01-01, by Howard Hinnant's algorithm ("chrono-compatible low-level
+/// date algorithms", civil_from_days): years begin in March, so that the leap day comes last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let (era, day_of_era) = (z / 146_097, z % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// If values vary by less than this share of the median, at most half of the height is used, so
+/// that small differences look small.
+const LEAST_RANGE: f64 = 0.025;
+
+/// Values as eighths of a line, from the lowest to the highest, with a bar before each index in
+/// `changes` and a space for each missing value (NaN).
+pub fn sparkline(values: &[f64], changes: &[usize]) -> String {
+    const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let known = || values.iter().copied().filter(|v| v.is_finite());
+    let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
+    let middle = f64::midpoint(low, high);
+    let half = f64::midpoint(high, -low).max(middle.abs() * LEAST_RANGE).max(f64::MIN_POSITIVE);
+    let mut line = String::new();
+    for (place, value) in values.iter().enumerate() {
+        if changes.contains(&place) {
+            line.push('|');
+        }
+        let step = ((value - middle) / half * 3.5 + 3.5).round();
+        line.push(match value.is_finite() {
+            true => STEPS[(step.clamp(0.0, 7.0)) as usize],
+            false => ' ',
+        });
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,5 +185,21 @@ mod tests {
     #[test]
     fn a_spread_as_wide_as_its_value_has_no_figure() {
         assert_eq!([350.65, 0.998, 0.021].map(spread), ["± >100%", "± 99.8%", "± 2.1%"]);
+    }
+
+    #[test]
+    fn moments_are_told_in_utc() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_782_400_000), "2000-02-29T00:00:00Z");
+        assert_eq!(utc(1_795_292_100_000), "2026-11-21T20:15:00Z");
+        assert_eq!(utc_to_minute(1_795_292_100_000), "2026-11-21 20:15");
+    }
+
+    #[test]
+    fn a_sparkline_shows_the_level_and_where_it_changed() {
+        let values = [10.0, 10.1, 9.9, 10.0, 15.0, 15.1, f64::NAN, 15.0];
+        assert_eq!(sparkline(&values, &[4]), "▁▁▁▁|██ █");
+        assert_eq!(sparkline(&[5.0, 5.0, 5.01], &[]), "▄▄▅");
+        assert_eq!(sparkline(&[], &[]), "");
     }
 }

@@ -1,17 +1,6 @@
 //! A table for all outputs: headings, cells, and the outputs that show each column. Cells may
 //! contain untrusted text: each output escapes it in its own way.
 
-/// Where a table is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
-    /// A terminal, which has room for the main columns only.
-    Terminal,
-    /// Markdown.
-    Markdown,
-    /// A page.
-    Page,
-}
-
 /// A table: columns, and the emphasis of each row.
 #[derive(Debug, Clone)]
 pub struct Table {
@@ -45,7 +34,7 @@ pub struct Column {
     pub is_right: bool,
     /// How it adapts to a narrow terminal.
     pub narrow: Narrow,
-    outputs: &'static [Output],
+    is_wide: bool,
     is_required: bool,
 }
 
@@ -89,9 +78,14 @@ impl Table {
         Self { tones, ..self }
     }
 
-    /// The columns that an output shows: those that are meant for it and are not empty.
-    pub fn columns(&self, output: Output) -> impl Iterator<Item = &Column> {
-        self.columns.iter().filter(move |column| column.is_shown(output))
+    /// The columns that are not empty.
+    pub fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| column.is_shown())
+    }
+
+    /// Those of them that a terminal shows.
+    pub fn terminal_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns().filter(|column| !column.is_wide)
     }
 
     /// The number of rows.
@@ -114,7 +108,7 @@ impl Column {
             cells: cells.into_iter().map(Into::into).collect(),
             is_right: false,
             narrow: Narrow::Keep,
-            outputs: &[Output::Terminal, Output::Markdown, Output::Page],
+            is_wide: false,
             is_required: false,
         }
     }
@@ -139,9 +133,9 @@ impl Column {
         Self { narrow: Narrow::Drop(order), ..self }
     }
 
-    /// The same column, but only for these outputs.
-    pub fn on(self, outputs: &'static [Output]) -> Self {
-        Self { outputs, ..self }
+    /// The same column, but only for outputs with more room than a terminal.
+    pub fn wide(self) -> Self {
+        Self { is_wide: true, ..self }
     }
 
     /// The same column, but shown even if it is empty.
@@ -159,9 +153,9 @@ impl Column {
         self.heading.split_once('\n').unwrap_or(("", &self.heading))
     }
 
-    fn is_shown(&self, output: Output) -> bool {
+    fn is_shown(&self) -> bool {
         let is_known = |cell: &Cell| !["", UNKNOWN].contains(&cell.text.as_str());
-        self.outputs.contains(&output) && (self.is_required || self.cells.iter().any(is_known))
+        self.is_required || self.cells.iter().any(is_known)
     }
 }
 
@@ -214,11 +208,12 @@ mod tests {
             Column::name("server", ["a", "b"]),
             Column::right("CPU µs\n/request", ["1.0", UNKNOWN]),
             Column::right("memory", [UNKNOWN, ""]),
-            Column::right("max", ["1 ms", "2 ms"]).on(&[Output::Page]),
+            Column::right("max", ["1 ms", "2 ms"]).wide(),
         ]);
-        let headings = |output| table.columns(output).map(Column::heading).collect::<Vec<_>>();
-        assert_eq!(headings(Output::Terminal), ["", "server", "CPU µs/request"]);
-        assert_eq!(headings(Output::Page), ["", "server", "CPU µs/request", "max"]);
+        let terminal: Vec<String> = table.terminal_columns().map(Column::heading).collect();
+        assert_eq!(terminal, ["", "server", "CPU µs/request"]);
+        let all: Vec<String> = table.columns().map(Column::heading).collect();
+        assert_eq!(all, ["", "server", "CPU µs/request", "max"]);
         assert_eq!((table.rows(), table.tone(1)), (2, Tone::Plain));
     }
 }

@@ -1,5 +1,323 @@
 //! A chart as data: what is drawn, on which axes.
 
+use std::sync::Arc;
+
+use kuva::backend::svg::SvgBackend;
+use kuva::plot::scatter::MarkerShape;
+use kuva::plot::{LinePlot, ScatterPlot};
+use kuva::render::annotations::{ReferenceLine, ShadedRegion};
+use kuva::render::layout::{Layout, TickFormat};
+use kuva::render::plots::Plot;
+use kuva::render::render::{AxisMeta, Primitive, Scene, render_multiple};
+use kuva::render::theme::Theme;
+
+use crate::render::html::tag::{Html, el};
+
+/// Width of a chart in its own units. Two fit side by side on a desktop. On a phone, a chart is
+/// shrunk to five sixths, which makes its 13-unit letters 11 pixels high.
+pub const WIDTH: f64 = 430.0;
+
+/// Room at the right for the half of the last tick's label that extends beyond the axis: `99.999
+/// %`.
+const OVERHANG: f64 = 14.0;
+
+/// Height of a chart with two numeric axes.
+const HEIGHT: f64 = 285.0;
+
+/// Height of a line in a chart with one line per server.
+pub const LINE: f64 = 24.0;
+
+/// The number of colours in the style sheet; further servers differ in stroke and mark as well.
+pub const COLOURS: usize = 8;
+
+/// A chart, drawn.
+#[derive(Debug)]
+pub struct Drawing {
+    /// The picture.
+    pub svg: Html,
+    /// Points with a text: position in the picture, server, text.
+    pub spots: Vec<(f64, f64, usize, String)>,
+}
+
+impl Chart {
+    /// Draws a chart; `id` makes the names of its parts unique on the page.
+    pub fn draw(&self, id: &str) -> Drawing {
+        let mut scene = render_multiple(self.plots(), self.layout());
+        let place = scene.axis_meta.take().unwrap_or_else(|| self.bare());
+        // The library's own script and controls are omitted, because the page has its own.
+        scene.interactive = false;
+        scene.has_tooltips = false;
+        scene.background_color = None;
+        own(&mut scene, id);
+        Drawing {
+            svg: open(&SvgBackend::new().render_scene(&scene), &scene, &self.title, &self.note),
+            spots: self.spots(&place),
+        }
+    }
+
+    fn rows(&self) -> Option<usize> {
+        match &self.y {
+            Vertical::Names(names) => Some(names.len()),
+            Vertical::Axis(_) => None,
+        }
+    }
+
+    /// The library counts names from 1, from the bottom; points count from 0, from the top.
+    fn upward(&self, y: f64) -> f64 {
+        self.rows().map_or(y, |n| n as f64 - y)
+    }
+
+    fn layout(&self) -> Layout {
+        let (low, high, height) = match &self.y {
+            Vertical::Axis(axis) => (axis.low, axis.high, HEIGHT),
+            Vertical::Names(names) => {
+                (0.5, names.len() as f64 + 0.5, 70.0 + LINE * names.len() as f64)
+            }
+        };
+        let ticks = |write: fn(f64) -> String| TickFormat::Custom(Arc::new(write));
+        let mut layout = Layout::new((self.x.low, self.x.high), (low, high))
+            .with_width(WIDTH)
+            .with_height(height)
+            .with_interactive()
+            .with_clamp_axis()
+            .with_clamp_y_axis()
+            .with_theme(theme())
+            .with_label_size(13)
+            .with_tick_size(13)
+            .with_x_label(&self.x.label)
+            .with_x_tick_format(ticks(self.x.write))
+            .with_x_axis_min(self.x.low)
+            .with_x_axis_max(self.x.high)
+            .with_y_axis_min(low)
+            .with_y_axis_max(high);
+        if self.x.log {
+            layout = layout.with_log_x();
+        }
+        match &self.y {
+            Vertical::Names(names) => {
+                layout = layout.with_y_categories(names.iter().rev().cloned().collect());
+            }
+            Vertical::Axis(axis) => {
+                layout = layout.with_y_tick_format(ticks(axis.write));
+                if !axis.label.is_empty() {
+                    layout = layout.with_y_label(&axis.label);
+                }
+                if axis.log {
+                    layout = layout.with_log_y();
+                }
+            }
+        }
+        if let Some((from, to)) = self.band {
+            let band = ShadedRegion::vertical(from.max(self.x.low), to.min(self.x.high));
+            layout = layout.with_shaded_region(band.with_color("var(--band)").with_opacity(1.0));
+        }
+        if let Some(at) = self.limit {
+            let limit =
+                ReferenceLine::horizontal(at).with_color("var(--rule)").with_dasharray("3 3");
+            layout = layout.with_reference_line(limit);
+        }
+        if let Some(at) = self.rule {
+            let rule = ReferenceLine::vertical(at).with_color("var(--rule)").with_dasharray("3 3");
+            layout = layout.with_reference_line(rule);
+        }
+        layout
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let pieces = |s| Series::points_apart(s).map(move |points| (s, points));
+        self.series.iter().flat_map(pieces).map(|(s, points)| self.plot(s, points)).collect()
+    }
+
+    fn plot(&self, series: &Series, points: &[Point]) -> Plot {
+        let (colour, name) = (colour(series.server), series.server.to_string());
+        let at = |p: &Point| (p.x, self.upward(p.y));
+        let reach = |of: fn(&Point) -> f64| {
+            move |p: &Point| p.span.map_or((0.0, 0.0), |(l, h)| (of(p) - l, h - of(p)))
+        };
+        if matches!(series.stroke, Stroke::Dots | Stroke::Hollow) {
+            let mark = match series.stroke {
+                Stroke::Hollow => MarkerShape::Diamond,
+                _ => mark(series.server),
+            };
+            let dots = ScatterPlot::new()
+                .with_data(points.iter().map(at))
+                .with_color(colour)
+                .with_legend(name)
+                .with_marker(mark)
+                .with_size(if series.stroke == Stroke::Hollow { 4.0 } else { 5.0 });
+            return Plot::Scatter(match points.iter().any(|p| p.span.is_some()) {
+                true => dots.with_x_err_asymmetric(points.iter().map(reach(|p| p.x))),
+                false => dots,
+            });
+        }
+        let line = LinePlot::new()
+            .with_data(points.iter().map(at))
+            .with_color(colour)
+            .with_legend(name)
+            .with_stroke_width(if series.stroke == Stroke::Ideal { 1.0 } else { 1.8 });
+        Plot::Line(match series.stroke {
+            Stroke::Ideal => line.with_dotted(),
+            Stroke::Band => line.with_band(
+                points.iter().map(|p| p.span.map_or(p.y, |(low, _)| low)),
+                points.iter().map(|p| p.span.map_or(p.y, |(_, high)| high)),
+            ),
+            Stroke::Steps => {
+                line.with_step().with_y_err_asymmetric(points.iter().map(reach(|p| p.y)))
+            }
+            _ => match series.server / COLOURS % 4 {
+                0 => line,
+                1 => line.with_dashed(),
+                2 => line.with_dashdot(),
+                _ => line.with_dotted(),
+            },
+        })
+    }
+
+    fn spots(&self, place: &AxisMeta) -> Vec<(f64, f64, usize, String)> {
+        let mut spots = Vec::new();
+        for series in self.series.iter().filter(|s| s.stroke != Stroke::Ideal) {
+            for point in series.points.iter().filter(|p| !p.text.is_empty()) {
+                let x = along(point.x, (place.x_min, place.x_max), place.log_x);
+                let y = along(self.upward(point.y), (place.y_min, place.y_max), place.log_y);
+                if (-0.01..=1.01).contains(&x) && (-0.01..=1.01).contains(&y) {
+                    spots.push((
+                        place.plot_left + x * (place.plot_right - place.plot_left),
+                        place.plot_bottom - y * (place.plot_bottom - place.plot_top),
+                        series.server,
+                        point.text.clone(),
+                    ));
+                }
+            }
+        }
+        spots
+    }
+
+    fn bare(&self) -> AxisMeta {
+        let (y_min, y_max) = match &self.y {
+            Vertical::Axis(axis) => (axis.low, axis.high),
+            Vertical::Names(names) => (0.5, names.len() as f64 + 0.5),
+        };
+        AxisMeta {
+            x_min: self.x.low,
+            x_max: self.x.high,
+            y_min,
+            y_max,
+            plot_left: 0.0,
+            plot_top: 0.0,
+            plot_right: WIDTH,
+            plot_bottom: HEIGHT,
+            log_x: self.x.log,
+            log_y: false,
+        }
+    }
+}
+
+/// The position of a value on an axis, as a share of its length.
+fn along(value: f64, (low, high): (f64, f64), log: bool) -> f64 {
+    match log {
+        true => (value.max(1e-10) / low).ln() / (high / low).ln(),
+        false => (value - low) / (high - low),
+    }
+}
+
+/// The name of a server's colour in the style sheet.
+pub fn colour(server: usize) -> String {
+    format!("var(--s{})", server % COLOURS)
+}
+
+fn mark(server: usize) -> MarkerShape {
+    match server / COLOURS % 4 {
+        0 => MarkerShape::Circle,
+        1 => MarkerShape::Square,
+        2 => MarkerShape::Triangle,
+        _ => MarkerShape::Diamond,
+    }
+}
+
+fn theme() -> Theme {
+    Theme {
+        background: "none".to_owned(),
+        axis_color: "var(--axis)".to_owned(),
+        grid_color: "var(--grid)".to_owned(),
+        tick_color: "var(--axis)".to_owned(),
+        text_color: "var(--ink)".to_owned(),
+        font_family: None,
+        ..Theme::light()
+    }
+}
+
+/// Prepares a picture for the page: makes the names of its parts unique, and removes titles that a
+/// browser would show as tooltips beside the page's own.
+fn own(scene: &mut Scene, id: &str) {
+    join(&mut scene.elements);
+    for def in &mut scene.defs {
+        *def = def.replace("id=\"", &format!("id=\"{id}-"));
+    }
+    for part in &mut scene.elements {
+        match part {
+            Primitive::ClipStart { id: clip, .. } => *clip = format!("{id}-{clip}"),
+            Primitive::GroupStart { title, .. } => *title = None,
+            _ => {}
+        }
+    }
+}
+
+/// Merges adjacent groups with the same attributes; otherwise, a line with many pieces would be
+/// many groups.
+fn join(parts: &mut Vec<Primitive>) {
+    let mut joined: Vec<Primitive> = Vec::with_capacity(parts.len());
+    let mut last = None;
+    for part in parts.drain(..) {
+        if let Primitive::GroupStart { extra_attrs, .. } = &part {
+            if matches!(joined.last(), Some(Primitive::GroupEnd)) && last == *extra_attrs {
+                joined.pop();
+                continue;
+            }
+            last.clone_from(extra_attrs);
+        }
+        joined.push(part);
+    }
+    *parts = joined;
+}
+
+/// Rounds numbers within tags, such as `194.20000000000002`. Text between tags is unchanged.
+fn brief(svg: &str) -> String {
+    let mut out = String::with_capacity(svg.len());
+    let mut in_tag = false;
+    let mut rest = svg;
+    while let Some(first) = rest.chars().next() {
+        let is_part = |c: char| c.is_ascii_digit() || c == '.';
+        let word = rest.find(|c| !is_part(c)).unwrap_or(rest.len()).max(first.len_utf8());
+        let (word, after) = rest.split_at(word);
+        rest = after;
+        match (first, word.split_once('.')) {
+            ('<', _) => in_tag = true,
+            ('>', _) => in_tag = false,
+            (_, Some((_, decimals))) if in_tag && decimals.len() > 2 => {
+                let short = word.parse::<f64>().map(|v| format!("{v:.2}")).unwrap_or_default();
+                if !short.is_empty() {
+                    out += short.trim_end_matches('0').trim_end_matches('.');
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        out += word;
+    }
+    out
+}
+
+/// Gives the picture an opening tag for a page: it fills the available width, and has a description
+/// for screen readers.
+fn open(svg: &str, scene: &Scene, title: &str, note: &str) -> Html {
+    let inner = brief(svg.split_once("-->").map_or(svg, |(_, inner)| inner));
+    let size = format!("0 0 {} {}", scene.width + OVERHANG, scene.height);
+    let label = format!("{title}. {note}");
+    let attributes =
+        [("viewBox", &*size), ("role", "img"), ("aria-label", &label), ("fill", "var(--ink)")];
+    el("svg", &attributes, Html::own(inner.trim_end_matches("</svg>")))
+}
+
 /// A chart.
 #[derive(Debug)]
 pub struct Chart {
@@ -142,6 +460,13 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_tags_lose_the_digits_that_say_nothing() {
+        let svg = "<path d=\"M 1.25 194.20000000000002 L 90 0.001\" r=\"1.8\"/>0.12345 µs<b>";
+        let short = "<path d=\"M 1.25 194.2 L 90 0\" r=\"1.8\"/>0.12345 µs<b>";
+        assert_eq!(brief(svg), short);
+    }
 
     #[test]
     fn a_boundless_interval_does_not_push_the_points_together() {

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use crate::analysis::latency::known;
 use crate::cmd::load::loaded::{Loaded, LoadedRequest};
-use crate::report::failures::remedy;
 use crate::report::figure::percentile;
-use crate::report::open_loop::not_reached;
+use crate::report::latency::not_reached;
+use crate::report::warnings::remedy;
 use crate::text::number::{count, grouped, plural, rate, time};
 use crate::text::table::{Cell, Column, Table, UNKNOWN};
 use crate::text::{layout, visible, wrap};
