@@ -16,8 +16,8 @@ use crate::lap::Lap;
 use crate::participant::{Load, Participant};
 use crate::runner::{Probed, Ready, Warmup};
 use crate::slo::Objective;
+use hotlap_observe::ObserveError;
 use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::observe::ObserveError;
 
 /// What to measure, and for how long.
 #[derive(Debug, Clone, PartialEq)]

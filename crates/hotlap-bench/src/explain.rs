@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use hotlap_servers::observe::Observation;
+use hotlap_observe::Observation;
 use hotlap_stats::Share;
 use serde::{Deserialize, Serialize};
 

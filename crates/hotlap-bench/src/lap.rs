@@ -1,7 +1,7 @@
 //! One measurement window of one server under one load: the same record from the measurement to the
 //! store, the analysis and the table.
 
-use hotlap_servers::counters::Counted;
+use hotlap_observe::HardwareCounts;
 use std::collections::BTreeMap;
 
 use hotlap_agent::GeneratorOutcome;
@@ -123,7 +123,7 @@ pub struct Count {
     /// Right responses and failures.
     pub requests: u64,
     /// The counts.
-    pub counted: Counted,
+    pub counted: HardwareCounts,
 }
 
 /// A failed validity check: why a lap is left out.
@@ -189,7 +189,7 @@ pub enum Violation {
     SideEffect {
         /// Expected lines.
         expected: u64,
-        /// Counted lines.
+        /// HardwareCounts lines.
         counted: u64,
     },
     /// Several generators did not measure one load together: one was late, or stood still.

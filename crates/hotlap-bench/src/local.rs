@@ -11,9 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Target;
+use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
-use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::lap::Lap;

@@ -4,8 +4,8 @@
 //! [`crate::schedule`] uses only this trait. The real runner starts processes; a scripted one
 //! returns what a test specified.
 
+use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

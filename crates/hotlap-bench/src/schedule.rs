@@ -9,8 +9,8 @@
 
 use std::time::Duration;
 
+use hotlap_observe::Instrument;
 use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::observe::Instrument;
 use hotlap_stats::Class;
 
 use crate::budget::{Budget, Next};

@@ -16,6 +16,7 @@ use hotlap_load::plan::{Endpoint, Request, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::participant::{Origin, Participant};
+use hotlap_observe::Sampler;
 use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Exchange, Fields};
 use hotlap_servers::failure::ServerFailure;
@@ -23,7 +24,6 @@ use hotlap_servers::infer;
 use hotlap_servers::launch::Launch;
 use hotlap_servers::network::Network;
 use hotlap_servers::process::{Process, Supervisor};
-use hotlap_servers::sample::Sampler;
 use hotlap_servers::start::{HOST, LAST_LINES, Started, Startup, ask, ending};
 use hotlap_servers::verify::{LIMIT, Requirements};
 

@@ -21,11 +21,11 @@ mod linux {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use hotlap_servers::clock_flush::ClockFlush;
-    use hotlap_servers::cpus::{allowed, pin};
-    use hotlap_servers::owner::Owner;
-    use hotlap_servers::sample::Sampler;
-    use hotlap_servers::tree;
+    use hotlap_observe::Roots;
+    use hotlap_observe::Sampler;
+    use hotlap_observe::cpus::ClockFlush;
+    use hotlap_observe::cpus::{allowed, pin};
+    use hotlap_observe::processes;
     use rustix::process::{Pid, Signal, kill_process};
 
     const WINDOW: Duration = Duration::from_millis(12);
@@ -46,7 +46,7 @@ mod linux {
         if let [word, cpus] = &words[..]
             && word == "spin"
         {
-            return spin(&hotlap_servers::cpus::parse(cpus).expect("a list of cores"));
+            return spin(&hotlap_observe::cpus::parse(cpus).expect("a list of cores"));
         }
         let all = allowed().expect("the cores");
         println!("                 a read, µs           behind, µs a core");
@@ -75,13 +75,13 @@ mod linux {
     /// others.
     fn report(spinning: &[usize], name: &str, visited: &[usize], visit: &dyn Fn(&[usize])) {
         let program = std::env::current_exe().expect("this program");
-        let list = hotlap_servers::cpus::list(spinning);
+        let list = hotlap_observe::cpus::list(spinning);
         let child = Command::new(program).args(["spin", &list]).spawn().expect("a child");
         let spinner = Spinner(child);
         thread::sleep(Duration::from_millis(100));
-        let table = tree::all().expect("the process table");
+        let table = processes::all().expect("the process table");
         let top = table.into_iter().find(|member| member.pid == spinner.0.id()).expect("the child");
-        let mut sampler = Sampler::of(&Owner::Others(vec![top]), None).expect("a sampler");
+        let mut sampler = Sampler::new(Roots { supervisor: None, tops: vec![top] });
         let mut reads = Vec::new();
         let mut read = |sampler: &mut Sampler| {
             let began = Instant::now();

@@ -29,12 +29,12 @@ mod linux {
 
     use hotlap_load::Session;
     use hotlap_load::plan::{Plan, Protocol, Request};
+    use hotlap_observe::cpus;
+    use hotlap_observe::{Instrument, Observation, Profile};
     use hotlap_servers::contract::{Contract, Name};
-    use hotlap_servers::cpus;
     use hotlap_servers::launch::Launch;
     use hotlap_servers::manifest;
     use hotlap_servers::network::Network;
-    use hotlap_servers::observe::{Instrument, Observation, Profile};
     use hotlap_servers::process::{Supervisor, supervisor};
     use hotlap_servers::start::{HOST, Started, Startup};
     use hotlap_testbed::Planted;

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Endpoint;
-use hotlap_servers::owner::owner;
+use hotlap_observe::owner;
 use hotlap_servers::process::{Process, ProcessSetting, Supervisor, supervisor};
 use hotlap_testbed::{Planted, TestServer};
 use rustix::time::{ClockId, clock_gettime};

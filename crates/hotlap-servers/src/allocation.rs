@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cpus::{allowed, list};
 use crate::topology::{self, Topology};
+use hotlap_observe::cpus::{allowed, list};
 
 /// Which cores the server and the generator get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,7 +169,7 @@ pub fn available() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpus::list;
+    use hotlap_observe::cpus::list;
 
     fn alike(cores: &[&[usize]]) -> Topology {
         let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();

@@ -1,5 +1,4 @@
-//! Servers: finding them in the catalogue, building and starting them, checking their responses,
-//! and reading their CPU time and memory.
+//! Servers: finding them in the catalogue, building and starting them, and checking their responses.
 //!
 //! This crate knows nothing of experiments and prints nothing. Its main types, in the order in
 //! which a run meets them:
@@ -16,11 +15,8 @@
 //!    [`Exchange`](contract::Exchange)s; for a command or a URL it is [inferred](infer::infer) from
 //!    the first responses. [`verify`](verify::verify) compares responses with it, and its
 //!    [`Findings`](verify::Findings) say whether the server may be measured.
-//! 5. **Usage.** An [`Owner`](owner::Owner) says whose processes answer. A
-//!    [`Sampler`](sample::Sampler) reads their CPU time and memory,
-//!    [`Counters`](counters::Counters) count their instructions, [`LogLines`](lines::LogLines) the
-//!    lines that they log, and an [`Observer`](observe::Observer) shows where the time goes. A
-//!    [`RunningServer`](running::RunningServer) is all of them together, here or on another host.
+//! 5. **Running.** A [`RunningServer`](running::RunningServer) is frozen and thawed, and sampled
+//!    with what `hotlap-observe` has; [`LogLines`](lines::LogLines) counts the lines that it logs.
 //! 6. **Machine.** A [`Machine`](machine::Machine) describes the hardware, and lists reasons why
 //!    figures may be unreliable. From its [`Topology`](topology::Topology) comes the
 //!    [`CpuAllocation`](allocation::CpuAllocation) for server and generator.
@@ -33,11 +29,7 @@ pub mod allocation;
 pub mod catalogue;
 pub mod certificate;
 pub mod check;
-pub mod clock_flush;
-pub mod compilers;
 pub mod contract;
-pub mod counters;
-pub mod cpus;
 pub mod failure;
 pub mod infer;
 pub mod install;
@@ -47,17 +39,13 @@ pub mod lines;
 pub mod machine;
 pub mod manifest;
 pub mod network;
-pub mod observe;
-pub mod owner;
 pub mod package_manager;
 mod pool;
 pub mod priority;
 pub mod process;
 pub mod requests_file;
 pub mod running;
-pub mod sample;
 pub mod start;
 pub mod toolchain;
 pub mod topology;
-pub mod tree;
 pub mod verify;

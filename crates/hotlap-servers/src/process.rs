@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::tree::{self, Member, ProcessTree};
 use channel::{Order, Received, Report};
+use hotlap_observe::{Member, ProcessTree, Roots, processes};
 use signal::{FREEZE_LIMIT, has_stopped, signal_one};
 
 mod channel;
@@ -57,7 +57,7 @@ impl Standby {
     pub fn go(mut self) -> Result<Process, StartError> {
         Ok(Process {
             server: self.start_server()?,
-            census: ProcessTree::new(Some(self.supervisor_pid()), Vec::new()),
+            census: ProcessTree::new(self.roots()),
             standby: self,
             exit: None,
             stopped: None,
@@ -98,6 +98,11 @@ impl Process {
         self.standby.supervisor_pid()
     }
 
+    /// Where its processes begin.
+    pub fn roots(&self) -> Roots {
+        self.standby.roots()
+    }
+
     /// Problems with its setup that did not prevent the start.
     pub fn notes(&self) -> &[String] {
         &self.standby.notes
@@ -135,7 +140,7 @@ impl Process {
     /// # Errors
     /// The process table cannot be read.
     pub fn members(&self) -> io::Result<Vec<Member>> {
-        tree::descendants(self.supervisor_pid())
+        processes::descendants(self.supervisor_pid())
     }
 
     /// Freezes the server (SIGSTOP to its whole tree), so that it uses no CPU time while other
@@ -277,7 +282,7 @@ impl Process {
     /// what is left, by the server's group and by the mark in the environment: a daemon has left
     /// both the group and the tree. Frozen processes end too.
     fn lose(&mut self) {
-        let left: Vec<Member> = tree::all().unwrap_or_default();
+        let left: Vec<Member> = processes::all().unwrap_or_default();
         if left.iter().any(|member| member.group == self.pid()) {
             let _ = kill_process_group(self.server, Signal::KILL);
         }

@@ -14,18 +14,18 @@ use hotlap_load::http::Response;
 use hotlap_load::plan::{Endpoint, Protocol, Target};
 
 use crate::contract::Exchange;
-use crate::counters::Counters;
 use crate::failure::ServerFailure;
 use crate::interrupt;
 use crate::launch::{Launch, TLS_CERT, TLS_KEY};
 use crate::network::Network;
-use crate::observe::Observer;
-use crate::owner::{Owner, owner};
 use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
-use crate::sample::Sampler;
-use crate::tree::{self, Listening};
 use crate::verify::LIMIT;
 use crate::verify::client::{OpenError, Wire};
+use hotlap_observe::Counters;
+use hotlap_observe::Observer;
+use hotlap_observe::Sampler;
+use hotlap_observe::processes;
+use hotlap_observe::{Owner, owner};
 
 /// What is started, and how.
 #[derive(Debug)]
@@ -178,10 +178,11 @@ impl Startup<'_> {
         let failed = |e: crate::process::StartError| self.failed(&e.to_string(), "");
         let standby = Standby::new(&setting, self.supervisor).map_err(failed)?;
         let counters = match self.counters {
-            true => Counters::open(&standby).map_err(|r| format!("{}; {}", r.why, r.remedy)),
+            true => Counters::open(standby.supervisor_pid())
+                .map_err(|r| format!("{}; {}", r.why, r.remedy)),
             false => Err("not asked for".to_owned()),
         };
-        let observer = self.observes.then(|| Observer::open(&standby));
+        let observer = self.observes.then(|| Observer::open(&standby.roots()));
         let began = Instant::now();
         let mut process = standby.go().map_err(failed)?;
         let target = self.await_answer(&mut process, port, began)?;
@@ -203,7 +204,7 @@ impl Startup<'_> {
         }
         let owner = owner(&target.endpoint, &process.members().unwrap_or_default());
         notes.extend(owner.note());
-        let sampler = Sampler::of(&owner, Some(&process));
+        let sampler = owner.roots(Some(process.supervisor_pid())).map(Sampler::new);
         Ok(Started { process, counters, observer, target, owner, sampler, ready, notes })
     }
 
@@ -496,11 +497,7 @@ fn free_port(address: IpAddr) -> io::Result<u16> {
 pub(crate) fn sockets(process: &Process) -> Vec<SocketAddr> {
     let members = process.members().unwrap_or_default();
     let pids: Vec<u32> = members.iter().map(|m| m.pid).collect();
-    let tcp = |listening| match listening {
-        Listening::Tcp(address) => Some(address),
-        Listening::Unix(_) => None,
-    };
-    tree::listening(&pids).unwrap_or_default().into_iter().filter_map(tcp).collect()
+    processes::listening(&pids).unwrap_or_default()
 }
 
 /// An address where the server's process tree listens, if none of those at which it is asked leads

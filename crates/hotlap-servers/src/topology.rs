@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::cpus::{parse, physical_in};
+use hotlap_observe::cpus::{parse, physical_in};
 
 /// Cores that may be allotted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -186,7 +186,7 @@ pub fn quota(root: &Path) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpus::list;
+    use hotlap_observe::cpus::list;
 
     /// A machine with this many hardware threads, two per core if `smt` (0 and 0 + half), and
     /// files.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hotlap_load::plan::{Plan, Request, Target};
 use hotlap_load::{Outcome, Progress};
+use hotlap_observe::cpus;
 use hotlap_servers::contract::Contract;
-use hotlap_servers::cpus;
 use hotlap_servers::machine::Machine;
 use serde::{Deserialize, Serialize};
 

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hotlap_load::plan::Endpoint;
+use hotlap_observe::Compiler;
+use hotlap_observe::HardwareCounts;
+use hotlap_observe::{Instrument, Observation, ObserveError};
+use hotlap_observe::{Memory, Switches};
 use hotlap_servers::certificate::Certificate;
-use hotlap_servers::compilers::Compiler;
-use hotlap_servers::counters::Counted;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::launch::Launch;
 use hotlap_servers::machine::Machine;
 use hotlap_servers::network::Network;
-use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::process::{ProcessExit, Stopped};
 use hotlap_servers::running::{LogWait, StartOrder};
-use hotlap_servers::sample::{Memory, Switches};
 use hotlap_servers::toolchain::Unready;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ orders! {
         ReadMemory -> Option<Memory>, "sampling a server";
         ReadResident -> Option<Memory>, "sampling a server";
         BeginCounting -> bool, "sampling a server";
-        EndCounting -> Option<Counted>, "sampling a server";
+        EndCounting -> Option<HardwareCounts>, "sampling a server";
         CountLines { wait: LogWait } -> u64, "sampling a server";
         /// The usable instruments, and why the others are not usable.
         ListInstruments -> (Vec<Instrument>, Vec<ObserveError>), "sampling a server";

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hotlap_servers::compilers::Compiler;
-use hotlap_servers::counters::Counted;
+use hotlap_observe::Compiler;
+use hotlap_observe::HardwareCounts;
+use hotlap_observe::{Instrument, Observation, ObserveError};
+use hotlap_observe::{Memory, Switches};
 use hotlap_servers::lines;
-use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, State, Unreachable};
-use hotlap_servers::sample::{Memory, Switches};
 
 use super::order::{
     AskCompiler, AskState, BeginCounting, BeginStop, CountLines, Disable, Enable, EndCounting,
@@ -228,7 +228,7 @@ impl RunningServer for RemoteServer {
         self.call(BeginCounting {}, CALL).unwrap_or(false)
     }
 
-    fn end_counting(&mut self) -> Option<Counted> {
+    fn end_counting(&mut self) -> Option<HardwareCounts> {
         self.call(EndCounting {}, CALL).flatten()
     }
 

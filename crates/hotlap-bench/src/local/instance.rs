@@ -13,14 +13,14 @@ use hotlap_load::Outcome;
 use hotlap_load::http::Response;
 use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Protocol, Request, Target};
+use hotlap_observe::Compiler;
+use hotlap_observe::{Memory, Switches};
 use hotlap_servers::allocation::CpuAllocation;
-use hotlap_servers::compilers::Compiler;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
 use hotlap_servers::interrupt;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, State};
-use hotlap_servers::sample::{Memory, Switches};
 use hotlap_servers::start::{ask, ending};
 use hotlap_stats::PreviousWarmup;
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use hotlap_servers::observe::{Instrument, Observation};
+use hotlap_observe::{Instrument, Observation};
 use hotlap_stats::MIN_RESTARTS;
 
 use super::Schedule;

@@ -17,7 +17,7 @@ use mio::{Events, Interest, Poll, Token};
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{Message, Rude};
-use hotlap_servers::cpus;
+use hotlap_observe::cpus;
 
 /// How the attackers' connections ended. Each counts once in `answered`, `closed`, `silent` or
 /// `refused`.

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::arm;
 use super::field::named;
 use super::times::CpuTimes;
-use crate::{cpus, topology};
+use hotlap_observe::cpus;
+
+use crate::topology;
 
 /// How long to sample the machine's load before a run.
 const WATCH: Duration = Duration::from_millis(200);

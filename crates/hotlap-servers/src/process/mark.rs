@@ -33,7 +33,7 @@ mod platform {
 
     use crate::process::mark::NAME;
     use crate::process::signal::raw;
-    use crate::tree::{self, Member};
+    use hotlap_observe::{Member, processes};
 
     /// How often to look for processes at most. A process that starts during one look is found by
     /// the next look.
@@ -43,7 +43,7 @@ mod platform {
     pub(super) fn kill_marked(logs: &Path) -> Vec<String> {
         let mut killed = BTreeMap::new();
         for look in 0..LOOKS {
-            let all = tree::all().unwrap_or_default();
+            let all = processes::all().unwrap_or_default();
             let marked = all.into_iter().filter(|m| !m.zombie && is_marked(m.pid, logs));
             let names: Vec<(u32, String)> =
                 marked.filter_map(|member| Some((member.pid, kill(&member, logs)?))).collect();

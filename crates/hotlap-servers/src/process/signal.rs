@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::tree::Member;
+use hotlap_observe::Member;
 
 /// How long a server's processes may take to stop. Usually they only wait for a core.
 pub(super) const FREEZE_LIMIT: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ pub(super) fn signal_one(member: &Member, signal: Signal) -> Result<(), Errno> {
 #[cfg(target_os = "linux")]
 pub(super) fn has_stopped(member: &Member, until: Instant) -> bool {
     for look in 0.. {
-        if crate::tree::state(member.pid).is_none_or(|state| "TtZX".contains(state)) {
+        if hotlap_observe::processes::state(member.pid).is_none_or(|state| "TtZX".contains(state)) {
             return true;
         }
         if Instant::now() > until {

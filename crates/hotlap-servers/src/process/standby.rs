@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use hotlap_observe::Roots;
 use rustix::process::Pid;
 
 use super::channel::{Order, Received, Report, Wire};
@@ -139,6 +140,11 @@ impl Standby {
     /// of its processes.
     pub fn supervisor_pid(&self) -> u32 {
         self.supervisor.id()
+    }
+
+    /// Where the server's processes will begin.
+    pub fn roots(&self) -> Roots {
+        Roots::below(self.supervisor_pid())
     }
 
     /// Tells the supervisor to start the server. Returns the server's process id.

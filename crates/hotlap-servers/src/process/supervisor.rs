@@ -27,7 +27,7 @@ use super::log;
 use super::setting::{ProcessExit, ProcessSetting, Stopped};
 use super::signal::signal_tree;
 use super::standby::SUPERVISOR_NAME;
-use crate::tree::{self, Member};
+use hotlap_observe::{Member, processes};
 
 pub use signals::is_ignored;
 
@@ -106,7 +106,7 @@ fn prepare(setting: &ProcessSetting) -> Vec<String> {
         notes.push(format!("daemons that the server starts may outlive the run: {error}"));
     }
     if !setting.cpus.is_empty()
-        && let Err(error) = crate::cpus::pin(&setting.cpus)
+        && let Err(error) = hotlap_observe::cpus::pin(&setting.cpus)
     {
         notes.push(format!("cannot pin the server to its cores: {error}"));
     }
@@ -234,7 +234,7 @@ impl Supervised {
     }
 
     fn members(&self) -> Vec<Member> {
-        tree::descendants(std::process::id()).unwrap_or_default()
+        processes::descendants(std::process::id()).unwrap_or_default()
     }
 
     fn signal(&self, signal: Signal) {

@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use super::server::{LogWait, RunningServer, Sample, State};
-use crate::clock_flush::ClockFlush;
-use crate::compilers::{Compiler, Compilers};
-use crate::counters::{Counted, Counters};
-use crate::cpus::move_threads;
 use crate::lines::LogLines;
-use crate::observe::{Instrument, Observation, ObserveError, Observer};
-use crate::owner::Owner;
 use crate::process::{Process, Stopped};
-use crate::sample::{Memory, Sampler, Switches};
 use crate::start::LAST_LINES;
+use hotlap_observe::Owner;
+use hotlap_observe::cpus::ClockFlush;
+use hotlap_observe::cpus::move_threads;
+use hotlap_observe::{Compiler, Compilers};
+use hotlap_observe::{Counters, HardwareCounts};
+use hotlap_observe::{Instrument, Observation, ObserveError, Observer};
+use hotlap_observe::{Memory, Sampler, Switches};
 
 /// A log that has not grown for this long is complete.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -49,8 +49,8 @@ impl LocalServer {
     /// `observes`, instruments are attached to them.
     pub fn of(owner: &Owner, observes: bool) -> Self {
         Self {
-            sampler: Sampler::of(owner, None),
-            observer: observes.then(|| Observer::of(owner)).flatten(),
+            sampler: owner.roots(None).map(Sampler::new),
+            observer: owner.roots(None).filter(|_| observes).map(|roots| Observer::open(&roots)),
             ..Self::default()
         }
     }
@@ -162,7 +162,7 @@ impl RunningServer for LocalServer {
         self.counters.as_mut().is_some_and(|counters| counters.begin().is_ok())
     }
 
-    fn end_counting(&mut self) -> Option<Counted> {
+    fn end_counting(&mut self) -> Option<HardwareCounts> {
         self.counters.as_mut()?.end()
     }
 

@@ -10,16 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::here::LocalServer;
 use super::server::{LogWait, RunningServer};
-use crate::compilers::Compilers;
 use crate::contract::Exchange;
 use crate::failure::ServerFailure;
 use crate::launch::{Counts, Launch};
 use crate::lines::LogLines;
 use crate::network::Network;
-use crate::owner;
 use crate::process::Supervisor;
 use crate::start::Startup;
 use crate::verify::Requirements;
+use hotlap_observe::Compilers;
 
 /// A server to start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -155,13 +154,13 @@ impl ServerHost for LocalHost {
     }
 
     fn find(&self, target: &Target, observes: bool) -> Result<Found, ServerFailure> {
-        if !owner::is_here(&target.endpoint) {
+        if !hotlap_observe::is_here(&target.endpoint) {
             let note = format!(
                 "CPU time is unknown: {target} is on another host. Name that host with --server-on"
             );
             return Ok(Found { server: None, notes: vec![note] });
         }
-        let owner = owner::owner(&target.endpoint, &[]);
+        let owner = hotlap_observe::owner(&target.endpoint, &[]);
         let server = Box::new(LocalServer::of(&owner, observes));
         Ok(Found { server: Some(server), notes: owner.note().into_iter().collect() })
     }

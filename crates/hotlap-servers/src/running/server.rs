@@ -3,11 +3,11 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use crate::compilers::Compiler;
-use crate::counters::Counted;
-use crate::observe::{Instrument, Observation, ObserveError};
 use crate::process::{ProcessExit, Stopped};
-use crate::sample::{Memory, Switches};
+use hotlap_observe::Compiler;
+use hotlap_observe::HardwareCounts;
+use hotlap_observe::{Instrument, Observation, ObserveError};
+use hotlap_observe::{Memory, Switches};
 
 /// The state of a server and of its load at one moment.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +118,7 @@ pub trait RunningServer: Debug + Send {
     fn begin_counting(&mut self) -> bool;
 
     /// Switches its hardware counters off, and returns what they counted.
-    fn end_counting(&mut self) -> Option<Counted>;
+    fn end_counting(&mut self) -> Option<HardwareCounts>;
 
     /// The lines that it has logged so far; 0 without a log.
     fn lines(&mut self, wait: LogWait) -> u64;
@@ -126,7 +126,7 @@ pub trait RunningServer: Debug + Send {
     /// The instruments that can be used on it, and what they cannot see.
     fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>);
 
-    /// Switches an instrument on; see [`crate::observe::Observer::enable`].
+    /// Switches an instrument on; see [`hotlap_observe::Observer::enable`].
     ///
     /// # Errors
     /// It cannot be used.
@@ -135,7 +135,7 @@ pub trait RunningServer: Debug + Send {
     /// Switches all instruments off.
     fn disable(&mut self);
 
-    /// What an instrument saw; see [`crate::observe::Observer::take`].
+    /// What an instrument saw; see [`hotlap_observe::Observer::take`].
     ///
     /// # Errors
     /// It cannot be used.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use hotlap_servers::observe::{Events, Instrument, Observation, Observer, Profile};
+use hotlap_observe::{Events, Instrument, Observation, Observer, Profile};
 use hotlap_servers::process::{Process, Standby};
 use hotlap_testbed::unused_address;
 
@@ -30,7 +30,7 @@ impl Planted {
         let port = address.port().to_string();
         let setting = setting(folder.path(), &[&path, "planted", &port, name]);
         let standby = Standby::new(&setting, &supervisor()).unwrap();
-        let observer = Observer::open(&standby);
+        let observer = Observer::open(&standby.roots());
         let mut process = standby.go().unwrap();
         let mut client = None;
         until("it listens", || {
@@ -191,7 +191,7 @@ fn a_server_goes_on_after_its_observer_is_dropped_in_a_slice() {
         drop(observer);
         process.thaw().unwrap();
         let standby = Standby::new(&setting(_folder.path(), &["true"]), &supervisor()).unwrap();
-        let observer = Observer::open(&standby);
+        let observer = Observer::open(&standby.roots());
         let mut planted = Planted { _folder, process, observer, address, client };
         planted.ask(10);
         let pid = planted.process.pid();
@@ -204,10 +204,10 @@ fn a_server_goes_on_after_its_observer_is_dropped_in_a_slice() {
 #[test]
 fn a_server_that_runs_already_is_observed() {
     use hotlap_load::plan::Endpoint;
-    use hotlap_servers::owner::owner;
+    use hotlap_observe::owner;
     let mut planted = Planted::start("getpid");
     let owner = owner(&Endpoint::Tcp(planted.address), &[]);
-    planted.observer = Observer::of(&owner).expect("its owner is known");
+    planted.observer = Observer::open(&owner.roots(None).expect("its owner is known"));
     let Some(calls) = planted.calls() else { return };
     assert_eq!(calls.get("getpid"), Some(&REQUESTS), "{calls:?}");
 }

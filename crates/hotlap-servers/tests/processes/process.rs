@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use hotlap_observe::{Member, processes};
 use hotlap_servers::process::{Process, ProcessExit, StartError};
-use hotlap_servers::tree::{self, Member};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::stand_in::{LIMIT, gone, program, setting, shell, still_there, supervisor, until};
@@ -94,7 +94,7 @@ fn ctrl_c_reaches_neither_server_nor_supervisor() {
     let own = rustix::process::getpgrp().as_raw_pid() as u32;
     let members = server.members().unwrap();
     assert!(members.iter().all(|member| member.group == server.pid()), "{members:?}");
-    let table = tree::all().unwrap();
+    let table = processes::all().unwrap();
     let supervisor = table.iter().find(|member| member.pid == server.supervisor_pid()).unwrap();
     assert_eq!(supervisor.group, supervisor.pid);
     assert_ne!(own, server.pid());
@@ -247,11 +247,11 @@ fn a_survivor_with_another_parent_is_seen() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
     let orphan: u32 = line.trim().parse().unwrap();
     let before: Vec<Member> =
-        tree::all().unwrap().into_iter().filter(|member| member.pid == orphan).collect();
+        processes::all().unwrap().into_iter().filter(|member| member.pid == orphan).collect();
     parent.kill().unwrap();
     parent.wait().unwrap();
     until("it has another parent", || {
-        let now = tree::all().unwrap().into_iter().find(|member| member.pid == orphan);
+        let now = processes::all().unwrap().into_iter().find(|member| member.pid == orphan);
         now.is_some_and(|now| now.parent != before[0].parent)
     });
     let found = still_there(&before);
@@ -341,9 +341,9 @@ fn held(folder: &Path, how: &str) -> (Child, Vec<Member>) {
     let supervisor = fs::read_to_string(folder.join("supervisor")).unwrap().parse().unwrap();
     let mut members = Vec::new();
     until("the family is whole, or hotlap has ended", || {
-        let table = tree::all().unwrap();
+        let table = processes::all().unwrap();
         members = table.into_iter().filter(|member| member.pid == supervisor).collect();
-        members.extend(tree::descendants(supervisor).unwrap());
+        members.extend(processes::descendants(supervisor).unwrap());
         is_whole(&members) || how != "hold"
     });
     (hotlap, members)

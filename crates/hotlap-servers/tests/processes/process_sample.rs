@@ -3,10 +3,10 @@
 
 use std::net::SocketAddr;
 
-use hotlap_servers::counters::Counters;
+use hotlap_observe::Counters;
+use hotlap_observe::Sampler;
+use hotlap_observe::processes::listening;
 use hotlap_servers::process::{Process, Standby};
-use hotlap_servers::sample::Sampler;
-use hotlap_servers::tree::{Listening, listening};
 
 use crate::stand_in::{LIMIT, program, setting, shell, supervisor, until};
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ impl Burnt {
         let path = program().display().to_string();
         let setting = setting(folder.path(), &[&path, "burn", "40", children]);
         let server = Process::start(&setting, &supervisor()).unwrap();
-        let mut sampler = Sampler::new(&server);
+        let mut sampler = Sampler::new(server.roots());
         let mut last = 0;
         until("all is burnt", || {
             let now = sampler.cpu().unwrap().cpu_ns;
@@ -82,7 +82,7 @@ fn children_that_ended_are_counted_once_and_cpu_time_never_falls() {
 fn a_late_sampler_includes_processes_that_ended_before() {
     let burnt = Burnt::with("3");
     let (before, children) = burnt.told();
-    let seen = Sampler::new(&burnt.server).cpu().unwrap().cpu_ns;
+    let seen = Sampler::new(burnt.server.roots()).cpu().unwrap().cpu_ns;
     assert!(seen >= before + children, "{before} {children} {seen}");
     burnt.server.stop(LIMIT);
 }
@@ -107,7 +107,7 @@ fn memory_threads_and_processes_cover_the_whole_tree() {
     let folder = tempfile::tempdir().unwrap();
     let server = shell(folder.path(), "sleep 1000 & (setsid sleep 1000 &) ; touch ready; wait");
     until("it is ready", || folder.path().join("ready").exists());
-    let mut sampler = Sampler::new(&server);
+    let mut sampler = Sampler::new(server.roots());
     until("shell and two sleepers run", || sampler.memory().unwrap().processes == 3);
     let memory = sampler.memory().unwrap();
     assert_eq!(memory.threads, 3);
@@ -127,7 +127,7 @@ fn context_switches_of_ended_threads_and_processes_stay_counted() {
     let script = "sh -c 'sleep 0.01; sleep 0.01; grep ctxt /proc/$$/status > told; touch done;
         while [ ! -e seen ]; do sleep 0.01; done' & wait; touch over; sleep 1000";
     let server = shell(folder.path(), script);
-    let mut sampler = Sampler::new(&server);
+    let mut sampler = Sampler::new(server.roots());
     let mut last = 0;
     let mut switches = || {
         let now = sampler.switches().unwrap();
@@ -157,7 +157,7 @@ fn the_port_of_a_plain_command_is_found_even_if_a_child_listens() {
     until("it listens", || !server.tail(1).is_empty());
     let address: SocketAddr = server.tail(1)[0].parse().unwrap();
     let pids: Vec<u32> = server.members().unwrap().iter().map(|member| member.pid).collect();
-    assert_eq!(listening(&pids).unwrap(), [Listening::Tcp(address)]);
+    assert_eq!(listening(&pids).unwrap(), [address]);
     server.stop(LIMIT);
 }
 
@@ -173,7 +173,7 @@ fn counters_work_or_give_a_reason() {
     let path = program().display().to_string();
     let standby = Standby::new(&setting(folder.path(), &[&path, "burn", "20", "2"]), &supervisor());
     let standby = standby.unwrap();
-    match Counters::open(&standby) {
+    match Counters::open(standby.supervisor_pid()) {
         Err(refused) => {
             assert!(!refused.why.is_empty() && !refused.remedy.is_empty());
             skipped(&refused.to_string());
@@ -192,7 +192,7 @@ fn counters_work_or_give_a_reason() {
 
 #[test]
 fn a_server_runs_on_the_cores_it_was_given() {
-    let allowed = hotlap_servers::cpus::allowed().unwrap();
+    let allowed = hotlap_observe::cpus::allowed().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let script = "grep Cpus_allowed_list /proc/self/status";
     let mut asked = setting(folder.path(), &["sh", "-c", script]);

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hotlap_observe::{Member, processes};
 use hotlap_servers::process::{Process, ProcessSetting, Standby, Supervisor};
-use hotlap_servers::tree::{self, Member};
 
 /// A hang is an error; a busy machine is not.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -59,6 +59,6 @@ pub fn gone(members: &[Member]) {
 #[allow(dead_code, reason = "not each test needs it")]
 pub fn still_there(members: &[Member]) -> Vec<Member> {
     let is = |now: &Member, then: &Member| now.pid == then.pid && now.started == then.started;
-    let table = tree::all().unwrap();
+    let table = processes::all().unwrap();
     table.into_iter().filter(|now| !now.zombie && members.iter().any(|m| is(now, m))).collect()
 }

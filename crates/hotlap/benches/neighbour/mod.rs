@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hotlap_servers::cpus;
+use hotlap_observe::cpus;
 
 /// Becomes the neighbour if this process was started as one.
 pub fn become_one(args: &[String]) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hotlap_bench::lap::{Usage, is_silent, rates, readings};
 use hotlap_load::{Failures, OpenLoop, Outcome};
-use hotlap_servers::counters::Counted;
+use hotlap_observe::HardwareCounts;
 use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, median};
 
 use super::compare::ServerComparison;
@@ -154,7 +154,7 @@ impl Used {
         let cpu = usages().filter_map(|usage| Some((usage.cpu_ns?, usage.wall_ns)));
         let switches = usages()
             .filter_map(|usage| Some((usage.switches? + usage.preemptions?, usage.requests)));
-        let instructions = |mode: fn(&Counted) -> Option<u64>| {
+        let instructions = |mode: fn(&HardwareCounts) -> Option<u64>| {
             let counts = warmups.iter().filter_map(|w| w.count).filter(|c| c.requests > 0);
             let each = counts.filter_map(|c| Some(mode(&c.counted)? as f64 / c.requests as f64));
             median(&each.collect::<Vec<_>>())

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use hotlap_bench::validity::FAILING;
 use hotlap_load::plan::{Pace, Part, Plan, Reuse, Stop};
 use hotlap_load::{Error, Failure, Outcome, Session};
-use hotlap_servers::cpus;
+use hotlap_observe::cpus;
 use hotlap_servers::infer::PROBES;
 
 use crate::cli::{Form, LoadArgs, ReplayMode};

@@ -1,6 +1,6 @@
 //! How servers were observed, to explain where a difference in cost comes from.
 
-use hotlap_servers::observe::ObserveError;
+use hotlap_observe::ObserveError;
 use serde::{Deserialize, Serialize};
 
 use crate::redact;

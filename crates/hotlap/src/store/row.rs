@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use hotlap_load::outcome::Histograms;
-use hotlap_servers::observe::Observation;
+use hotlap_observe::Observation;
 use hotlap_stats::Histogram;
 use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
@@ -133,7 +133,7 @@ pub(super) fn damaged(why: String) -> rusqlite::Error {
 
 #[cfg(test)]
 mod tests {
-    use hotlap_servers::observe::{Frame, Profile, Stack};
+    use hotlap_observe::{Frame, Profile, Stack};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 //! is read, rather than a panic or a wrong figure later.
 
 use hotlap_load::Outcome;
-use hotlap_servers::observe::Observation;
+use hotlap_observe::Observation;
 
 use crate::model::Run;
 

@@ -134,9 +134,10 @@ fn functions_over_70_lines_are_rare() {
     );
 }
 
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "hotlap-stats",
     "hotlap-load",
+    "hotlap-observe",
     "hotlap-servers",
     "hotlap-agent",
     "hotlap-bench",

@@ -10,7 +10,7 @@ use hotlap::store::Store;
 use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
-use hotlap_servers::observe::{Frame, Observation};
+use hotlap_observe::{Frame, Observation};
 use serde_json::Value;
 
 const KERNEL: &str = "kernel";

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::Outcome;
 use hotlap_load::plan::Stop;
-use hotlap_servers::compilers::Compiler;
+use hotlap_observe::Compiler;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
 use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState, median};

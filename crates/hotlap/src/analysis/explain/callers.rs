@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_servers::observe::Frame;
+use hotlap_observe::Frame;
 
 use super::function::Function;
 use super::group::Group;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hotlap_servers::observe::{Events, Observation};
+use hotlap_observe::{Events, Observation};
 use hotlap_stats::{MIN_RESTARTS, Share, holm};
 
 use super::amounts::{Amounts, ByRestart};

@@ -1,7 +1,7 @@
 //! Functions as a profile names them, made comparable: the same function of two programs, of two
 //! versions of a library, or of two tiers of a compiler has one name.
 
-use hotlap_servers::observe::Frame;
+use hotlap_observe::Frame;
 
 /// The library of functions of the kernel.
 pub const KERNEL: &str = "kernel";

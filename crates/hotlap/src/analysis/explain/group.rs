@@ -8,7 +8,7 @@
 //! wakes that process if it sleeps. Waking is with interrupts off, so its parts cannot be told
 //! apart.
 
-use hotlap_servers::observe::Frame;
+use hotlap_observe::Frame;
 
 use super::function::{Function, KERNEL};
 

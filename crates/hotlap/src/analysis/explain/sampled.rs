@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_servers::observe::{Observation, Profile, Stack};
+use hotlap_observe::{Observation, Profile, Stack};
 
 use hotlap_stats::Share;
 

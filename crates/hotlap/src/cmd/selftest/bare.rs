@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use hotlap_load::plan::{Endpoint, Target};
-use hotlap_servers::cpus;
+use hotlap_observe::cpus;
 use hotlap_stats::median;
 
 /// How long it runs.

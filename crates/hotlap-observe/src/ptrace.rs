@@ -13,10 +13,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::subject::{Subject, threads_of};
+use crate::processes::{ProcessTree, Roots, status_field, threads};
 use calls::{Request, Stop};
-
-mod calls;
 
 /// How long a thread may take to stop so that it can be detached. One that takes longer, in an
 /// uninterruptible wait, is detached by the kernel when the tracing thread ends.
@@ -29,31 +27,31 @@ const IDLE: Duration = Duration::from_micros(100);
 const LOOKS: u32 = 100;
 
 /// Counts by number of the system call.
-pub(super) type Counts = HashMap<u64, u64>;
+pub(crate) type Counts = HashMap<u64, u64>;
 
 /// Counts a server's system calls by stopping it.
 #[derive(Debug)]
-pub(super) struct Ptrace {
-    subject: Subject,
+pub(crate) struct Ptrace {
+    roots: Roots,
     tracer: Option<(Arc<AtomicBool>, JoinHandle<Counts>)>,
     counts: Counts,
 }
 
 impl Ptrace {
     /// Attaches to nothing yet.
-    pub(super) fn new(subject: &Subject) -> Self {
-        Self { subject: subject.clone(), tracer: None, counts: Counts::new() }
+    pub(crate) fn new(roots: &Roots) -> Self {
+        Self { roots: roots.clone(), tracer: None, counts: Counts::new() }
     }
 
     /// Attaches to every thread of the server.
     ///
     /// # Errors
     /// The kernel does not permit it, or another program traces the server. It is detached then.
-    pub(super) fn enable(&mut self) -> io::Result<()> {
+    pub(crate) fn enable(&mut self) -> io::Result<()> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (told, subject) = (Arc::clone(&stop), self.subject.clone());
+        let (told, tree) = (Arc::clone(&stop), ProcessTree::new(self.roots.clone()));
         let (sender, attached) = channel();
-        let thread = thread::spawn(move || Tracer::default().run(&subject, &told, &sender));
+        let thread = thread::spawn(move || Tracer::default().run(tree, &told, &sender));
         let attached = attached.recv().unwrap_or_else(|_| Err(io::Error::other("no tracer")));
         match attached {
             Ok(()) => self.tracer = Some((stop, thread)),
@@ -66,7 +64,7 @@ impl Ptrace {
     }
 
     /// Detaches from the server.
-    pub(super) fn disable(&mut self) {
+    pub(crate) fn disable(&mut self) {
         let Some((stop, thread)) = self.tracer.take() else { return };
         stop.store(true, Ordering::Release);
         let counts = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -76,7 +74,7 @@ impl Ptrace {
     }
 
     /// The counts since the last call.
-    pub(super) fn take(&mut self) -> Counts {
+    pub(crate) fn take(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
 }
@@ -97,11 +95,11 @@ struct Tracer {
 impl Tracer {
     fn run(
         mut self,
-        subject: &Subject,
+        tree: ProcessTree,
         stop: &AtomicBool,
         attached: &Sender<io::Result<()>>,
     ) -> Counts {
-        let begun = self.attach(subject);
+        let begun = self.attach(tree);
         let is_attached = begun.is_ok();
         let _ = attached.send(begun);
         let mut idle = 0;
@@ -123,10 +121,11 @@ impl Tracer {
 
     /// Attaches to all threads. One that starts meanwhile is attached by the kernel if its parent
     /// is, and is found by another look otherwise.
-    fn attach(&mut self, subject: &Subject) -> io::Result<()> {
+    fn attach(&mut self, mut tree: ProcessTree) -> io::Result<()> {
         loop {
             let mut found = false;
-            let threads = subject.processes().into_iter().flat_map(threads_of);
+            let _ = tree.look();
+            let threads = tree.pids().into_iter().flat_map(threads);
             for thread in threads.map(u32::cast_signed) {
                 if self.threads.contains(&thread) {
                     continue;
@@ -212,11 +211,138 @@ impl Tracer {
 
 /// Whether a thread of this process traces it.
 fn is_traced_here(thread: i32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-    tracer.is_some_and(|tracer| {
-        fs::exists(format!("/proc/self/task/{}", tracer.trim())).unwrap_or(false)
-    })
+    let tracer = status_field(thread.cast_unsigned(), "TracerPid:");
+    !tracer.is_empty() && fs::exists(format!("/proc/self/task/{tracer}")).unwrap_or(false)
+}
+
+/// The requests of ptrace(2), and what it reports.
+mod calls {
+    #![expect(unsafe_code, reason = "no safe library has PTRACE_LISTEN and waits for own tracees")]
+
+    use std::io;
+
+    const SEIZE: libc::c_long = 0x4206;
+    const GET_EVENT_MESSAGE: libc::c_long = 0x4201;
+    const GET_SYSCALL_INFO: libc::c_long = 0x420e;
+
+    /// Options: stops at system calls are marked, and new threads, new processes and new programs
+    /// are traced as well.
+    const OPTIONS: libc::c_long = 0x1 | 0x2 | 0x4 | 0x8 | 0x10;
+
+    /// Events in the status of a stopped thread.
+    const EVENT_FORK: i32 = 1;
+    const EVENT_VFORK: i32 = 2;
+    const EVENT_CLONE: i32 = 3;
+    const EVENT_EXEC: i32 = 4;
+    const EVENT_STOP: i32 = 128;
+
+    /// Added to SIGTRAP for a stop at a system call.
+    const MARK: i32 = 0x80;
+
+    /// What a thread is told to do.
+    #[derive(Debug, Clone, Copy)]
+    pub(super) enum Request {
+        /// To stop.
+        Interrupt = 0x4207,
+        /// To go on until the beginning or the end of a system call.
+        ToSystemCall = 24,
+        /// To stay stopped until it gets SIGCONT.
+        Listen = 0x4208,
+        /// To go on untraced.
+        Detach = 17,
+    }
+
+    /// Why a thread has stopped.
+    #[derive(Debug, Clone, Copy)]
+    pub(super) enum Stop {
+        /// It has ended.
+        Gone,
+        /// It began or ended a system call.
+        SystemCall,
+        /// Its process was sent SIGSTOP or the like.
+        Frozen,
+        /// It started a thread or a process, with this id if known.
+        Started(Option<i32>),
+        /// For the tracer alone.
+        Other,
+        /// It is about to get a signal.
+        Signal(i32),
+    }
+
+    fn ptrace(
+        request: libc::c_long,
+        thread: i32,
+        address: usize,
+        data: usize,
+    ) -> io::Result<libc::c_long> {
+        // SAFETY: the requests used here write only to `data`, which is a number or points to a
+        // buffer of at least the size in `address`, or of a long for GET_EVENT_MESSAGE.
+        let result = unsafe {
+            libc::syscall(libc::SYS_ptrace, request, libc::c_long::from(thread), address, data)
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    }
+
+    /// Begins to trace a thread without stopping it.
+    pub(super) fn seize(thread: i32) -> io::Result<()> {
+        ptrace(SEIZE, thread, 0, OPTIONS as usize).map(drop)
+    }
+
+    /// Tells a thread what to do, with a signal that it gets if not 0.
+    pub(super) fn ask(request: Request, thread: i32, signal: i32) -> io::Result<()> {
+        ptrace(request as libc::c_long, thread, 0, signal as usize).map(drop)
+    }
+
+    /// The number of the system call that a stopped thread is about to begin; `None` if it has
+    /// ended one. `struct ptrace_syscall_info`: what it is in the first byte (1: the beginning), the
+    /// number in the 8 bytes from 24.
+    pub(super) fn entered(thread: i32) -> Option<u64> {
+        let mut info = [0_u64; 11];
+        let at = std::ptr::from_mut(&mut info) as usize;
+        ptrace(GET_SYSCALL_INFO, thread, size_of_val(&info), at).ok()?;
+        (info[0].to_ne_bytes()[0] == 1).then_some(info[3])
+    }
+
+    /// The id of the thread or process that a stopped thread has started.
+    fn message(thread: i32) -> Option<i32> {
+        let mut message: libc::c_ulong = 0;
+        let at = std::ptr::from_mut(&mut message) as usize;
+        ptrace(GET_EVENT_MESSAGE, thread, 0, at).ok()?;
+        i32::try_from(message).ok()
+    }
+
+    /// A thread that has stopped or ended, if any, of those that this thread traces.
+    ///
+    /// # Errors
+    /// It traces none.
+    pub(super) fn stopped() -> io::Result<Option<(i32, Stop)>> {
+        let mut status = 0;
+        let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
+        // SAFETY: `status` is written only.
+        let thread = unsafe { libc::waitpid(-1, &raw mut status, flags) };
+        match thread {
+            -1 => Err(io::Error::last_os_error()),
+            0 => Ok(None),
+            _ => Ok(Some((thread, reason(thread, status)))),
+        }
+    }
+
+    fn reason(thread: i32, status: i32) -> Stop {
+        if !libc::WIFSTOPPED(status) {
+            return Stop::Gone;
+        }
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        match (event, signal) {
+            (0, _) if signal == libc::SIGTRAP | MARK => Stop::SystemCall,
+            (EVENT_STOP, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) => {
+                Stop::Frozen
+            }
+            (EVENT_FORK | EVENT_VFORK | EVENT_CLONE, _) => Stop::Started(message(thread)),
+            (EVENT_STOP | EVENT_EXEC, _) => Stop::Other,
+            (0, _) => Stop::Signal(signal),
+            _ => Stop::Other,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -225,7 +351,6 @@ mod tests {
     use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
     use super::*;
-    use crate::tree;
 
     /// Environment variable of a process that traces another one: the process that it traces.
     const TRACED: &str = "HOTLAP_TRACED_PID";
@@ -250,9 +375,8 @@ mod tests {
             Self { child, input, output }
         }
 
-        fn subject(pid: u32) -> Subject {
-            let top = tree::all().unwrap().into_iter().find(|member| member.pid == pid);
-            Subject::running(vec![top.unwrap()])
+        fn roots(pid: u32) -> Roots {
+            Roots { supervisor: None, tops: vec![crate::processes::member(pid).unwrap()] }
         }
 
         /// Has it call kill(2) this often, and once more in a child process.
@@ -267,9 +391,7 @@ mod tests {
         }
 
         fn status(&self, field: &str) -> String {
-            let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-            let line = status.lines().find_map(|line| line.strip_prefix(field));
-            line.unwrap().trim().to_owned()
+            status_field(self.child.id(), field)
         }
 
         fn until(&self, field: &str, is: impl Fn(&str) -> bool) {
@@ -306,7 +428,7 @@ mod tests {
     #[test]
     fn calls_of_a_process_and_its_children_are_counted_while_enabled() {
         let mut shell = Shell::start();
-        let mut ptrace = Ptrace::new(&Shell::subject(shell.child.id()));
+        let mut ptrace = Ptrace::new(&Shell::roots(shell.child.id()));
         shell.kill(10);
         if !is_permitted(ptrace.enable()) {
             return;
@@ -326,7 +448,7 @@ mod tests {
     fn a_frozen_process_stays_frozen_and_is_counted_once_it_goes_on() {
         use rustix::process::Signal;
         let mut shell = Shell::start();
-        let mut ptrace = Ptrace::new(&Shell::subject(shell.child.id()));
+        let mut ptrace = Ptrace::new(&Shell::roots(shell.child.id()));
         for _ in 0..3 {
             shell.signal(Signal::STOP);
             shell.until("State:", |state| state.starts_with('T'));
@@ -353,7 +475,7 @@ mod tests {
     #[test]
     fn tracing() {
         let Ok(pid) = std::env::var(TRACED) else { return };
-        let mut ptrace = Ptrace::new(&Shell::subject(pid.parse().unwrap()));
+        let mut ptrace = Ptrace::new(&Shell::roots(pid.parse().unwrap()));
         if is_permitted(ptrace.enable()) {
             thread::sleep(Duration::from_secs(600));
         }
@@ -363,7 +485,7 @@ mod tests {
     fn a_process_goes_on_when_hotlap_is_killed_while_it_traces() {
         let mut shell = Shell::start();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "observe::ptrace::tests::tracing"]).stdout(Stdio::null());
+        command.args(["--exact", "ptrace::tests::tracing"]).stdout(Stdio::null());
         let mut tracing = command.env(TRACED, shell.child.id().to_string()).spawn().unwrap();
         while shell.status("TracerPid:") == "0" {
             if tracing.try_wait().unwrap().is_some() {

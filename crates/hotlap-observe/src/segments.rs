@@ -7,12 +7,14 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
+use std::path::Path;
 
-use procfs::process::{FDTarget, Process};
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
+
+use crate::processes::sockets;
 
 /// Connections that came and went may be those of other programs, which the kernel counts together
 /// with the server's, if they are fewer than the server's segments divided by this: a connection
@@ -21,7 +23,7 @@ const ONE_IN: u64 = 10;
 
 /// The kernel's counts for each of a server's sockets.
 #[derive(Debug, Default)]
-pub(super) struct Sockets {
+pub(crate) struct Sockets {
     /// By the kernel's number for a socket, which is never used again.
     by_cookie: HashMap<u64, Segments>,
     /// Connections accepted by all programs in the server's network namespace so far.
@@ -37,9 +39,9 @@ struct Segments {
 
 /// Segments of all sockets together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Traffic {
-    pub(super) sent: u64,
-    pub(super) received: u64,
+pub(crate) struct Traffic {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
 }
 
 impl Sockets {
@@ -47,7 +49,7 @@ impl Sockets {
     ///
     /// # Errors
     /// They are in another network namespace, or the kernel does not report them.
-    pub(super) fn of(pids: &[u32]) -> io::Result<Self> {
+    pub(crate) fn of(pids: &[u32]) -> io::Result<Self> {
         let own = fs::read_link("/proc/self/ns/net")?;
         let mut inodes = HashSet::new();
         for &pid in pids {
@@ -56,29 +58,23 @@ impl Sockets {
             if namespace != own {
                 return Err(io::ErrorKind::Unsupported.into());
             }
-            let files = Process::new(pid.cast_signed()).and_then(|process| process.fd());
-            let targets =
-                files.map_err(io::Error::other)?.filter_map(|file| Some(file.ok()?.target));
-            inodes.extend(targets.filter_map(|target| match target {
-                FDTarget::Socket(inode) => Some(inode),
-                _ => None,
-            }));
+            inodes.extend(sockets(Path::new("/proc"), pid)?);
         }
         let snmp = procfs::net::snmp().map_err(io::Error::other)?;
-        let mut sockets = Self { accepted: snmp.tcp_passive_opens, ..Self::default() };
+        let mut held = Self { accepted: snmp.tcp_passive_opens, ..Self::default() };
         for family in [AddressFamily::INET, AddressFamily::INET6] {
             dump(family, |socket| {
                 if inodes.contains(&u64::from(socket.inode)) {
-                    sockets.by_cookie.insert(socket.cookie, socket.segments);
+                    held.by_cookie.insert(socket.cookie, socket.segments);
                 }
             })?;
         }
-        Ok(sockets)
+        Ok(held)
     }
 
     /// Segments since an earlier look; `None` if the server's connections were closed, or if so
     /// many came and went that they may have been its own.
-    pub(super) fn since(&self, earlier: &Self) -> Option<Traffic> {
+    pub(crate) fn since(&self, earlier: &Self) -> Option<Traffic> {
         let mut traffic = Traffic::default();
         let mut opened = 0;
         for (key, now) in &self.by_cookie {

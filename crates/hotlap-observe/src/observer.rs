@@ -1,10 +1,16 @@
 //! The instruments of one server.
 
-use super::attach::{self, Attached};
-use super::device::Device;
-use super::observation::{Instrument, Observation, ObserveError};
-use crate::owner::Owner;
-use crate::process::Standby;
+#[cfg(target_os = "linux")]
+use crate::events::EventCounts;
+use crate::observation::{Device, Instrument, Observation, ObserveError};
+use crate::processes::Roots;
+#[cfg(target_os = "linux")]
+use crate::profile::Profiler;
+#[cfg(target_os = "linux")]
+use crate::system_calls::SystemCalls;
+
+/// An instrument, or why it cannot be used.
+type Attached = Result<Box<dyn Device>, ObserveError>;
 
 /// The instruments of one server, off until an observation begins.
 #[derive(Debug)]
@@ -14,16 +20,10 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Attaches instruments to everything that a supervisor will start. Never fails as a whole:
-    /// see [`Observer::available`].
-    pub fn open(standby: &Standby) -> Self {
-        Self { devices: attach::starting(standby.supervisor_pid()), on: None }
-    }
-
-    /// Attaches instruments to a server that hotlap did not start. `None` if the processes that
-    /// answer are unknown.
-    pub fn of(owner: &Owner) -> Option<Self> {
-        Some(Self { devices: attach::running(owner.others()?), on: None })
+    /// Attaches instruments to the processes of a server. Never fails as a whole: see
+    /// [`Observer::available`].
+    pub fn open(roots: &Roots) -> Self {
+        Self { devices: attach(roots), on: None }
     }
 
     /// Every instrument, and why it cannot be used if it cannot.
@@ -88,4 +88,22 @@ impl Drop for Observer {
     fn drop(&mut self) {
         self.disable();
     }
+}
+
+#[cfg(target_os = "linux")]
+fn attach(roots: &Roots) -> Vec<(Instrument, Attached)> {
+    fn boxed<D: Device + 'static>(device: Result<D, ObserveError>) -> Attached {
+        device.map(|device| Box::new(device) as Box<dyn Device>)
+    }
+    vec![
+        (Instrument::Profile, boxed(Profiler::open(roots))),
+        (Instrument::Events, boxed(Ok(EventCounts::open(roots)))),
+        (Instrument::SystemCalls, boxed(SystemCalls::open(roots))),
+    ]
+}
+
+/// Nothing can be observed on this system.
+#[cfg(not(target_os = "linux"))]
+fn attach(_roots: &Roots) -> Vec<(Instrument, Attached)> {
+    Vec::new()
 }

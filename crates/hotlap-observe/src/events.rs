@@ -10,13 +10,12 @@ use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 use procfs::process::{Process, Stat};
 
-use super::device::Device;
-use super::observation::{Events, Observation, ObserveError};
-use super::refusal::refusal;
-use super::sockets::{Sockets, Traffic};
-use super::subject::{Subject, threads_of};
 use crate::cpus;
-use crate::sample::{Sampler, Switches};
+use crate::observation::{Device, Events, Observation, ObserveError, refusal};
+use crate::processes::{ProcessTree, Roots, status_field, thread_cpu_ns, threads};
+use crate::rings::to_attach;
+use crate::segments::{Sockets, Traffic};
+use crate::usage::{Sampler, Switches};
 
 /// A thread that used less than the total divided by this does no work: it only stopped and went
 /// on when the server was frozen.
@@ -24,8 +23,9 @@ const ONE_IN: u64 = 100;
 
 /// Reads the events of a server.
 #[derive(Debug)]
-pub(super) struct EventCounts {
-    subject: Subject,
+pub(crate) struct EventCounts {
+    supervisor: Option<u32>,
+    tree: ProcessTree,
     sampler: Sampler,
     /// One for each thread that ran when they were attached.
     migrations: Result<Vec<Counter>, ObserveError>,
@@ -38,7 +38,7 @@ pub(super) struct EventCounts {
 /// What is read at one end of a slice.
 #[derive(Debug)]
 struct Edge {
-    tree: Tree,
+    sums: Sums,
     switches: Option<Switches>,
     migrations: Option<u64>,
     sockets: Option<Sockets>,
@@ -48,7 +48,7 @@ struct Edge {
 
 /// Sums over all processes, with those of ended children that their parents waited for.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tree {
+struct Sums {
     minor_faults: u64,
     major_faults: u64,
     user_ticks: u64,
@@ -59,17 +59,18 @@ struct Tree {
 
 impl EventCounts {
     /// Prepares to read them. Those that may not be read are unknown.
-    pub(super) fn open(subject: &Subject) -> Self {
+    pub(crate) fn open(roots: &Roots) -> Self {
         let open = |thread: u32| {
             let mut builder = Builder::new(Software::CPU_MIGRATIONS);
             builder.observe_pid(thread.cast_signed()).any_cpu().inherit(true);
             builder.enabled(false).include_kernel().build()
         };
-        let migrations = subject.threads().into_iter().map(open).collect::<Result<_, _>>();
+        let migrations = to_attach(roots).into_iter().map(open).collect::<Result<_, _>>();
         Self {
-            sampler: subject.sampler(),
+            sampler: Sampler::new(roots.clone()),
             migrations: migrations.map_err(|error| refusal("moves between cores", &error)),
-            subject: subject.clone(),
+            supervisor: roots.supervisor,
+            tree: ProcessTree::new(roots.clone()),
             began: None,
             sum: None,
             threads: HashMap::new(),
@@ -77,11 +78,12 @@ impl EventCounts {
     }
 
     fn edge(&mut self) -> Edge {
-        let pids = self.subject.processes();
+        let _ = self.tree.look();
+        let pids = self.tree.pids();
         let read = |counter: &mut Counter| counter.read().ok();
         let migrations = self.migrations.as_mut().ok();
         Edge {
-            tree: tree(self.subject.supervisor(), &pids),
+            sums: Sums::of(self.supervisor, &pids),
             switches: self.sampler.switches().ok(),
             migrations: migrations.and_then(|counters| counters.iter_mut().map(read).sum()),
             sockets: Sockets::of(&pids).ok(),
@@ -135,19 +137,19 @@ fn between(began: &Edge, ended: &Edge) -> Events {
     let switches = began.switches.zip(ended.switches);
     let traffic = began.sockets.as_ref().zip(ended.sockets.as_ref());
     let traffic: Option<Traffic> = traffic.and_then(|(began, ended)| ended.since(began));
-    let is_exact = began.tree.is_exact && ended.tree.is_exact;
+    let is_exact = began.sums.is_exact && ended.sums.is_exact;
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     let ns = |now: u64, then: u64| is_exact.then(|| now.saturating_sub(then) * tick_ns);
     Events {
-        minor_faults: since(ended.tree.minor_faults, began.tree.minor_faults),
-        major_faults: since(ended.tree.major_faults, began.tree.major_faults),
+        minor_faults: since(ended.sums.minor_faults, began.sums.minor_faults),
+        major_faults: since(ended.sums.major_faults, began.sums.major_faults),
         voluntary_switches: switches.and_then(|(a, b)| since(b.voluntary, a.voluntary)),
         involuntary_switches: switches.and_then(|(a, b)| since(b.involuntary, a.involuntary)),
         migrations: began.migrations.zip(ended.migrations).and_then(|(a, b)| since(b, a)),
         segments_sent: traffic.map(|traffic| traffic.sent),
         segments_received: traffic.map(|traffic| traffic.received),
-        user_ns: ns(ended.tree.user_ticks, began.tree.user_ticks),
-        kernel_ns: ns(ended.tree.kernel_ticks, began.tree.kernel_ticks),
+        user_ns: ns(ended.sums.user_ticks, began.sums.user_ticks),
+        kernel_ns: ns(ended.sums.kernel_ticks, began.sums.kernel_ticks),
         threads: Some(0),
     }
 }
@@ -158,25 +160,25 @@ fn workers(times: impl Iterator<Item = u64> + Clone) -> u64 {
     times.filter(|ns| *ns > 0 && ns.saturating_mul(ONE_IN) >= all).count() as u64
 }
 
-/// Reads `/proc/PID/stat` of all processes: proc_pid_stat(5). A process that is waited for hands
-/// its events to its parent, so the sum stays right when it ends.
-fn tree(supervisor: Option<u32>, pids: &[u32]) -> Tree {
-    let stat = |pid: u32| Process::new(pid.cast_signed()).ok()?.stat().ok();
-    let mut sum = Tree { is_exact: is_exact(pids), ..Tree::default() };
-    for one in pids.iter().filter_map(|&pid| stat(pid)) {
-        sum.minor_faults += one.minflt;
-        sum.major_faults += one.majflt;
-        sum.user_ticks += one.utime;
-        sum.kernel_ticks += one.stime;
-        sum.add_children(&one);
+impl Sums {
+    /// Reads `/proc/PID/stat` of all processes: proc_pid_stat(5). A process that is waited for
+    /// hands its events to its parent, so the sum stays right when it ends.
+    fn of(supervisor: Option<u32>, pids: &[u32]) -> Self {
+        let stat = |pid: u32| Process::new(pid.cast_signed()).ok()?.stat().ok();
+        let mut sum = Self { is_exact: is_exact(pids), ..Self::default() };
+        for one in pids.iter().filter_map(|&pid| stat(pid)) {
+            sum.minor_faults += one.minflt;
+            sum.major_faults += one.majflt;
+            sum.user_ticks += one.utime;
+            sum.kernel_ticks += one.stime;
+            sum.add_children(&one);
+        }
+        if let Some(supervisor) = supervisor.and_then(stat) {
+            sum.add_children(&supervisor);
+        }
+        sum
     }
-    if let Some(supervisor) = supervisor.and_then(stat) {
-        sum.add_children(&supervisor);
-    }
-    sum
-}
 
-impl Tree {
     fn add_children(&mut self, parent: &Stat) {
         self.minor_faults += parent.cminflt;
         self.major_faults += parent.cmajflt;
@@ -195,18 +197,14 @@ fn is_exact(pids: &[u32]) -> bool {
 }
 
 fn runs_only_on(pid: u32, cores: &[usize]) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    list.and_then(cpus::parse).is_some_and(|allowed| allowed.iter().all(|one| cores.contains(one)))
+    let list = status_field(pid, "Cpus_allowed_list:");
+    let allowed = cpus::parse(&list).filter(|allowed| !allowed.is_empty());
+    allowed.is_some_and(|allowed| allowed.iter().all(|one| cores.contains(one)))
 }
 
-/// The CPU time of each thread of a process, in nanoseconds: the first number of its `schedstat`
-/// (Documentation/scheduler/sched-stats.rst).
+/// The CPU time of each thread of a process, in nanoseconds.
 fn thread_times(pid: u32) -> impl Iterator<Item = (u32, u64)> {
-    threads_of(pid).into_iter().filter_map(move |thread| {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
-        Some((thread, text.split(' ').next()?.parse().ok()?))
-    })
+    threads(pid).into_iter().filter_map(move |thread| Some((thread, thread_cpu_ns(pid, thread)?)))
 }
 
 #[cfg(test)]
@@ -223,7 +221,7 @@ mod tests {
     #[test]
     fn user_time_is_unknown_where_it_is_not_measured() {
         let edge = |is_exact| Edge {
-            tree: Tree { user_ticks: 5, is_exact, ..Tree::default() },
+            sums: Sums { user_ticks: 5, is_exact, ..Sums::default() },
             switches: None,
             migrations: Some(3),
             sockets: None,

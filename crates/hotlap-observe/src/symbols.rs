@@ -9,11 +9,9 @@ use std::sync::Arc;
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
-use super::call;
-use super::elf::Elf;
-use super::functions::Functions;
-use super::observation::Frame;
-use super::perf_map;
+use crate::call;
+use crate::functions::{Elf, Functions, ask_jvm, compiled, jvm_socket, perf_map};
+use crate::observation::Frame;
 
 /// The library of code that a runtime compiled.
 const JIT: &str = "jit";
@@ -23,7 +21,7 @@ const SHORT: u64 = 4096;
 
 /// Names the functions of processes.
 #[derive(Debug)]
-pub(super) struct Symbols {
+pub(crate) struct Symbols {
     processes: HashMap<u32, Code>,
     /// Files by device and inode; without functions if they cannot be read.
     files: HashMap<(i32, i32, u64), Arc<Elf>>,
@@ -48,7 +46,7 @@ struct Code {
 impl Symbols {
     /// Names nothing yet. For a server that hotlap started, the files in which runtimes list
     /// functions are removed in the end.
-    pub(super) fn new(is_started: bool) -> Self {
+    pub(crate) fn new(is_started: bool) -> Self {
         Self {
             processes: HashMap::new(),
             files: HashMap::new(),
@@ -59,7 +57,7 @@ impl Symbols {
     }
 
     /// Remembers what a process has mapped, in case that it ends before its symbols are read.
-    pub(super) fn remember(&mut self, pid: u32) {
+    pub(crate) fn remember(&mut self, pid: u32) {
         if !self.processes.contains_key(&pid)
             && let Some(maps) = executable(pid)
         {
@@ -68,7 +66,7 @@ impl Symbols {
     }
 
     /// Reads again what these processes have mapped and compiled, and forgets all others.
-    pub(super) fn refresh(&mut self, pids: impl Iterator<Item = u32>) {
+    pub(crate) fn refresh(&mut self, pids: impl Iterator<Item = u32>) {
         let mut before = std::mem::take(&mut self.processes);
         self.known.clear();
         self.is_unnamed = false;
@@ -84,18 +82,18 @@ impl Symbols {
     }
 
     /// Whether compiled code was seen since the last refresh that nothing names.
-    pub(super) fn is_unnamed(&self) -> bool {
+    pub(crate) fn is_unnamed(&self) -> bool {
         self.is_unnamed
     }
 
     /// Whether an address is in executable memory of a process, as far as it was read.
-    pub(super) fn is_code(&self, pid: u32, address: u64) -> bool {
+    pub(crate) fn is_code(&self, pid: u32, address: u64) -> bool {
         let code = self.processes.get(&pid);
         code.is_some_and(|code| code.maps.iter().any(|map| contains(map, address)))
     }
 
     /// Whether the instruction before an address called the function that contains `inside`.
-    pub(super) fn calls(&mut self, pid: u32, returns_to: u64, inside: u64) -> bool {
+    pub(crate) fn calls(&mut self, pid: u32, returns_to: u64, inside: u64) -> bool {
         let Some(code) = self.processes.get(&pid) else { return false };
         let read =
             |address, into: &mut [u8]| code.memory.as_ref()?.read_exact_at(into, address).ok();
@@ -125,7 +123,7 @@ impl Symbols {
     }
 
     /// The function at an address; `None` if nothing executable is there.
-    pub(super) fn frame(&mut self, pid: u32, address: u64) -> Option<Frame> {
+    pub(crate) fn frame(&mut self, pid: u32, address: u64) -> Option<Frame> {
         if let Some(known) = self.known.get(&(pid, address)) {
             return known.clone();
         }
@@ -161,13 +159,13 @@ impl Symbols {
 
     /// The functions that a process's runtime has compiled, if it lists them.
     fn compiled(&mut self, pid: u32, maps: &[MemoryMap]) -> Option<Functions> {
-        let lists = perf_map::path(pid)?;
+        let list = perf_map(pid);
         if maps.iter().any(|map| library(&map.pathname).as_deref() == Some("libjvm.so")) {
-            perf_map::ask_jvm(pid);
-            self.leave(pid, &perf_map::jvm_socket(&lists));
+            ask_jvm(pid);
+            self.leave(pid, &jvm_socket(&list));
         }
-        let compiled = perf_map::read(pid, &lists).ok()?;
-        self.leave(pid, &lists);
+        let compiled = compiled(pid, &list).ok()?;
+        self.leave(pid, &list);
         Some(compiled)
     }
 

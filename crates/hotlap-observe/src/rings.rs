@@ -12,6 +12,7 @@ use perf_event::data::Record;
 use perf_event::{Builder, Counter, Sampler};
 
 use crate::cpus;
+use crate::processes::{ProcessTree, Roots, threads};
 
 /// The largest ring, in bytes, and the smallest that is tried where less memory may be locked
 /// (`perf_event_mlock_kb`, 516 KiB for each core by default).
@@ -23,7 +24,7 @@ const ALL_RINGS: usize = 64 << 20;
 
 /// The events of one kind.
 #[derive(Debug, Default)]
-pub(super) struct Rings {
+pub(crate) struct Rings {
     rings: Vec<Ring>,
 }
 
@@ -46,7 +47,7 @@ impl Rings {
     ///
     /// # Errors
     /// The kernel's; also if all of the threads have ended.
-    pub(super) fn open(threads: &[u32], builder: &Builder<'_>) -> io::Result<Self> {
+    pub(crate) fn open(threads: &[u32], builder: &Builder<'_>) -> io::Result<Self> {
         let cores = online()?;
         let mut bytes = (ALL_RINGS / cores.len().max(1)).clamp(SMALLEST, LARGEST);
         let mut rings = Vec::with_capacity(cores.len());
@@ -68,7 +69,7 @@ impl Rings {
     ///
     /// # Errors
     /// The kernel's. All are off then.
-    pub(super) fn enable(&mut self) -> io::Result<()> {
+    pub(crate) fn enable(&mut self) -> io::Result<()> {
         let enabled = self.events().try_for_each(Counter::enable);
         if enabled.is_err() {
             self.disable();
@@ -77,7 +78,7 @@ impl Rings {
     }
 
     /// Switches the events off.
-    pub(super) fn disable(&mut self) {
+    pub(crate) fn disable(&mut self) {
         // If one cannot be switched off, still switch off the others.
         self.events().for_each(|event| _ = event.disable());
     }
@@ -90,7 +91,7 @@ impl Rings {
 
     /// Hands every record that is in the rings to `each`, and removes it. Returns the number of
     /// records that were lost because a ring was full.
-    pub(super) fn drain(&mut self, mut each: impl FnMut(Record<'_>)) -> u64 {
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(Record<'_>)) -> u64 {
         let mut lost = 0;
         for ring in &mut self.rings {
             while let Some(record) = ring.sampler.next_record() {
@@ -160,4 +161,15 @@ fn open(builder: &Builder<'_>, thread: u32, core: usize) -> io::Result<Option<Co
 fn online() -> io::Result<Vec<usize>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
     cpus::parse(&text).ok_or_else(|| io::Error::other(format!("cores that are online: {text}")))
+}
+
+/// The threads to which an event is attached, so that all others inherit it: the supervisor's main
+/// thread, which starts the server, or all threads of trees that run already.
+pub(crate) fn to_attach(roots: &Roots) -> Vec<u32> {
+    if let Some(supervisor) = roots.supervisor {
+        return vec![supervisor];
+    }
+    let mut tree = ProcessTree::new(roots.clone());
+    let _ = tree.look();
+    tree.pids().into_iter().flat_map(threads).collect()
 }

@@ -1,12 +1,13 @@
-//! System calls counted by the kernel's tracepoint for their beginning.
+//! System calls, counted by name: with the kernel's tracepoint for their beginning, or by stopping
+//! the server at each of them.
 //!
 //! The tracepoint writes a record of 80 bytes for each call, which takes the server about 1 µs on a
-//! virtual machine (`benches/observe.rs`), and a thread of hotlap counts the records. Its
+//! virtual machine (`observe`, a bench of `hotlap-servers`), and a thread of hotlap counts the records. Its
 //! description is in tracefs, which only root may read. Counting in the kernel instead would need
 //! an event for each of 350 system calls, which are switched at every context switch, or a
 //! histogram trigger, which many kernels are built without.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -18,14 +19,135 @@ use std::time::Duration;
 use perf_event::data::Record;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, SampleFlag};
+use syscalls::Sysno;
 
-use super::observation::ObserveError;
-use super::refusal::refusal;
-use super::rings::Rings;
-use super::subject::Subject;
+use crate::observation::{Device, GOES_WITHOUT, Observation, ObserveError, refusal};
+use crate::processes::Roots;
+use crate::ptrace::Ptrace;
+use crate::rings::{Rings, to_attach};
 
-const WHAT: &str = "system calls at full speed (ptrace stops the server at each one instead, so \
-                    calls that depend on timing, such as epoll_wait, are counted more often)";
+const WHAT: &str = "system calls";
+
+const AT_FULL_SPEED: &str = "system calls at full speed (ptrace stops the server at each one \
+                             instead, so calls that depend on timing, such as epoll_wait, are \
+                             counted more often)";
+
+/// The key under which records that were lost are counted.
+const LOST: &str = "[lost]";
+
+/// Counts a server's system calls.
+#[derive(Debug)]
+pub(crate) struct SystemCalls {
+    means: Means,
+}
+
+#[derive(Debug)]
+enum Means {
+    /// By the kernel's tracepoint.
+    Tracepoint(Traced),
+    /// By stopping the server at each, and why.
+    Stops(Ptrace, ObserveError),
+}
+
+impl SystemCalls {
+    /// Attaches a tracepoint, switched off; where that is not permitted, prepares to trace.
+    pub(crate) fn open(roots: &Roots) -> Result<Self, ObserveError> {
+        let means = match Traced::open(roots) {
+            Ok(traced) => Means::Tracepoint(traced),
+            Err(why) => {
+                may_trace(
+                    fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok().as_deref(),
+                )?;
+                Means::Stops(Ptrace::new(roots), why)
+            }
+        };
+        Ok(Self { means })
+    }
+}
+
+impl Device for SystemCalls {
+    fn enable(&mut self) -> Result<(), ObserveError> {
+        match &mut self.means {
+            Means::Tracepoint(traced) => traced.enable(),
+            Means::Stops(ptrace, _) => ptrace.enable(),
+        }
+        .map_err(|error| refused(&error))
+    }
+
+    fn disable(&mut self) {
+        match &mut self.means {
+            Means::Tracepoint(traced) => traced.disable(),
+            Means::Stops(ptrace, _) => ptrace.disable(),
+        }
+    }
+
+    fn take(&mut self) -> Result<Observation, ObserveError> {
+        let (by_number, lost) = match &mut self.means {
+            Means::Tracepoint(traced) => {
+                let counts = traced.take();
+                (counts.by_number, counts.lost)
+            }
+            Means::Stops(ptrace, _) => (ptrace.take(), 0),
+        };
+        let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+        for (number, count) in by_number {
+            *by_name.entry(name(number)).or_insert(0) += count;
+        }
+        if lost > 0 {
+            by_name.insert(LOST.to_owned(), lost);
+        }
+        Ok(Observation::SystemCalls(by_name))
+    }
+
+    fn limits(&self) -> Vec<ObserveError> {
+        match &self.means {
+            Means::Tracepoint(_) => Vec::new(),
+            Means::Stops(_, why) => vec![why.clone()],
+        }
+    }
+}
+
+fn name(number: u64) -> String {
+    let known = usize::try_from(number).ok().and_then(Sysno::new);
+    known.map_or_else(|| format!("system call {number}"), |known| known.name().to_owned())
+}
+
+/// Whether the kernel's policy permits tracing at all: Documentation/admin-guide/LSM/Yama.rst.
+fn may_trace(scope: Option<&str>) -> Result<(), ObserveError> {
+    let is_root = rustix::process::geteuid().is_root();
+    match scope.map(str::trim) {
+        Some("3") => {
+            Err(forbidden("the kernel permits no tracing (kernel.yama.ptrace_scope is 3)"))
+        }
+        Some("2") if !is_root => {
+            Err(forbidden("only root may trace (kernel.yama.ptrace_scope is 2)"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn forbidden(why: &str) -> ObserveError {
+    let remedy = "run hotlap as root, with tracefs mounted: sudo mount -t tracefs tracefs \
+                  /sys/kernel/tracing";
+    ObserveError { what: WHAT.into(), why: why.to_owned(), remedy: remedy.to_owned() }
+}
+
+fn refused(error: &io::Error) -> ObserveError {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => ObserveError {
+            what: WHAT.into(),
+            why: "the kernel does not permit tracing it, or another program traces it".to_owned(),
+            remedy: "end the other program, or run hotlap as root; in a container, start it with \
+                     --cap-add SYS_PTRACE"
+                .to_owned(),
+        },
+        _ => ObserveError {
+            what: WHAT.into(),
+            why: error.to_string(),
+            remedy: GOES_WITHOUT.to_owned(),
+        },
+    }
+}
 
 /// How often records are read. A ring of 512 KiB holds 6,500 of them: one core makes some thousand
 /// system calls in this time.
@@ -36,9 +158,9 @@ const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Counts by number; and lost records.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) by_number: HashMap<u64, u64>,
-    pub(super) lost: u64,
+struct Counts {
+    by_number: HashMap<u64, u64>,
+    lost: u64,
 }
 
 /// The thread that counts records while the tracepoint is on, and what tells it to stop.
@@ -46,7 +168,7 @@ type Reader = (Arc<AtomicBool>, JoinHandle<(Rings, Counts)>);
 
 /// The tracepoint, attached to a server.
 #[derive(Debug)]
-pub(super) struct Traced {
+struct Traced {
     /// `None` while it is on: the reader has them.
     rings: Option<Rings>,
     reader: Option<Reader>,
@@ -58,18 +180,18 @@ pub(super) struct Traced {
 
 impl Traced {
     /// Attaches the tracepoint, switched off.
-    pub(super) fn open(subject: &Subject) -> Result<Self, ObserveError> {
+    fn open(roots: &Roots) -> Result<Self, ObserveError> {
         let (id, number_at) = described()?;
         let mut event = Builder::new(Tracepoint::with_id(id));
         event.sample_period(1).include_kernel().sample(SampleFlag::TID | SampleFlag::RAW);
-        let rings = Rings::open(&subject.threads(), &event);
-        let rings = Some(rings.map_err(|error| refusal(WHAT, &error))?);
-        let supervisor = subject.supervisor();
+        let rings = Rings::open(&to_attach(roots), &event);
+        let rings = Some(rings.map_err(|error| refusal(AT_FULL_SPEED, &error))?);
+        let supervisor = roots.supervisor;
         Ok(Self { rings, reader: None, counts: Counts::default(), supervisor, number_at })
     }
 
     /// Switches it on.
-    pub(super) fn enable(&mut self) -> io::Result<()> {
+    fn enable(&mut self) -> io::Result<()> {
         let Some(mut rings) = self.rings.take() else { return Ok(()) };
         if let Err(error) = rings.enable() {
             self.rings = Some(rings);
@@ -92,7 +214,7 @@ impl Traced {
     }
 
     /// Switches it off.
-    pub(super) fn disable(&mut self) {
+    fn disable(&mut self) {
         let Some((stop, reader)) = self.reader.take() else { return };
         stop.store(true, Ordering::Release);
         reader.thread().unpark();
@@ -106,7 +228,7 @@ impl Traced {
     }
 
     /// The counts since the last call.
-    pub(super) fn take(&mut self) -> Counts {
+    fn take(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
 }
@@ -152,7 +274,7 @@ fn described() -> Result<(u64, usize), ObserveError> {
             "run outside of the container, on a kernel built with CONFIG_FTRACE_SYSCALLS",
         )
     };
-    Err(ObserveError { what: WHAT.into(), why: why.to_owned(), remedy: remedy.to_owned() })
+    Err(ObserveError { what: AT_FULL_SPEED.into(), why: why.to_owned(), remedy: remedy.to_owned() })
 }
 
 /// The offset of the field `id`, of 8 bytes, from a description with lines like `field:long id;
@@ -166,6 +288,21 @@ fn number_at(format: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn system_calls_have_their_names() {
+        assert_eq!(name(libc::SYS_epoll_ctl as u64), "epoll_ctl");
+        assert_eq!(name(libc::SYS_futex as u64), "futex");
+        assert_eq!(name(9_999), "system call 9999");
+    }
+
+    #[test]
+    fn a_policy_that_forbids_tracing_is_named() {
+        assert!(may_trace(None).is_ok());
+        assert!(may_trace(Some("1\n")).is_ok());
+        let told = may_trace(Some("3\n")).unwrap_err().to_string();
+        assert!(told.starts_with("system calls cannot be observed: the kernel permits no tracing"));
+    }
 
     #[test]
     fn the_number_is_found_where_the_kernel_says() {

@@ -11,7 +11,7 @@ const LONGEST: usize = 6;
 
 /// What a call instruction calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// The function that begins at this address.
     Function(u64),
     /// What a register pointed to.
@@ -22,7 +22,7 @@ pub(super) enum Target {
 /// process.
 ///
 /// Encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CALL and JMP.
-pub(super) fn target(
+pub(crate) fn target(
     returns_to: u64,
     read: impl Fn(u64, &mut [u8]) -> Option<()>,
 ) -> Option<Target> {
@@ -44,7 +44,7 @@ pub(super) fn target(
 
 /// Whether a function begins by setting up a frame: `push %rbp`, also after `endbr64`. Also if it
 /// cannot be read.
-pub(super) fn keeps_frame(start: u64, read: impl Fn(u64, &mut [u8]) -> Option<()>) -> bool {
+pub(crate) fn keeps_frame(start: u64, read: impl Fn(u64, &mut [u8]) -> Option<()>) -> bool {
     let mut code = [0; 5];
     read(start, &mut code).is_none() || matches!(code, [0x55, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x55])
 }
