@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hotlap_servers::manifest::parse;
+use hotlap_servers::catalogue::parse;
 
 /// Reads it; whatever it says, an error names a line of the file.
 pub fn check(input: &[u8]) {

@@ -17,7 +17,7 @@ use crate::participant::{Load, Participant};
 use crate::runner::{Probed, Ready, Warmup};
 use crate::slo::Objective;
 use hotlap_observe::ObserveError;
-use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::launch::ServerFailure;
 
 /// What to measure, and for how long.
 #[derive(Debug, Clone, PartialEq)]

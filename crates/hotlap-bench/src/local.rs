@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Target;
 use hotlap_observe::{Instrument, Observation, ObserveError};
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::infer;
+use hotlap_servers::contract;
+use hotlap_servers::launch::ServerFailure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::lap::Lap;
@@ -230,7 +230,7 @@ impl LocalRunner {
         (0..self.instances.len())
             .filter(|n| *n != participant && is_told(*n) && is_pair(n))
             .map(|n| &self.instances[n].participant)
-            .filter_map(|other| infer::difference(own, (&other.name, &other.contract)))
+            .filter_map(|other| contract::difference(own, (&other.name, &other.contract)))
             .collect()
     }
 }
@@ -429,10 +429,9 @@ mod tests {
     use super::*;
     use crate::load_host::ThisProcess;
     use crate::participant::Origin;
-    use hotlap_servers::allocation::CpuAllocation;
     use hotlap_servers::contract::{Content, Contract, Name};
     use hotlap_servers::launch::Launch;
-    use hotlap_servers::network::Network;
+    use hotlap_servers::machine::{CpuAllocation, Network};
     use hotlap_servers::process::Supervisor;
     use hotlap_servers::running::LocalHost;
     use hotlap_servers::verify::Requirements;

@@ -5,7 +5,7 @@
 //! returns what a test specified.
 
 use hotlap_observe::{Instrument, Observation, ObserveError};
-use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::launch::ServerFailure;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use hotlap_observe::Instrument;
-use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::launch::ServerFailure;
 use hotlap_stats::Class;
 
 use crate::budget::{Budget, Next};

@@ -15,7 +15,7 @@ use crate::participant::Load;
 use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
 use hotlap_observe::{Events, Frame, Instrument, Observation, ObserveError, Profile, Stack};
-use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::launch::ServerFailure;
 
 /// The behaviour of a scripted server.
 #[derive(Debug, Clone)]

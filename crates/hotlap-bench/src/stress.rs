@@ -17,12 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::participant::{Origin, Participant};
 use hotlap_observe::Sampler;
-use hotlap_servers::allocation::CpuAllocation;
-use hotlap_servers::contract::{Exchange, Fields};
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::infer;
-use hotlap_servers::launch::Launch;
-use hotlap_servers::network::Network;
+use hotlap_servers::contract::{self, Exchange, Fields};
+use hotlap_servers::launch::{Launch, ServerFailure};
+use hotlap_servers::machine::{CpuAllocation, Network};
 use hotlap_servers::process::{Process, Supervisor};
 use hotlap_servers::start::{HOST, LAST_LINES, Started, Startup, ask, ending};
 use hotlap_servers::verify::{LIMIT, Requirements};
@@ -404,7 +401,7 @@ fn infer_exchange(
     participant: &Participant,
     notes: &mut Vec<String>,
 ) -> Result<(Exchange, Response), ServerFailure> {
-    let mut inferred = infer::infer(target, host, LIMIT, &participant.contract.with_values(0))
+    let mut inferred = contract::infer(target, host, LIMIT, &participant.contract.with_values(0))
         .map_err(|why| failure("verify", why, "try it with curl"))?;
     for note in inferred.notes {
         if !notes.contains(&note) {

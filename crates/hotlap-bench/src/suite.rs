@@ -7,6 +7,8 @@
 
 use std::path::Path;
 
+use hotlap_servers::catalogue::{did_you_mean, nearest_of};
+
 mod definition;
 mod entry;
 mod keys;
@@ -70,14 +72,10 @@ pub fn names(folder: &Path) -> Vec<String> {
 
 fn unknown(name: &str, folder: &Path) -> SuiteError {
     let names = names(folder);
-    let nearest = hotlap_servers::catalogue::nearest_of(name, names.iter().map(String::as_str));
-    let there = match nearest.as_slice() {
-        [] => format!(
-            "there are {}; for your own file give its path, ./{name}.toml",
-            names.join(", ")
-        ),
-        near => format!("did you mean {}?", near.join(" or ")),
-    };
+    let nearest = nearest_of(name, names.iter().map(String::as_str));
+    let there = did_you_mean(&nearest).unwrap_or_else(|| {
+        format!("there are {}; for your own file give its path, ./{name}.toml", names.join(", "))
+    });
     SuiteError::Unknown { name: name.to_owned(), there }
 }
 

@@ -13,8 +13,8 @@ use hotlap_bench::stress::{
     Impact, Reason, Scenario, StressEvent, StressSetting, Subject, Timing, Trial, stress,
 };
 use hotlap_load::plan::{Endpoint, Target};
-use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
 use hotlap_testbed::{HELLO, TestServer};

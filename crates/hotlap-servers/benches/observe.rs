@@ -31,10 +31,10 @@ mod linux {
     use hotlap_load::plan::{Plan, Protocol, Request};
     use hotlap_observe::cpus;
     use hotlap_observe::{Instrument, Observation, Profile};
+    use hotlap_servers::catalogue;
     use hotlap_servers::contract::{Contract, Name};
     use hotlap_servers::launch::Launch;
-    use hotlap_servers::manifest;
-    use hotlap_servers::network::Network;
+    use hotlap_servers::machine::Network;
     use hotlap_servers::process::{Supervisor, supervisor};
     use hotlap_servers::start::{HOST, Started, Startup};
     use hotlap_testbed::Planted;
@@ -70,7 +70,7 @@ mod linux {
             [name] => measure(&planted(name)),
             [folder, build] => {
                 let server =
-                    manifest::read(Path::new(folder), folder).expect("a manifest").remove(0);
+                    catalogue::read(Path::new(folder), folder).expect("a manifest").remove(0);
                 measure(&Launch {
                     argv: server.command,
                     env: server.env,

@@ -7,13 +7,18 @@ use std::path::{Path, PathBuf};
 use strsim::osa_distance;
 use wildmatch::WildMatch;
 
-use crate::manifest::{self, ManifestError, Server};
+mod manifest;
+
+pub use manifest::{
+    CatalogueServer, FILE_NAME, Install, ManifestError, ServerKind, SpokenProtocol, Toolchain,
+    Upstream, line_of, parse, read,
+};
 
 /// All servers under one root, sorted by id, with the errors of manifests that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalogue {
     /// Each server followed by its variants.
-    pub servers: Vec<Server>,
+    pub servers: Vec<CatalogueServer>,
     /// Errors of manifests that cannot be used.
     pub broken: Vec<ManifestError>,
 }
@@ -31,7 +36,7 @@ pub enum CatalogueError {
         why: String,
     },
     /// No server has this name.
-    #[error("no server {name:?} in the catalogue{}", nearest_words(nearest))]
+    #[error("no server {name:?} in the catalogue{}", meant(nearest))]
     Unknown {
         /// The name as typed.
         name: String,
@@ -43,12 +48,20 @@ pub enum CatalogueError {
     Broken(#[from] ManifestError),
 }
 
-fn nearest_words(nearest: &[String]) -> String {
-    match nearest {
-        [] => "; `hotlap list` shows all servers".to_owned(),
-        [one] => format!(": did you mean {one}?"),
-        [all @ .., last] => format!(": did you mean {} or {last}?", all.join(", ")),
-    }
+fn meant(nearest: &[String]) -> String {
+    did_you_mean(nearest).map_or_else(
+        || "; `hotlap list` shows all servers".to_owned(),
+        |question| format!(": {question}"),
+    )
+}
+
+/// `did you mean a, b or c?`; `None` without a name.
+pub fn did_you_mean(nearest: &[String]) -> Option<String> {
+    Some(match nearest {
+        [] => return None,
+        [one] => format!("did you mean {one}?"),
+        [all @ .., last] => format!("did you mean {} or {last}?", all.join(", ")),
+    })
 }
 
 impl Catalogue {
@@ -66,7 +79,7 @@ impl Catalogue {
         for language in folders(root).map_err(no_root)? {
             for folder in folders(&language).map_err(no_root)? {
                 let id = format!("{}/{}", name(&language), name(&folder));
-                match manifest::read(&folder, &id) {
+                match read(&folder, &id) {
                     Ok(servers) => catalogue.servers.extend(servers),
                     Err(error) => catalogue.broken.push(error),
                 }
@@ -76,7 +89,7 @@ impl Catalogue {
     }
 
     /// The server with exactly this id.
-    pub fn find(&self, id: &str) -> Option<&Server> {
+    pub fn find(&self, id: &str) -> Option<&CatalogueServer> {
         self.servers.iter().find(|server| server.id == id)
     }
 
@@ -86,13 +99,14 @@ impl Catalogue {
     ///
     /// # Errors
     /// Nothing matches; has the nearest names, or the error of the manifest that it names.
-    pub fn select(&self, pattern: &str) -> Result<Vec<&Server>, CatalogueError> {
+    pub fn select(&self, pattern: &str) -> Result<Vec<&CatalogueServer>, CatalogueError> {
         let pattern = pattern.trim_end_matches('/');
         if let Some(server) = self.find(pattern) {
             return Ok(vec![server]);
         }
         let glob = WildMatch::new(pattern);
-        let is_meant = |server: &&Server| server.language() == pattern || glob.matches(&server.id);
+        let is_meant =
+            |server: &&CatalogueServer| server.language() == pattern || glob.matches(&server.id);
         let found: Vec<_> = self.servers.iter().filter(is_meant).collect();
         if !found.is_empty() {
             return Ok(found);
@@ -182,7 +196,7 @@ variants.fast = {}
         (root, catalogue)
     }
 
-    fn ids(servers: &[&Server]) -> Vec<String> {
+    fn ids(servers: &[&CatalogueServer]) -> Vec<String> {
         servers.iter().map(|server| server.id.clone()).collect()
     }
 

@@ -12,19 +12,13 @@ use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target, Tls};
 
-use crate::allocation;
-use crate::certificate::{self, Certificate};
-use crate::contract::{Ask, Contract, Exchange, Name};
-use crate::failure::ServerFailure;
-use crate::infer;
-use crate::launch::{Counts, Launch};
-use crate::lines::{self, LogLines};
-use crate::manifest::{Protocol, Server};
-use crate::network::Network;
-use crate::pool;
+use crate::build::{self, BuildError, Builder, MissingToolchain, Unready};
+use crate::catalogue::{CatalogueServer, SpokenProtocol};
+use crate::contract::{self, Ask, Contract, Exchange, Name};
+use crate::launch::{Certificate, Counts, LINES_LIMIT, Launch, LogLines, ServerFailure};
+use crate::machine::{self, Network};
 use crate::process::Stopped;
 use crate::start::{self, HOST, Started, Startup};
-use crate::toolchain::{BuildError, Builder, MissingToolchain, Unready};
 use crate::verify::client::Wire;
 use crate::verify::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
 
@@ -73,7 +67,7 @@ pub struct ContractReport {
     /// The contract; `None`: an inferred one.
     pub contract: Option<Name>,
     /// The protocol.
-    pub protocol: Protocol,
+    pub protocol: SpokenProtocol,
     /// The findings.
     pub findings: Findings,
 }
@@ -119,7 +113,7 @@ impl CheckedServer {
     }
 
     /// Whether its responses over a protocol were right; `None` if that was not checked.
-    pub fn passed_over(&self, protocol: Protocol) -> Option<bool> {
+    pub fn passed_over(&self, protocol: SpokenProtocol) -> Option<bool> {
         let mut over = self.reports.iter().filter(|report| report.protocol == protocol).peekable();
         over.peek()?;
         Some(over.all(|report| report.findings.passed()))
@@ -132,14 +126,14 @@ impl Checker<'_> {
     /// missing.
     pub fn check_all(
         &self,
-        servers: &[&Server],
+        servers: &[&CatalogueServer],
         at_a_time: usize,
         on: &(dyn Fn(&CheckedServer) + Sync),
     ) -> Vec<CheckedServer> {
         // Variants of one build run in one folder, so those whose lines are counted are checked in
         // turn.
         let counted = Mutex::new(());
-        let rows = pool::map(servers, at_a_time, |server| {
+        let rows = build::map(servers, at_a_time, |server| {
             if self.stop().load(Ordering::Relaxed) {
                 return None;
             }
@@ -153,7 +147,7 @@ impl Checker<'_> {
     }
 
     /// Checks a server of the catalogue against each of its contracts, over each of its protocols.
-    pub fn check(&self, server: &Server) -> CheckedServer {
+    pub fn check(&self, server: &CatalogueServer) -> CheckedServer {
         let mut row = CheckedServer::new(&server.id);
         let built = match self.builder.build(server) {
             Ok(built) => built,
@@ -189,11 +183,15 @@ impl Checker<'_> {
     }
 
     /// With a certificate, if these protocols run over TLS.
-    fn launch(&self, launch: Launch, protocols: &[Protocol]) -> Result<Launch, ServerFailure> {
+    fn launch(
+        &self,
+        launch: Launch,
+        protocols: &[SpokenProtocol],
+    ) -> Result<Launch, ServerFailure> {
         if !protocols.iter().all(|protocol| protocol.is_tls()) {
             return Ok(launch);
         }
-        let certificate = Certificate::kept_in(&self.builder.cache.join(certificate::FOLDER));
+        let certificate = Certificate::kept_in(&self.builder.cache.join(Certificate::FOLDER));
         let certificate = certificate.map_err(|error| ServerFailure {
             phase: "start".to_owned(),
             cause: error.to_string(),
@@ -210,7 +208,7 @@ impl Checker<'_> {
             &mut row,
             launch,
             &[Contract::custom(ask)],
-            &[Protocol::Http1],
+            &[SpokenProtocol::Http1],
             Requirements::Custom,
             None,
         );
@@ -247,11 +245,12 @@ impl Checker<'_> {
         row: &mut CheckedServer,
         launch: &Launch,
         contracts: &[Contract],
-        protocols: &[Protocol],
+        protocols: &[SpokenProtocol],
         requirements: Requirements,
         counts: Option<&Counts>,
     ) {
-        let mut lines = counts.map(|counts| LogLines::of(counts, launch, requirements));
+        let mut lines =
+            counts.map(|counts| LogLines::of(counts, launch, requirements != Requirements::Custom));
         let first = row.reports.len();
         let mut started = match self.boot(row, launch, &contracts[0], protocols[0], requirements) {
             Ok(started) => started,
@@ -302,7 +301,7 @@ impl Checker<'_> {
         row: &CheckedServer,
         launch: &Launch,
         contract: &Contract,
-        protocol: Protocol,
+        protocol: SpokenProtocol,
         requirements: Requirements,
     ) -> Result<Started, ServerFailure> {
         let log = self.logs.join(format!("check-{}.log", file_name(&row.id).display()));
@@ -311,7 +310,7 @@ impl Checker<'_> {
             first: &contract.exchanges[0],
             protocol: protocol.version(),
             accepts_wrong: true,
-            cpus: allocation::split_here(None).of_server(None).0,
+            cpus: machine::split_here(None).of_server(None).0,
             // Nothing is timed here, so the server may use every core.
             cores: &[],
             supervisor: self.builder.supervisor,
@@ -393,7 +392,7 @@ fn verify_contracts(
 ) {
     for mut contract in contracts.iter().cloned() {
         if contract.name.is_none() {
-            match infer::infer(target, host, LIMIT, &contract) {
+            match contract::infer(target, host, LIMIT, &contract) {
                 Ok(inferred) => {
                     contract = inferred.contract;
                     row.notes.extend(inferred.notes);
@@ -416,7 +415,7 @@ fn verify_contracts(
         if !findings.passed() {
             row.outcome = CheckOutcome::Failed;
         }
-        let protocol = Protocol::of(target.protocol, target.tls.is_some());
+        let protocol = SpokenProtocol::of(target.protocol, target.tls.is_some());
         row.reports.push(ContractReport { contract: contract.name, protocol, findings });
     }
 }
@@ -433,7 +432,7 @@ fn side_effect(
         Wire::open(target, LIMIT)?.ask(exchange, HOST)?;
     }
     let expected = u64::from(COUNTED) * u64::from(counts.per_request);
-    lines.reach(before + expected, lines::LIMIT);
+    lines.reach(before + expected, LINES_LIMIT);
     match lines.settled(SETTLED) - before {
         counted if counted == expected => Ok(()),
         counted => Err(format!("{counted} lines for {COUNTED} requests")),

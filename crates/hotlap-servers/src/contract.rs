@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 mod exchange;
+mod infer;
 
 use exchange::essence;
 pub use exchange::{Content, Exchange, Fields, described, quoted};
+pub use infer::{Inferred, PROBES, difference, infer};
 
 /// The names of the contracts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -154,7 +156,7 @@ impl Contract {
         Self { name: Some(name), exchanges, extras, knows_paths, fields: Fields::default() }
     }
 
-    /// The contract of a user's command or URL, before [`crate::infer`] completes it.
+    /// The contract of a user's command or URL, before [`crate::contract`] completes it.
     pub fn custom(ask: &Ask) -> Self {
         Self::custom_requests(&Requests::from(ask.clone()))
     }

@@ -1,12 +1,19 @@
-//! A command that starts a server.
+//! A command that starts a server, the log whose lines are its side effect, and why a server fails.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Tls;
 use serde::{Deserialize, Serialize};
 
-use crate::certificate::Certificate;
+mod certificate;
+
+pub use certificate::Certificate;
 
 /// The environment variables that name the files of a server's certificate and its private key. A
 /// server that is started with them speaks TLS on its port.
@@ -59,4 +66,259 @@ pub struct Counts {
     pub file: String,
     /// Lines per request.
     pub per_request: u32,
+}
+
+/// Why a server was dropped from the experiment: phase, cause, its last log lines and a remedy.
+#[derive(
+    Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema, thiserror::Error,
+)]
+#[error("{phase}: {cause}")]
+pub struct ServerFailure {
+    /// The phase: `toolchain`, `build`, `start`, `verify`, `warm-up`, `lap` or `stress`.
+    pub phase: String,
+    /// What happened.
+    pub cause: String,
+    /// The last lines that the server printed.
+    pub log_tail: Vec<String>,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// How long lines may lag behind responses.
+pub const LINES_LIMIT: Duration = Duration::from_secs(5);
+
+/// Interval between checks for missing lines.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The lines that are appended to a file from now on, each counted once.
+///
+/// A log in a command's own folder belongs to the user: it is only read, from its present end. If
+/// it is rotated or truncated, counting continues with the new file, or from the start.
+///
+/// A log in a build folder belongs to hotlap, and is removed before and after each start. Variants
+/// of one build, and a reference and its control, run in one folder and write files of the same
+/// name there. Because the older file is removed before a server starts, each server has its own
+/// file; so its counter keeps that file open and does not look at the path again.
+#[derive(Debug)]
+pub struct LogLines {
+    path: PathBuf,
+    /// The log is in a build folder.
+    is_ours: bool,
+    file: Option<File>,
+    /// How far the file has been read, in bytes.
+    position: u64,
+    lines: u64,
+}
+
+impl LogLines {
+    /// The lines of the file that a server is going to write. Call this before the server starts,
+    /// and [`count`](Self::count) before another server of the same folder starts, because that
+    /// replaces the file. `is_built`: the server runs in a build folder.
+    pub fn of(counts: &Counts, launch: &Launch, is_built: bool) -> Self {
+        let is_within = Path::new(&counts.file).components().all(|c| {
+            // `..` and absolute paths lead out of the folder.
+            matches!(c, Component::Normal(_) | Component::CurDir)
+        });
+        Self::at(launch.cwd.join(&counts.file), is_built && is_within)
+    }
+
+    fn at(path: PathBuf, is_ours: bool) -> Self {
+        let mut own = Self { path, is_ours, file: None, position: 0, lines: 0 };
+        if is_ours {
+            own.remove();
+        }
+        if let Ok(mut file) = open(&own.path) {
+            own.position = file.seek(SeekFrom::End(0)).unwrap_or(0);
+            own.file = Some(file);
+        }
+        own
+    }
+
+    /// Removes a log in a build folder after its server has ended, since it may be large.
+    pub fn remove(&self) {
+        if self.is_ours {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// All lines so far; 0 if the file does not exist yet.
+    pub fn count(&mut self) -> u64 {
+        let _ = self.read_on();
+        self.lines
+    }
+
+    /// All lines, once none has been added for `quiet` (or after [`LINES_LIMIT`]): the server may still
+    /// be writing those of earlier requests.
+    pub fn settled(&mut self, quiet: Duration) -> u64 {
+        let until = Instant::now() + LINES_LIMIT;
+        let mut lines = self.count();
+        loop {
+            sleep(quiet);
+            let before = std::mem::replace(&mut lines, self.count());
+            if before == lines || Instant::now() > until {
+                return lines;
+            }
+        }
+    }
+
+    /// All lines, once there are at least `goal`, or none has been added for `quiet` (or after
+    /// [`LINES_LIMIT`]).
+    pub fn reach(&mut self, goal: u64, quiet: Duration) -> u64 {
+        let began = Instant::now();
+        let mut lines = self.count();
+        let mut moved = began;
+        while lines < goal && began.elapsed() < LINES_LIMIT && moved.elapsed() < quiet {
+            sleep(LOOK);
+            let before = std::mem::replace(&mut lines, self.count());
+            if lines > before {
+                moved = Instant::now();
+            }
+        }
+        lines
+    }
+
+    fn read_on(&mut self) -> io::Result<()> {
+        if self.file.is_none() {
+            self.file = Some(open(&self.path)?);
+        }
+        self.read_to_end()?;
+        if self.is_ours {
+            return Ok(());
+        }
+        // Rotated: the path names another file now. First read what the server still wrote to the
+        // old one.
+        if let Ok(new) = open(&self.path)
+            && !self.file.as_ref().is_some_and(|old| is_same(old, &new))
+        {
+            self.read_to_end()?;
+            (self.file, self.position) = (Some(new), 0);
+            self.read_to_end()?;
+        }
+        Ok(())
+    }
+
+    fn read_to_end(&mut self) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        if file.metadata()?.len() < self.position {
+            // Truncated: everything in it is new.
+            self.position = file.seek(SeekFrom::Start(0))?;
+        }
+        let mut bytes = vec![0; 1 << 18];
+        loop {
+            let n = match file.read(&mut bytes) {
+                Ok(0) => return Ok(()),
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.position += n as u64;
+            self.lines += bytes[..n].iter().filter(|b| **b == b'\n').count() as u64;
+        }
+    }
+}
+
+/// Opens a regular file only, because reading from a pipe would steal lines from its reader.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+fn is_same(one: &File, other: &File) -> bool {
+    let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let id = |file: &File| file.metadata().map(id).ok();
+    id(one) == id(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::*;
+
+    fn append(path: &Path, text: &str) {
+        let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Regression: the log of a user's own server was removed before it started, and after.
+    #[test]
+    fn a_users_log_is_kept_and_only_new_lines_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        append(&path, "old\nold\n");
+        let mut lines = LogLines::at(path.clone(), false);
+        assert_eq!(lines.count(), 0);
+        append(&path, "a\nb\n");
+        assert_eq!(lines.count(), 2);
+        lines.remove();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old\nold\na\nb\n");
+    }
+
+    #[test]
+    fn a_log_that_does_not_exist_yet_is_counted_from_its_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mut lines = LogLines::at(path.clone(), false);
+        assert_eq!(lines.count(), 0);
+        append(&path, "a\n");
+        assert_eq!(lines.count(), 1);
+    }
+
+    #[test]
+    fn counting_continues_after_truncation_and_rotation() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        append(&path, "a long line from before\n");
+        let mut lines = LogLines::at(path.clone(), false);
+        append(&path, "a\n");
+        assert_eq!(lines.count(), 1);
+        // As `copytruncate` does, and as a server that truncates its log when it starts.
+        fs::write(&path, "b\n").unwrap();
+        assert_eq!(lines.count(), 2);
+        let rotated = folder.path().join("access.log.1");
+        fs::rename(&path, &rotated).unwrap();
+        append(&rotated, "c\n");
+        assert_eq!(lines.count(), 3);
+        append(&rotated, "d\n");
+        append(&path, "e\nf\n");
+        assert_eq!(lines.count(), 6);
+        append(&path, "g\n");
+        assert_eq!(lines.count(), 7);
+    }
+
+    /// Regression: the lines of two logging steps were both counted in the later one's file.
+    #[test]
+    fn two_servers_with_the_same_log_name_in_a_build_folder_are_counted_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mut first = LogLines::at(path.clone(), true);
+        assert_eq!(first.count(), 0);
+        let mut firsts = File::create(&path).unwrap();
+        firsts.write_all(b"a\n").unwrap();
+        assert_eq!(first.count(), 1);
+        let mut second = LogLines::at(path.clone(), true);
+        File::create(&path).unwrap().write_all(b"b\nb\nb\n").unwrap();
+        firsts.write_all(b"a\n").unwrap();
+        assert_eq!((first.count(), second.count()), (2, 3));
+        second.remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_a_log_within_a_build_folder_is_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_ours = |file: &str, is_built| {
+            let launch = Launch { cwd: folder.path().join("build"), ..Launch::default() };
+            let counts = Counts { file: file.to_owned(), per_request: 1 };
+            LogLines::of(&counts, &launch, is_built).is_ours
+        };
+        assert!(is_ours("access.log", true));
+        assert!(!is_ours("../access.log", true));
+        assert!(!is_ours(folder.path().join("access.log").to_str().unwrap(), true));
+        assert!(!is_ours("access.log", false));
+    }
 }

@@ -8,28 +8,26 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use hotlap_observe::{Member, ProcessTree, Roots, processes};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use channel::{Order, Received, Report};
-use hotlap_observe::{Member, ProcessTree, Roots, processes};
-use signal::{FREEZE_LIMIT, has_stopped, signal_one};
+use channel::{Order, Received, Report, SUPERVISOR_NAME, Wire};
+use signal::{FREEZE_LIMIT, MARK, has_stopped, raw, signal_one};
 
 mod channel;
-mod error;
 mod log;
-mod mark;
-mod setting;
 mod signal;
-mod standby;
 pub mod supervisor;
 
-pub use error::{FreezeError, StartError};
-pub use mark::kill_marked;
-pub use setting::{ProcessExit, ProcessSetting, Stopped};
-pub use standby::{Standby, Supervisor};
+pub use channel::{ProcessExit, ProcessSetting, Stopped};
+pub use signal::kill_marked;
 pub use supervisor::is_ignored;
 
 /// Whether a freeze repeats its search until no new process turns up, and a thaw searches again. On
@@ -297,6 +295,254 @@ impl Drop for Process {
         if self.stopped.is_none() {
             self.end(Duration::ZERO);
         }
+    }
+}
+
+/// How long a supervisor may take to answer. It only needs a core, so this is generous.
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
+
+/// The command that starts a supervisor: a program and the arguments that make it run
+/// [`super::supervisor::main`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Supervisor {
+    program: PathBuf,
+    arguments: Vec<String>,
+    without: Vec<String>,
+    limit: Duration,
+}
+
+/// A supervisor that is ready to start its server. Hardware counters are attached at this point.
+#[derive(Debug)]
+pub struct Standby {
+    supervisor: Child,
+    wire: Wire,
+    /// How long the supervisor may be silent.
+    limit: Duration,
+    notes: Vec<String>,
+    setting: ProcessSetting,
+}
+
+impl Supervisor {
+    /// A program and the arguments that make it a supervisor.
+    pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+            without: Vec::new(),
+            limit: SUPERVISOR_LIMIT,
+        }
+    }
+
+    /// Removes these environment variables from the server's environment.
+    pub fn without(mut self, variables: &[&str]) -> Self {
+        self.without.extend(variables.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Sets how long to wait for an answer before giving up.
+    pub fn answers_within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// This program with a hidden command: `Supervisor::this_program("__supervisor")`.
+    ///
+    /// # Errors
+    /// The path of the running program is unknown.
+    pub fn this_program(command: &str) -> io::Result<Self> {
+        // The program's file may be built again or removed meanwhile. On Linux, `/proc/self/exe`
+        // still names the running program.
+        let program = match cfg!(target_os = "linux") {
+            true => PathBuf::from("/proc/self/exe"),
+            false => std::env::current_exe()?,
+        };
+        Ok(Self::new(program, &[command]))
+    }
+
+    fn spawn(&self, path: &Path, log: File, stream: UnixStream) -> io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        command.arg0(SUPERVISOR_NAME).args(&self.arguments).process_group(0);
+        command.env(MARK, path);
+        self.without.iter().for_each(|variable| _ = command.env_remove(variable));
+        command.stdin(Stdio::from(std::os::fd::OwnedFd::from(stream)));
+        command.stderr(log.try_clone()?).stdout(log);
+        command.spawn()
+    }
+}
+
+impl Standby {
+    /// Starts a supervisor, which prepares everything but does not start the server yet.
+    ///
+    /// # Errors
+    /// The folder, the log or the supervisor failed.
+    pub fn new(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
+        if setting.argv.first().is_none_or(String::is_empty) {
+            return Err(StartError::Empty);
+        }
+        let log = log::open(&setting.log)
+            .map_err(|cause| StartError::Log { path: setting.log.clone(), cause })?;
+        Self::with_log(setting, supervisor, log)
+    }
+
+    /// The same with a log that is already open.
+    fn with_log(
+        setting: &ProcessSetting,
+        supervisor: &Supervisor,
+        log: File,
+    ) -> Result<Self, StartError> {
+        if setting.argv.first().is_none_or(String::is_empty) {
+            return Err(StartError::Empty);
+        }
+        std::fs::read_dir(&setting.cwd)
+            .map_err(|cause| StartError::Folder { path: setting.cwd.clone(), cause })?;
+        let failed = |cause| StartError::Supervisor { program: supervisor.program.clone(), cause };
+        let (near, far) = UnixStream::pair().map_err(failed)?;
+        let child = supervisor.spawn(&setting.log, log, far).map_err(failed)?;
+        let mut standby = Self {
+            supervisor: child,
+            wire: Wire::new(near),
+            limit: supervisor.limit,
+            notes: vec![],
+            setting: setting.clone(),
+        };
+        standby.wire.send(&Order::Prepare(setting.clone())).map_err(failed)?;
+        match standby.wire.receive(Some(supervisor.limit)) {
+            Received::Message(Report::Ready { notes }) => standby.notes = notes,
+            _ => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
+        }
+        Ok(standby)
+    }
+
+    /// The supervisor's process id. Counters attached to it now are inherited by the server and all
+    /// of its processes.
+    pub fn supervisor_pid(&self) -> u32 {
+        self.supervisor.id()
+    }
+
+    /// Where the server's processes will begin.
+    pub fn roots(&self) -> Roots {
+        Roots::below(self.supervisor_pid())
+    }
+
+    /// Tells the supervisor to start the server. Returns the server's process id.
+    fn start_server(&mut self) -> Result<Pid, StartError> {
+        let program = self.setting.argv[0].clone();
+        let sent = self.wire.send(&Order::Go);
+        match self.wire.receive(Some(self.limit)) {
+            Received::Message(Report::Started { pid }) => raw(pid).ok_or(StartError::Empty),
+            Received::Message(Report::Failed { errno }) => Err(StartError::Program {
+                remedy: remedy(errno, &program, &self.setting.cwd),
+                cause: io::Error::from_raw_os_error(errno),
+                program,
+            }),
+            _ => Err(StartError::Supervisor {
+                program: program.into(),
+                cause: sent.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()),
+            }),
+        }
+    }
+}
+
+impl Drop for Standby {
+    fn drop(&mut self) {
+        // Once its end of the channel closes, a supervisor without a server exits by itself, and
+        // one that was told to stop is already exiting.
+        self.wire.close();
+        for _ in 0..200 {
+            if !matches!(self.supervisor.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Why a server could not be frozen. It keeps running.
+#[derive(Debug, thiserror::Error)]
+pub enum FreezeError {
+    /// Another user's process, or one that a security policy protects.
+    #[error("cannot stop {name} ({pid}): {cause}; run hotlap as root or as that process's user")]
+    Refused {
+        /// Its name.
+        name: String,
+        /// Its process id.
+        pid: u32,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// The process was sent SIGSTOP but did not stop in time, for instance in an uninterruptible
+    /// wait.
+    #[error("{name} ({pid}) was still running {} s after SIGSTOP", FREEZE_LIMIT.as_secs())]
+    StillRuns {
+        /// Its name.
+        name: String,
+        /// Its process id.
+        pid: u32,
+    },
+    /// The process table cannot be read.
+    #[error("cannot read the process table: {0}")]
+    Table(io::Error),
+}
+
+/// Why a server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The command is empty.
+    #[error("the command is empty; give a program to start")]
+    Empty,
+    /// The working directory cannot be entered.
+    #[error(
+        "cannot enter the folder {}: {cause}; create it, or correct `cwd`",
+        path.display()
+    )]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The log cannot be written.
+    #[error("cannot write the log {}: {cause}; check permissions and disk space", path.display())]
+    Log {
+        /// The log.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The program cannot be executed.
+    #[error("cannot execute {program}: {cause}; {remedy}")]
+    Program {
+        /// The program, as given.
+        program: String,
+        /// The system's error.
+        cause: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The supervisor did not start or did not answer.
+    #[error(
+        "the supervisor {} did not start: {cause}; check that this program can be executed",
+        program.display()
+    )]
+    Supervisor {
+        /// Its program.
+        program: PathBuf,
+        /// What happened.
+        cause: io::Error,
+    },
+}
+
+/// The remedy for a program that cannot be executed.
+fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
+    let local = program.contains('/');
+    match errno {
+        libc::ENOENT if local && cwd.join(program).exists() => {
+            "install the interpreter named in its first line, which is missing"
+        }
+        libc::ENOENT if local => "check the path, and that it has been built",
+        libc::ENOENT => "install it or give its full path",
+        libc::EACCES => "make it executable with chmod +x",
+        libc::ENOEXEC => "it is no program for this machine: build it here or name its interpreter",
+        _ => "run it by hand in its folder to see what is wrong",
     }
 }
 

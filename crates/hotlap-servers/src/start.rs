@@ -14,10 +14,9 @@ use hotlap_load::http::Response;
 use hotlap_load::plan::{Endpoint, Protocol, Target};
 
 use crate::contract::Exchange;
-use crate::failure::ServerFailure;
 use crate::interrupt;
-use crate::launch::{Launch, TLS_CERT, TLS_KEY};
-use crate::network::Network;
+use crate::launch::{Launch, ServerFailure, TLS_CERT, TLS_KEY};
+use crate::machine::Network;
 use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
 use crate::verify::LIMIT;
 use crate::verify::client::{OpenError, Wire};

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use hotlap::cmd::selftest::arena::Arena;
 use hotlap::cmd::selftest::queues::{QUEUES, search};
-use hotlap_servers::priority::Priority;
+use hotlap_servers::machine::Priority;
 use neighbour::Neighbour;
 
 mod neighbour;

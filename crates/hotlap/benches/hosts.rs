@@ -26,8 +26,7 @@ use hotlap_bench::load_host::{self, LoadError, LoadHost, RunningLoad, ThisProces
 use hotlap_bench::local::{LocalRunner, Setting};
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_load::plan::{Plan, Target};
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::launch::Launch;
+use hotlap_servers::launch::{Launch, ServerFailure};
 use hotlap_servers::running::{Found, LocalHost, ServerHost, StartOrder, Up};
 use hotlap_servers::verify::Requirements;
 use hotlap_stats::Effect;

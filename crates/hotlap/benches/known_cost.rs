@@ -36,8 +36,7 @@ use std::time::{Duration, Instant};
 
 use hotlap::cmd::selftest::arena::pinned;
 use hotlap::cmd::selftest::extra::{difference, tolerance};
-use hotlap_servers::allocation;
-use hotlap_servers::machine::Machine;
+use hotlap_servers::machine::{self, Machine};
 use hotlap_stats::{Estimate, median};
 use hotlap_testbed::unused_address;
 use serde::de::DeserializeOwned;
@@ -215,7 +214,7 @@ impl Program {
             "rust" => self.with(&["--alone", STRETCH, &format!("working:{rounds}")]),
             _ => self.with(&["--extra", &rounds.to_string(), "--alone", STRETCH]),
         };
-        let cores = allocation::split_here(None).server;
+        let cores = machine::split_here(None).server;
         let printed = pinned(&cores, || output(Command::new(&argv[0]).args(&argv[1..])));
         let stretches: Vec<f64> = printed.lines().map(|ns| ns.parse().expect("a time")).collect();
         let groups = stretches.chunks(9).filter_map(median);
@@ -518,7 +517,7 @@ impl Drop for Ends {
 
 /// The CPU time of a fresh server under `wrk`, in nanoseconds, and the number of its requests.
 fn wrk_turn(argv: &[String]) -> (u64, u64) {
-    let (cores, address) = (allocation::split_here(None), unused_address());
+    let (cores, address) = (machine::split_here(None), unused_address());
     let mut server = Command::new(&argv[0]);
     server.args(&argv[1..]).env("PORT", address.port().to_string()).stdout(Stdio::null());
     let server = Ends(pinned(&cores.server, || server.spawn()).expect("a server"));

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use hotlap_servers::catalogue::line_of;
 use serde::{Deserialize, Deserializer};
 
 use crate::cli::{Cli, Command, MeasureArgs, RunArgs, StoreArgs, When};
@@ -73,8 +74,7 @@ impl Config {
         let mut config: Self = match toml::from_str(text) {
             Ok(config) => config,
             Err(error) => {
-                let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(""));
-                let line = before.matches('\n').count() + 1;
+                let line = line_of(text, error.span().map_or(0, |span| span.start));
                 let what = error.message().replace('\n', " ");
                 return usage(format!("{}:{line}: {what}", path.display()));
             }

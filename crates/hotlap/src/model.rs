@@ -29,7 +29,7 @@ pub use hotlap_bench::runner::{Probed, Start, Warmup};
 pub use hotlap_bench::slo::Objective;
 pub use hotlap_bench::stress::Subject;
 pub use hotlap_bench::suite::{Absent, Question};
-pub use hotlap_servers::failure::ServerFailure;
+pub use hotlap_servers::launch::ServerFailure;
 pub use hotlap_stats::Class;
 pub use load::Load;
 pub use pool::{Apart, MergedShard, Pool, Shard};

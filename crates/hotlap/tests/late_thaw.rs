@@ -14,9 +14,9 @@ use hotlap_bench::load_host::ThisProcess;
 use hotlap_bench::local::{LocalRunner, Setting};
 use hotlap_bench::participant::{Load, Origin, Participant, Role as Place};
 use hotlap_bench::runner::Runner;
-use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
+use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
 

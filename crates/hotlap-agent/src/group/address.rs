@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use hotlap_servers::network::{self, Network};
+use hotlap_servers::machine::{self, Network};
 
 use super::Generators;
 use super::error::GroupError;
@@ -18,7 +18,7 @@ impl Generators {
     /// # Errors
     /// A generator is lost, or there is no such address: the cause and the remedy.
     pub fn find_network(&self, given: Option<IpAddr>) -> Result<(Network, IpAddr), String> {
-        let own = network::addresses();
+        let own = machine::addresses();
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let addresses = match given {
             Some(given) => vec![given],

@@ -9,14 +9,11 @@ use hotlap_observe::Compiler;
 use hotlap_observe::HardwareCounts;
 use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_observe::{Memory, Switches};
-use hotlap_servers::certificate::Certificate;
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::launch::Launch;
-use hotlap_servers::machine::Machine;
-use hotlap_servers::network::Network;
+use hotlap_servers::build::Unready;
+use hotlap_servers::launch::{Certificate, Launch, ServerFailure};
+use hotlap_servers::machine::{Machine, Network};
 use hotlap_servers::process::{ProcessExit, Stopped};
 use hotlap_servers::running::{LogWait, StartOrder};
-use hotlap_servers::toolchain::Unready;
 use serde::{Deserialize, Serialize};
 
 orders! {

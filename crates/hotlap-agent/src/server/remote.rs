@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Endpoint, Target};
-use hotlap_servers::certificate::Certificate;
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::network::Network;
+use hotlap_servers::build::Unready;
+use hotlap_servers::launch::{Certificate, ServerFailure};
+use hotlap_servers::machine::Network;
 use hotlap_servers::running::{Found, ServerHost, StartOrder, Up};
-use hotlap_servers::toolchain::Unready;
 
 use super::order::{
     BeginBuild, BeginStart, BuiltThere, Describe, Description, Find, Interrupt, KeptThere,

@@ -7,7 +7,7 @@ use hotlap_observe::Compiler;
 use hotlap_observe::HardwareCounts;
 use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_observe::{Memory, Switches};
-use hotlap_servers::lines;
+use hotlap_servers::launch::LINES_LIMIT;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, State, Unreachable};
 
@@ -234,7 +234,7 @@ impl RunningServer for RemoteServer {
 
     fn lines(&mut self, wait: LogWait) -> u64 {
         match self.has_log() {
-            true => self.call(CountLines { wait }, CALL + lines::LIMIT).unwrap_or(0),
+            true => self.call(CountLines { wait }, CALL + LINES_LIMIT).unwrap_or(0),
             false => 0,
         }
     }

@@ -5,17 +5,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use hotlap_load::plan::{Endpoint, Target};
-use hotlap_servers::allocation;
-use hotlap_servers::catalogue::Catalogue;
-use hotlap_servers::certificate::{self, Certificate};
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::launch::Launch;
-use hotlap_servers::machine::Machine;
-use hotlap_servers::manifest;
-use hotlap_servers::network::{self, Network};
+use hotlap_servers::build::{BuildError, BuildEvent, Builder, Unready, probe_all};
+use hotlap_servers::catalogue::{self, Catalogue};
+use hotlap_servers::launch::{Certificate, Launch, ServerFailure};
+use hotlap_servers::machine::{self, Machine, Network};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::running::{LocalHost, RunningServer, ServerHost, StartOrder, State, Up};
-use hotlap_servers::toolchain::{BuildError, BuildEvent, Builder, Unready, probe_all};
 
 use super::door::Door;
 use super::order::{
@@ -73,14 +68,14 @@ impl ServerService {
     }
 
     fn describe(&self, cpus: Option<usize>) -> Description {
-        let cores = allocation::alone(cpus);
+        let cores = machine::alone(cpus);
         Description {
             machine: Machine::describe(),
             cores: cores.server,
             notes: cores.notes,
             program: self.setting.program.clone(),
             folder: std::env::current_dir().unwrap_or_default(),
-            addresses: network::addresses(),
+            addresses: machine::addresses(),
             boot: boot(),
         }
     }
@@ -227,7 +222,7 @@ impl Service for ServerService {
                 report::<Use>(())
             }
             ServerOrder::MakeCertificate(_) => {
-                let kept = Certificate::kept_in(&self.setting.cache.join(certificate::FOLDER));
+                let kept = Certificate::kept_in(&self.setting.cache.join(Certificate::FOLDER));
                 report::<MakeCertificate>(kept.map_err(|e| e.to_string())?)
             }
             ServerOrder::BeginBuild(BeginBuild { ids, probes }) => {
@@ -269,12 +264,12 @@ fn build(
         let why = || unknown(id, "the catalogue there does not have this server".to_owned());
         catalogue.find(id).ok_or_else(why)
     };
-    let found: Vec<Result<&manifest::Server, Unready>> = ids.iter().map(find).collect();
-    let servers: Vec<&manifest::Server> =
+    let found: Vec<Result<&catalogue::CatalogueServer, Unready>> = ids.iter().map(find).collect();
+    let servers: Vec<&catalogue::CatalogueServer> =
         found.iter().filter_map(|found| found.as_ref().ok().copied()).collect();
     let results: Vec<Result<BuiltThere, Unready>> = if probes {
         let probed = probe_all(&servers, stop).into_iter().zip(&servers);
-        let plain = |server: &&manifest::Server| Launch {
+        let plain = |server: &&catalogue::CatalogueServer| Launch {
             argv: server.command.clone(),
             env: server.env.clone(),
             explain_env: server.explain_env.clone(),
@@ -296,17 +291,16 @@ fn build(
         };
         let (cache, supervisor) = (&setting.cache, &setting.supervisor);
         let built = Builder { cache, supervisor, stop, on: &on }.build_all(&servers);
-        let there =
-            |(server, built): (&&manifest::Server, Result<hotlap_servers::toolchain::Built, _>)| {
-                built.map(|built| BuiltThere {
-                    launch: built.launch(server),
-                    version: built.version,
-                })
-            };
+        let there = |(server, built): (
+            &&catalogue::CatalogueServer,
+            Result<hotlap_servers::build::Built, _>,
+        )| {
+            built.map(|built| BuiltThere { launch: built.launch(server), version: built.version })
+        };
         servers.iter().zip(built).map(there).collect()
     };
     let mut results = results.into_iter();
-    let result = |found: Result<&manifest::Server, Unready>| {
+    let result = |found: Result<&catalogue::CatalogueServer, Unready>| {
         found.and_then(|server| {
             results.next().unwrap_or_else(|| Err(unknown(&server.id, "not built".to_owned())))
         })

@@ -15,10 +15,10 @@ use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Protocol, Request, Target};
 use hotlap_observe::Compiler;
 use hotlap_observe::{Memory, Switches};
-use hotlap_servers::allocation::CpuAllocation;
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::infer;
+use hotlap_servers::contract;
 use hotlap_servers::interrupt;
+use hotlap_servers::launch::ServerFailure;
+use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, State};
 use hotlap_servers::start::{ask, ending};
@@ -315,7 +315,7 @@ impl Instance {
             target: None,
             host: String::new(),
             requests: Vec::new(),
-            values_used: (infer::PROBES, None),
+            values_used: (contract::PROBES, None),
             known: vec![None; run.loads.len()],
             held: None,
             lost: None,

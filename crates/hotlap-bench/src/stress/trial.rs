@@ -11,8 +11,8 @@ use super::attackers::Attackers;
 use super::judge::{Held, Observed, PACE_AFTER, Service, judge};
 use super::scenario::{Attack, Scenario};
 use super::{StressSetting, StressedServer, Trial, ending_of, failure};
-use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
+use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::start::ask;
 use hotlap_servers::verify::LIMIT;
 

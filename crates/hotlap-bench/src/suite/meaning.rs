@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use hotlap_load::plan::Protocol;
 use toml::Spanned;
 
+use hotlap_servers::catalogue::line_of;
+
 use super::definition::{Question, Suite, SuiteError, Written};
 use super::entry::{Entry, Loading, STREAMS};
 use super::keys::{Item, Keys, List, LoadKeys, ProtocolKey, SourceKeys};
@@ -20,9 +22,7 @@ type Complaint = (Range<usize>, String);
 
 /// Parses a suite file.
 pub(super) fn parse(text: &str, file: &Path) -> Result<Suite, SuiteError> {
-    let line = |offset: usize| {
-        1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
-    };
+    let line = |offset: usize| line_of(text, offset);
     let wrong =
         |line: Option<usize>, what: String| SuiteError::Wrong { file: file.to_owned(), line, what };
     let keys: Keys = toml::from_str(text).map_err(|error| {

@@ -18,7 +18,7 @@ use hotlap_load::plan::{Endpoint, Target};
 use hotlap_observe::Owner;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
-use hotlap_servers::network::Network;
+use hotlap_servers::machine::Network;
 use hotlap_servers::start::{Started, Startup};
 use hotlap_servers::verify::Requirements;
 use hotlap_testbed::unused_address;

@@ -11,9 +11,8 @@ use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::launch::Launch;
-use hotlap_servers::network::Network;
+use hotlap_servers::launch::{Launch, ServerFailure};
+use hotlap_servers::machine::Network;
 use hotlap_servers::start::Startup;
 use hotlap_servers::verify::Requirements;
 

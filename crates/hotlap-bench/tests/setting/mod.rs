@@ -5,8 +5,7 @@ use std::time::Duration;
 use hotlap_bench::load_host::ThisProcess;
 use hotlap_bench::local;
 use hotlap_bench::participant::Load;
-use hotlap_servers::allocation::CpuAllocation;
-use hotlap_servers::network::Network;
+use hotlap_servers::machine::{CpuAllocation, Network};
 use hotlap_servers::running::LocalHost;
 
 use crate::stand_in::{LIMIT, supervisor};

@@ -22,11 +22,11 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, setrlimit, wait};
 
-use super::channel::{Order, Received, Report, Wire, send};
+use super::channel::{
+    Order, ProcessExit, ProcessSetting, Received, Report, SUPERVISOR_NAME, Stopped, Wire, send,
+};
 use super::log;
-use super::setting::{ProcessExit, ProcessSetting, Stopped};
 use super::signal::signal_tree;
-use super::standby::SUPERVISOR_NAME;
 use hotlap_observe::{Member, processes};
 
 pub use signals::is_ignored;

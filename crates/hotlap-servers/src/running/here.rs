@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::server::{LogWait, RunningServer, Sample, State};
-use crate::lines::LogLines;
+use crate::launch::LogLines;
 use crate::process::{Process, Stopped};
 use crate::start::LAST_LINES;
 use hotlap_observe::Owner;
-use hotlap_observe::cpus::ClockFlush;
-use hotlap_observe::cpus::move_threads;
+use hotlap_observe::cpus::{ClockFlush, move_threads};
 use hotlap_observe::{Compiler, Compilers};
 use hotlap_observe::{Counters, HardwareCounts};
 use hotlap_observe::{Instrument, Observation, ObserveError, Observer};

@@ -11,10 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::here::LocalServer;
 use super::server::{LogWait, RunningServer};
 use crate::contract::Exchange;
-use crate::failure::ServerFailure;
-use crate::launch::{Counts, Launch};
-use crate::lines::LogLines;
-use crate::network::Network;
+use crate::launch::{Counts, Launch, LogLines, ServerFailure};
+use crate::machine::Network;
 use crate::process::Supervisor;
 use crate::start::Startup;
 use crate::verify::Requirements;
@@ -111,10 +109,9 @@ impl ServerHost for LocalHost {
     }
 
     fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
-        let lines = order
-            .counts
-            .as_ref()
-            .map(|counts| LogLines::of(counts, &order.launch, order.requirements));
+        let lines = order.counts.as_ref().map(|counts| {
+            LogLines::of(counts, &order.launch, order.requirements != Requirements::Custom)
+        });
         let startup = Startup {
             launch: &order.launch,
             first: &order.first,

@@ -7,8 +7,8 @@ use hotlap_load::plan::Protocol;
 
 use super::client::Wire;
 use super::{Check, Findings, Requirements, Verifier};
+use crate::catalogue::ServerKind;
 use crate::contract::{Content, Exchange, described};
-use crate::manifest::ServerKind;
 
 /// How long to wait for unsolicited bytes before the first request, in pauses.
 const SILENCE: u32 = 8;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use hotlap_load::plan::Target;
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::ServerKind;
 use crate::contract::Contract;
-use crate::manifest::ServerKind;
 
 /// A server to verify.
 #[derive(Debug, Clone)]

@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use hotlap_servers::build::{Builder, MissingKind};
+use hotlap_servers::catalogue::{self, CatalogueServer, SpokenProtocol};
 use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker};
 use hotlap_servers::contract::{Ask, Name};
 use hotlap_servers::launch::Launch;
-use hotlap_servers::manifest::{self, Protocol, Server};
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::toolchain::{Builder, MissingKind};
 
 fn program() -> PathBuf {
     example("faulty-server")
@@ -34,7 +34,7 @@ impl Bench {
         Self { root: tempfile::tempdir().unwrap() }
     }
 
-    fn server(&self, id: &str, contracts: &str, keys: &str, command: &str) -> Server {
+    fn server(&self, id: &str, contracts: &str, keys: &str, command: &str) -> CatalogueServer {
         let folder = self.root.path().join("servers").join(id);
         fs::create_dir_all(&folder).unwrap();
         let text = format!(
@@ -43,10 +43,10 @@ impl Bench {
              [run]\ncommand = {command}\n"
         );
         fs::write(folder.join("server.toml"), text).unwrap();
-        manifest::read(&folder, id).unwrap().remove(0)
+        catalogue::read(&folder, id).unwrap().remove(0)
     }
 
-    fn faulty(&self, id: &str, contracts: &str, keys: &str, fault: &str) -> Server {
+    fn faulty(&self, id: &str, contracts: &str, keys: &str, fault: &str) -> CatalogueServer {
         let keys = format!("{keys}\n[toolchain]\nprobe = [\"echo\", \"faulty 1\"]");
         let site = if contracts.contains("json-api") { "json-api" } else { "hello" };
         let command = format!("[\"{}\", \"{site}\", \"{fault}\"]", program().display());
@@ -64,7 +64,7 @@ impl Bench {
         })
     }
 
-    fn check(&self, server: &Server) -> CheckedServer {
+    fn check(&self, server: &CatalogueServer) -> CheckedServer {
         self.with(|checker| checker.check(server))
     }
 }
@@ -122,9 +122,9 @@ fn each_protocol_is_verified() {
     let row = bench.check(&bench.faulty("faulty/old", "[\"hello\"]", keys, "none"));
     assert_eq!(row.outcome, CheckOutcome::Failed, "{row:#?}");
     assert_eq!(row.conformance(), (14, 14));
-    let passed = Protocol::ALL.map(|protocol| row.passed_over(protocol));
+    let passed = SpokenProtocol::ALL.map(|protocol| row.passed_over(protocol));
     assert_eq!(passed, [Some(true), Some(false), None, None]);
-    assert!(row.failures().all(|(report, _)| report.protocol == Protocol::H2c));
+    assert!(row.failures().all(|(report, _)| report.protocol == SpokenProtocol::H2c));
 }
 
 /// A server is started with a certificate for its protocols over TLS, and without one for the
@@ -139,11 +139,11 @@ fn protocols_over_tls_are_verified_with_a_certificate() {
         );
         let command = format!("[\"{}\"]", example("secure-server").display());
         let server = bench.server(id, "[\"hello\"]", &keys, &command);
-        bench.check(&Server { kind: manifest::ServerKind::HandWritten, ..server })
+        bench.check(&CatalogueServer { kind: catalogue::ServerKind::HandWritten, ..server })
     };
     let row = secure("secure/both", "[\"https\", \"http/1.1\"]");
     let over: Vec<_> = row.reports.iter().map(|report| report.protocol).collect();
-    assert_eq!(over, [Protocol::Http1, Protocol::Https], "{row:#?}");
+    assert_eq!(over, [SpokenProtocol::Http1, SpokenProtocol::Https], "{row:#?}");
     let [plain, tls] = &row.reports[..] else { panic!("{row:#?}") };
     assert_eq!(plain.findings, tls.findings);
     let row = secure("secure/newer", "[\"h2\"]");

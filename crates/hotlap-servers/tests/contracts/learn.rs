@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, ExpectedBody, ExpectedStatus, Target};
-use hotlap_servers::contract::{Ask, Content, Contract, Fields, Requests};
-use hotlap_servers::infer::{Inferred, infer};
+use hotlap_servers::contract::{Ask, Content, Contract, Fields, Inferred, Requests, infer};
 use hotlap_servers::verify::{self, PAUSE, Requirements, Verifier};
 use hotlap_testbed::{Fault, Site, TestServer};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target};
+use hotlap_servers::catalogue::ServerKind;
 use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::manifest::ServerKind;
 use hotlap_servers::verify::{self, Findings, Requirements, Verifier};
 use hotlap_testbed::{Fault, Site, TestServer, unused_address};
 

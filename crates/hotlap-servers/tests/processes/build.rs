@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use hotlap_servers::manifest::{self, Server};
-use hotlap_servers::toolchain::{BuildError, BuildEvent, Builder, Built, Unready};
+use hotlap_servers::build::{BuildError, BuildEvent, Builder, Built, Unready};
+use hotlap_servers::catalogue::{self, CatalogueServer};
 
 use crate::stand_in::supervisor;
 
@@ -24,17 +24,17 @@ impl Bench {
         Self { root, stop: AtomicBool::new(false), events: Mutex::new(Vec::new()) }
     }
 
-    fn servers(&self, toolchain: &str) -> Vec<Server> {
+    fn servers(&self, toolchain: &str) -> Vec<CatalogueServer> {
         let text = format!(
             "about = \"x\"\nurl = \"https://example.org\"\nkind = \"framework\"\n\
              contracts = [\"hello\"]\n[toolchain]\nprobe = [\"true\"]\n{toolchain}\n"
         );
         let folder = self.root.path().join("servers/sh/x");
         fs::write(folder.join("server.toml"), &text).unwrap();
-        manifest::read(&folder, "sh/x").unwrap()
+        catalogue::read(&folder, "sh/x").unwrap()
     }
 
-    fn build(&self, server: &Server) -> Result<Built, Unready> {
+    fn build(&self, server: &CatalogueServer) -> Result<Built, Unready> {
         let on = |event: BuildEvent<'_>| {
             let line = match event {
                 BuildEvent::Waiting { server } => format!("{server} waits"),

@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use hotlap_servers::manifest::Server;
+use hotlap_servers::build::{BuildEvent, Builder, Built, Unready};
+use hotlap_servers::catalogue::CatalogueServer;
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::toolchain::{BuildEvent, Builder, Built, Unready};
 
 use crate::console::Console;
 use crate::interrupt::Interrupt;
@@ -13,7 +13,7 @@ use crate::paths;
 
 /// Builds servers, and returns the results in their order. A live line shows the current step.
 pub fn build_all(
-    servers: &[&Server],
+    servers: &[&CatalogueServer],
     supervisor: &Supervisor,
     interrupt: &Interrupt,
     console: &Console,

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use hotlap_bench::participant::Origin;
-use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::build::Builder;
+use hotlap_servers::catalogue::{Catalogue, CatalogueServer, SpokenProtocol};
 use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker, ContractReport};
 use hotlap_servers::contract::Name;
-use hotlap_servers::manifest::{Protocol, Server};
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::toolchain::Builder;
 use serde_json::json;
 
 use super::build::build_all;
@@ -31,7 +30,7 @@ use crate::text::{visible, visible_lines};
 pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let (servers, strangers) = chosen(args)?;
-    let servers: Vec<&Server> = servers.iter().collect();
+    let servers: Vec<&CatalogueServer> = servers.iter().collect();
     let supervisor =
         Supervisor::this_program("__supervisor").context("cannot find hotlap's own program")?;
     let built = build_all(&servers, &supervisor, &interrupt, console)?;
@@ -78,7 +77,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
 }
 
 /// The selected servers of the catalogue, and the commands and URLs.
-fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
+fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>)> {
     let wanted = match args.contract.as_deref().map(|name| (name, Name::of(name))) {
         Some((name, None)) => {
             let all = Name::ALL.map(Name::as_str).join(", ");
@@ -136,8 +135,8 @@ fn custom(checker: &Checker, text: &str, args: &CheckArgs) -> anyhow::Result<Che
 }
 
 fn built_only(
-    servers: &[&Server],
-    built: &[Result<hotlap_servers::toolchain::Built, hotlap_servers::toolchain::Unready>],
+    servers: &[&CatalogueServer],
+    built: &[Result<hotlap_servers::build::Built, hotlap_servers::build::Unready>],
     console: &Console,
 ) -> anyhow::Result<Exit> {
     let mut exit = Exit::Ok;
@@ -177,7 +176,7 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
                 0 => String::new(),
                 made => format!("{passed}/{made}"),
             };
-            let others: Vec<&str> = others(row).map(Protocol::as_str).collect();
+            let others: Vec<&str> = others(row).map(SpokenProtocol::as_str).collect();
             let others = match others.is_empty() {
                 true => String::new(),
                 false => format!("{} ok, ", others.join(" ")),
@@ -209,15 +208,16 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
 }
 
 /// The protocols besides HTTP/1.1 without TLS that were checked.
-fn others(row: &CheckedServer) -> impl Iterator<Item = Protocol> {
-    let checked = |protocol: &Protocol| row.passed_over(*protocol).is_some();
-    Protocol::ALL.into_iter().filter(|p| *p != Protocol::Http1).filter(checked)
+fn others(row: &CheckedServer) -> impl Iterator<Item = SpokenProtocol> {
+    let checked = |protocol: &SpokenProtocol| row.passed_over(*protocol).is_some();
+    SpokenProtocol::ALL.into_iter().filter(|p| *p != SpokenProtocol::Http1).filter(checked)
 }
 
 /// In which protocols the responses were wrong, if more than HTTP/1.1 was checked.
 fn wrong(row: &CheckedServer) -> String {
-    let failed = |protocol: &Protocol| row.passed_over(*protocol) == Some(false);
-    let over: Vec<&str> = Protocol::ALL.iter().filter(|p| failed(p)).map(|p| p.title()).collect();
+    let failed = |protocol: &SpokenProtocol| row.passed_over(*protocol) == Some(false);
+    let over: Vec<&str> =
+        SpokenProtocol::ALL.iter().filter(|p| failed(p)).map(|p| p.title()).collect();
     match others(row).next() {
         None => "wrong responses".to_owned(),
         Some(_) => format!("wrong responses over {}", over.join(" and ")),
@@ -226,8 +226,8 @@ fn wrong(row: &CheckedServer) -> String {
 
 /// The lines below a row: failed checks, the last lines of output, the remedy, notes.
 fn below(row: &CheckedServer, quiet: bool) -> Vec<String> {
-    let over = |protocol: Protocol, what: String| match protocol {
-        Protocol::Http1 => what,
+    let over = |protocol: SpokenProtocol, what: String| match protocol {
+        SpokenProtocol::Http1 => what,
         _ => format!("{}: {what}", protocol.title()),
     };
     let mut below: Vec<String> =
@@ -296,7 +296,7 @@ fn as_json(row: &CheckedServer) -> serde_json::Value {
 /// A missing toolchain skips a row. With `--strict` that is a failure, unless no registry that can
 /// be reached has the toolchain.
 fn verdict(args: &CheckArgs, rows: &[CheckedServer], console: &Console) -> Exit {
-    use hotlap_servers::toolchain::MissingKind::Unreachable;
+    use hotlap_servers::build::MissingKind::Unreachable;
     let count = |is: &dyn Fn(&CheckOutcome) -> bool| rows.iter().filter(|r| is(&r.outcome)).count();
     let passed = count(&|s| *s == CheckOutcome::Passed);
     let skipped = count(&|s| matches!(s, CheckOutcome::Skipped(_)));

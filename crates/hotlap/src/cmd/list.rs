@@ -1,8 +1,7 @@
 //! `hotlap list`: lists the catalogue, and which of its servers can run here.
 
-use hotlap_servers::catalogue::{Catalogue, CatalogueError};
-use hotlap_servers::manifest::Server;
-use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
+use hotlap_servers::build::{MissingKind, MissingToolchain, probe_all};
+use hotlap_servers::catalogue::{Catalogue, CatalogueError, CatalogueServer};
 use serde_json::json;
 
 use crate::assets;
@@ -25,7 +24,7 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
         console.note("Interrupted before all toolchains were checked: nothing is listed.");
         return Ok(Exit::Interrupted);
     }
-    let mut rows: Vec<(&Server, Result<String, MissingToolchain>)> =
+    let mut rows: Vec<(&CatalogueServer, Result<String, MissingToolchain>)> =
         servers.into_iter().zip(probed).collect();
     if args.ready {
         rows.retain(|(_, probed)| probed.is_ok());
@@ -48,16 +47,16 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
 pub fn select<'a>(
     catalogue: &'a Catalogue,
     pattern: Option<&str>,
-) -> Result<Vec<&'a Server>, CatalogueError> {
+) -> Result<Vec<&'a CatalogueServer>, CatalogueError> {
     let Some(pattern) = pattern else { return Ok(catalogue.servers.iter().collect()) };
     // An empty pattern, from an unset variable in a script, does not select the whole catalogue.
-    let is_within = |s: &&Server| !pattern.is_empty() && s.id.contains(pattern);
-    let within: Vec<&Server> = catalogue.servers.iter().filter(is_within).collect();
+    let is_within = |s: &&CatalogueServer| !pattern.is_empty() && s.id.contains(pattern);
+    let within: Vec<&CatalogueServer> = catalogue.servers.iter().filter(is_within).collect();
     if within.is_empty() { catalogue.select(pattern) } else { Ok(within) }
 }
 
-fn as_json(rows: &[(&Server, Result<String, MissingToolchain>)]) -> serde_json::Value {
-    let row = |(server, probed): &(&Server, Result<String, MissingToolchain>)| {
+fn as_json(rows: &[(&CatalogueServer, Result<String, MissingToolchain>)]) -> serde_json::Value {
+    let row = |(server, probed): &(&CatalogueServer, Result<String, MissingToolchain>)| {
         let absence = probed.as_ref().err();
         json!({
             "id": server.id,
@@ -84,11 +83,11 @@ fn state(probed: &Result<String, MissingToolchain>) -> &'static str {
     }
 }
 
-fn table(rows: &[(&Server, Result<String, MissingToolchain>)], width: usize) -> String {
+fn table(rows: &[(&CatalogueServer, Result<String, MissingToolchain>)], width: usize) -> String {
     let contracts =
-        |s: &Server| s.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(" ");
+        |s: &CatalogueServer| s.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(" ");
     let protocols =
-        |s: &Server| s.protocols.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(" ");
+        |s: &CatalogueServer| s.protocols.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(" ");
     let table = Table::new(vec![
         Column::left("server", rows.iter().map(|(s, _)| &s.id)),
         Column::left("kind", rows.iter().map(|(s, _)| s.kind.to_string())).drop_order(1),
@@ -100,14 +99,14 @@ fn table(rows: &[(&Server, Result<String, MissingToolchain>)], width: usize) -> 
     layout::lines(&table, width).all().map(|line| format!("{line}\n")).collect()
 }
 
-fn remark(server: &Server, probed: &Result<String, MissingToolchain>) -> String {
+fn remark(server: &CatalogueServer, probed: &Result<String, MissingToolchain>) -> String {
     match probed {
         Ok(_) => server.about.clone(),
         Err(absence) => absence.remedy.clone(),
     }
 }
 
-fn summary(rows: &[(&Server, Result<String, MissingToolchain>)], console: &Console) {
+fn summary(rows: &[(&CatalogueServer, Result<String, MissingToolchain>)], console: &Console) {
     let ready = rows.iter().filter(|(_, p)| p.is_ok()).count();
     let missing = rows.len() - ready;
     let hint = if missing > 0 { " `hotlap setup` prints what installs the rest." } else { "" };

@@ -5,12 +5,12 @@ use std::fs::File;
 use std::time::Instant;
 
 use anyhow::Context;
-use hotlap_servers::catalogue::Catalogue;
-use hotlap_servers::install::{InstallError, Missing, Progress};
-use hotlap_servers::manifest::Server;
-use hotlap_servers::package_manager::PackageManager;
+use hotlap_servers::build::{
+    InstallError, InstallProgress, MissingKind, MissingPackages, MissingToolchain, PackageManager,
+    probe_all,
+};
+use hotlap_servers::catalogue::{Catalogue, CatalogueServer};
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
 
 use super::build::build_all;
 use crate::assets;
@@ -42,7 +42,7 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     console.print(&format!("Built {ready} of {} servers in {took} s.\n", built.len()))?;
     let mut exit = exit;
     for (server, why) in servers.iter().zip(&built) {
-        if let Err(hotlap_servers::toolchain::Unready::Failed(error)) = why {
+        if let Err(hotlap_servers::build::Unready::Failed(error)) = why {
             console.note(&format!("{}: {error}", server.id));
             error.log_tail.iter().for_each(|line| console.note(&format!("    | {line}")));
             exit = exit.and(Exit::ServerFailed);
@@ -53,7 +53,7 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
 
 /// Prints the toolchains that these servers lack or, with `yes`, installs them.
 pub fn install(
-    servers: &[&Server],
+    servers: &[&CatalogueServer],
     yes: bool,
     interrupt: &Interrupt,
     console: &Console,
@@ -63,13 +63,14 @@ pub fn install(
         // A toolchain whose check did not finish must not count as missing: it would be installed.
         return Ok(Exit::Interrupted);
     }
-    let absent: Vec<(&Server, MissingToolchain)> =
+    let absent: Vec<(&CatalogueServer, MissingToolchain)> =
         servers.iter().zip(probed).filter_map(|(s, p)| Some((*s, p.err()?))).collect();
     if absent.is_empty() {
         console.print("Nothing is missing.\n")?;
         return Ok(Exit::Ok);
     }
-    let mut missing = Missing::of(PackageManager::here(), absent.iter().map(|(s, a)| (*s, a)));
+    let mut missing =
+        MissingPackages::of(PackageManager::here(), absent.iter().map(|(s, a)| (*s, a)));
     let size = missing.measure();
     if !missing.packages.is_empty() {
         let takes = size.map_or(String::new(), |size| {
@@ -104,7 +105,11 @@ pub fn install(
     Ok(still_missing(servers, interrupt, console))
 }
 
-fn carry_out(missing: &Missing, interrupt: &Interrupt, console: &Console) -> anyhow::Result<()> {
+fn carry_out(
+    missing: &MissingPackages,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<()> {
     let log = paths::cache()?.join("setup.log");
     let name = visible(&log.to_string_lossy());
     // Output of an earlier installation would be misleading here.
@@ -112,8 +117,8 @@ fn carry_out(missing: &Missing, interrupt: &Interrupt, console: &Console) -> any
         .with_context(|| format!("cannot write {name}: set HOTLAP_CACHE to a folder of yours"))?;
     let mut live = Live::start(console);
     let result = missing.run(&log, interrupt.flag(), &mut |progress| match progress {
-        Progress::Line(line) => live.phase(format!("installing: {line}")),
-        Progress::Waiting => live.say(&format!(
+        InstallProgress::Line(line) => live.phase(format!("installing: {line}")),
+        InstallProgress::Waiting => live.say(&format!(
             "Waiting for the package manager: stopping it would leave packages half installed. \
              A second Ctrl-C stops hotlap alone; the installation goes on, with its log in \
              {name}."
@@ -128,7 +133,7 @@ fn carry_out(missing: &Missing, interrupt: &Interrupt, console: &Console) -> any
 }
 
 /// The toolchains that are still missing after the installation.
-fn still_missing(servers: &[&Server], interrupt: &Interrupt, console: &Console) -> Exit {
+fn still_missing(servers: &[&CatalogueServer], interrupt: &Interrupt, console: &Console) -> Exit {
     let mut exit = Exit::Ok;
     let probed = probe_all(servers, interrupt.flag());
     if interrupt.asked() {

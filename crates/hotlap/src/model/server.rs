@@ -1,7 +1,7 @@
 //! A server's place in a run: its name, its role, how it is started, and what was published for it.
 
 use hotlap_bench::participant::{self, Role};
-use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::launch::ServerFailure;
 use serde::{Deserialize, Serialize};
 
 use crate::redact;

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use hotlap_servers::catalogue::Catalogue;
-use hotlap_servers::manifest::{Server, Toolchain};
+use hotlap_servers::catalogue::{Catalogue, CatalogueServer, Toolchain};
 
 /// How wide documents are.
 const WIDTH: usize = 125;
@@ -69,11 +68,11 @@ fn totals(catalogue: &Catalogue) -> String {
 }
 
 /// The id of the server that this one is, or is a variant of.
-fn base(server: &Server) -> &str {
+fn base(server: &CatalogueServer) -> &str {
     server.id.split(':').next().unwrap_or(&server.id)
 }
 
-fn row(server: &Server) -> String {
+fn row(server: &CatalogueServer) -> String {
     let contracts: Vec<&str> = server.contracts.iter().map(|name| name.as_str()).collect();
     let protocols: Vec<&str> = server.protocols.iter().map(|name| name.as_str()).collect();
     let name = match server.id.contains(':') {
@@ -86,7 +85,7 @@ fn row(server: &Server) -> String {
 }
 
 /// How a server is installed, built and started; of a variant, what its base does not say.
-fn commands(server: &Server, base: Option<&Server>) -> String {
+fn commands(server: &CatalogueServer, base: Option<&CatalogueServer>) -> String {
     let mut lines = Vec::new();
     let differs = |part: Part| match (part(server), base.map(part)) {
         (own, Some(of_base)) if own == of_base => Vec::new(),
@@ -101,7 +100,7 @@ fn commands(server: &Server, base: Option<&Server>) -> String {
     if lines.is_empty() { String::new() } else { format!("{}\n{}", server.id, lines.concat()) }
 }
 
-type Part = fn(&Server) -> Vec<String>;
+type Part = fn(&CatalogueServer) -> Vec<String>;
 
 const PARTS: [(&str, Part); 5] = [
     ("apt", |server| packages(&server.toolchain.install.apt)),

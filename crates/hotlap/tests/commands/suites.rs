@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use hotlap_bench::suite::{self, Suite};
-use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::catalogue::{Catalogue, SpokenProtocol};
 use hotlap_servers::contract::Contract;
-use hotlap_servers::manifest::Protocol;
 
 fn root(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
@@ -27,7 +26,8 @@ fn every_suite_names_servers_that_answer_its_contract_and_requests_that_it_has()
             if let Some(contract) = suite.contract {
                 assert!(server.contracts.contains(&contract), "{name}: {}", entry.run);
             }
-            for protocol in suite.loads.iter().map(|load| Protocol::of(load.protocol, suite.https))
+            for protocol in
+                suite.loads.iter().map(|load| SpokenProtocol::of(load.protocol, suite.https))
             {
                 assert!(server.protocols.contains(&protocol), "{name}: {}", entry.run);
             }

@@ -6,7 +6,7 @@ use hotlap_load::plan::{Pace, Plan, Request, Stop, Target};
 use hotlap_load::{Failure, Outcome};
 use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::contract::Fields;
-use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::running::Sample;
 use hotlap_servers::verify::LIMIT;
 

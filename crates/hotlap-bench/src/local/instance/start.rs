@@ -4,11 +4,9 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::http::Response;
 use hotlap_load::plan::Target;
-use hotlap_servers::contract::Exchange;
-use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::infer;
-use hotlap_servers::launch::Launch;
-use hotlap_servers::manifest;
+use hotlap_servers::catalogue;
+use hotlap_servers::contract::{self, Exchange};
+use hotlap_servers::launch::{Launch, ServerFailure};
 use hotlap_servers::running::StartOrder;
 use hotlap_servers::start::{HOST, ask};
 use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, verify};
@@ -140,7 +138,7 @@ impl Instance {
         }
         let mut notes = Vec::new();
         if self.participant.contract.name.is_none() {
-            let inferred = infer::infer(&target, &self.host, limit, &self.participant.contract)
+            let inferred = contract::infer(&target, &self.host, limit, &self.participant.contract)
                 .map_err(|what| self.failure("verify", what, "try it with curl"))?;
             notes.extend(inferred.notes);
             self.participant.contract = inferred.contract;
@@ -179,9 +177,9 @@ impl Instance {
             return Ok(findings);
         }
         let failures: Vec<String> = findings.failures().map(ToString::to_string).collect();
-        let protocol = manifest::Protocol::of(target.protocol, target.tls.is_some());
+        let protocol = catalogue::SpokenProtocol::of(target.protocol, target.tls.is_some());
         let over = match protocol {
-            manifest::Protocol::Http1 => String::new(),
+            catalogue::SpokenProtocol::Http1 => String::new(),
             _ => format!("over {protocol}: "),
         };
         let cause = format!("{over}{}", failures.join("; "));

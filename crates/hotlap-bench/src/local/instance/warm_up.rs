@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use hotlap_load::Outcome;
 use hotlap_load::plan::Stop;
 use hotlap_observe::Compiler;
-use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
+use hotlap_servers::launch::ServerFailure;
 use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState, median};
 
 use super::super::slices::WHOLE;

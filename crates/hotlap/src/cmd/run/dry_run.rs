@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use hotlap_bench::experiment::Experiment;
 use hotlap_bench::explain::Explain;
+use hotlap_servers::build::probe_all;
+use hotlap_servers::catalogue;
 use hotlap_servers::launch::Launch;
-use hotlap_servers::manifest;
-use hotlap_servers::toolchain::probe_all;
 
 use super::measure::Prepared;
 use super::participants::{Builds, Participants, from_catalogue};
@@ -29,7 +29,7 @@ use crate::text::number::{percent, plural};
 pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let servers = from_catalogue(spec);
     let probed = probe_all(&servers, interrupt.flag());
-    let launch = |server: &manifest::Server| Launch {
+    let launch = |server: &catalogue::CatalogueServer| Launch {
         argv: server.command.clone(),
         env: server.env.clone(),
         explain_env: server.explain_env.clone(),

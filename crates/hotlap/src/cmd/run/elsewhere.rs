@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hotlap_agent::server::{Build, RemoteHost, Wanted};
 use hotlap_bench::local::shortest_slice;
-use hotlap_servers::allocation;
+use hotlap_servers::machine;
 
 use super::participants::{Builds, from_catalogue};
 use super::spec::RunSpec;
@@ -30,7 +30,7 @@ pub fn open(spec: &mut RunSpec, console: &Console) -> anyhow::Result<Option<Arc<
     match spec.cores.generator.len() {
         0 => spec.server_cpus = spec.server_cpus.or(Some(description.machine.allowed)),
         _ if description.is_this_machine() => {
-            spec.cores = allocation::split_here(spec.server_cpus);
+            spec.cores = machine::split_here(spec.server_cpus);
             let cores = spec.cores.generator.len();
             spec.loads.iter_mut().for_each(|load| load.use_cores(cores));
         }

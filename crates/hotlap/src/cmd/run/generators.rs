@@ -7,8 +7,7 @@ use anyhow::Context;
 use hotlap_agent::server::RemoteHost;
 use hotlap_agent::{GeneratorHost, Generators, Placement};
 use hotlap_bench::load_host;
-use hotlap_servers::allocation::{self, CpuAllocation};
-use hotlap_servers::network::Network;
+use hotlap_servers::machine::{self, CpuAllocation, Network};
 
 use super::spec::RunSpec;
 use crate::console::Console;
@@ -69,7 +68,7 @@ fn place(
     if !hosts.iter().any(is_here) {
         let alone = match servers {
             Some(_) => CpuAllocation { generator: Vec::new(), ..spec.cores.clone() },
-            None => allocation::alone(spec.server_cpus),
+            None => machine::alone(spec.server_cpus),
         };
         spec.cores = alone;
     }

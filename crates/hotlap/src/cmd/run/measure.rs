@@ -10,9 +10,7 @@ use hotlap_bench::explain::Explain;
 use hotlap_bench::load_host::{LoadHost, ThisProcess};
 use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
-use hotlap_servers::allocation::CpuAllocation;
-use hotlap_servers::network::Network;
-use hotlap_servers::priority::Priority;
+use hotlap_servers::machine::{CpuAllocation, Network, Priority};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::running::{LocalHost, ServerHost};
 

@@ -8,13 +8,12 @@ use anyhow::Context;
 use hotlap_agent::server::RemoteHost;
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::suite::Question;
-use hotlap_servers::allocation::CpuAllocation;
-use hotlap_servers::certificate::{self, Certificate};
+use hotlap_servers::build::Unready;
+use hotlap_servers::catalogue::{self, ServerKind, SpokenProtocol};
 use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::launch::Launch;
-use hotlap_servers::manifest::{self, Protocol, ServerKind};
+use hotlap_servers::launch::{Certificate, Launch};
+use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::toolchain::Unready;
 use hotlap_servers::verify::Requirements;
 
 use super::generators;
@@ -65,8 +64,8 @@ pub fn build(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow
 }
 
 /// The catalogue servers of a run that speak the protocols of its loads, each once.
-pub fn from_catalogue(spec: &RunSpec) -> Vec<&manifest::Server> {
-    let mut servers: Vec<&manifest::Server> = Vec::new();
+pub fn from_catalogue(spec: &RunSpec) -> Vec<&catalogue::CatalogueServer> {
+    let mut servers: Vec<&catalogue::CatalogueServer> = Vec::new();
     for server in &spec.servers {
         if let Source::Catalogue(server, _) = &server.source
             && missing_protocol(spec, server).is_none()
@@ -79,8 +78,8 @@ pub fn from_catalogue(spec: &RunSpec) -> Vec<&manifest::Server> {
 }
 
 /// The first protocol of the loads that a catalogue server does not speak.
-fn missing_protocol(spec: &RunSpec, server: &manifest::Server) -> Option<Protocol> {
-    let mut needed = spec.loads.iter().map(|load| Protocol::of(load.protocol, load.https));
+fn missing_protocol(spec: &RunSpec, server: &catalogue::CatalogueServer) -> Option<SpokenProtocol> {
+    let mut needed = spec.loads.iter().map(|load| SpokenProtocol::of(load.protocol, load.https));
     needed.find(|protocol| !server.protocols.contains(protocol))
 }
 
@@ -171,7 +170,7 @@ impl Participants {
         let Some(tls) = spec.tls.as_ref().filter(|_| !spec.is_dry) else { return Ok(()) };
         let certificate = match &self.elsewhere {
             Some(host) => host.certificate().map_err(anyhow::Error::msg)?,
-            None => Certificate::kept_in(&paths::cache()?.join(certificate::FOLDER))?,
+            None => Certificate::kept_in(&paths::cache()?.join(Certificate::FOLDER))?,
         };
         for participant in &mut self.ready {
             if let Origin::Launch(launch) = &mut participant.start {
@@ -357,7 +356,7 @@ enum LeftOut {
 /// How a catalogue server is started, and its version; or why it cannot take part.
 fn started(
     spec: &RunSpec,
-    server: &manifest::Server,
+    server: &catalogue::CatalogueServer,
     builds: &Builds,
 ) -> anyhow::Result<Result<(Launch, String), LeftOut>> {
     if let Some(protocol) = missing_protocol(spec, server) {
@@ -375,13 +374,15 @@ fn started(
 }
 
 /// Why a catalogue server cannot take part in a run whose loads need `protocol`.
-fn unspoken(spec: &RunSpec, protocol: Protocol) -> ServerFailure {
+fn unspoken(spec: &RunSpec, protocol: SpokenProtocol) -> ServerFailure {
     let remedy = match (protocol, &spec.suite) {
         (_, Some(suite)) => format!("take it or these loads out of the suite {suite}"),
-        (Protocol::Http1, None) => "add --http2, or name another server".to_owned(),
-        (Protocol::H2c, None) => "leave out --http2, or name another server".to_owned(),
-        (Protocol::Https, None) => "leave out --https, or name another server".to_owned(),
-        (Protocol::H2, None) => "leave out --http2 or --https, or name another server".to_owned(),
+        (SpokenProtocol::Http1, None) => "add --http2, or name another server".to_owned(),
+        (SpokenProtocol::H2c, None) => "leave out --http2, or name another server".to_owned(),
+        (SpokenProtocol::Https, None) => "leave out --https, or name another server".to_owned(),
+        (SpokenProtocol::H2, None) => {
+            "leave out --http2 or --https, or name another server".to_owned()
+        }
     };
     ServerFailure {
         phase: "protocol".to_owned(),
@@ -410,7 +411,7 @@ fn unready(why: &Unready) -> ServerFailure {
 }
 
 /// A catalogue server that cannot take part.
-fn without(name: &str, server: &manifest::Server, failure: ServerFailure) -> Server {
+fn without(name: &str, server: &catalogue::CatalogueServer, failure: ServerFailure) -> Server {
     Server {
         name: name.to_owned(),
         role: Role::Plain,

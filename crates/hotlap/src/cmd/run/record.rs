@@ -9,9 +9,8 @@ use hotlap_bench::experiment::Experiment;
 use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_load::plan::{Entry, Source};
-use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Exchange, Fields};
-use hotlap_servers::machine;
+use hotlap_servers::machine::{self, CpuAllocation};
 
 use super::participants::Participants;
 use super::spec::RunSpec;

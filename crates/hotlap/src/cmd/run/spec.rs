@@ -25,7 +25,7 @@ use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
 use hotlap_load::plan::{Protocol, Reuse, Tls};
-use hotlap_servers::allocation::{self, CpuAllocation};
+use hotlap_servers::machine::{self, CpuAllocation};
 
 use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
@@ -195,7 +195,7 @@ impl RunSpec {
         let cores = match &placement.server_on {
             _ if placement.no_pin => unpinned(),
             Some(_) => elsewhere::for_generator(),
-            None => allocation::split_here(server_cpus),
+            None => machine::split_here(server_cpus),
         };
         let seed = shard::seed(args).or(placement.seed).unwrap_or_else(fresh_seed);
         let (requests, notes) = request::requests(&args.common.request, suite, seed)?;

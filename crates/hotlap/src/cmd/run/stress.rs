@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use hotlap_bench::experiment::Over;
 use hotlap_bench::stress::{StressEvent, StressSetting, Subject, Timing, stress};
-use hotlap_servers::allocation::CpuAllocation;
+use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 
 use super::finish::finish;

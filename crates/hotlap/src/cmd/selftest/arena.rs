@@ -14,10 +14,9 @@ use hotlap_bench::load_host::ThisProcess;
 use hotlap_bench::local::Setting;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_observe::cpus;
-use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
-use hotlap_servers::network::Network;
+use hotlap_servers::machine::{self, CpuAllocation, Network};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::running::LocalHost;
 use hotlap_servers::verify::Requirements;
@@ -59,7 +58,7 @@ pub fn pinned<T: Send>(cpus: &[usize], task: impl FnOnce() -> T + Send) -> T {
 impl Arena {
     /// `program` is this program, whose hidden commands are the test servers.
     pub fn new(program: &Path) -> anyhow::Result<Self> {
-        let cores = allocation::split_here(Some(1));
+        let cores = machine::split_here(Some(1));
         Ok(Self { program: program.to_owned(), cores, logs: Logs::new()? })
     }
 

@@ -10,7 +10,7 @@ use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
 use hotlap_load::Failure;
-use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::launch::ServerFailure;
 use hotlap_stats::{Estimate, Histogram, Verdict, samples_suffice};
 use hotlap_testbed::Calibrated;
 

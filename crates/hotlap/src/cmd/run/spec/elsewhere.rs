@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use hotlap_agent::AgentCommand;
 use hotlap_bench::participant::Load;
 use hotlap_bench::stress::Scenario;
-use hotlap_servers::allocation::{self, CpuAllocation};
+use hotlap_servers::machine::{self, CpuAllocation};
 
 use crate::cli::Placement;
 use crate::exit::usage;
@@ -55,6 +55,6 @@ pub fn check_generators(
 /// All cores of this machine for the generator: servers run on another one, whose cores are not
 /// known yet.
 pub fn for_generator() -> CpuAllocation {
-    let all = allocation::alone(None);
+    let all = machine::alone(None);
     CpuAllocation { server: Vec::new(), generator: all.server, shared: false, notes: all.notes }
 }

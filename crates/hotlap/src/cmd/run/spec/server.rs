@@ -7,10 +7,10 @@ use hotlap_bench::participant::Origin;
 use hotlap_bench::suite::Suite;
 use hotlap_load::plan::Endpoint;
 use hotlap_load::url::is_address;
-use hotlap_servers::catalogue::{Catalogue, CatalogueError};
+use hotlap_servers::build::on_path;
+use hotlap_servers::catalogue::{self, Catalogue, CatalogueError, did_you_mean};
 use hotlap_servers::contract::{Ask, Name, Requests};
 use hotlap_servers::launch::Launch;
-use hotlap_servers::manifest;
 
 use super::command_name;
 use super::entry::Entry;
@@ -50,14 +50,14 @@ impl ServerSpec {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// The catalogue: it is built, and must keep this contract.
-    Catalogue(Box<manifest::Server>, Name),
+    Catalogue(Box<catalogue::CatalogueServer>, Name),
     /// A command, or the URL of a server that is already running, with the requests to it.
     Custom(Box<Origin>, Box<Requests>),
 }
 
 /// The kind of an argument.
 enum Meaning {
-    Catalogue(Box<manifest::Server>),
+    Catalogue(Box<catalogue::CatalogueServer>),
     Command(String),
     Url(String),
 }
@@ -137,11 +137,8 @@ pub fn unknown(error: &CatalogueError) -> String {
     if name.starts_with(['/', '.', '~']) {
         return format!("no such file: {name}");
     }
-    let meant = match nearest.as_slice() {
-        [] => "`hotlap list` shows what there is".to_owned(),
-        [one] => format!("did you mean {one}?"),
-        [all @ .., last] => format!("did you mean {} or {last}?", all.join(", ")),
-    };
+    let meant = did_you_mean(nearest);
+    let meant = meant.unwrap_or_else(|| "`hotlap list` shows what there is".to_owned());
     format!(
         "{name} is not in the catalogue ({meant}). For a command, write its path (./{name}), or quote \
          it with its arguments ('{name} --port $PORT')"
@@ -199,12 +196,11 @@ fn is_program(word: &str) -> bool {
     if word.contains('/') {
         return Path::new(word).is_file();
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(word).is_file())
+    on_path(word)
 }
 
 /// The contract of a catalogue server: `wanted`, or its default.
-fn held_to(server: &manifest::Server, wanted: Option<Name>) -> anyhow::Result<Name> {
+fn held_to(server: &catalogue::CatalogueServer, wanted: Option<Name>) -> anyhow::Result<Name> {
     let usual = server.contracts.iter().copied().find(|c| *c == Name::Hello);
     let contract = wanted.or(usual).or_else(|| server.contracts.first().copied());
     match contract.filter(|c| server.contracts.contains(c)) {

@@ -1,7 +1,7 @@
-//! Reads `server.toml` strictly into [`Server`]s.
+//! Reads `server.toml` strictly into [`CatalogueServer`]s.
 //!
 //! The file's keys and the resulting servers are separate types: the keys are private to this
-//! module, and a [`Server`] has its variants resolved. An unknown key, a wrong type or an empty
+//! module, and a [`CatalogueServer`] has its variants resolved. An unknown key, a wrong type or an empty
 //! command is an error with file and line, because a key that is silently ignored would let a
 //! server run in another way than its manifest says.
 
@@ -10,25 +10,20 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde::de::Error as _;
+use hotlap_load::plan;
+use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
 use crate::contract::{self, Api};
 use crate::launch::Counts;
 
-mod probes;
-mod protocol;
-
-use probes::Probes;
-pub use protocol::Protocol;
-
 /// The name of the file in each server's folder.
 pub const FILE_NAME: &str = "server.toml";
 
 /// A server of the catalogue, or a variant of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct CatalogueServer {
     /// `go/net-http`; a variant is `go/net-http:name`.
     pub id: String,
     /// A one-sentence description.
@@ -40,7 +35,7 @@ pub struct Server {
     /// The contracts that it implements.
     pub contracts: Vec<contract::Name>,
     /// The protocols that it speaks, all of them on one port.
-    pub protocols: Vec<Protocol>,
+    pub protocols: Vec<SpokenProtocol>,
     /// How it is built.
     pub toolchain: Toolchain,
     /// The command that starts it, in the folder that it was built in.
@@ -150,7 +145,7 @@ pub struct ManifestError {
 ///
 /// # Errors
 /// The file is missing, unreadable or invalid.
-pub fn read(folder: &Path, id: &str) -> Result<Vec<Server>, ManifestError> {
+pub fn read(folder: &Path, id: &str) -> Result<Vec<CatalogueServer>, ManifestError> {
     let file = folder.join(FILE_NAME);
     let text = std::fs::read_to_string(&file).map_err(|error| {
         let what = match error.kind() {
@@ -168,7 +163,7 @@ pub fn read(folder: &Path, id: &str) -> Result<Vec<Server>, ManifestError> {
 ///
 /// # Errors
 /// The manifest is invalid.
-pub fn parse(text: &str, folder: &Path, id: &str) -> Result<Vec<Server>, ManifestError> {
+pub fn parse(text: &str, folder: &Path, id: &str) -> Result<Vec<CatalogueServer>, ManifestError> {
     let file = folder.join(FILE_NAME);
     let keys: Keys = toml::from_str(text).map_err(|error| ManifestError {
         file: file.clone(),
@@ -193,8 +188,8 @@ pub fn parse(text: &str, folder: &Path, id: &str) -> Result<Vec<Server>, Manifes
     Ok(servers)
 }
 
-/// The line of a byte offset, from 1.
-fn line_of(text: &str, offset: usize) -> usize {
+/// The line of a byte offset in a text, from 1.
+pub fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
 }
 
@@ -208,7 +203,7 @@ struct Keys {
     url: String,
     kind: ServerKind,
     contracts: Spanned<Vec<contract::Name>>,
-    protocols: Option<Spanned<Vec<Protocol>>>,
+    protocols: Option<Spanned<Vec<SpokenProtocol>>>,
     toolchain: ToolchainKeys,
     run: RunKeys,
     #[serde(default)]
@@ -252,7 +247,7 @@ struct ExplainKeys {
 struct VariantKeys {
     about: Option<String>,
     contracts: Option<Spanned<Vec<contract::Name>>>,
-    protocols: Option<Spanned<Vec<Protocol>>>,
+    protocols: Option<Spanned<Vec<SpokenProtocol>>>,
     command: Option<Spanned<Vec<String>>>,
     #[serde(default)]
     env: Env,
@@ -278,7 +273,7 @@ fn resolve(
     id: String,
     folder: &Path,
     text: &str,
-) -> Result<Server, Complaint> {
+) -> Result<CatalogueServer, Complaint> {
     let base = &keys.toolchain;
     let probe = variant.probe.as_ref().unwrap_or(&base.probe);
     for command in &probe.get_ref().0 {
@@ -309,16 +304,16 @@ fn resolve(
     }
     let protocols = match variant.protocols.as_ref().or(keys.protocols.as_ref()) {
         Some(listed) if listed.get_ref().is_empty() => {
-            let known = Protocol::ALL.map(|name| format!("\"{name}\"")).join(", ");
+            let known = SpokenProtocol::ALL.map(|name| format!("\"{name}\"")).join(", ");
             return Err((listed.span(), format!("no protocol: list at least one of {known}")));
         }
         Some(listed) => {
-            Protocol::ALL.into_iter().filter(|p| listed.get_ref().contains(p)).collect()
+            SpokenProtocol::ALL.into_iter().filter(|p| listed.get_ref().contains(p)).collect()
         }
-        None => vec![Protocol::Http1],
+        None => vec![SpokenProtocol::Http1],
     };
     let merged = |base: &Env, own: &Env| base.clone().into_iter().chain(own.clone()).collect();
-    Ok(Server {
+    Ok(CatalogueServer {
         id,
         about: variant.about.as_ref().unwrap_or(&keys.about).clone(),
         url: keys.url.clone(),
@@ -350,7 +345,7 @@ fn filled(span: Range<usize>, command: &[String], key: &str) -> Result<(), Compl
     }
 }
 
-impl Server {
+impl CatalogueServer {
     /// The id without its variant, which is the folder's path.
     pub fn base_id(&self) -> &str {
         self.id.split_once(':').map_or(&self.id, |(base, _)| base)
@@ -359,6 +354,130 @@ impl Server {
     /// The language: the first part of the id.
     pub fn language(&self) -> &str {
         self.id.split_once('/').map_or(&self.id, |(language, _)| language)
+    }
+}
+
+/// A protocol that a server speaks on its port: with a certificate those over TLS, otherwise the
+/// others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpokenProtocol {
+    /// HTTP/1.1 without TLS.
+    #[serde(rename = "http/1.1")]
+    Http1,
+    /// HTTP/2 without TLS, to clients that begin with its preface (RFC 9113 section 3.3).
+    #[serde(rename = "h2c")]
+    H2c,
+    /// HTTP/1.1 over TLS.
+    #[serde(rename = "https")]
+    Https,
+    /// HTTP/2 over TLS, to clients that ask for it in the handshake (RFC 9113 section 3.2).
+    #[serde(rename = "h2")]
+    H2,
+}
+
+impl SpokenProtocol {
+    /// All protocols.
+    pub const ALL: [Self; 4] = [Self::Http1, Self::H2c, Self::Https, Self::H2];
+
+    /// A version of HTTP, with TLS or without.
+    pub const fn of(version: plan::Protocol, is_tls: bool) -> Self {
+        match (version, is_tls) {
+            (plan::Protocol::Http1, false) => Self::Http1,
+            (plan::Protocol::Http2, false) => Self::H2c,
+            (plan::Protocol::Http1, true) => Self::Https,
+            (plan::Protocol::Http2, true) => Self::H2,
+        }
+    }
+
+    /// Its version of HTTP.
+    pub const fn version(self) -> plan::Protocol {
+        match self {
+            Self::Http1 | Self::Https => plan::Protocol::Http1,
+            Self::H2c | Self::H2 => plan::Protocol::Http2,
+        }
+    }
+
+    /// Whether it runs over TLS.
+    pub const fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::H2)
+    }
+
+    /// Its name in manifests.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http1 => "http/1.1",
+            Self::H2c => "h2c",
+            Self::Https => "https",
+            Self::H2 => "h2",
+        }
+    }
+
+    /// Its name in sentences.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Http1 => "HTTP/1.1",
+            Self::H2c => "HTTP/2 without TLS",
+            Self::Https => "HTTPS",
+            Self::H2 => "HTTP/2 over TLS",
+        }
+    }
+}
+
+impl fmt::Display for SpokenProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One command, or a list of them.
+struct Probes(Vec<Vec<String>>);
+
+/// An item of a probe's list: a word of its only command, or a whole command.
+enum Item {
+    Word(String),
+    Command(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ItemVisitor;
+        impl<'de> Visitor<'de> for ItemVisitor {
+            type Value = Item;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a list of strings")
+            }
+            fn visit_str<E>(self, word: &str) -> Result<Item, E> {
+                Ok(Item::Word(word.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Item, A::Error> {
+                let mut words = Vec::new();
+                while let Some(word) = seq.next_element()? {
+                    words.push(word);
+                }
+                Ok(Item::Command(words))
+            }
+        }
+        deserializer.deserialize_any(ItemVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Probes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut words = Vec::new();
+        let mut commands = Vec::new();
+        for item in Vec::<Item>::deserialize(deserializer)? {
+            match item {
+                Item::Word(word) => words.push(word),
+                Item::Command(command) => commands.push(command),
+            }
+        }
+        match (words.is_empty(), commands.is_empty()) {
+            (_, true) => Ok(Self(vec![words])),
+            (true, false) => Ok(Self(commands)),
+            (false, false) => {
+                Err(D::Error::custom("a probe is one command or a list of commands, not a mixture"))
+            }
+        }
     }
 }
 
@@ -394,7 +513,7 @@ contracts = ["hello"]
 env = { C = "1" }
 "#;
 
-    fn parsed(text: &str) -> Result<Vec<Server>, ManifestError> {
+    fn parsed(text: &str) -> Result<Vec<CatalogueServer>, ManifestError> {
         parse(text, Path::new("servers/go/x"), "go/x")
     }
 
@@ -483,12 +602,12 @@ env = { C = "1" }
 
     #[test]
     fn a_server_speaks_http_1_unless_its_manifest_lists_protocols() {
-        assert_eq!(parsed(WHOLE).unwrap()[0].protocols, [Protocol::Http1]);
+        assert_eq!(parsed(WHOLE).unwrap()[0].protocols, [SpokenProtocol::Http1]);
         let text = WHOLE.replace("[toolchain]", "protocols = [\"http/1.1\", \"h2c\"]\n[toolchain]");
         let text = text.replace("[variants.nogc]", "[variants.nogc]\nprotocols = [\"h2c\"]");
         let servers = parsed(&text).unwrap();
-        assert_eq!(servers[0].protocols, [Protocol::Http1, Protocol::H2c]);
-        assert_eq!(servers[1].protocols, [Protocol::H2c]);
+        assert_eq!(servers[0].protocols, [SpokenProtocol::Http1, SpokenProtocol::H2c]);
+        assert_eq!(servers[1].protocols, [SpokenProtocol::H2c]);
         assert_eq!(servers[2].protocols, servers[0].protocols);
         assert_eq!(
             complaint(&text.replace("[\"h2c\"]", "[\"spdy\"]")),

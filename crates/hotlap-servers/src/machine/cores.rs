@@ -1,4 +1,5 @@
-//! The cores available to server and generator, in the order in which they are allotted.
+//! The cores available to server and generator, in the order in which they are allotted, and their
+//! division.
 //!
 //! Hardware threads of one physical core stay together. Performance cores come before efficiency
 //! cores. On a machine with several NUMA nodes only one is used, because a server and a generator
@@ -11,24 +12,25 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use hotlap_observe::cpus::{parse, physical_in};
+use hotlap_observe::cpus::{allowed, list, parse, physical_in};
+use serde::{Deserialize, Serialize};
 
 /// Cores that may be allotted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Topology {
+struct Topology {
     /// Physical cores, each a list of its hardware threads, the fastest first.
-    pub cores: Vec<Vec<usize>>,
+    cores: Vec<Vec<usize>>,
     /// How many of them, from the first, are of the fastest kind.
-    pub fast: usize,
+    fast: usize,
     /// Whether the CPU quota leaves cores unused.
-    pub limited: bool,
+    limited: bool,
     /// What was left out and why: sentences.
-    pub notes: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// The topology of the hardware threads that this process may use. `asked` is the number that the
 /// user wants for the server; `root` is the folder that contains `/sys` and `/proc`.
-pub fn read(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
+fn topology(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     let mut cores = physical_in(root, cpus);
     let mut notes = one_node(root, &mut cores, asked);
     let speeds = speeds(root, cpus);
@@ -46,7 +48,7 @@ pub fn read(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
 }
 
 /// How many hardware threads can be busy all the time under a CPU quota in cores: at least one.
-pub fn threads_within(quota: f64) -> usize {
+fn threads_within(quota: f64) -> usize {
     // The quota is granted per 100 ms period, so a fraction of a core is used up within each
     // period.
     (quota.max(1.0) + 1e-9).floor() as usize
@@ -148,7 +150,7 @@ fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
 }
 
 /// The CPU quota in cores: the smallest of this process's control group and all groups above it.
-pub fn quota(root: &Path) -> Option<f64> {
+pub(super) fn quota(root: &Path) -> Option<f64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let base = root.join("sys/fs/cgroup");
     let least = |base: &Path, own: &str, read: &dyn Fn(&Path) -> Option<f64>| {
@@ -183,10 +185,166 @@ pub fn quota(root: &Path) -> Option<f64> {
     own.lines().filter_map(of).min_by(f64::total_cmp)
 }
 
+/// Which cores the server and the generator get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuAllocation {
+    /// The server's cores; empty: not pinned.
+    pub server: Vec<usize>,
+    /// The generator's cores; empty: not pinned.
+    pub generator: Vec<usize>,
+    /// Whether they share cores that should be separate.
+    pub shared: bool,
+    /// What the user should know: sentences.
+    pub notes: Vec<String>,
+}
+
+impl CpuAllocation {
+    /// The cores of server and generator, sorted. Empty if nothing is pinned.
+    pub fn all(&self) -> Vec<usize> {
+        let mut all = [&self.server[..], &self.generator].concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The cores for one server that wants `asked` of them, or all: the number, for `CPUS`, and the
+    /// cores to pin it to. A server that wants more than there are is pinned to all.
+    pub fn of_server(&self, asked: Option<usize>) -> (usize, &[usize]) {
+        let all = if self.server.is_empty() { available() } else { self.server.len() };
+        let cpus = asked.unwrap_or(all);
+        (cpus, &self.server[..cpus.min(self.server.len())])
+    }
+}
+
+/// Divides physical cores between server and generator. On a shared core they would take turns, and
+/// the scheduler's choices would be part of the measurement. Two hardware threads of one physical
+/// core share execution units, so they stay on one side.
+///
+/// `asked` is the number of hardware threads for the server. By default it gets half of the cores,
+/// rounded down and all of the fastest kind; the generator, which must not be the limit, gets the
+/// rest. The result depends on the arguments alone.
+fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
+    let cores = &topology.cores[..];
+    let all: usize = cores.iter().map(Vec::len).sum();
+    let mut notes = topology.notes.clone();
+    if asked == Some(0) {
+        notes.push("--server-cpus 0 is ignored: the server needs a core".to_owned());
+    }
+    let asked = asked.filter(|&count| count > 0);
+    if all < 2 {
+        notes.push(
+            "server and generator share the only core: compare CPU time per request only, since \
+             requests/s depend on both. The generator sleeps between responses, so CPU time \
+             contains the cost of waking it"
+                .to_owned(),
+        );
+        // A quota leaves other cores, but using them would get both throttled.
+        let only = if topology.limited { cores.concat() } else { vec![] };
+        return CpuAllocation { server: only.clone(), generator: only, shared: true, notes };
+    }
+    if let Some(count) = asked.filter(|&count| count >= all) {
+        notes.push(format!(
+            "{count} of {all} cores for the server leave none for the generator; nothing is pinned"
+        ));
+        return CpuAllocation { server: vec![], generator: vec![], shared: true, notes };
+    }
+    let (mut server, mut generator) = (Vec::new(), Vec::new());
+    if let [only] = cores {
+        // Two hardware threads of one physical core: not independent, but they need not take turns.
+        let count = asked.unwrap_or(only.len() / 2);
+        server.extend(&only[..count]);
+        generator.extend(&only[count..]);
+        notes.push(
+            "server and generator run on hardware threads of one physical core, which slow each \
+             other down"
+                .to_owned(),
+        );
+        return CpuAllocation { server, generator, shared: true, notes };
+    }
+    // Whole physical cores until the server has its share. The rest of the last one (3 threads
+    // asked for, 2 per core) stays idle rather than go to the generator.
+    let share = asked.unwrap_or_else(|| {
+        let half = (cores.len() / 2).min(topology.fast.max(1));
+        cores[..half].iter().map(Vec::len).sum()
+    });
+    let fast: usize = cores[..topology.fast].iter().map(Vec::len).sum();
+    if share > fast {
+        notes.push(format!(
+            "the server runs on fast and slow cores, because only {fast} hardware threads are fast"
+        ));
+    }
+    let (mut idle, mut shared) = (Vec::new(), false);
+    for (place, core) in cores.iter().enumerate() {
+        let missing = share - server.len();
+        let last = place + 1 == cores.len();
+        if missing == 0 {
+            generator.extend(core);
+        } else if last && generator.is_empty() {
+            server.extend(&core[..missing.min(core.len() - 1)]);
+            generator.extend(&core[missing.min(core.len() - 1)..]);
+            shared = true;
+            notes.push(
+                "the server's last hardware thread shares a physical core with the generator"
+                    .to_owned(),
+            );
+        } else {
+            let taken = missing.min(core.len());
+            server.extend(&core[..taken]);
+            idle.extend(&core[taken..]);
+        }
+    }
+    if !idle.is_empty() {
+        notes.push(format!(
+            "left idle, because the server uses the other half of the core: {}",
+            list(&idle)
+        ));
+    }
+    server.sort_unstable();
+    generator.sort_unstable();
+    CpuAllocation { server, generator, shared, notes }
+}
+
+/// Divides the cores that this process may use.
+///
+/// If the system does not report them, nothing is pinned, and a note says so.
+pub fn split_here(asked: Option<usize>) -> CpuAllocation {
+    match allowed() {
+        Ok(cpus) => split(&topology(Path::new("/"), &cpus, asked), asked),
+        Err(error) => CpuAllocation {
+            server: vec![],
+            generator: vec![],
+            shared: true,
+            notes: vec![format!("cannot pin server and generator to cores: {error}")],
+        },
+    }
+}
+
+/// The cores of this machine for servers alone, if the generator is on another: `asked` of them,
+/// whole physical cores of the fastest kind first, or all that this process may use.
+pub fn alone(asked: Option<usize>) -> CpuAllocation {
+    let (mut server, notes) = match allowed() {
+        Ok(cpus) => {
+            let topology = topology(Path::new("/"), &cpus, asked);
+            (topology.cores.concat(), topology.notes)
+        }
+        Err(error) => (vec![], vec![format!("cannot pin servers to cores: {error}")]),
+    };
+    let asked = asked.filter(|&count| count > 0);
+    server.truncate(asked.unwrap_or(server.len()));
+    server.sort_unstable();
+    CpuAllocation { server, generator: vec![], shared: false, notes }
+}
+
+/// How many hardware threads this process can keep busy within its CPU quota. For `CPUS` of a
+/// server that is not pinned.
+pub fn available() -> usize {
+    let most = quota(Path::new("/")).map_or(usize::MAX, threads_within);
+    allowed().map_or(1, |cpus| cpus.len()).min(most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotlap_observe::cpus::list;
 
     /// A machine with this many hardware threads, two per core if `smt` (0 and 0 + half), and
     /// files.
@@ -211,20 +369,20 @@ mod tests {
     }
 
     /// The server's cores, the generator's, and the number of notes.
-    fn split(root: &Path, threads: usize, asked: Option<usize>) -> (String, String, usize) {
+    fn split_of(root: &Path, threads: usize, asked: Option<usize>) -> (String, String, usize) {
         let cpus: Vec<usize> = (0..threads).collect();
-        let split = crate::allocation::split(&read(root, &cpus, asked), asked);
+        let split = super::split(&topology(root, &cpus, asked), asked);
         (list(&split.server), list(&split.generator), split.notes.len())
     }
 
-    fn told(server: &str, generator: &str, notes: usize) -> (String, String, usize) {
+    fn divided(server: &str, generator: &str, notes: usize) -> (String, String, usize) {
         (server.to_owned(), generator.to_owned(), notes)
     }
 
     #[test]
     fn siblings_stay_together() {
         let root = machine(8, true, &[]);
-        assert_eq!(split(root.path(), 8, None), told("0-1,4-5", "2-3,6-7", 0));
+        assert_eq!(split_of(root.path(), 8, None), divided("0-1,4-5", "2-3,6-7", 0));
     }
 
     #[test]
@@ -232,21 +390,21 @@ mod tests {
         let hybrid =
             [("sys/devices/cpu_core/cpus", "4-7\n"), ("sys/devices/cpu_atom/cpus", "0-3\n")];
         let root = machine(8, false, &hybrid);
-        assert_eq!(split(root.path(), 8, None), told("4-7", "0-3", 0));
-        assert_eq!(split(root.path(), 8, Some(2)), told("4-5", "0-3,6-7", 0));
+        assert_eq!(split_of(root.path(), 8, None), divided("4-7", "0-3", 0));
+        assert_eq!(split_of(root.path(), 8, Some(2)), divided("4-5", "0-3,6-7", 0));
         // Two fast cores and six slow ones: all of the server's are of one kind.
         let few = [("sys/devices/cpu_core/cpus", "6-7"), ("sys/devices/cpu_atom/cpus", "0-5")];
         let root = machine(8, false, &few);
-        assert_eq!(split(root.path(), 8, None), told("6-7", "0-5", 0));
-        let told_of_both = split(root.path(), 8, Some(3));
-        assert_eq!(told_of_both, told("0,6-7", "1-5", 1));
+        assert_eq!(split_of(root.path(), 8, None), divided("6-7", "0-5", 0));
+        let told_of_both = split_of(root.path(), 8, Some(3));
+        assert_eq!(told_of_both, divided("0,6-7", "1-5", 1));
         let capacity = "sys/devices/system/cpu/cpu";
         let files: Vec<(String, &str)> = (0..4)
             .map(|n| (format!("{capacity}{n}/cpu_capacity"), if n < 2 { "446" } else { "1024" }))
             .collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), *t)).collect();
         let root = machine(4, false, &files);
-        assert_eq!(split(root.path(), 4, None), told("2-3", "0-1", 0));
+        assert_eq!(split_of(root.path(), 4, None), divided("2-3", "0-1", 0));
     }
 
     #[test]
@@ -257,9 +415,9 @@ mod tests {
             ("sys/devices/system/node/node1/cpulist", "8-15\n"),
         ];
         let root = machine(16, false, &nodes);
-        assert_eq!(split(root.path(), 16, None), told("0-3", "4-7", 1));
-        assert_eq!(split(root.path(), 16, Some(4)), told("0-3", "4-7", 1));
-        assert_eq!(split(root.path(), 16, Some(8)), told("0-7", "8-15", 1));
+        assert_eq!(split_of(root.path(), 16, None), divided("0-3", "4-7", 1));
+        assert_eq!(split_of(root.path(), 16, Some(4)), divided("0-3", "4-7", 1));
+        assert_eq!(split_of(root.path(), 16, Some(8)), divided("0-7", "8-15", 1));
         // Cores are numbered alternately.
         let turns = [
             ("sys/devices/system/node/online", "0-1\n"),
@@ -267,16 +425,16 @@ mod tests {
             ("sys/devices/system/node/node1/cpulist", "1,3,5,7\n"),
         ];
         let turns = machine(8, false, &turns);
-        assert_eq!(split(turns.path(), 8, Some(4)), told("0,2,4,6", "1,3,5,7", 1));
+        assert_eq!(split_of(turns.path(), 8, Some(4)), divided("0,2,4,6", "1,3,5,7", 1));
         // Only some of the cores may be used.
-        let cores = read(root.path(), &[6, 7, 8, 9, 10], None).cores;
+        let cores = topology(root.path(), &[6, 7, 8, 9, 10], None).cores;
         assert_eq!(cores, [[8], [9], [10]]);
         let one = [
             ("sys/devices/system/node/online", "0\n"),
             ("sys/devices/system/node/node0/cpulist", "0-3\n"),
         ];
         let root = machine(4, false, &one);
-        assert_eq!(split(root.path(), 4, None), told("0-1", "2-3", 0));
+        assert_eq!(split_of(root.path(), 4, None), divided("0-1", "2-3", 0));
     }
 
     #[test]
@@ -288,19 +446,19 @@ mod tests {
                 &[("proc/self/cgroup", "0::/a/b\n"), ("sys/fs/cgroup/a/cpu.max", max)],
             )
         };
-        let of = |max| split(second(max).path(), 64, None);
-        assert_eq!(of("max 100000\n"), told("0-31", "32-63", 0));
-        assert_eq!(of("400000 100000\n"), told("0-1", "2-3", 1));
-        assert_eq!(of("200000 100000\n"), told("0", "1", 1));
+        let of = |max| split_of(second(max).path(), 64, None);
+        assert_eq!(of("max 100000\n"), divided("0-31", "32-63", 0));
+        assert_eq!(of("400000 100000\n"), divided("0-1", "2-3", 1));
+        assert_eq!(of("200000 100000\n"), divided("0", "1", 1));
         // A quota of one core: both run on the same core rather than be throttled.
-        assert_eq!(of("150000 100000\n"), told("0", "0", 2));
-        assert_eq!(of("50000 100000\n"), told("0", "0", 2));
+        assert_eq!(of("150000 100000\n"), divided("0", "0", 2));
+        assert_eq!(of("50000 100000\n"), divided("0", "0", 2));
         let root = machine(
             8,
             true,
             &[("proc/self/cgroup", "0::/\n"), ("sys/fs/cgroup/cpu.max", "600000 100000\n")],
         );
-        assert_eq!(split(root.path(), 8, None), told("0,4", "1-2,5-6", 1));
+        assert_eq!(split_of(root.path(), 8, None), divided("0,4", "1-2,5-6", 1));
     }
 
     #[test]
@@ -329,5 +487,64 @@ mod tests {
         assert_eq!(quota(second.path()), Some(1.5));
         assert_eq!(quota(machine(2, false, &[]).path()), None);
         assert_eq!((threads_within(0.5), threads_within(2.0), threads_within(2.9)), (1, 2, 2));
+    }
+
+    fn alike(cores: &[&[usize]]) -> Topology {
+        let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
+        Topology { fast: cores.len(), cores, limited: false, notes: vec![] }
+    }
+
+    /// The server's cores, the generator's, and whether they are shared.
+    fn told(cores: &[&[usize]], asked: Option<usize>) -> (String, String, bool) {
+        let split = split(&alike(cores), asked);
+        (list(&split.server), list(&split.generator), split.shared)
+    }
+
+    fn apart(server: &str, generator: &str) -> (String, String, bool) {
+        (server.to_owned(), generator.to_owned(), false)
+    }
+
+    fn close(server: &str, generator: &str) -> (String, String, bool) {
+        (server.to_owned(), generator.to_owned(), true)
+    }
+
+    #[test]
+    fn one_core_is_shared_with_a_note() {
+        assert_eq!(told(&[&[0]], None), close("", ""));
+        assert_eq!(split(&alike(&[&[0]]), None).notes.len(), 1);
+        assert_eq!(told(&[], Some(3)), close("", ""));
+    }
+
+    #[test]
+    fn two_cores_are_split_evenly() {
+        assert_eq!(told(&[&[0], &[1]], None), apart("0", "1"));
+        assert_eq!(told(&[&[4], &[7]], Some(1)), apart("4", "7"));
+    }
+
+    #[test]
+    fn many_cores_are_halved_and_the_generator_gets_the_odd_one() {
+        assert_eq!(told(&[&[0], &[1], &[2], &[3]], None), apart("0-1", "2-3"));
+        assert_eq!(told(&[&[0], &[1], &[2]], None), apart("0", "1-2"));
+    }
+
+    #[test]
+    fn hardware_threads_of_one_core_stay_on_one_side() {
+        let cores: &[&[usize]] = &[&[0, 4], &[1, 5], &[2, 6], &[3, 7]];
+        assert_eq!(told(cores, None), apart("0-1,4-5", "2-3,6-7"));
+        assert_eq!(told(cores, Some(2)), apart("0,4", "1-3,5-7"));
+        // The other half of the third core stays idle.
+        assert_eq!(told(cores, Some(5)), apart("0-2,4-5", "3,7"));
+    }
+
+    #[test]
+    fn sharing_a_physical_core_is_noted() {
+        assert_eq!(told(&[&[0, 1]], None), close("0", "1"));
+        assert_eq!(told(&[&[0, 2], &[1, 3]], Some(3)), close("0-2", "3"));
+    }
+
+    #[test]
+    fn nothing_is_pinned_if_the_server_asks_for_all_cores() {
+        assert_eq!(told(&[&[0], &[1]], Some(2)), close("", ""));
+        assert_eq!(told(&[&[0], &[1]], Some(0)), apart("0", "1"));
     }
 }

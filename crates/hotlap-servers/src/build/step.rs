@@ -1,5 +1,5 @@
-//! Runs one command of a probe or a build. When the user interrupts, everything that it started
-//! ends.
+//! Runs the commands of probes and builds, several at a time. When the user interrupts, everything
+//! that a command started ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,8 +8,9 @@ use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -22,7 +23,7 @@ const OUTER: [&str; 2] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(super) enum Ended {
     /// By itself.
     Exited(ExitStatus),
     /// Killed because it took longer than this.
@@ -32,7 +33,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    pub(crate) fn success(self) -> bool {
+    pub(super) fn success(self) -> bool {
         matches!(self, Self::Exited(status) if status.success())
     }
 }
@@ -51,10 +52,10 @@ impl fmt::Display for Ended {
 }
 
 /// The output of a short command.
-pub(crate) struct Captured {
-    pub(crate) ended: Ended,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+pub(super) struct Captured {
+    pub(super) ended: Ended,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
 }
 
 /// The command as a process would be started for it: paths are relative to its folder.
@@ -71,7 +72,7 @@ fn command(argv: &[String], cwd: &Path) -> Command {
 }
 
 /// Runs a command with little output.
-pub(crate) fn capture(
+pub(super) fn capture(
     argv: &[String],
     cwd: &Path,
     limit: Duration,
@@ -90,7 +91,7 @@ pub(crate) fn capture(
 
 /// Runs a command and appends its output to a log, in the order written. A supervisor ends it with
 /// everything that it started: when it exits, when the user interrupts, and when hotlap is killed.
-pub(crate) fn logged(
+pub(super) fn logged(
     argv: &[String],
     cwd: &Path,
     (log, path): (&File, &Path),
@@ -162,5 +163,95 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> io::Result<End
         }
         let _ = child.wait();
         return Ok(ended);
+    }
+}
+
+/// Runs a job for each item on at most `threads` threads. Results are in the order of the items.
+///
+/// # Panics
+/// If a job does.
+pub(crate) fn map<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    job: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { return done };
+            done.push((index, job(item)));
+        }
+    };
+    let mut done = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(work)).collect();
+        let mut done = work();
+        for other in others {
+            done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        done
+    });
+    done.sort_unstable_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The same with one job for all items that share a key, which returns a result for each of them.
+///
+/// # Panics
+/// If a job does.
+pub(crate) fn map_groups<T: Sync, K: Ord, R: Send>(
+    items: &[T],
+    key: impl Fn(&T) -> K,
+    threads: usize,
+    job: impl Fn(&[&T]) -> Vec<R> + Sync,
+) -> Vec<R> {
+    let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+    for (index, item) in items.iter().enumerate() {
+        groups.entry(key(item)).or_default().push(index);
+    }
+    let groups: Vec<Vec<usize>> = groups.into_values().collect();
+    let results = map(&groups, threads, |group| {
+        job(&group.iter().map(|&index| &items[index]).collect::<Vec<_>>())
+    });
+    let mut results: Vec<(usize, R)> =
+        groups.into_iter().flatten().zip(results.into_iter().flatten()).collect();
+    results.sort_unstable_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The number of threads that can run at the same time in this process.
+pub(crate) fn threads() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        let items: Vec<u32> = (0..100).collect();
+        for threads in [0, 1, 3, 200] {
+            assert_eq!(map(&items, threads, |item| item + 1), (1..=100).collect::<Vec<_>>());
+        }
+        assert_eq!(map(&[], 4, |item: &u32| *item), [0; 0]);
+    }
+
+    #[test]
+    fn the_items_of_a_key_are_one_job() {
+        let items = ["b1", "a1", "b2", "c1", "a2"];
+        let jobs = AtomicUsize::new(0);
+        let results = map_groups(
+            &items,
+            |item| item.chars().next(),
+            2,
+            |group| {
+                jobs.fetch_add(1, Ordering::Relaxed);
+                group.iter().map(|item| format!("{item} of {}", group.len())).collect()
+            },
+        );
+        assert_eq!(results, ["b1 of 2", "a1 of 2", "b2 of 2", "c1 of 1", "a2 of 2"]);
+        assert_eq!(jobs.into_inner(), 3);
     }
 }

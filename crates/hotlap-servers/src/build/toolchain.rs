@@ -7,9 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::step;
-use crate::manifest::Server;
-use crate::package_manager::PackageManager;
-use crate::pool;
+use crate::catalogue::{CatalogueServer, Install};
 
 /// Time limit for one probe; a JVM language's takes a second or two on a busy machine.
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
@@ -43,7 +41,7 @@ pub enum MissingKind {
 ///
 /// # Errors
 /// What is missing and how to install it.
-pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, MissingToolchain> {
+pub fn probe(server: &CatalogueServer, stop: &AtomicBool) -> Result<String, MissingToolchain> {
     let mut receipt = String::new();
     for command in &server.toolchain.probe {
         match run_probe(command, &server.folder, stop) {
@@ -56,12 +54,16 @@ pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, MissingToolch
 
 /// Probes many servers, a few at a time. Identical probes of one folder are run once. Results are
 /// in the order of the servers.
-pub fn probe_all(servers: &[&Server], stop: &AtomicBool) -> Vec<Result<String, MissingToolchain>> {
-    let key = |server: &&'_ Server| (server.folder.clone(), server.toolchain.probe.clone());
-    pool::map_groups(servers, key, pool::threads(), |group| {
+pub fn probe_all(
+    servers: &[&CatalogueServer],
+    stop: &AtomicBool,
+) -> Vec<Result<String, MissingToolchain>> {
+    let key =
+        |server: &&'_ CatalogueServer| (server.folder.clone(), server.toolchain.probe.clone());
+    step::map_groups(servers, key, step::threads(), |group| {
         let output = probe(group[0], stop);
         // Variants of one folder share the output but not the remedy.
-        let of = |server: &&&Server| match &output {
+        let of = |server: &&&CatalogueServer| match &output {
             Ok(receipt) => Ok(receipt.clone()),
             Err(a) => Err(absence(server, &words(&a.command), a.kind, a.why.clone())),
         };
@@ -94,7 +96,7 @@ fn run_probe(
 }
 
 fn absence(
-    server: &Server,
+    server: &CatalogueServer,
     command: &[String],
     kind: MissingKind,
     why: String,
@@ -115,7 +117,7 @@ fn absence(
 
 /// How to install a server's toolchain: with the machine's package manager, or, if none is known,
 /// the package names in Debian.
-fn remedy(server: &Server, manager: Option<PackageManager>) -> String {
+fn remedy(server: &CatalogueServer, manager: Option<PackageManager>) -> String {
     let install = &server.toolchain.install;
     let packages = manager.unwrap_or(PackageManager::Apt).packages(install);
     if packages.is_empty() {
@@ -133,17 +135,77 @@ fn remedy(server: &Server, manager: Option<PackageManager>) -> String {
     }
 }
 
+/// A system's package manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PackageManager {
+    /// Debian and derivatives.
+    Apt,
+    /// Homebrew.
+    Brew,
+}
+
+impl PackageManager {
+    /// The package manager of this machine.
+    pub fn here() -> Option<Self> {
+        [(Self::Apt, "apt-get"), (Self::Brew, "brew")]
+            .into_iter()
+            .find(|(_, program)| on_path(program))
+            .map(|(manager, _)| manager)
+    }
+
+    /// The packages that a server needs from it.
+    pub fn packages(self, install: &Install) -> &[String] {
+        match self {
+            Self::Apt => &install.apt,
+            Self::Brew => &install.brew,
+        }
+    }
+
+    /// The command that updates the list of packages.
+    pub fn update(self) -> Vec<String> {
+        match self {
+            Self::Apt => as_root(&["apt-get", "update"]),
+            Self::Brew => vec!["brew".to_owned(), "update".to_owned()],
+        }
+    }
+
+    /// The command that installs packages; with `ask` it asks for confirmation.
+    pub fn command(self, packages: &[String], ask: bool) -> Vec<String> {
+        let mut words = match self {
+            Self::Apt => as_root(&["apt-get", "install", "--no-install-recommends"]),
+            Self::Brew => vec!["brew".to_owned(), "install".to_owned()],
+        };
+        if self == Self::Apt && !ask {
+            words.push("--yes".to_owned());
+        }
+        words.push("--".to_owned());
+        words.extend(packages.iter().cloned());
+        words
+    }
+}
+
+fn as_root(words: &[&str]) -> Vec<String> {
+    let sudo = (!rustix::process::geteuid().is_root()).then_some("sudo");
+    sudo.iter().chain(words).map(|&word| word.to_owned()).collect()
+}
+
+/// Whether a folder of `PATH` has a file of this name.
+pub fn on_path(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest;
+    use crate::catalogue;
 
-    fn server(toolchain: &str) -> Server {
+    fn server(toolchain: &str) -> CatalogueServer {
         let text = format!(
             "about = \"x\"\nurl = \"https://example.org\"\nkind = \"framework\"\n\
              contracts = [\"hello\"]\n[toolchain]\n{toolchain}\n[run]\ncommand = [\"true\"]\n"
         );
-        manifest::parse(&text, Path::new("/"), "x/y").unwrap().remove(0)
+        catalogue::parse(&text, Path::new("/"), "x/y").unwrap().remove(0)
     }
 
     fn probed(toolchain: &str) -> Result<String, MissingToolchain> {

@@ -1,24 +1,23 @@
-//! Missing toolchains: the system packages that provide them, and the commands that install those.
+//! MissingPackages toolchains: the system packages that provide them, and the commands that install those.
 //!
 //! Only system packages are installed here; packages of a language's own package manager are part
 //! of the server's build.
 
-mod command;
-
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::manifest::Server;
-use crate::package_manager::PackageManager;
-use crate::toolchain::{MissingKind, MissingToolchain};
-
-pub use command::{InstallError, Progress};
+use super::toolchain::{MissingKind, MissingToolchain, PackageManager};
+use crate::catalogue::CatalogueServer;
+use crate::interrupt::LOOK;
 
 /// What some servers are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Missing {
+pub struct MissingPackages {
     /// The package manager; `None` if this machine has none that hotlap knows.
     pub manager: Option<PackageManager>,
     /// Packages to install, sorted, each once.
@@ -27,7 +26,7 @@ pub struct Missing {
     pub servers: Vec<String>,
     /// Ids of servers that no package of this manager makes buildable, each with its remedy.
     pub other: Vec<(String, MissingToolchain)>,
-    /// Packages that the manager does not know, found by [`Missing::measure`].
+    /// Packages that the manager does not know, found by [`MissingPackages::measure`].
     pub unknown: Vec<String>,
 }
 
@@ -48,11 +47,11 @@ impl Size {
     }
 }
 
-impl Missing {
+impl MissingPackages {
     /// Groups what these servers are missing by how it can be installed here.
     pub fn of<'a>(
         manager: Option<PackageManager>,
-        states: impl IntoIterator<Item = (&'a Server, &'a MissingToolchain)>,
+        states: impl IntoIterator<Item = (&'a CatalogueServer, &'a MissingToolchain)>,
     ) -> Self {
         let mut missing = Self { manager, ..Self::default() };
         let mut packages = BTreeSet::new();
@@ -81,7 +80,7 @@ impl Missing {
     }
 
     /// Asks the package manager for the size, and moves packages that it does not know to
-    /// [`Missing::unknown`]. `None` if it does not report a size, or has no list of packages yet,
+    /// [`MissingPackages::unknown`]. `None` if it does not report a size, or has no list of packages yet,
     /// as in a new container.
     pub fn measure(&mut self) -> Option<Size> {
         if self.manager != Some(PackageManager::Apt) || !has_lists(Path::new(APT_LISTS)) {
@@ -126,11 +125,11 @@ impl Missing {
         &self,
         log: &Path,
         stop: &AtomicBool,
-        on: &mut dyn FnMut(Progress),
+        on: &mut dyn FnMut(InstallProgress),
     ) -> Result<(), InstallError> {
         for argv in self.commands(false) {
             if !stop.load(Ordering::Relaxed) {
-                command::run(&argv, log, stop, on)?;
+                run(&argv, log, stop, on)?;
             }
         }
         Ok(())
@@ -186,17 +185,149 @@ fn amount(words: &str) -> Option<u64> {
     Some((number * unit) as u64)
 }
 
+/// Why an installation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The command could not be started.
+    #[error("{command}: {source}: run it by hand, as a user with permission to install packages")]
+    Start {
+        /// The command.
+        command: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// It exited with an error.
+    #[error("{command}: {ending}: see its last lines of output")]
+    Ended {
+        /// The command.
+        command: String,
+        /// How.
+        ending: String,
+        /// The last lines that it printed.
+        log_tail: Vec<String>,
+    },
+}
+
+/// What a package manager is doing.
+#[derive(Debug, Clone, Copy)]
+pub enum InstallProgress<'a> {
+    /// It printed this line.
+    Line(&'a str),
+    /// The user interrupted, but the command is allowed to finish. Reported once.
+    Waiting,
+}
+
+/// Runs a command of a package manager that appends to the log, and follows that log. `stop` does
+/// not end the command.
+///
+/// The command outlives hotlap: an installation that is killed half-way leaves the system's packages
+/// broken. So it runs in its own session, where neither Ctrl-C nor a closed terminal reaches it, and
+/// writes to a log file, since a closed pipe would kill it too.
+fn run(
+    argv: &[String],
+    log: &Path,
+    stop: &AtomicBool,
+    on: &mut dyn FnMut(InstallProgress),
+) -> Result<(), InstallError> {
+    let command = shell_words::join(argv);
+    let mut log_tail = Vec::new();
+    let mut on = |progress: InstallProgress| {
+        if let InstallProgress::Line(line) = progress {
+            log_tail.push(line.to_owned());
+            log_tail.drain(..log_tail.len().saturating_sub(12));
+        }
+        on(progress);
+    };
+    let status = start(argv, &command, log)
+        .and_then(|(child, lines)| follow(child, lines, stop, &mut on))
+        .map_err(|source| InstallError::Start { command: command.clone(), source })?;
+    if status.success() {
+        return Ok(());
+    }
+    let ending =
+        status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
+    Err(InstallError::Ended { command, ending, log_tail })
+}
+
+/// Starts it. Also returns the log, positioned where the command's own output begins.
+#[expect(unsafe_code, reason = "the moment between fork and exec")]
+fn start(argv: &[String], command: &str, log: &Path) -> io::Result<(Child, File)> {
+    let mut output = File::options().append(true).create(true).open(log)?;
+    writeln!(output, "$ {command}")?;
+    let mut lines = File::open(log)?;
+    lines.seek(SeekFrom::End(0))?;
+    let asks = argv[0] == "sudo";
+    let argv = if asks { in_a_session(argv) } else { argv.to_vec() };
+    let mut starter = Command::new(&argv[0]);
+    starter.args(&argv[1..]).env("DEBIAN_FRONTEND", "noninteractive");
+    starter.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    let apart = move || match asks {
+        false => rustix::process::setsid().map(drop).map_err(io::Error::from),
+        true => {
+            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+                // SAFETY: SIG_IGN is a valid disposition for each of these; the call is
+                // async-signal-safe.
+                unsafe { libc::signal(signal, libc::SIG_IGN) };
+            }
+            Ok(())
+        }
+    };
+    // SAFETY: the closure only makes system calls that are async-signal-safe and allocates nothing.
+    unsafe { starter.pre_exec(apart) };
+    Ok((starter.spawn()?, lines))
+}
+
+/// Gives a sudo command its own session. sudo itself stays in the terminal's session, where it asks
+/// for the password.
+fn in_a_session(argv: &[String]) -> Vec<String> {
+    let apart = ["sudo", "setsid", "--fork", "--wait"].map(str::to_owned);
+    apart.into_iter().chain(argv[1..].iter().cloned()).collect()
+}
+
+/// Reports each line until the command has ended.
+fn follow(
+    mut child: Child,
+    mut lines: File,
+    stop: &AtomicBool,
+    on: &mut dyn FnMut(InstallProgress),
+) -> io::Result<ExitStatus> {
+    let mut unread = Vec::new();
+    let mut is_told = false;
+    loop {
+        // Check before reading: what it wrote before it ended is in the log then.
+        let ended = child.try_wait()?;
+        lines.read_to_end(&mut unread)?;
+        let whole = match ended {
+            Some(_) => unread.len(),
+            None => unread.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1),
+        };
+        let text = unread.drain(..whole).collect::<Vec<u8>>();
+        for line in String::from_utf8_lossy(&text).lines() {
+            on(InstallProgress::Line(line.trim_end()));
+        }
+        if let Some(status) = ended {
+            return Ok(status);
+        }
+        if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut is_told, true) {
+            on(InstallProgress::Waiting);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    fn server(id: &str, apt: &str) -> Server {
+    fn server(id: &str, apt: &str) -> CatalogueServer {
         let text = format!(
             "about = \"x\"\nurl = \"https://example.org\"\nkind = \"framework\"\n\
              contracts = [\"hello\"]\n[toolchain]\nprobe = [\"true\"]\n\
              install = {{ apt = {apt} }}\n[run]\ncommand = [\"true\"]\n"
         );
-        crate::manifest::parse(&text, Path::new("/"), id).unwrap().remove(0)
+        crate::catalogue::parse(&text, Path::new("/"), id).unwrap().remove(0)
     }
 
     fn absence(kind: MissingKind) -> MissingToolchain {
@@ -219,7 +350,7 @@ mod tests {
             MissingKind::Missing,
         ];
         let absences = kinds.map(absence);
-        let missing = Missing::of(Some(PackageManager::Apt), servers.iter().zip(&absences));
+        let missing = MissingPackages::of(Some(PackageManager::Apt), servers.iter().zip(&absences));
         assert_eq!(missing.packages, ["gcc", "golang-go"]);
         assert_eq!(missing.servers, ["go/a", "go/b"]);
         let other: Vec<_> = missing.other.iter().map(|(id, _)| id.as_str()).collect();
@@ -233,7 +364,7 @@ mod tests {
 
     #[test]
     fn nothing_missing_needs_no_command() {
-        assert!(Missing::of(Some(PackageManager::Apt), []).commands(true).is_empty());
+        assert!(MissingPackages::of(Some(PackageManager::Apt), []).commands(true).is_empty());
     }
 
     #[test]
@@ -266,5 +397,55 @@ mod tests {
         let said = "Reading package lists...\nE: Unable to locate package crystal\n\
                     E: Package 'temurin-25-jdk' has no installation candidate\n";
         assert_eq!(unknown_packages(said), ["crystal", "temurin-25-jdk"]);
+    }
+
+    fn words(argv: &[&str]) -> Vec<String> {
+        argv.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_failed_installation_reports_its_last_lines() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut lines = Vec::new();
+        let mut on = |progress: InstallProgress| match progress {
+            InstallProgress::Line(line) => lines.push(line.to_owned()),
+            InstallProgress::Waiting => panic!("no interrupt was sent"),
+        };
+        let argv = words(&["sh", "-c", "echo one; printf two >&2; exit 100"]);
+        let error = run(&argv, log.path(), &AtomicBool::new(false), &mut on).unwrap_err();
+        assert_eq!(lines, ["one", "two"]);
+        let InstallError::Ended { ending, log_tail, .. } = error else { panic!() };
+        assert_eq!((ending.as_str(), log_tail), ("exit code 100", lines));
+        let log = fs::read_to_string(log.path()).unwrap();
+        assert_eq!(log, "$ sh -c 'echo one; printf two >&2; exit 100'\none\ntwo");
+    }
+
+    #[test]
+    fn an_interrupt_is_reported_once_and_does_not_end_the_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("setup.log");
+        File::create(&log).unwrap();
+        let mut told = Vec::new();
+        let mut on = |progress: InstallProgress| match progress {
+            InstallProgress::Line(line) => told.push(line.to_owned()),
+            // It ends only after this was reported.
+            InstallProgress::Waiting => {
+                told.push("waits".to_owned());
+                fs::write(folder.path().join("go"), "").unwrap();
+            }
+        };
+        let script = "while [ ! -e \"$0\" ]; do sleep 0.02; done; sleep 0.2; echo done";
+        let go = folder.path().join("go");
+        let argv = words(&["sh", "-c", script, go.to_str().unwrap()]);
+        run(&argv, &log, &AtomicBool::new(true), &mut on).unwrap();
+        assert_eq!(told, ["waits", "done"]);
+    }
+
+    #[test]
+    fn sudo_asks_in_the_terminals_session_and_its_command_has_another() {
+        assert_eq!(
+            in_a_session(&words(&["sudo", "apt-get", "update"])).join(" "),
+            "sudo setsid --fork --wait apt-get update"
+        );
     }
 }

@@ -17,9 +17,6 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde::{Deserialize, Serialize};
 
-/// The name of its folder in hotlap's cache.
-pub const FOLDER: &str = "tls";
-
 /// The names that it is valid for.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -39,6 +36,9 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// The name of its folder in hotlap's cache.
+    pub const FOLDER: &str = "tls";
+
     /// The certificate that is kept in a folder. Makes it, and the folder, if there is none.
     ///
     /// # Errors

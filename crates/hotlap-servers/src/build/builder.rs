@@ -5,20 +5,21 @@
 //! the same time are safe: the second waits and uses the first one's result.
 
 use std::fs::{self, File};
+use std::hash::Hasher;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use fnv::FnvHasher;
 use serde::{Deserialize, Serialize};
 
-use super::probe::{MissingToolchain, probe};
-use super::sources::{copy, key};
 use super::step::{self, Ended};
+use super::toolchain::{MissingToolchain, probe};
+use crate::catalogue::{CatalogueServer, FILE_NAME};
 use crate::interrupt;
 use crate::launch::Launch;
-use crate::manifest::{FILE_NAME, Server};
-use crate::pool;
 use crate::process::Supervisor;
 
 /// Marks a complete build; contains the version.
@@ -54,7 +55,7 @@ pub struct Built {
 
 impl Built {
     /// The command that starts it.
-    pub fn launch(&self, server: &Server) -> Launch {
+    pub fn launch(&self, server: &CatalogueServer) -> Launch {
         Launch {
             argv: server.command.clone(),
             env: server.env.clone(),
@@ -146,7 +147,7 @@ impl Builder<'_> {
     ///
     /// # Errors
     /// The missing toolchain, or the command that failed.
-    pub fn build(&self, server: &Server) -> Result<Built, Unready> {
+    pub fn build(&self, server: &CatalogueServer) -> Result<Built, Unready> {
         let result = self.build_quietly(server);
         match &result {
             Ok(built) => (self.on)(BuildEvent::Built { server: &server.id, built }),
@@ -157,16 +158,17 @@ impl Builder<'_> {
 
     /// Builds many servers, as many at a time as cores and memory allow. Results are in the order
     /// of the servers.
-    pub fn build_all(&self, servers: &[&Server]) -> Vec<Result<Built, Unready>> {
+    pub fn build_all(&self, servers: &[&CatalogueServer]) -> Vec<Result<Built, Unready>> {
         // Variants that share a build would only wait for each other, so one thread builds all of
         // them.
-        let key = |server: &&Server| (server.folder.clone(), server.toolchain.build.clone());
-        pool::map_groups(servers, key, at_a_time(), |group| {
+        let key =
+            |server: &&CatalogueServer| (server.folder.clone(), server.toolchain.build.clone());
+        step::map_groups(servers, key, at_a_time(), |group| {
             group.iter().map(|server| self.build(server)).collect()
         })
     }
 
-    fn build_quietly(&self, server: &Server) -> Result<Built, Unready> {
+    fn build_quietly(&self, server: &CatalogueServer) -> Result<Built, Unready> {
         let started = Instant::now();
         let receipt = probe(server, self.stop)?;
         let builds = self.cache.join("builds");
@@ -197,7 +199,7 @@ impl Builder<'_> {
     /// Copies the sources, runs the build commands, and asks for the version.
     fn make(
         &self,
-        server: &Server,
+        server: &CatalogueServer,
         folder: &Path,
         log: &Path,
         receipt: &str,
@@ -235,7 +237,12 @@ impl Builder<'_> {
     }
 
     /// The version as the server reports it, or else its toolchain.
-    fn receipt(&self, server: &Server, folder: &Path, probed: &str) -> Result<String, BuildError> {
+    fn receipt(
+        &self,
+        server: &CatalogueServer,
+        folder: &Path,
+        probed: &str,
+    ) -> Result<String, BuildError> {
         let argv = &server.toolchain.version;
         if argv.is_empty() {
             return Ok(first_line(probed).to_owned());
@@ -256,7 +263,7 @@ impl Builder<'_> {
     }
 
     /// If the command names a file in the folder, that file must exist after the build.
-    fn starts(&self, server: &Server, folder: &Path) -> Result<(), BuildError> {
+    fn starts(&self, server: &CatalogueServer, folder: &Path) -> Result<(), BuildError> {
         let program = Path::new(&server.command[0]);
         if !server.command[0].contains('/')
             || program.is_absolute()
@@ -280,7 +287,7 @@ impl Builder<'_> {
 
     fn judge(
         &self,
-        server: &Server,
+        server: &CatalogueServer,
         command: &str,
         ended: io::Result<Ended>,
         mut log_tail: Vec<String>,
@@ -321,7 +328,7 @@ impl Builder<'_> {
         )
     }
 
-    fn refused(&self, server: &Server, what: &Path, error: &io::Error) -> BuildError {
+    fn refused(&self, server: &CatalogueServer, what: &Path, error: &io::Error) -> BuildError {
         let remedy = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => self.space(),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -339,7 +346,7 @@ impl Builder<'_> {
     }
 
     /// Takes the lock, which is held until dropped. The system releases it when the process dies.
-    fn lock(&self, server: &Server, path: &Path) -> Result<Lock, BuildError> {
+    fn lock(&self, server: &CatalogueServer, path: &Path) -> Result<Lock, BuildError> {
         let refused = |error: io::Error| self.refused(server, path, &error);
         let file = File::options().create(true).append(true).open(path).map_err(refused)?;
         let mut told = false;
@@ -411,7 +418,7 @@ fn last_lines(file: &mut File, begin: u64) -> Vec<String> {
 
 fn at_a_time() -> usize {
     let by_memory = memory_available().map_or(2, |bytes| bytes / MEMORY_PER_BUILD);
-    pool::threads().min(usize::try_from(by_memory).unwrap_or(1)).max(1)
+    step::threads().min(usize::try_from(by_memory).unwrap_or(1)).max(1)
 }
 
 #[cfg(target_os = "linux")]
@@ -444,6 +451,84 @@ fn sync(folder: &Path) -> io::Result<()> {
     #[cfg(not(target_os = "linux"))]
     fs::File::open(folder)?.sync_all()?;
     Ok(())
+}
+
+/// Folders of a working copy that are not sources.
+const LEFTOVERS: [&str; 4] = [".git", "target", "node_modules", "__pycache__"];
+
+/// The files of a folder, sorted, relative to it. Symbolic links are not followed.
+fn files(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(root.join(&folder))? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if LEFTOVERS.iter().any(|leftover| name == *leftover) {
+                continue;
+            }
+            let path = folder.join(&name);
+            if entry.file_type()?.is_dir() { open.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Copies the sources to a folder.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for file in files(from)? {
+        let target = to.join(&file);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let source = from.join(&file);
+        if source.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
+        } else {
+            fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of a build: the server's name and a hash of everything that the build depends on. What
+/// matters only at run time (command, environment, description) is left out, so variants share a
+/// build.
+///
+/// The hash is 64-bit FNV-1a: builds outlive a hotlap release, and the standard library's hash may
+/// change between releases. With a million builds, the chance that two of them share a name is 1 in
+/// 4 × 10⁷.
+fn key(server: &CatalogueServer, receipt: &str) -> io::Result<String> {
+    let mut hasher = FnvHasher::default();
+    // Hash the length of each part too, so that parts cannot run into each other.
+    let mut add = |part: &[u8]| {
+        hasher.write(part);
+        hasher.write(&(part.len() as u64).to_le_bytes());
+    };
+    add(b"1");
+    add(std::env::consts::ARCH.as_bytes());
+    add(std::env::consts::OS.as_bytes());
+    add(receipt.as_bytes());
+    for argv in server.toolchain.build.iter().chain([&server.toolchain.version]) {
+        add(&(argv.len() as u64).to_le_bytes());
+        argv.iter().for_each(|word| add(word.as_bytes()));
+    }
+    for file in files(&server.folder)? {
+        if file == Path::new(FILE_NAME) {
+            continue;
+        }
+        let path = server.folder.join(&file);
+        add(file.as_os_str().as_encoded_bytes());
+        if path.is_symlink() {
+            add(fs::read_link(&path)?.as_os_str().as_encoded_bytes());
+        } else {
+            add(&[u8::from(path.metadata()?.permissions().mode() & 0o100 != 0)]);
+            add(&fs::read(&path)?);
+        }
+    }
+    Ok(format!("{}-{:016x}", server.base_id().replace('/', "-"), hasher.finish()))
 }
 
 #[cfg(test)]
