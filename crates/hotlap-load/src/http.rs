@@ -9,15 +9,12 @@
 //! and a response with conflicting lengths, or with both a length and chunks, is an error.
 
 mod body;
-mod error;
 mod head;
-mod reader;
-mod response;
 
-pub use error::ResponseError;
+use body::{BodyReader, Piece};
+use head::HEAD_LIMIT;
 pub use head::{Framing, Head};
-pub use reader::{ResponseEvent, ResponseReader};
-pub use response::{GrowingResponse, Response, read_response};
+pub(crate) use head::{head_end, parse_head};
 
 /// Whether a text is a token, as the name of a header must be (RFC 9110 section 5.6.2).
 pub fn is_token(text: &str) -> bool {
@@ -25,8 +22,286 @@ pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_token)
 }
 
-#[cfg(test)]
-pub(crate) use head::{head_end, parse_head};
+/// Why bytes cannot be read as an HTTP/1.x response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ResponseError {
+    /// They violate RFC 9112; the text says how.
+    #[error("{0}")]
+    Framing(&'static str),
+    /// The connection closed before the response was complete.
+    #[error("the connection closed before the response was complete")]
+    ClosedEarly,
+}
+
+impl ResponseError {
+    /// The server sent too many interim responses before a final one.
+    const TOO_MANY_INTERIM: Self = Self::Framing("over 100 interim responses");
+}
+
+/// An event of a [`ResponseReader`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum ResponseEvent<'a> {
+    /// All bytes are consumed, and the response is not complete.
+    NeedMore,
+    /// The head of a response; interim responses are skipped.
+    Head(Head),
+    /// Decoded bytes of its body.
+    Data(&'a [u8]),
+    /// The response is complete.
+    End,
+}
+
+/// Reads responses from pieces of any size.
+#[derive(Debug, Default)]
+pub struct ResponseReader {
+    /// The part of a head that has arrived, if the head is incomplete. Otherwise empty and without
+    /// an allocation.
+    partial: Vec<u8>,
+    state: State,
+    /// Interim responses since the last final one.
+    interim: usize,
+}
+
+/// The most interim responses (RFC 9110 section 15.2) that may precede a final one. The RFC sets no
+/// limit, but a server that never stops sending interim responses never answers.
+const INTERIM_LIMIT: usize = 100;
+
+#[derive(Debug, Default)]
+enum State {
+    /// Before or within a head.
+    #[default]
+    Head,
+    Body(BodyReader),
+}
+
+impl ResponseReader {
+    /// Whether the reader is before the first byte of a response.
+    pub fn is_between_responses(&self) -> bool {
+        matches!(self.state, State::Head) && self.partial.is_empty()
+    }
+
+    /// Consumes bytes from the front of `input` up to the next event.
+    ///
+    /// # Errors
+    /// The bytes violate RFC 9112; the reader cannot be used any more then.
+    pub fn next<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        is_head: bool,
+    ) -> Result<ResponseEvent<'a>, ResponseError> {
+        loop {
+            match &mut self.state {
+                State::Body(body) => {
+                    return Ok(match body.next(input)? {
+                        Piece::Data(data) => ResponseEvent::Data(data),
+                        Piece::NeedMore => ResponseEvent::NeedMore,
+                        Piece::End => {
+                            self.state = State::Head;
+                            ResponseEvent::End
+                        }
+                    });
+                }
+                State::Head => {
+                    let Some(head) = self.head(input, is_head)? else {
+                        return Ok(ResponseEvent::NeedMore);
+                    };
+                    if head.is_interim() {
+                        self.interim += 1;
+                        if self.interim > INTERIM_LIMIT {
+                            return Err(ResponseError::TOO_MANY_INTERIM);
+                        }
+                        continue;
+                    }
+                    self.interim = 0;
+                    self.state = State::Body(BodyReader::new(head.framing));
+                    return Ok(ResponseEvent::Head(head));
+                }
+            }
+        }
+    }
+
+    /// Whether the reader is within a body that is delimited by the end of the connection (RFC 9112
+    /// section 6.3, rule 8).
+    pub fn is_until_close(&self) -> bool {
+        matches!(self.state, State::Body(BodyReader::UntilClose))
+    }
+
+    /// How many bytes of the body are still to come, if its length is known.
+    pub fn remaining(&self) -> Option<u64> {
+        match &self.state {
+            State::Body(BodyReader::Length(rest)) => Some(*rest),
+            _ => None,
+        }
+    }
+
+    /// Accounts for bytes of a body of known length that were discarded unread.
+    pub fn skip(&mut self, count: u64) {
+        if let State::Body(BodyReader::Length(rest)) = &mut self.state {
+            *rest = rest.saturating_sub(count);
+        }
+    }
+
+    /// Tells the reader that the connection has closed.
+    ///
+    /// # Errors
+    /// This does not complete the response.
+    pub fn close(&mut self) -> Result<(), ResponseError> {
+        match self.state {
+            State::Body(BodyReader::UntilClose) => {
+                self.state = State::Head;
+                Ok(())
+            }
+            _ => Err(ResponseError::ClosedEarly),
+        }
+    }
+
+    fn head(&mut self, input: &mut &[u8], is_head: bool) -> Result<Option<Head>, ResponseError> {
+        if self.partial.is_empty() {
+            let Some(length) = head_end(input, 0)? else {
+                self.partial.extend_from_slice(input);
+                *input = &[];
+                return Ok(None);
+            };
+            let head = parse_head(&input[..length], is_head)?;
+            *input = &input[length..];
+            return Ok(Some(head));
+        }
+        // Up to three bytes of the blank line may have arrived before.
+        let before = self.partial.len();
+        let room = (HEAD_LIMIT + 1).saturating_sub(before).min(input.len());
+        self.partial.extend_from_slice(&input[..room]);
+        let Some(length) = head_end(&self.partial, before.saturating_sub(3))? else {
+            *input = &input[room..];
+            return Ok(None);
+        };
+        let head = parse_head(&self.partial[..length], is_head)?;
+        *input = &input[length - before..];
+        self.partial = Vec::new();
+        Ok(Some(head))
+    }
+}
+
+/// A complete response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The minor version: 0 or 1, for HTTP/1.0 or HTTP/1.1.
+    pub minor: u8,
+    /// The headers in order, with names as sent.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The decoded body.
+    pub body: Vec<u8>,
+    /// How many bytes of the buffer the response takes.
+    pub consumed: usize,
+    /// Whether the connection can carry another request.
+    pub keep_alive: bool,
+    /// How the body was delimited.
+    pub framing: Framing,
+    /// The status codes of the interim responses (100, 103) before it.
+    pub interim: Vec<u16>,
+}
+
+impl Response {
+    /// The value of the first header with this name, ignoring case.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_slice())
+    }
+}
+
+/// A response that arrives piece by piece, at the end of one buffer. Each byte of the body is read
+/// only once, so that the time for a large response is in proportion to its size.
+#[derive(Debug, Default)]
+pub struct GrowingResponse {
+    /// How much of the buffer has been read.
+    at: usize,
+    interim: Vec<u16>,
+    /// The part from the head on, once the head is complete.
+    begun: Option<Begun>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    head: Head,
+    headers: Vec<(String, Vec<u8>)>,
+    reader: BodyReader,
+    body: Vec<u8>,
+}
+
+impl GrowingResponse {
+    /// Whether the final head is complete.
+    pub fn has_head(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Continues to read `buf`, which has grown at its end since the last call. Returns `None` if
+    /// more bytes are needed. `is_head` means that the request was a HEAD, `at_eof` that no more
+    /// bytes will come.
+    ///
+    /// # Errors
+    /// The bytes violate RFC 9112, or end before the response does.
+    pub fn read(
+        &mut self,
+        buf: &[u8],
+        is_head: bool,
+        at_eof: bool,
+    ) -> Result<Option<Response>, ResponseError> {
+        let incomplete = || if at_eof { Err(ResponseError::ClosedEarly) } else { Ok(None) };
+        let begun = loop {
+            if let Some(begun) = &mut self.begun {
+                break begun;
+            }
+            let Some(length) = head_end(&buf[self.at..], 0)? else { return incomplete() };
+            let bytes = &buf[self.at..self.at + length];
+            let head = parse_head(bytes, is_head)?;
+            self.at += length;
+            if head.is_interim() {
+                self.interim.push(head.status);
+                if self.interim.len() > INTERIM_LIMIT {
+                    return Err(ResponseError::TOO_MANY_INTERIM);
+                }
+                continue;
+            }
+            let (headers, reader) = (head::headers(bytes)?, BodyReader::new(head.framing));
+            self.begun = Some(Begun { head, headers, reader, body: Vec::new() });
+        };
+        loop {
+            let mut rest = &buf[self.at..];
+            let piece = begun.reader.next(&mut rest)?;
+            self.at = buf.len() - rest.len();
+            match piece {
+                Piece::Data(data) => begun.body.extend_from_slice(data),
+                Piece::End => break,
+                Piece::NeedMore if at_eof && begun.head.framing == Framing::UntilClose => break,
+                Piece::NeedMore => return incomplete(),
+            }
+        }
+        let Some(Begun { head, headers, body, .. }) = self.begun.take() else { return Ok(None) };
+        Ok(Some(Response {
+            status: head.status,
+            minor: head.minor,
+            headers,
+            body,
+            consumed: std::mem::take(&mut self.at),
+            keep_alive: head.keep_alive,
+            framing: head.framing,
+            interim: std::mem::take(&mut self.interim),
+        }))
+    }
+}
+
+/// Reads one response from the start of `buf`, see [`GrowingResponse::read`].
+///
+/// # Errors
+/// The bytes violate RFC 9112, or end before the response does.
+pub fn read_response(
+    buf: &[u8],
+    is_head: bool,
+    at_eof: bool,
+) -> Result<Option<Response>, ResponseError> {
+    GrowingResponse::default().read(buf, is_head, at_eof)
+}
 
 #[cfg(test)]
 mod tests {
@@ -40,5 +315,129 @@ mod tests {
         for text in ["", "X Id", "X:", "(a)", "ä", "a\n"] {
             assert!(!is_token(text), "{text}");
         }
+    }
+
+    const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello";
+
+    /// A reader that has consumed all of `bytes`.
+    fn after(bytes: &[u8]) -> ResponseReader {
+        let (mut reader, mut rest) = (ResponseReader::default(), bytes);
+        while reader.next(&mut rest, false).unwrap() != ResponseEvent::NeedMore {}
+        reader
+    }
+
+    #[test]
+    fn a_reader_knows_when_it_is_between_responses() {
+        let head = HELLO.len() - 5;
+        for taken in 0..=HELLO.len() {
+            let between = taken == 0 || taken == HELLO.len();
+            let reader = after(&HELLO[..taken]);
+            assert_eq!(reader.is_between_responses(), between, "after {taken} bytes");
+            let left = (head..HELLO.len()).contains(&taken).then(|| (HELLO.len() - taken) as u64);
+            assert_eq!(reader.remaining(), left, "after {taken} bytes");
+        }
+    }
+
+    #[test]
+    fn only_a_body_without_length_and_chunks_ends_with_the_connection() {
+        assert!(after(b"HTTP/1.1 200 OK\r\n\r\nHello").is_until_close());
+        assert!(!after(&HELLO[..HELLO.len() - 3]).is_until_close());
+        assert!(!after(b"").is_until_close());
+    }
+
+    #[test]
+    fn skipped_bytes_are_not_waited_for() {
+        let mut reader = after(&HELLO[..HELLO.len() - 3]);
+        reader.skip(2);
+        assert_eq!(reader.remaining(), Some(1));
+        reader.skip(1);
+        assert_eq!(reader.next(&mut &b""[..], false), Ok(ResponseEvent::End));
+        // More than there are.
+        let mut reader = after(&HELLO[..HELLO.len() - 3]);
+        reader.skip(4);
+        assert_eq!(reader.remaining(), Some(0));
+        // The length of other bodies is not known.
+        let mut reader = after(b"HTTP/1.1 200 OK\r\n\r\nHel");
+        reader.skip(2);
+        assert_eq!(reader.remaining(), None);
+    }
+
+    #[test]
+    fn the_end_of_the_connection_completes_only_a_body_without_a_length() {
+        let mut until_close = after(b"HTTP/1.1 200 OK\r\n\r\nHel");
+        assert_eq!(until_close.close(), Ok(()));
+        assert!(until_close.is_between_responses());
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHel";
+        for bytes in [&b""[..], b"HTTP/1.1", &HELLO[..HELLO.len() - 1], chunked] {
+            assert_eq!(after(bytes).close(), Err(ResponseError::ClosedEarly));
+        }
+    }
+
+    #[test]
+    fn a_head_of_64_kib_in_pieces_is_read_and_one_byte_more_is_not() {
+        let of = |size: usize| {
+            let frame = b"HTTP/1.1 204 X\r\nX: \r\n\r\n".len();
+            format!("HTTP/1.1 204 X\r\nX: {}\r\n\r\n", "a".repeat(size - frame)).into_bytes()
+        };
+        for (size, expected) in [
+            (HEAD_LIMIT, Ok(204)),
+            (HEAD_LIMIT + 1, Err(ResponseError::Framing("the head is over 64 KiB"))),
+        ] {
+            let bytes = of(size);
+            for cut in [1, size - 2, size - 1] {
+                let mut reader = ResponseReader::default();
+                assert_eq!(reader.next(&mut &bytes[..cut], false), Ok(ResponseEvent::NeedMore));
+                let found = match reader.next(&mut &bytes[cut..], false) {
+                    Ok(ResponseEvent::Head(head)) => Ok(head.status),
+                    Ok(other) => panic!("{other:?}"),
+                    Err(error) => Err(error),
+                };
+                assert_eq!(found, expected, "{size} bytes cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_response_has_the_version_and_the_headers_that_were_sent() {
+        let bytes = b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\nX-A: 1\r\nx-a: 2\r\n\r\n";
+        let response = read_response(bytes, false, false).unwrap().unwrap();
+        assert_eq!((response.minor, response.framing), (0, Framing::Length(0)));
+        let names: Vec<&str> = response.headers.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["Content-Length", "X-A", "x-a"]);
+        assert_eq!(response.header("X-a"), Some(&b"1"[..]));
+        assert_eq!(response.header("X-B"), None);
+        let newer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello";
+        assert_eq!(read_response(newer, false, false).unwrap().unwrap().minor, 1);
+    }
+
+    #[test]
+    fn a_response_is_the_same_in_pieces_of_any_size() {
+        let bytes =
+            b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: \
+                      chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\nHTTP";
+        let whole = read_response(bytes, false, false).unwrap().unwrap();
+        assert_eq!((&whole.body[..], &whole.interim[..]), (&b"abcde"[..], &[103][..]));
+        for size in 1..bytes.len() {
+            let (mut response, mut end) = (GrowingResponse::default(), 0);
+            let found = loop {
+                end = (end + size).min(bytes.len());
+                if let Some(found) = response.read(&bytes[..end], false, false).unwrap() {
+                    break found;
+                }
+            };
+            assert_eq!(found, whole, "{size}");
+        }
+    }
+
+    /// Regression: a server that sent interim responses for ever was read for ever.
+    #[test]
+    fn a_hundred_interim_responses_are_permitted_and_one_more_is_not() {
+        let after = |count: usize| {
+            let mut bytes = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(count);
+            bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            read_response(&bytes, false, false).map(|found| found.map(|found| found.status))
+        };
+        assert_eq!(after(100), Ok(Some(200)));
+        assert_eq!(after(101), Err(ResponseError::TOO_MANY_INTERIM));
     }
 }

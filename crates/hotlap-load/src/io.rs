@@ -9,24 +9,21 @@
 //! request: equal with 10 and with 1,000 connections, 6 % less with 100, and a third more with
 //! bodies of 64 KiB and 1 MiB. That does not justify a second backend.
 
-mod socket;
-mod timer;
-
-pub(crate) use socket::{Received, Socket};
-
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use socket2::{Domain, SockAddr, Type};
 
 use crate::outcome::Failure;
 use crate::plan::Endpoint;
-use timer::{TIMER, Timer};
 
 /// The name of the backend in an outcome.
 pub(crate) const BACKEND: &str = if cfg!(target_os = "linux") { "epoll" } else { "kqueue" };
@@ -109,7 +106,7 @@ impl Io {
         source: Option<IpAddr>,
         key: usize,
     ) -> Connect {
-        let (socket, started) = match socket::connect(endpoint, source) {
+        let (socket, started) = match connect(endpoint, source) {
             Ok(begun) => begun,
             Err(e) => return Connect::Failed(Failure::Other, e),
         };
@@ -123,7 +120,7 @@ impl Io {
                 let why = "no local port is free: connect from several source addresses";
                 Connect::Failed(Failure::NoPort, io::Error::new(e.kind(), why))
             }
-            Err(e) => Connect::Failed(socket::failure(&e), e),
+            Err(e) => Connect::Failed(failure(&e), e),
         }
     }
 
@@ -146,6 +143,208 @@ impl Io {
     }
 }
 
+/// The result of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    Bytes(usize),
+    /// No bytes are available now.
+    WouldBlock,
+    /// The peer has closed its side.
+    End,
+    Failed(Failure),
+}
+
+/// A stream socket that is connected or connecting; closed when dropped.
+#[derive(Debug)]
+pub(crate) struct Socket(OwnedFd);
+
+impl Socket {
+    fn new(socket: socket2::Socket) -> Self {
+        Self(socket.into())
+    }
+
+    /// Whether connecting succeeded. Call this when the socket first becomes writable.
+    pub(crate) fn finish_connect(&self) -> Result<(), (Failure, io::Error)> {
+        match rustix::net::sockopt::socket_error(self.0.as_fd()) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(errno)) | Err(errno) => {
+                let error = io::Error::from(errno);
+                Err((failure(&error), error))
+            }
+        }
+    }
+
+    /// Sends as much as fits, which may be nothing.
+    #[inline]
+    pub(crate) fn send(&self, bytes: &[u8]) -> Result<usize, Failure> {
+        loop {
+            match rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL) {
+                Ok(count) => return Ok(count),
+                Err(Errno::AGAIN) => return Ok(0),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failure(&errno.into())),
+            }
+        }
+    }
+
+    /// Receives what is available, up to the size of the buffer.
+    #[inline]
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Received {
+        self.receive_with(buffer, RecvFlags::empty())
+    }
+
+    /// Discards what is available, up to the size of the buffer, without copying it where the
+    /// system can (tcp(7), `MSG_TRUNC`).
+    pub(crate) fn discard(&self, buffer: &mut [u8]) -> Received {
+        let can_truncate = cfg!(target_os = "linux");
+        self.receive_with(buffer, if can_truncate { RecvFlags::TRUNC } else { RecvFlags::empty() })
+    }
+
+    #[inline]
+    fn receive_with(&self, buffer: &mut [u8], flags: RecvFlags) -> Received {
+        loop {
+            return match rustix::net::recv(&self.0, &mut *buffer, flags) {
+                Ok((_, 0)) => Received::End,
+                Ok((_, count)) => Received::Bytes(count),
+                Err(Errno::AGAIN) => Received::WouldBlock,
+                Err(Errno::INTR) => continue,
+                Err(errno) => Received::Failed(failure(&errno.into())),
+            };
+        }
+    }
+}
+
+/// Opens a socket and starts connecting. The outer error is a local one; the inner one is that of
+/// connecting.
+fn connect(
+    endpoint: &Endpoint,
+    source: Option<IpAddr>,
+) -> io::Result<(socket2::Socket, io::Result<()>)> {
+    let (domain, address) = match endpoint {
+        Endpoint::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+        Endpoint::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+    };
+    let socket = socket2::Socket::new(domain, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    if let Endpoint::Tcp(_) = endpoint {
+        socket.set_tcp_nodelay(true)?;
+        if let Some(source) = source {
+            bind_address_no_port(&socket)?;
+            let refused = |e| io::Error::other(format!("cannot connect from {source}: {e}"));
+            socket.bind(&SocketAddr::new(source, 0).into()).map_err(refused)?;
+        }
+    }
+    let started = match socket.connect(&address) {
+        Err(e) if e.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => Ok(()),
+        other => other,
+    };
+    Ok((socket, started))
+}
+
+/// Leaves the choice of the port to `connect`, which knows the peer, so that one port can serve
+/// several peers (ip(7), `IP_BIND_ADDRESS_NO_PORT`).
+#[cfg(target_os = "linux")]
+fn bind_address_no_port(socket: &socket2::Socket) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let on: libc::c_int = 1;
+    #[expect(unsafe_code, reason = "no safe crate in use offers this option")]
+    // SAFETY: the descriptor is open as long as `socket` lives; the option's value is an int, and
+    // pointer and size are those of `on`, which the kernel only reads.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            std::ptr::from_ref(&on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bind_address_no_port(_socket: &socket2::Socket) -> io::Result<()> {
+    Ok(())
+}
+
+/// Maps a socket error to a kind of failure.
+#[cold]
+fn failure(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Failure::Refused,
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionAborted => Failure::Reset,
+        io::ErrorKind::TimedOut => Failure::Timeout,
+        _ => Failure::Other,
+    }
+}
+
+/// The token of the timer's own event.
+const TIMER: Token = Token(usize::MAX - 1);
+
+/// A timer in the event queue.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+struct Timer {
+    fd: std::os::fd::OwnedFd,
+    armed_ns: u64,
+}
+
+#[cfg(target_os = "linux")]
+impl Timer {
+    fn new(poll: &Poll) -> io::Result<Self> {
+        use mio::Interest;
+        use mio::unix::SourceFd;
+        use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+        use std::os::fd::AsRawFd;
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        poll.registry().register(&mut SourceFd(&fd.as_raw_fd()), TIMER, Interest::READABLE)?;
+        Ok(Self { fd, armed_ns: 0 })
+    }
+
+    /// Arms the timer, unless it is armed for that time already. Returns the timeout for the wait
+    /// itself, which is none.
+    fn arm(&mut self, at_ns: u64) -> Option<Duration> {
+        use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
+        if self.armed_ns != at_ns {
+            self.armed_ns = at_ns;
+            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let spec = Itimerspec { it_interval: zero, it_value: timespec(at_ns) };
+            // This fails only for times out of range, which never come.
+            let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec);
+        }
+        None
+    }
+}
+
+/// A monotonic time, to the nanosecond. Zero would disarm the timer.
+#[cfg(target_os = "linux")]
+fn timespec(at_ns: u64) -> rustix::time::Timespec {
+    let at_ns = at_ns.max(1);
+    rustix::time::Timespec {
+        tv_sec: (at_ns / 1_000_000_000) as _,
+        tv_nsec: (at_ns % 1_000_000_000) as _,
+    }
+}
+
+/// On other systems, the timeout of the wait itself.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+struct Timer;
+
+#[cfg(not(target_os = "linux"))]
+impl Timer {
+    fn new(_poll: &Poll) -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    fn arm(&mut self, at_ns: u64) -> Option<Duration> {
+        Some(Duration::from_nanos(at_ns.saturating_sub(crate::clock::now())))
+    }
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
@@ -157,5 +356,13 @@ mod tests {
         io.wait(Some(at_ns), &mut Events::new());
         // The wait ends at that time by the same clock, not earlier.
         assert!(crate::clock::now() >= at_ns);
+    }
+
+    #[test]
+    fn a_timer_is_armed_to_the_nanosecond() {
+        let parts = |at_ns| (timespec(at_ns).tv_sec, timespec(at_ns).tv_nsec);
+        assert_eq!(parts(5_000_333_333), (5, 333_333));
+        assert_eq!(parts(999_999_999), (0, 999_999_999));
+        assert_eq!(parts(0), (0, 1));
     }
 }

@@ -35,47 +35,38 @@
 //! request.
 //!
 //! ```text
-//! session     starts workers, waits for them, merges their outcomes
-//!   worker    one loop: stages, connect, send, receive, fail
-//!     tally       counts             schedule    due times of an open loop
-//!     connection  the protocol on one connection, without sockets
-//!       in_flight, requests, template, check
-//!         http    HTTP/1.1 framing          http2    HTTP/2 on one connection
-//!     io, tls     sockets, events, encryption
-//!   shared, resources
-//! outcome, plan, window, progress, error, clock, random
+//! session       starts workers, waits for them, merges their outcomes
+//!   worker      one loop; worker/requests sends, receives and counts
+//!     tally         counts             schedule    due times of an open loop
+//!     connection    the protocol on one connection, without sockets: one of two machines
+//!       requests      the next request, rendered      expected    whether a response is right
+//!         http          HTTP/1.1 framing                http2       HTTP/2 on one connection
+//!     io, tls       sockets, events, encryption
+//!   shared        what a session and its workers tell each other
+//! outcome, plan, clock
 //! ```
 //!
 //! Modules use only those below them.
 
-mod check;
 mod clock;
 mod connection;
-mod error;
+mod expected;
 pub mod http;
 pub mod http2;
-mod in_flight;
 mod io;
 pub mod outcome;
 pub mod plan;
-mod progress;
-mod random;
 mod requests;
-mod resources;
 mod schedule;
 mod session;
 mod shared;
 mod tally;
-mod template;
 pub mod testing;
 pub mod tls;
 pub mod url;
-mod window;
 mod worker;
 
-pub use error::Error;
 pub use outcome::{Failure, Failures, OpenLoop, Outcome, Phase};
 pub use plan::{Plan, PlanError};
-pub use progress::Progress;
 pub use session::{Session, ValuesUsed, run};
-pub use window::Window;
+pub use shared::{Error, Progress, Window};

@@ -4,9 +4,9 @@
 mod prepared;
 mod values;
 
+use crate::expected::ResponseTemplate;
 use crate::http2::Form;
 use crate::plan::{Entry, Plan, Protocol, Reuse, Shared, Text};
-use crate::template::ResponseTemplate;
 use prepared::Http2Requests;
 pub(crate) use prepared::PreparedRequest;
 use values::Values;

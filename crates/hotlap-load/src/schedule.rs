@@ -5,7 +5,7 @@
 //! time of the next request and the present time determine them.
 
 use crate::plan::{DueTimes, Pace};
-use crate::random::{mix, number};
+use crate::plan::{mix, number};
 
 /// One worker's share of an open loop.
 #[derive(Debug, Clone)]

@@ -7,15 +7,11 @@ use std::time::{Duration, Instant};
 
 use mio::Waker;
 
-use crate::error::Error;
 use crate::io::Io;
 use crate::outcome::Outcome;
 use crate::plan::{Pace, Plan, PlanError};
-use crate::progress::Progress;
-use crate::resources::{OpenFiles, pin};
-use crate::shared::{Mode, Shared};
+use crate::shared::{Error, Mode, OpenFiles, Progress, Shared, Window, pin};
 use crate::tls::TlsConfig;
-use crate::window::Window;
 use crate::worker::Worker;
 
 /// A load in progress. Dropping it ends the load.

@@ -1,17 +1,17 @@
-//! State shared between a session and its workers. Apart from the progress, it is written a few
-//! times per load, never per request.
+//! State shared between a session and its workers, and the system resources that they need. Apart from
+//! the progress, the state is written a few times per load, never per request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use mio::Waker;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::outcome::Outcome;
-use crate::plan::{Plan, Stop};
-use crate::progress::WorkerProgress;
-use crate::window::{Times, Window};
+use crate::plan::{Plan, PlanError, Stop};
 
 /// State shared between a session and its workers.
 #[derive(Debug)]
@@ -295,5 +295,245 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a load cannot be run. Failures under load are not errors: they are counted in the
+/// [`Outcome`](crate::Outcome).
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The plan is invalid.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The system refused a resource that the generator needs.
+    #[error("{what}: {why}")]
+    System {
+        /// What the generator tried, and what the user can do about it.
+        what: String,
+        /// The system's error. Not a source, because the message contains it.
+        why: std::io::Error,
+    },
+    /// A worker thread panicked, which is a bug in the generator. Its counts are lost, so the load
+    /// has no result.
+    #[error(
+        "a bug in the load generator: thread {thread} panicked ({why}); this load has no result, \
+         please report it with the command"
+    )]
+    Panicked {
+        /// The name of the thread.
+        thread: String,
+        /// The message of the panic.
+        why: String,
+    },
+    /// No connection could be opened.
+    #[error("cannot connect to {target}: {why}")]
+    Unreachable {
+        /// The address.
+        target: String,
+        /// Why the first attempt failed.
+        why: String,
+    },
+}
+
+/// The progress of a load, over all workers. Each worker updates it at every wake-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Correct responses so far, including the warm-up.
+    pub responses: u64,
+    /// Failures so far, including the warm-up.
+    pub failures: u64,
+    /// Connections that are open now.
+    pub connected: u64,
+}
+
+/// The part that one worker shows to other threads. It has 128 bytes of its own, because processors
+/// fetch cache lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct WorkerProgress {
+    responses: AtomicU64,
+    failures: AtomicU64,
+    connected: AtomicU64,
+}
+
+impl WorkerProgress {
+    #[inline]
+    pub(crate) fn store(&self, responses: u64, failures: u64, connected: u64) {
+        self.responses.store(responses, Ordering::Relaxed);
+        self.failures.store(failures, Ordering::Relaxed);
+        self.connected.store(connected, Ordering::Relaxed);
+    }
+}
+
+impl Progress {
+    /// Requests that were answered or have failed so far.
+    pub fn completed(&self) -> u64 {
+        self.responses + self.failures
+    }
+
+    /// Adds the progress of another part of the load.
+    pub fn add(&mut self, other: Self) {
+        self.responses += other.responses;
+        self.failures += other.failures;
+        self.connected += other.connected;
+    }
+
+    /// The sum over all workers.
+    pub(crate) fn sum(workers: &[WorkerProgress]) -> Self {
+        let mut sum = Self::default();
+        for worker in workers {
+            sum.add(Self {
+                responses: worker.responses.load(Ordering::Relaxed),
+                failures: worker.failures.load(Ordering::Relaxed),
+                connected: worker.connected.load(Ordering::Relaxed),
+            });
+        }
+        sum
+    }
+}
+
+/// The measurement window: after the warm-up, before the end.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// When it opens.
+    pub opens: Instant,
+    /// When it closes; `None` if the plan limits requests instead of time.
+    pub closes: Option<Instant>,
+}
+
+/// When a load starts, and when its window opens and closes, on the monotonic clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) start_ns: u64,
+    pub(crate) opens_ns: u64,
+    /// `u64::MAX` if the plan limits requests instead of time.
+    pub(crate) closes_ns: u64,
+}
+
+impl Times {
+    /// Times that are not yet known.
+    pub(crate) const UNKNOWN: Self =
+        Self { start_ns: u64::MAX, opens_ns: u64::MAX, closes_ns: u64::MAX };
+
+    /// A load that starts after `wait`, with a window that opens after `warmup` and stays open for
+    /// `length`. A load that is `late` by some time does without that much of the warm-up and, if
+    /// that is not enough, of the window.
+    pub(crate) fn after(
+        wait: Duration,
+        late: Duration,
+        warmup: Duration,
+        length: Option<Duration>,
+    ) -> (Self, Window) {
+        let (instant, now) = (Instant::now(), clock::now());
+        let start_ns = now + clock::nanos(wait);
+        let late_ns = clock::nanos(late);
+        let from_start = |ns: u64| start_ns + ns.saturating_sub(late_ns);
+        let warmup_ns = clock::nanos(warmup);
+        let opens_ns = from_start(warmup_ns);
+        let closes_ns =
+            length.map_or(u64::MAX, |length| from_start(warmup_ns + clock::nanos(length)));
+        let opens = instant + Duration::from_nanos(opens_ns - now);
+        let closes = length.map(|_| instant + Duration::from_nanos(closes_ns - now));
+        (Self { start_ns, opens_ns, closes_ns }, Window { opens, closes })
+    }
+}
+
+/// Files that the sessions of this process have reserved.
+static RESERVED: AtomicU64 = AtomicU64::new(0);
+
+/// Other files that the process has open.
+const OTHER_FILES: u64 = 128;
+
+/// The open files of one session, released on drop.
+#[derive(Debug)]
+pub(crate) struct OpenFiles(u64);
+
+impl OpenFiles {
+    /// Reserves the files that a plan needs, and raises the limit of open files if necessary.
+    ///
+    /// # Errors
+    /// The system does not allow that many.
+    pub(crate) fn reserve(plan: &Plan) -> Result<Self, Error> {
+        // A file for each connection, and three for each worker: event queue, waker, timer.
+        let reserved = Self(plan.connections as u64 + 3 * plan.threads as u64);
+        let others = RESERVED.fetch_add(reserved.0, Ordering::Relaxed);
+        raise_limit(plan, others + reserved.0 + OTHER_FILES)?;
+        Ok(reserved)
+    }
+}
+
+impl Drop for OpenFiles {
+    fn drop(&mut self) {
+        RESERVED.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// Raises the limit on open files to what is needed.
+fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    // Only root may raise the hard limit.
+    let maximum = limit.maximum.map(|hard| hard.max(needed));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|errno| {
+        let what = format!(
+            "open {} connections: at most {} open files are allowed (ulimit -Hn {needed} raises \
+             that, as root)",
+            plan.connections,
+            limit.maximum.unwrap_or_default(),
+        );
+        Error::System { what, why: errno.into() }
+    })
+}
+
+/// Pins the calling thread to its core. If that is not permitted, the thread runs on any core:
+/// callers check the pinning that they rely on.
+#[cfg(target_os = "linux")]
+pub(crate) fn pin(plan: &Plan, worker: usize) {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    let Some(cpu) = plan.cpu(worker).filter(|cpu| *cpu < CpuSet::MAX_CPU) else { return };
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = sched_setaffinity(None, &set);
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn pin(_plan: &Plan, _worker: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a thread writes at each wake-up shares no cache line with what another reads or writes.
+    /// The progress of all workers is one allocation, and the only data that threads share and
+    /// write while a load runs: a worker itself is moved to its thread's stack, and that thread
+    /// also allocates its slots, counts and events.
+    #[test]
+    fn no_two_workers_share_a_cache_line_or_a_pair_of_lines() {
+        const PAIR: usize = 128;
+        assert_eq!(align_of::<WorkerProgress>(), PAIR);
+        assert_eq!(size_of::<WorkerProgress>() % PAIR, 0);
+        let workers: Vec<WorkerProgress> = (0..4).map(|_| WorkerProgress::default()).collect();
+        let pairs = workers.iter().map(|w| std::ptr::from_ref(w).addr() / PAIR);
+        let distinct: std::collections::BTreeSet<usize> = pairs.collect();
+        assert_eq!(distinct.len(), workers.len());
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// How long after its start the window opens, and how long it is open, in milliseconds.
+    fn window(late: Duration) -> (u64, u64) {
+        let (times, _) = Times::after(Duration::ZERO, late, SECOND, Some(2 * SECOND));
+        let ms = |from: u64, to: u64| (to - from) / 1_000_000;
+        (ms(times.start_ns, times.opens_ns), ms(times.opens_ns, times.closes_ns))
+    }
+
+    #[test]
+    fn a_late_load_has_less_warmup_and_then_a_shorter_window() {
+        assert_eq!(window(Duration::ZERO), (1_000, 2_000));
+        assert_eq!(window(Duration::from_millis(300)), (700, 2_000));
+        assert_eq!(window(Duration::from_millis(1_500)), (0, 1_500));
+        assert_eq!(window(Duration::from_secs(5)), (0, 0));
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hotlap_stats::{Ages, Censored, Histogram};
 
-use crate::check::Mismatch;
 use crate::connection::{Completed, EVIDENCE, InFlight};
+use crate::expected::Mismatch;
 use crate::outcome::{
     ByteCounts, ConnectionCounts, EdgeAges, Failure, Failures, Outcome, Phase, RequestOutcome,
     ThreadUsage, Tick, Totals, WrongResponse,

@@ -21,7 +21,7 @@ pub struct Replay {
 /// then closes the connection if `closes`.
 pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replay {
     let mut mix = RequestMix::new(plan, 0);
-    let mut conn = Connection::default();
+    let mut conn = Connection::new(None);
     let mut found = Replay::default();
     let fill = |conn: &mut Connection, mix: &mut RequestMix| {
         while conn.in_flight() < plan.pipeline {
@@ -50,6 +50,8 @@ pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replay {
                     // sent at once, so that it makes no difference how the bytes are split.
                     fill(&mut conn, &mut mix);
                 }
+                // These happen in HTTP/2 only.
+                Step::Failed(_) | Step::Refused => break 'pieces,
                 Step::Broken(broken) => {
                     found.broken = Some((broken.failure, broken.phase));
                     break 'pieces;

@@ -1,23 +1,21 @@
 //! TLS by rustls, without sockets: bytes from the wire in, plain bytes out, and the reverse.
 
-pub mod pem;
-mod why;
-
 use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind,
-    RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, CipherSuite, ClientConfig, ClientConnection,
+    DigitallySignedStruct, HandshakeKind, RootCertStore, SignatureScheme,
 };
 
-use crate::error::Error;
 use crate::outcome::Negotiated;
 use crate::plan::{PlanError, Protocol, Target};
+use crate::shared::Error;
 
 /// The name of HTTP/2 over TLS (RFC 9113 section 3.2).
 const ALPN_HTTP2: &[u8] = b"h2";
@@ -205,7 +203,7 @@ impl TlsConnection {
     pub fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !wire.is_empty() {
             self.client.read_tls(&mut wire).map_err(|e| e.to_string())?;
-            let state = self.client.process_new_packets().map_err(|e| why::why(&e))?;
+            let state = self.client.process_new_packets().map_err(|e| why(&e))?;
             self.peer_has_closed |= state.peer_has_closed();
             let count = state.plaintext_bytes_to_read();
             let at = plain.len();
@@ -267,5 +265,147 @@ impl ServerCertVerifier for AcceptAny {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The certificates in a PEM file, in DER, in order.
+///
+/// # Errors
+/// There are none, or one of them is malformed.
+pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    let found: Result<Vec<CertificateDer<'_>>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err("it has no certificate in PEM form".to_owned()),
+        Ok(found) => Ok(found.iter().map(|der| der.to_vec()).collect()),
+        Err(why) => Err(format!("its certificates cannot be read: {why}")),
+    }
+}
+
+/// The first private key in a PEM file, in DER.
+///
+/// # Errors
+/// There is none, or it is malformed.
+pub fn private_key(pem: &[u8]) -> Result<Vec<u8>, String> {
+    let found = PrivateKeyDer::from_pem_slice(pem);
+    let found = found.map_err(|why| format!("its private key cannot be read: {why}"))?;
+    Ok(found.secret_der().to_vec())
+}
+
+/// The cause, as a clause.
+fn why(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::AlertReceived(alert) => refusal(*alert),
+        rustls::Error::InvalidCertificate(wrong) => certificate(wrong),
+        rustls::Error::InvalidMessage(_) | rustls::Error::InappropriateMessage { .. } => {
+            "the server's data is not TLS: does this port speak https?".to_owned()
+        }
+        rustls::Error::PeerIncompatible(_) => {
+            "the server supports neither TLS 1.2 nor 1.3, or none of the offered cipher suites"
+                .to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// An alert of the server (RFC 8446 section 6.2).
+fn refusal(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::NoApplicationProtocol => {
+            "the server does not speak the protocol that was offered (ALPN): HTTP/2 with --http2, \
+             else HTTP/1.1"
+        }
+        AlertDescription::ProtocolVersion => "the server supports neither TLS 1.2 nor 1.3",
+        AlertDescription::HandshakeFailure => {
+            "the server accepts none of the offered cipher suites (--ciphers)"
+        }
+        AlertDescription::UnrecognisedName => {
+            "the server has no certificate for this name: give another name with --sni"
+        }
+        AlertDescription::CertificateRequired => {
+            "the server requires a client certificate: add --cert and --key"
+        }
+        AlertDescription::BadCertificate
+        | AlertDescription::UnknownCA
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::CertificateExpired
+        | AlertDescription::AccessDenied => "the server refused the client's certificate",
+        other => return format!("the server ended TLS with the alert {}", number(other)),
+    }
+    .to_owned()
+}
+
+/// The name of an alert, or its number.
+fn number(alert: AlertDescription) -> String {
+    alert.as_str().map_or_else(|| u8::from(alert).to_string(), str::to_owned)
+}
+
+/// What is wrong with the server's certificate (RFC 5280).
+fn certificate(wrong: &CertificateError) -> String {
+    let what = match wrong {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet: is this machine's clock right?"
+        }
+        CertificateError::Revoked => "it was revoked",
+        CertificateError::UnknownIssuer => {
+            "no trusted authority issued it: name its authority's certificate with --cacert"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name: give that name with --sni"
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "it is not for servers"
+        }
+        CertificateError::BadEncoding => "it is malformed",
+        CertificateError::BadSignature => "its signature is wrong",
+        // The library has no variant for this error.
+        other if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it is an authority's certificate, which is not for servers"
+        }
+        other => {
+            return format!(
+                "the server's certificate is not valid: {other} (--insecure accepts it)"
+            );
+        }
+    };
+    format!("the server's certificate is not valid: {what} (--insecure accepts it)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Base64 of `abc`.
+    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn certificates_come_in_the_order_of_the_file() {
+        let two = CERTIFICATE.to_owned() + &CERTIFICATE.replace("YWJj", "ZGVm");
+        assert_eq!(certificates(two.as_bytes()), Ok(vec![b"abc".to_vec(), b"def".to_vec()]));
+    }
+
+    #[test]
+    fn a_file_without_what_is_sought_is_an_error() {
+        let none = certificates(b"no PEM").unwrap_err();
+        assert_eq!(none, "it has no certificate in PEM form");
+        assert!(private_key(CERTIFICATE.as_bytes()).is_err());
+        assert!(certificates(CERTIFICATE.replace("YWJj", "!").as_bytes()).is_err());
+    }
+
+    /// Regression: the message to each of these asked whether the port speaks https.
+    #[test]
+    fn causes_are_named() {
+        let alert = |alert| why(&rustls::Error::AlertReceived(alert));
+        assert!(alert(AlertDescription::NoApplicationProtocol).contains("(ALPN)"));
+        assert_eq!(
+            alert(AlertDescription::InternalError),
+            "the server ended TLS with the alert InternalError"
+        );
+        assert_eq!(alert(AlertDescription::Unknown(99)), "the server ended TLS with the alert 99");
+        let certificate = |wrong| why(&rustls::Error::InvalidCertificate(wrong));
+        assert_eq!(
+            certificate(CertificateError::Expired),
+            "the server's certificate is not valid: it has expired (--insecure accepts it)"
+        );
     }
 }

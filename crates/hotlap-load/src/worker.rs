@@ -2,7 +2,7 @@
 //!
 //! It loops: wait for events, read the clock, handle ready sockets, send due requests. Nothing that
 //! it writes per request is shared; other threads see what it publishes at each wake-up. While a
-//! window is open it does not sleep if it has a core of its own (`poll`).
+//! window is open it does not sleep if it has a core of its own ([`Polling`]).
 //!
 //! The clock is read once per wake-up and once after each read, which is when one request ends and
 //! the next begins; its bytes leave a fraction of a microsecond later. With one reading per
@@ -11,34 +11,26 @@
 //! 14,000 instructions.
 
 mod connect;
-mod fail;
-mod frames;
 mod measurement;
-mod poll;
-mod receive;
 mod requests;
-mod send;
 mod slot;
-mod slots;
-mod stages;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use measurement::{Measurement, Snapshot};
+use requests::Requests;
+use slot::{Slots, Unread};
 
 use crate::clock;
 use crate::http2::Limits;
 use crate::io::{self, Events, Io};
 use crate::outcome::{Negotiated, Outcome};
 use crate::plan::{Plan, Protocol, Reuse, Stop};
+use crate::schedule::Schedule;
+use crate::shared::Times;
 use crate::shared::{Commands, Shared};
 use crate::tls::TlsConfig;
-use crate::window::Times;
-
-use measurement::{Measurement, Snapshot};
-use poll::Polling;
-use requests::Requests;
-use slot::Unread;
-use slots::Slots;
 
 /// Size of the buffer that all connections of a worker read into; longer responses are handled in
 /// pieces.
@@ -301,5 +293,262 @@ impl Worker {
     #[inline]
     fn closes_connections(&self) -> bool {
         self.plan.reuse == Reuse::Close
+    }
+}
+
+impl Worker {
+    /// Does everything that is due: edges of the window, timeouts, connections to open, and
+    /// commands of the session.
+    #[cold]
+    fn keep_time(&mut self, now: u64) {
+        if self.shared.is_stopped() {
+            return self.end(now);
+        }
+        if self.stage <= Stage::Ready
+            && let Some(times) = self.shared.times()
+        {
+            self.times = times;
+        }
+        if self.stage <= Stage::Ready && now >= self.times.start_ns {
+            self.start(now);
+        }
+        if self.stage == Stage::Measured && now >= self.times.closes_ns {
+            // If windows are shorter than the interval between checks, this is the only check for
+            // timeouts.
+            self.find_timeouts(now);
+            if !self.shared.is_held() {
+                return self.end(now);
+            }
+            self.close_window(now);
+        }
+        // Commands may have come while the window was open, so handle them after closing it.
+        if self.stage == Stage::Unmeasured && self.shared.is_held() {
+            self.carry_out_commands(now);
+        }
+        if self.stage == Stage::Unmeasured && now >= self.times.opens_ns {
+            self.open_window(now);
+        }
+        self.reopen_due(now);
+        self.retry_full_queues(now);
+        if now >= self.scan_ns {
+            self.scan_ns = now + self.scan_every_ns;
+            self.find_timeouts(now);
+        }
+    }
+
+    /// Reports, once, that all slots have been open or have failed. The last worker to do so sets
+    /// the times.
+    fn report_ready(&mut self) {
+        if self.stage == Stage::Connecting && self.slots.are_settled() {
+            self.stage = Stage::Ready;
+            self.shared.ready(self.slots.reached);
+        }
+    }
+
+    /// Starts to send.
+    fn start(&mut self, now: u64) {
+        self.stage = Stage::Unmeasured;
+        self.measurement.start(self.slots.open);
+        let (worker, workers) = (self.plan.worker(self.number), self.plan.workers());
+        let schedule = Schedule::new(&self.plan.pace, worker, workers, self.times.start_ns);
+        self.requests.start(schedule);
+        if self.times.opens_ns <= self.times.start_ns {
+            self.open_window(now);
+        }
+        self.activate_all(now);
+    }
+
+    /// Handles all permitted requests being answered or failed: the end of the load, or a pause.
+    #[cold]
+    fn requests_done(&mut self) {
+        if !self.shared.is_held() {
+            self.end(clock::now());
+        } else if std::mem::take(&mut self.is_draining) {
+            self.shared.idle(self.done.pauses);
+        }
+    }
+
+    /// Carries out the session's commands to a held load, between two windows.
+    fn carry_out_commands(&mut self, now: u64) {
+        let commands = self.shared.commands();
+        #[cfg(test)]
+        if (self.done.collects, self.done.pauses) != (commands.collects, commands.pauses) {
+            let planted = self.shared.panics.load(std::sync::atomic::Ordering::Relaxed);
+            assert_ne!(planted, self.number, "a deliberate panic");
+        }
+        let done = std::mem::replace(&mut self.done, commands);
+        if done.pauses != commands.pauses {
+            self.requests.left = 0;
+            self.is_draining = true;
+        }
+        if done.collects != commands.collects {
+            let (measurement, at) = self.measurement_at(now);
+            if let Some(outcome) = measurement.collect(at) {
+                self.shared.hand_over(self.complete(outcome));
+            }
+        }
+        if done.windows != commands.windows {
+            self.prepare_window(now);
+        }
+    }
+
+    /// Prepares for a window of a held load that opens soon.
+    fn prepare_window(&mut self, now: u64) {
+        if let Some(times) = self.shared.times() {
+            (self.times.opens_ns, self.times.closes_ns) = (times.opens_ns, times.closes_ns);
+        }
+        if self.closed_ns > 0 {
+            // No time passed for requests in flight.
+            let since_ns = std::mem::take(&mut self.closed_ns).max(self.shared.paused_ns());
+            let pause_ns = now.saturating_sub(since_ns);
+            self.slots.iter_mut().for_each(|slot| slot.shift(pause_ns, now));
+        }
+        // A timeout before the window opens should count in it.
+        self.scan_ns = self.times.opens_ns.saturating_add(self.scan_every_ns);
+        if self.requests.left == 0 {
+            self.requests.left = u64::MAX;
+            self.is_draining = false;
+            self.activate_all(now);
+        }
+    }
+
+    fn open_window(&mut self, now: u64) {
+        self.stage = Stage::Measured;
+        let opens_ns = self.times.opens_ns;
+        let (measurement, at) = self.measurement_at(now);
+        measurement.open(at, opens_ns);
+    }
+
+    /// Closes a window of a held load.
+    fn close_window(&mut self, now: u64) {
+        self.stage = Stage::Unmeasured;
+        let (measurement, at) = self.measurement_at(now);
+        measurement.close(at);
+        self.closed_ns = now;
+        (self.times.opens_ns, self.times.closes_ns) = (u64::MAX, u64::MAX);
+        self.scan_ns = u64::MAX;
+    }
+
+    /// Ends the load.
+    fn end(&mut self, now: u64) {
+        if self.stage < Stage::Measured {
+            // It was stopped early, so nothing is counted.
+            self.open_window(now);
+        }
+        self.stage = Stage::Done;
+        self.times.closes_ns = now;
+    }
+}
+
+/// Polls per mean service time. A response waits for a sixteenth of its service time on average,
+/// which a saturated server does not notice. Differences of 0.5 to 4 µs were found within 6%, both
+/// with 8 and with 16.
+const POLLS: u64 = 8;
+
+/// The longest interval between two polls. It bounds what polling adds to the response of a server
+/// that is not saturated: 25 µs on average.
+const LONGEST_NS: u64 = 50_000;
+
+/// With fewer requests in flight, a server would run out of work between two polls.
+const FEWEST: u64 = 16;
+
+/// How often the interval is adapted to the service time.
+const ADAPT_NS: u64 = 1_000_000;
+
+/// When a worker polls.
+#[derive(Debug)]
+struct Polling {
+    /// Whether responses may wait for a poll. In an open loop their times are the result; and each
+    /// request with its own connection would wait twice.
+    may_wait: bool,
+    interval_ns: u64,
+    last_ns: u64,
+    /// When the interval was adapted last, and the requests completed until then.
+    adapted: (u64, u64),
+}
+
+impl Polling {
+    /// Without an interval, until the service time is known.
+    fn new(plan: &Plan) -> Self {
+        let may_wait = !plan.is_open_loop() && plan.reuse == Reuse::KeepAlive;
+        Self { may_wait, interval_ns: 0, last_ns: 0, adapted: (0, 0) }
+    }
+
+    /// When to poll next.
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        self.last_ns + self.interval_ns
+    }
+
+    /// Records a poll, with the requests in flight and completed, and adapts the interval.
+    #[inline]
+    fn polled(&mut self, now: u64, in_flight: u64, completed: u64) {
+        self.last_ns = now;
+        self.adapt(now, in_flight, completed);
+    }
+
+    /// Sets the interval to a share of the mean service time, which by Little's law is the number
+    /// of requests in flight divided by their rate.
+    fn adapt(&mut self, now: u64, in_flight: u64, completed: u64) {
+        let (since_ns, before) = self.adapted;
+        if !self.may_wait || now < since_ns + ADAPT_NS {
+            return;
+        }
+        self.adapted = (now, completed);
+        self.interval_ns = match completed.checked_sub(before) {
+            _ if in_flight < FEWEST => 0,
+            // The counts began anew with a window.
+            None => self.interval_ns,
+            Some(0) => LONGEST_NS,
+            Some(count) => ((now - since_ns) * in_flight / count / POLLS).min(LONGEST_NS),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Pace, Request};
+    use crate::url;
+
+    fn plan() -> Plan {
+        let target = url::resolve("http://127.0.0.1:9/").expect("a target").target;
+        Plan::new(target, Request::get("/", "test"))
+    }
+
+    /// The interval after a millisecond with these requests in flight and completed.
+    fn interval_ns(plan: &Plan, in_flight: u64, completed: u64) -> u64 {
+        let mut polling = Polling::new(plan);
+        polling.adapted = (5 * ADAPT_NS, 100);
+        polling.adapt(6 * ADAPT_NS, in_flight, 100 + completed);
+        polling.interval_ns
+    }
+
+    #[test]
+    fn a_worker_polls_eight_times_in_the_mean_service_time() {
+        // 64 requests in flight at 320,000/s take 200 µs each.
+        assert_eq!(interval_ns(&plan(), 64, 320), 25_000);
+        assert_eq!(interval_ns(&plan(), 64, 10), LONGEST_NS);
+        assert_eq!(interval_ns(&plan(), 64, 0), LONGEST_NS);
+        assert_eq!(interval_ns(&plan(), 15, 320), 0, "the server would run out of work");
+    }
+
+    #[test]
+    fn responses_whose_times_count_do_not_wait() {
+        let paced = Plan { pace: Pace::Constant { rate: 1e5 }, ..plan() };
+        let closing = Plan { reuse: Reuse::Close, ..plan() };
+        assert_eq!([interval_ns(&paced, 64, 10), interval_ns(&closing, 64, 10)], [0, 0]);
+    }
+
+    #[test]
+    fn an_interval_lasts_until_it_can_be_adapted() {
+        let mut polling = Polling { interval_ns: 7_000, ..Polling::new(&plan()) };
+        polling.adapted = (ADAPT_NS, 900);
+        polling.adapt(2 * ADAPT_NS - 1, 64, 1_900);
+        assert_eq!(polling.interval_ns, 7_000, "too early");
+        polling.adapt(2 * ADAPT_NS, 64, 50);
+        assert_eq!(polling.interval_ns, 7_000, "a new window");
+        polling.adapt(3 * ADAPT_NS, 64, 370);
+        assert_eq!(polling.interval_ns, 25_000);
     }
 }

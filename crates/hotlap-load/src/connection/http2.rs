@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use crate::check::Check;
+use super::{Broken, Completed, EVIDENCE, FailedStream, InFlight, Step, Why};
+use crate::expected::Check;
 use crate::http2::{Client, ErrorCode, Event, Limits};
-use crate::in_flight::{Broken, Completed, EVIDENCE, InFlight};
 use crate::outcome::{Failure, Phase};
 use crate::requests::{RequestMix, Turn};
 
@@ -44,37 +44,6 @@ struct Stream {
     check: Check,
     /// The first wrong bytes of the body.
     evidence: Vec<u8>,
-}
-
-/// The result of taking frames.
-#[derive(Debug)]
-pub(crate) enum FrameStep {
-    /// All bytes are consumed.
-    NeedMore,
-    Completed(Completed),
-    /// A request failed; the connection goes on.
-    Failed(FailedStream),
-    /// The server did not process a request, which waits for a stream again.
-    Refused,
-    /// The connection cannot be used any more.
-    Broken(Broken),
-}
-
-/// A request that failed alone.
-#[derive(Debug)]
-pub(crate) struct FailedStream {
-    pub(crate) request: InFlight,
-    pub(crate) failure: Failure,
-    pub(crate) phase: Phase,
-    /// Why the response is malformed, or the code of a reset.
-    pub(crate) why: Why,
-}
-
-/// Why a request failed alone.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Why {
-    Malformed(&'static str),
-    Reset(ErrorCode),
 }
 
 impl Stream {
@@ -138,7 +107,7 @@ impl Http2 {
     }
 
     /// How many responses have begun.
-    pub(super) fn begun(&self) -> usize {
+    pub(crate) fn begun(&self) -> usize {
         self.streams.iter().filter(|stream| stream.has_head).count()
     }
 
@@ -193,10 +162,10 @@ impl Http2 {
         input: &mut &[u8],
         requests: &mut VecDeque<InFlight>,
         mix: &mut RequestMix,
-    ) -> FrameStep {
+    ) -> Step {
         loop {
             match self.client.take(input, &mut self.out) {
-                Event::NeedMore => return FrameStep::NeedMore,
+                Event::NeedMore => return Step::NeedMore,
                 Event::Head { tag, status, length, .. } => {
                     let at = self.position(tag);
                     self.streams[at].head(status, length, requests[at].turn, mix);
@@ -216,7 +185,7 @@ impl Http2 {
                     let prepared = mix.get(request.turn);
                     let result = stream.check.finish(&prepared.expect, prepared.is_head);
                     mix.done(request.turn);
-                    return FrameStep::Completed(Completed {
+                    return Step::Completed(Completed {
                         request,
                         status: stream.status,
                         keep_alive: true,
@@ -231,7 +200,7 @@ impl Http2 {
                     self.streams.remove(at);
                     let request = requests.remove(at);
                     requests.extend(request);
-                    return FrameStep::Refused;
+                    return Step::Refused;
                 }
                 Event::Reset { tag, code } => {
                     return self.failed(tag, requests, Failure::StreamReset, Why::Reset(code));
@@ -246,12 +215,8 @@ impl Http2 {
                 }
                 Event::Broken { why, .. } => {
                     let (failure, phase) = (Failure::BadFraming, self.phase());
-                    return FrameStep::Broken(Broken {
-                        failure,
-                        phase,
-                        why,
-                        first_bytes: Vec::new(),
-                    });
+                    let (turn, first_bytes) = (None, Vec::new());
+                    return Step::Broken(Broken { failure, phase, why, turn, first_bytes });
                 }
             }
         }
@@ -264,13 +229,13 @@ impl Http2 {
         requests: &mut VecDeque<InFlight>,
         failure: Failure,
         why: Why,
-    ) -> FrameStep {
+    ) -> Step {
         let at = self.position(tag);
         let phase = self.streams[at].phase();
         self.streams.remove(at);
         match requests.remove(at) {
-            Some(request) => FrameStep::Failed(FailedStream { request, failure, phase, why }),
-            None => FrameStep::NeedMore,
+            Some(request) => Step::Failed(FailedStream { request, failure, phase, why }),
+            None => Step::NeedMore,
         }
     }
 
@@ -286,7 +251,7 @@ impl Http2 {
 
     /// Whether the server takes no more requests on this connection, and all that it takes are
     /// answered.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.goaway.is_some() && self.streams.iter().all(|stream| stream.is_refused)
     }
 

@@ -1,6 +1,6 @@
 //! Decodes the body of a response: pieces in, decoded pieces out.
 
-use super::error::ResponseError;
+use super::ResponseError;
 use super::head::{Framing, HEAD_LIMIT};
 
 /// The decoder of a body that is being read.

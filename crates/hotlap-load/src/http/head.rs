@@ -1,7 +1,7 @@
 //! Parses the head of a response: where it ends, and what it says about the body and the
 //! connection.
 
-use super::error::ResponseError;
+use super::ResponseError;
 
 /// The longest head that is accepted: 64 KiB. Servers send about 200 bytes; a longer head probably
 /// never ends.

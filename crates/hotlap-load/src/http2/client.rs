@@ -1,18 +1,15 @@
 //! The state machine of one connection.
 
-mod block;
-mod control;
 mod receive;
-mod send;
 
 use super::encode::Form;
-use super::event::{Event, Fault, OpenStream};
-use super::frame::{self, ErrorCode, FRAME_HEADER, FrameHeader, kind};
-use super::hpack::Decoder;
-use super::memo::Memo;
-use super::settings::{self, Settings};
-use super::streams::{Found, MAX_STREAMS, Streams};
-use super::window::{self, ReceiveWindow, SendWindow};
+use super::frame::{
+    self, CONNECTION_WINDOW, ErrorCode, FRAME_HEADER, Fault, FrameHeader, INITIAL_WINDOW,
+    MAX_31_BITS, Settings, flags, kind, write_preface,
+};
+use super::head::Memo;
+use super::hpack::{Decoder, write_integer};
+use super::streams::{Found, MAX_STREAMS, OpenStream, ReceiveWindow, SendWindow, Streams};
 
 /// How many bytes of answers (to PING, SETTINGS and empty DATA) a server may cause beyond the bytes
 /// of bodies, until a request is complete. A PING is answered with 17 bytes, so this allows 3855 of
@@ -128,8 +125,8 @@ impl Client {
             has_settings: false,
             last_stream: None,
             goaway_text: String::new(),
-            receive: ReceiveWindow::new(window::CONNECTION),
-            send: SendWindow::new(window::INITIAL),
+            receive: ReceiveWindow::new(CONNECTION_WINDOW),
+            send: SendWindow::new(INITIAL_WINDOW),
             has_inserted: false,
             table_update: None,
             answers: 0,
@@ -152,7 +149,7 @@ impl Client {
 
     /// Appends what a connection begins with to `out`. Requests may follow at once.
     pub fn open(&mut self, out: &mut Vec<u8>) {
-        settings::write_preface(out);
+        write_preface(out);
     }
 
     /// How many further streams can be opened now: up to the caller's limits and the server's. None
@@ -287,5 +284,325 @@ impl Client {
             return Err(Fault::flood("too many frames that answer no request"));
         }
         Ok(())
+    }
+}
+
+/// An event of a [`Client`](super::Client). `tag` is the number that the caller gave to the
+/// request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// All bytes are consumed, and nothing else has happened.
+    NeedMore,
+    /// The head of a final response; interim responses are checked and skipped.
+    Head {
+        /// The request.
+        tag: u32,
+        /// The status code.
+        status: u16,
+        /// The value of `content-length`. In a response to a HEAD, how long the body of a GET would
+        /// be.
+        length: Option<u64>,
+        /// Whether the response ends here: [`Event::End`] is next.
+        is_end: bool,
+    },
+    /// Bytes of a body, at least one. They never exceed the length that the head stated.
+    Data {
+        /// The request.
+        tag: u32,
+        /// The bytes.
+        data: &'a [u8],
+    },
+    /// The response is complete and valid. The tag is free.
+    End {
+        /// The request.
+        tag: u32,
+        /// The bytes of its frames on the wire: headers, bodies, padding and interim responses.
+        bytes: u64,
+    },
+    /// The server ended the stream before the response was complete. The tag is free.
+    Reset {
+        /// The request.
+        tag: u32,
+        /// The server's reason.
+        code: ErrorCode,
+    },
+    /// The server takes no further requests on this connection. Those that it will not answer
+    /// follow as [`Event::Refused`]; the others may still be answered.
+    GoAway {
+        /// The last stream that the server may have processed.
+        last_stream: u32,
+        /// The server's reason.
+        code: ErrorCode,
+    },
+    /// The server did not process this request. The tag is free.
+    Refused {
+        /// The request.
+        tag: u32,
+    },
+    /// The response is malformed, or its stream violates the protocol (RFC 9113 sections 5.4.2 and
+    /// 8.1.1). The stream was reset, and the connection goes on. The tag is free.
+    Malformed {
+        /// The request.
+        tag: u32,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The server violated the protocol, and the connection cannot be used any more (RFC 9113
+    /// section 5.4.1). All further calls return this again.
+    Broken {
+        /// The code that was sent to the server.
+        code: ErrorCode,
+        /// What is wrong.
+        why: &'static str,
+    },
+}
+
+impl Client {
+    /// Handles SETTINGS (section 6.5).
+    fn settings(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Step<'static> {
+        if header.stream != 0 {
+            return Err(Fault::protocol("SETTINGS on a stream"));
+        }
+        if header.has(flags::ACK) {
+            let is_empty = payload.is_empty();
+            let fault = Fault::size("an acknowledgement of SETTINGS with a payload");
+            return if is_empty { Ok(None) } else { Err(fault) };
+        }
+        let before = self.settings;
+        self.settings.apply(payload, !self.has_settings)?;
+        self.has_settings = true;
+        self.answer(FRAME_HEADER)?;
+        frame::write(out, kind::SETTINGS, flags::ACK, 0, &[]);
+        let table = self.settings.header_table_size;
+        if table < before.header_table_size {
+            // RFC 7541 section 4.2: the next header block confirms it.
+            self.table_update = Some(table);
+        }
+        let by = i64::from(self.settings.initial_window) - i64::from(before.initial_window);
+        if by != 0 {
+            if !self.streams.change_windows(by) {
+                return Err(Fault::flow("SETTINGS make a window larger than 2^31 - 1"));
+            }
+            self.send_bodies(out);
+        }
+        Ok(None)
+    }
+
+    /// Handles PING (section 6.7).
+    fn ping(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Step<'static> {
+        if header.stream != 0 {
+            return Err(Fault::protocol("PING on a stream"));
+        }
+        if payload.len() != 8 {
+            return Err(Fault::size("PING is not 8 bytes long"));
+        }
+        if !header.has(flags::ACK) {
+            self.answer(FRAME_HEADER + payload.len())?;
+            frame::write(out, kind::PING, flags::ACK, 0, payload);
+        }
+        Ok(None)
+    }
+
+    /// Handles WINDOW_UPDATE (section 6.9).
+    fn window_update(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Step<'static> {
+        let increment = number(payload, "WINDOW_UPDATE is not 4 bytes long")? & MAX_31_BITS;
+        if header.stream == 0 {
+            if increment == 0 {
+                return Err(Fault::protocol("WINDOW_UPDATE by 0 on the connection"));
+            }
+            if !self.send.change(i64::from(increment)) {
+                return Err(Fault::flow("the window of the connection is over 2^31 - 1"));
+            }
+            self.send_bodies(out);
+            return Ok(None);
+        }
+        match self.streams.find(header.stream) {
+            Found::Open(slot) if increment == 0 => {
+                Ok(Some(self.malformed(slot, "WINDOW_UPDATE by 0", out)))
+            }
+            Found::Open(slot) => {
+                if self.streams.at(slot).send.change(i64::from(increment)) {
+                    self.send_body(slot, out);
+                    return Ok(None);
+                }
+                let tag = self.reset(slot, ErrorCode::FLOW_CONTROL_ERROR, out);
+                let why = "the window of a stream is over 2^31 - 1";
+                Ok(Some(Event::Malformed { tag, why }))
+            }
+            Found::Abandoned | Found::Closed => Ok(None),
+            Found::Idle => Err(Fault::protocol("WINDOW_UPDATE on a stream without a request")),
+        }
+    }
+
+    /// Handles RST_STREAM (section 6.4).
+    fn rst_stream(&mut self, header: FrameHeader, payload: &[u8]) -> Step<'static> {
+        let code = ErrorCode(number(payload, "RST_STREAM is not 4 bytes long")?);
+        match self.streams.find(header.stream) {
+            Found::Open(slot) => {
+                let tag = self.streams.close(slot, false);
+                Ok(Some(Event::Reset { tag, code }))
+            }
+            Found::Abandoned | Found::Closed => Ok(None),
+            Found::Idle => Err(Fault::protocol("RST_STREAM on a stream without a request")),
+        }
+    }
+
+    /// Handles GOAWAY (section 6.8).
+    fn goaway(&mut self, header: FrameHeader, payload: &[u8]) -> Step<'static> {
+        if header.stream != 0 {
+            return Err(Fault::protocol("GOAWAY on a stream"));
+        }
+        let Some(([last, code], _)) = payload.as_chunks::<4>().0.split_first_chunk::<2>() else {
+            return Err(Fault::size("GOAWAY is shorter than 8 bytes"));
+        };
+        let last_stream = u32::from_be_bytes(*last) & MAX_31_BITS;
+        if self.last_stream.is_some_and(|before| last_stream > before) {
+            return Err(Fault::protocol("a second GOAWAY with a higher last stream"));
+        }
+        self.last_stream = Some(last_stream);
+        let text = str::from_utf8(&payload[8..]).unwrap_or_default();
+        self.goaway_text = text.chars().filter(|c| !c.is_control()).take(100).collect();
+        self.state = State::Refuse { above: last_stream, from: 0 };
+        Ok(Some(Event::GoAway { last_stream, code: ErrorCode(u32::from_be_bytes(*code)) }))
+    }
+
+    /// Reports the next stream that the server refuses.
+    fn refuse(&mut self, above: u32, from: usize) -> Option<Event<'static>> {
+        let Some(slot) = self.streams.next_above(above, from) else {
+            self.state = State::Frame;
+            return None;
+        };
+        self.state = State::Refuse { above, from: slot + 1 };
+        // Frames that the server sent before it changed its mind may follow.
+        Some(Event::Refused { tag: self.streams.close(slot, true) })
+    }
+}
+
+/// The number in a payload of four bytes.
+fn number(payload: &[u8], wrong_size: &'static str) -> Result<u32, Fault> {
+    let bytes = payload.try_into().map_err(|_| Fault::size(wrong_size))?;
+    Ok(u32::from_be_bytes(bytes))
+}
+
+impl Client {
+    /// Sends a request: appends its frames to `out`, except for the part of the body that flow
+    /// control holds back, which [`take`](Self::take) appends later. `block` is the header block in
+    /// the [form](Self::form) that is due; `is_head` says that it is a HEAD. Returns the stream, or
+    /// `None` if [none can be opened](Self::can_open).
+    pub fn request(
+        &mut self,
+        tag: u32,
+        block: &[u8],
+        body: &[u8],
+        is_head: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<u32> {
+        if self.can_open() == 0 {
+            return None;
+        }
+        let form = self.form();
+        let slot = self.streams.open(tag, is_head, self.settings.initial_window)?;
+        let id = self.streams.at(slot).id;
+        self.has_inserted |= form == Form::First;
+        let end = if body.is_empty() { flags::END_STREAM } else { 0 };
+        match self.table_update.take() {
+            None => self.send_block(id, block, end, out),
+            Some(size) => {
+                // RFC 7541 section 6.3: 001, then the size with a prefix of 5 bits.
+                let mut updated = Vec::new();
+                write_integer(&mut updated, 0x20, 5, size as usize);
+                updated.extend_from_slice(block);
+                self.send_block(id, &updated, end, out);
+            }
+        }
+        if !body.is_empty() {
+            self.send_new_body(slot, body, out);
+        }
+        Some(id)
+    }
+
+    /// Appends HEADERS, and CONTINUATION if the block is longer than the server's frames.
+    fn send_block(&self, id: u32, block: &[u8], end: u8, out: &mut Vec<u8>) {
+        let size = self.settings.max_frame as usize;
+        if block.len() <= size {
+            frame::write(out, kind::HEADERS, end | flags::END_HEADERS, id, block);
+            return;
+        }
+        let (first, rest) = block.split_at(size);
+        frame::write(out, kind::HEADERS, end, id, first);
+        let last = rest.len().div_ceil(size) - 1;
+        for (number, part) in rest.chunks(size).enumerate() {
+            let end = if number == last { flags::END_HEADERS } else { 0 };
+            frame::write(out, kind::CONTINUATION, end, id, part);
+        }
+    }
+
+    /// Sends the body of a new request, and keeps the part that flow control holds back.
+    fn send_new_body(&mut self, slot: usize, body: &[u8], out: &mut Vec<u8>) {
+        let sent = self.send_data(slot, body, out);
+        if sent < body.len() {
+            self.streams.at(slot).body.extend_from_slice(&body[sent..]);
+            self.streams.sending += 1;
+        }
+    }
+
+    /// Sends of a body what the windows allow; returns how much.
+    fn send_data(&mut self, slot: usize, body: &[u8], out: &mut Vec<u8>) -> usize {
+        let size = self.settings.max_frame as usize;
+        let stream = self.streams.at(slot);
+        let mut rest = body;
+        while !rest.is_empty() {
+            let window = self.send.available().min(stream.send.available());
+            let count = window.min(size).min(rest.len());
+            if count == 0 {
+                break;
+            }
+            let (part, after) = rest.split_at(count);
+            rest = after;
+            self.send.take(count);
+            stream.send.take(count);
+            let end = if rest.is_empty() { flags::END_STREAM } else { 0 };
+            frame::write(out, kind::DATA, end, stream.id, part);
+        }
+        let sent = body.len() - rest.len();
+        self.answers = self.answers.saturating_sub(sent);
+        sent
+    }
+
+    /// Sends more of a body that was held back.
+    fn send_body(&mut self, slot: usize, out: &mut Vec<u8>) {
+        let stream = self.streams.at(slot);
+        if !stream.is_sending() {
+            return;
+        }
+        let (body, before) = (std::mem::take(&mut stream.body), stream.sent);
+        let sent = self.send_data(slot, &body[before..], out);
+        let stream = self.streams.at(slot);
+        (stream.body, stream.sent) = (body, before + sent);
+        if !stream.is_sending() {
+            stream.body.clear();
+            stream.sent = 0;
+            self.streams.sending -= 1;
+        }
+    }
+
+    /// Sends more of all bodies that were held back.
+    fn send_bodies(&mut self, out: &mut Vec<u8>) {
+        let mut from = 0;
+        while self.streams.sending > 0 && self.send.available() > 0 {
+            let Some(slot) = self.streams.next_sending(from) else { break };
+            self.send_body(slot, out);
+            from = slot + 1;
+        }
     }
 }

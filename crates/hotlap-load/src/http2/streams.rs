@@ -1,13 +1,6 @@
-//! The streams of one connection.
-//!
-//! A stream has the slot that its identifier, halved, has modulo the number of slots, so that a
-//! frame's stream is found without a search. Identifiers whose slot is still taken are left out:
-//! they must ascend, and need not be consecutive (RFC 9113 section 5.1.1). There are at least twice
-//! as many slots as streams may be open at a time, so that this is rare.
+//! The streams in flight, and flow control.
 
-use super::event::OpenStream;
-use super::frame::MAX_31_BITS;
-use super::window::{self, ReceiveWindow, SendWindow};
+use super::frame::{MAX_31_BITS, STREAM_WINDOW};
 
 /// The most streams that a connection may have at a time.
 pub(super) const MAX_STREAMS: u32 = 1024;
@@ -55,7 +48,7 @@ impl Stream {
             length: None,
             received: 0,
             bytes: 0,
-            receive: ReceiveWindow::new(window::STREAM),
+            receive: ReceiveWindow::new(STREAM_WINDOW),
             send: SendWindow::new(0),
             body: Vec::new(),
             sent: 0,
@@ -149,7 +142,7 @@ impl Streams {
             (stream.id, stream.tag, stream.is_head) = (id, tag, is_head);
             (stream.has_head, stream.interim, stream.length) = (false, 0, None);
             (stream.received, stream.bytes) = (0, 0);
-            stream.receive = ReceiveWindow::new(window::STREAM);
+            stream.receive = ReceiveWindow::new(STREAM_WINDOW);
             stream.send = SendWindow::new(window);
             self.open += 1;
             return Some(slot);
@@ -198,9 +191,83 @@ impl Streams {
     }
 }
 
+/// A request that is not answered completely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenStream {
+    /// The number that the caller gave to the request.
+    pub tag: u32,
+    /// The stream identifier.
+    pub stream: u32,
+    /// Bytes of the response on the wire so far.
+    pub bytes: u64,
+}
+
+/// How much the server may send.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReceiveWindow {
+    left: u32,
+    size: u32,
+}
+
+impl ReceiveWindow {
+    /// A full window.
+    pub(super) const fn new(size: u32) -> Self {
+        Self { left: size, size }
+    }
+
+    /// The server has used some of it; returns whether that was allowed. It always is while the
+    /// window is refilled in time and frames are smaller than half of it.
+    #[inline]
+    pub(super) fn take(&mut self, count: u32) -> bool {
+        let rest = self.left.checked_sub(count);
+        self.left = rest.unwrap_or(0);
+        rest.is_some()
+    }
+
+    /// Fills the window once half of it is used; returns the increment to announce.
+    #[inline]
+    pub(super) fn refill(&mut self) -> Option<u32> {
+        let used = self.size - self.left;
+        if used <= self.size / 2 {
+            return None;
+        }
+        self.left = self.size;
+        Some(used)
+    }
+}
+
+/// How much the client may send. It is negative if the server made it smaller after it was used
+/// (RFC 9113 section 6.9.2).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SendWindow(i64);
+
+impl SendWindow {
+    /// A window of this size.
+    pub(super) const fn new(size: u32) -> Self {
+        Self(size as i64)
+    }
+
+    /// How many bytes may be sent.
+    pub(super) fn available(self) -> usize {
+        self.0.max(0) as usize
+    }
+
+    /// Some bytes are sent, at most those available.
+    pub(super) fn take(&mut self, count: usize) {
+        self.0 -= count as i64;
+    }
+
+    /// Changes the window; returns whether it is valid: at most 2^31 - 1.
+    pub(super) fn change(&mut self, by: i64) -> bool {
+        self.0 += by;
+        self.0 <= i64::from(MAX_31_BITS)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http2::frame::INITIAL_WINDOW;
 
     fn open(streams: &mut Streams) -> u32 {
         let slot = streams.open(0, false, 0).unwrap();
@@ -264,5 +331,32 @@ mod tests {
         close(&mut streams, MAX_31_BITS, false);
         assert_eq!(streams.open(0, false, 0), None);
         assert_eq!(streams.find(MAX_31_BITS), Found::Closed);
+    }
+
+    #[test]
+    fn a_window_is_refilled_when_more_than_half_of_it_is_used() {
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.take(50));
+        assert_eq!(window.refill(), None);
+        assert!(window.take(1));
+        assert_eq!(window.refill(), Some(51));
+        assert_eq!(window.refill(), None);
+        assert!(window.take(100), "it is full again");
+        assert!(!window.take(1));
+    }
+
+    #[test]
+    fn a_send_window_may_be_negative_and_is_at_most_31_bits() {
+        // RFC 9113 section 6.9.2: the example of a window that becomes negative.
+        let mut window = SendWindow::new(INITIAL_WINDOW);
+        window.take(60 * 1024);
+        assert!(window.change(16 * 1024 - i64::from(INITIAL_WINDOW)));
+        assert_eq!((window.0, window.available()), (-44 * 1024, 0));
+        assert!(window.change(44 * 1024 + 5));
+        assert_eq!(window.available(), 5);
+        // Section 6.9.1.
+        let mut window = SendWindow::new(MAX_31_BITS - 1);
+        assert!(window.change(1));
+        assert!(!window.change(1));
     }
 }

@@ -1,9 +1,11 @@
-//! Fields: the parts of requests that vary from request to request.
+//! Fields: the parts of requests that vary from request to request; recorded orders of requests and
+//! their times; and the random numbers of both.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-use super::order::Shared;
-use crate::random::{below, mix, number};
 
 /// A part of requests that varies, such as an id.
 ///
@@ -181,11 +183,146 @@ fn digits(number: u32) -> [u8; 8] {
     (bytes + u64::from(b'0') * EACH + letters * LETTERS_AFTER).to_be_bytes()
 }
 
+/// A list that many plans and threads share rather than copy, because a file may have many lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<T>", into = "Vec<T>")]
+#[serde(bound(serialize = "T: Clone + Serialize", deserialize = "T: Deserialize<'de>"))]
+pub struct Shared<T>(Arc<[T]>);
+
+impl<T> Deref for Shared<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> From<Vec<T>> for Shared<T> {
+    fn from(list: Vec<T>) -> Self {
+        Self(list.into())
+    }
+}
+
+impl<T: Clone> From<Shared<T>> for Vec<T> {
+    fn from(list: Shared<T>) -> Self {
+        list.0.to_vec()
+    }
+}
+
+/// One place in a recorded order: which request is sent there, with which values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The index of the request in the plan.
+    pub request: u32,
+    /// The number of the value, from 0, that each of its fields has.
+    pub value: u32,
+}
+
+/// Brings entries into a random order, in which each is as likely at each place (Fisher and Yates;
+/// Knuth, TAOCP 2, section 3.4.2 P). The same seed gives the same order.
+pub fn shuffle(entries: &mut [Entry], seed: u64) {
+    let key = mix(seed);
+    for last in (1..entries.len()).rev() {
+        let other = below(number(key, last as u64), last as u64 + 1);
+        entries.swap(last, other as usize);
+    }
+}
+
+/// When recorded requests are due, after the start of the load.
+///
+/// Each time takes 4 bytes, as a multiple of a tick. A tick is 1 µs, or longer if the recording is
+/// longer than 71 minutes: 20 µs for a day.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DueTimes {
+    ticks: Shared<u32>,
+    /// The length of a tick in nanoseconds.
+    tick_ns: f64,
+}
+
+/// The shortest tick, before a change of speed.
+const TICK_NS: f64 = 1_000.0;
+
+impl DueTimes {
+    /// From times in nanoseconds, in ascending order; the first request is due at once. `speed`
+    /// divides all times.
+    pub fn new(times_ns: &[u64], speed: f64) -> Self {
+        let (first, last) =
+            (times_ns.first().copied().unwrap_or(0), times_ns.last().copied().unwrap_or(0));
+        let tick_ns = (last.saturating_sub(first) as f64 / f64::from(u32::MAX)).max(TICK_NS);
+        let tick = |ns: &u64| (ns.saturating_sub(first) as f64 / tick_ns).round() as u32;
+        let ticks: Vec<u32> = times_ns.iter().map(tick).collect();
+        Self { ticks: ticks.into(), tick_ns: tick_ns / speed }
+    }
+
+    /// The number of requests.
+    pub fn count(&self) -> usize {
+        self.ticks.len()
+    }
+
+    /// The time of a request in nanoseconds after the start; `None` after the last.
+    #[inline]
+    pub(crate) fn ns(&self, request: usize) -> Option<u64> {
+        self.ticks.get(request).map(|tick| (f64::from(*tick) * self.tick_ns).round() as u64)
+    }
+
+    /// From the first request to the last.
+    pub fn span(&self) -> Duration {
+        Duration::from_nanos(self.ns(self.count().saturating_sub(1)).unwrap_or(0))
+    }
+
+    /// Requests per second on average.
+    pub fn rate(&self) -> f64 {
+        // All requests of a recording may have the same time.
+        self.count() as f64 / self.span().as_secs_f64().max(TICK_NS / 1e9)
+    }
+
+    /// Why no load can follow these times, if so.
+    pub(super) fn problem(&self) -> Option<&'static str> {
+        match () {
+            () if self.ticks.is_empty() => Some("a recording without requests"),
+            () if !(self.tick_ns.is_finite() && self.tick_ns > 0.0) => {
+                Some("the speed of a recording must be a positive number")
+            }
+            () if !self.ticks.is_sorted() => Some("the times of a recording must ascend"),
+            () => None,
+        }
+    }
+}
+
+/// The increment of `SplitMix64`.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The finaliser of `SplitMix64`: mixes all bits of a number.
+#[inline]
+pub(crate) fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(GOLDEN);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The `n`-th random number of a key: 64 uniform bits.
+#[inline]
+pub(crate) fn number(key: u64, n: u64) -> u64 {
+    mix(key.wrapping_add(n.wrapping_mul(GOLDEN)))
+}
+
+/// Maps 64 uniform bits to 0..`span`, each value equally likely to within `span` / 2⁶⁴ (Lemire:
+/// Fast random integer generation in an interval, ACM TOMACS 29, 2019). A span of 0 stands for
+/// 2⁶⁴.
+#[inline]
+pub(crate) fn below(bits: u64, span: u64) -> u64 {
+    match span {
+        0 => bits,
+        _ => ((u128::from(bits) * u128::from(span)) >> 64) as u64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
+    use std::collections::BTreeSet;
 
     fn values(source: &Source, count: u64) -> Vec<String> {
         let mut buffer = Buffer::default();
@@ -244,5 +381,51 @@ mod tests {
         assert!(all.iter().all(|text| text.len() == 25 && Field::is_name(text)), "{all:?}");
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 100);
         assert_ne!(all[0][..10], all[0][10..20]);
+    }
+
+    #[test]
+    fn times_begin_at_the_first_request_and_keep_their_distances() {
+        let times = [5_000_000_000, 5_000_001_000, 6_500_000_000];
+        let due = DueTimes::new(&times, 1.0);
+        let all = |due: &DueTimes| (0..4).map(|n| due.ns(n)).collect::<Vec<_>>();
+        assert_eq!(all(&due), [Some(0), Some(1_000), Some(1_500_000_000), None]);
+        let faster = DueTimes::new(&times, 10.0);
+        assert_eq!(all(&faster), [Some(0), Some(100), Some(150_000_000), None]);
+        assert_eq!((due.span(), due.rate()), (Duration::from_millis(1_500), 2.0));
+    }
+
+    #[test]
+    fn times_of_a_month_are_accurate_to_a_millisecond() {
+        let month = 30 * 86_400 * 1_000_000_000;
+        let due = DueTimes::new(&[0, month / 3, month], 1.0);
+        assert!(due.ns(1).unwrap().abs_diff(month / 3) < 1_000_000);
+        assert!(due.ns(2).unwrap().abs_diff(month) < 1_000_000);
+    }
+
+    #[test]
+    fn a_shuffle_keeps_all_entries_and_follows_from_the_seed() {
+        let entries: Vec<Entry> = (0..1_000).map(|value| Entry { request: 0, value }).collect();
+        let shuffled = |seed: u64| {
+            let mut all = entries.clone();
+            shuffle(&mut all, seed);
+            all
+        };
+        assert_eq!(shuffled(1), shuffled(1));
+        assert_ne!(shuffled(1), shuffled(2));
+        let mut sorted = shuffled(1);
+        sorted.sort_by_key(|entry| entry.value);
+        assert_eq!(sorted, entries);
+    }
+
+    #[test]
+    fn numbers_below_a_span_are_uniform() {
+        let mut counts = [0u32; 10];
+        for n in 0..100_000 {
+            counts[below(number(7, n), 10) as usize] += 1;
+        }
+        // Five standard deviations of 95.
+        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 475), "{counts:?}");
+        assert_eq!(below(u64::MAX, 10), 9);
+        assert_eq!(below(u64::MAX, 0), u64::MAX);
     }
 }

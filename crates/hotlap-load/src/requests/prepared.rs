@@ -3,9 +3,9 @@
 
 use super::Turn;
 use super::values::{Rendered, Values};
+use crate::expected::ResponseTemplate;
 use crate::http2::{EncodedRequests, Form, encode};
 use crate::plan::{ExpectedBody, ExpectedResponse, Request, Text};
-use crate::template::ResponseTemplate;
 
 /// A request that is ready to be sent.
 #[derive(Debug, Clone)]

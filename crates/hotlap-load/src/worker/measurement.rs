@@ -5,11 +5,11 @@
 //! or closes.
 
 use super::requests::Requests;
-use super::slots::Slots;
+use super::slot::Slots;
 use crate::clock;
 use crate::outcome::{EdgeAges, Outcome, Totals};
 use crate::plan::{Plan, Reuse};
-use crate::progress::WorkerProgress;
+use crate::shared::WorkerProgress;
 use crate::tally::Tally;
 
 /// The measurement of one worker.

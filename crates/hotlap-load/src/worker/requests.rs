@@ -1,8 +1,16 @@
-//! The requests of a worker: which one is next, when it is due, and how many may still be sent.
+//! The requests of a worker: which one is next, and when it is due; how requests are sent, and
+//! responses received.
 
-use crate::connection::InFlight;
+use super::slot::{Slot, State, Unread};
+use super::{Stage, Worker};
+use crate::clock;
+use crate::connection::{
+    Broken, Completed, Connection, EVIDENCE, FailedStream, Http2, InFlight, Step, Why,
+};
+use crate::io::{Ready, Received};
+use crate::outcome::{Failure, Phase};
 use crate::plan::{Plan, Stop};
-use crate::requests::RequestMix;
+use crate::requests::{RequestMix, Turn};
 use crate::schedule::Schedule;
 
 /// The requests of one worker.
@@ -96,5 +104,538 @@ impl Requests {
         schedule.take_until(opens_ns.min(closes_ns));
         let due = schedule.take_until(closes_ns);
         if self.is_limited { due.min(sent) } else { due }
+    }
+}
+
+/// A worker that sends a request this late has stalled, and the requests behind that one are late
+/// because of the stall too. Sending other requests first takes less time.
+const STALL_NS: u64 = 2_000_000;
+
+impl Worker {
+    /// Sends what may be sent on a slot that is open or has just opened. Inlined into the response
+    /// path, because calls would cost a tenth of a request.
+    #[inline(always)]
+    pub(super) fn refill(&mut self, number: usize, now: u64) {
+        if self.is_multiplexed {
+            return self.refill_streams(number, now);
+        }
+        let has_room = |conn: &Connection, limit| conn.in_flight() < limit;
+        let begun = self.begin_due(number, now, has_room);
+        match (begun, self.slots[number].state) {
+            (0, _) => {}
+            (_, State::Down) => self.connect(number, now),
+            (count, _) => self.send(number, count, now),
+        }
+    }
+
+    /// Begins the requests that are due, as many as there is room for on a slot; returns their
+    /// number.
+    #[inline(always)]
+    pub(super) fn begin_due(
+        &mut self,
+        number: usize,
+        now: u64,
+        has_room: impl Fn(&Connection, usize) -> bool,
+    ) -> usize {
+        let mut begun = 0;
+        while has_room(&self.slots[number].conn, self.plan.pipeline) && self.requests.left > 0 {
+            let Some(due_ns) = self.requests.take_due(now) else {
+                self.slots.list(number);
+                self.is_behind = false;
+                break;
+            };
+            if self.is_behind {
+                self.measurement.tally.lag.record(now.saturating_sub(due_ns));
+            }
+            self.begin(number, due_ns, now);
+            begun += 1;
+        }
+        begun
+    }
+
+    /// Sends the requests that are due, on the slots that have been free for longest.
+    pub(super) fn send_due(&mut self) {
+        let now = clock::now();
+        while self.requests.left > 0
+            && self.requests.is_due(now)
+            && let Some(number) = self.slots.take_listed()
+        {
+            if !self.slots[number].can_send(&self.plan) {
+                continue;
+            }
+            let Some(due_ns) = self.requests.take_due(now) else { return };
+            let sent_ns = clock::now();
+            // The slot was free when the request was due, so the delay is the generator's.
+            self.measurement.tally.lag.record(sent_ns - due_ns);
+            self.is_behind |= sent_ns - due_ns > STALL_NS;
+            self.begin(number, due_ns, sent_ns);
+            if self.slots[number].state == State::Down {
+                self.connect(number, sent_ns);
+                continue;
+            }
+            self.send_last(number, 1, sent_ns);
+            let slot = &self.slots[number];
+            if slot.state == State::Open && slot.can_send(&self.plan) {
+                self.slots.list(number);
+            }
+        }
+    }
+
+    /// Adds the next request to those in flight on a slot.
+    #[inline(always)]
+    fn begin(&mut self, number: usize, due_ns: u64, sent_ns: u64) {
+        let request = self.requests.send(due_ns, sent_ns);
+        self.slots[number].conn.send(request);
+    }
+
+    /// Sends the last `count` requests, whatever the protocol.
+    pub(super) fn send_last(&mut self, number: usize, count: usize, now: u64) {
+        match self.is_multiplexed {
+            false => self.send(number, count, now),
+            true => self.send_on_streams(number, now),
+        }
+    }
+
+    /// Sends the bytes of the last `count` requests in HTTP/1.1.
+    #[inline(always)]
+    fn send(&mut self, number: usize, count: usize, now: u64) {
+        let (slot, mix) = (&mut self.slots[number], &mut self.requests.mix);
+        self.measurement.tally.sent += count as u64;
+        let sent = if count == 1 {
+            let request = slot.conn.newest();
+            slot.send(mix.bytes(request))
+        } else {
+            self.scratch.clear();
+            for request in slot.conn.last(count) {
+                self.scratch.extend_from_slice(mix.bytes(request));
+            }
+            slot.send(&self.scratch)
+        };
+        self.sent(number, sent, now);
+    }
+
+    /// Counts the bytes sent, or the failure to send.
+    #[inline(always)]
+    pub(super) fn sent(&mut self, number: usize, sent: Result<u64, Failure>, now: u64) {
+        match sent {
+            Ok(bytes) => self.measurement.tally.bytes.sent += bytes,
+            Err(failure) => self.fail_in(number, failure, Phase::Send, now, "sending failed"),
+        }
+    }
+}
+
+/// A worker reads one connection for about this long at most. Then it looks at its clock, its
+/// commands and its other connections. Without the limit, a server that sends faster than its bytes
+/// are parsed would occupy the worker for ever. One read, a quarter of a megabyte, takes about as
+/// long.
+const TURN_NS: u64 = 1_000_000;
+
+impl Worker {
+    /// Handles a socket that is ready, reading into `buffer`; returns the time.
+    #[inline(always)]
+    pub(super) fn handle(&mut self, event: Ready, now: u64, buffer: &mut [u8]) -> u64 {
+        let (number, generation) = Slot::of_key(event.key);
+        let slot = &mut self.slots[number];
+        if slot.key(number) >> 24 != generation as usize {
+            return now;
+        }
+        if slot.state == State::Connecting {
+            if !event.writable && !event.ended {
+                return now;
+            }
+            self.finish_connect(number);
+        } else if event.writable && slot.has_unsent() {
+            let sent = slot.flush();
+            let failed = sent.is_err();
+            self.sent(number, sent, now);
+            if failed {
+                return now;
+            }
+        }
+        if event.readable || event.ended {
+            return self.receive(number, event.ended, now, buffer);
+        }
+        now
+    }
+
+    /// Continues to read the sockets that had more bytes when their turn ended. Returns the time.
+    #[cold]
+    pub(super) fn read_on(&mut self, mut now: u64, buffer: &mut [u8]) -> u64 {
+        for Unread { key, ended } in std::mem::take(&mut self.unread) {
+            now = self.handle(Ready { key, readable: true, writable: false, ended }, now, buffer);
+        }
+        now
+    }
+
+    /// Reads what is available, for one turn at most, and processes it; returns the time.
+    #[inline(always)]
+    fn receive(&mut self, number: usize, ended: bool, before: u64, buffer: &mut [u8]) -> u64 {
+        let mut now = before;
+        let generation = self.slots[number].generation;
+        while self.slots[number].generation == generation {
+            let slot = &self.slots[number];
+            let skippable =
+                if self.requests.mix.skips_bodies() { slot.conn.skippable() } else { 0 };
+            let size = (skippable as usize).min(buffer.len());
+            let Some(socket) = slot.socket() else { return now };
+            let skips = skippable > 0 && slot.is_plain();
+            let received =
+                if skips { socket.discard(&mut buffer[..size]) } else { socket.receive(buffer) };
+            now = clock::now();
+            match received {
+                Received::Bytes(count) => {
+                    if skips {
+                        self.measurement.tally.bytes.received += count as u64;
+                        self.slots[number].conn.skip(count as u64);
+                        self.process(number, &[], now);
+                    } else {
+                        self.decode(number, &buffer[..count], now);
+                    }
+                    // Bytes that arrive after a short read, or after the end of the only expected
+                    // response, cause another event.
+                    let is_short = if skips {
+                        count < size || (count as u64 == skippable && self.plan.pipeline == 1)
+                    } else {
+                        count < buffer.len()
+                    };
+                    if is_short && !ended {
+                        break;
+                    }
+                    if now - before > TURN_NS {
+                        self.set_aside(number, generation, ended);
+                        break;
+                    }
+                }
+                Received::WouldBlock => break,
+                Received::End => self.peer_closed(number, now),
+                Received::Failed(failure) => self.fail(number, failure, now, "receiving failed"),
+            }
+        }
+        now
+    }
+
+    /// Remembers a socket to continue reading later, unless it was closed. No event reports bytes
+    /// that have already arrived.
+    #[cold]
+    fn set_aside(&mut self, number: usize, generation: u32, ended: bool) {
+        let slot = &self.slots[number];
+        if slot.generation == generation {
+            self.unread.push(Unread { key: slot.key(number), ended });
+        }
+    }
+
+    /// Processes bytes from the wire.
+    #[inline(always)]
+    fn decode(&mut self, number: usize, wire: &[u8], now: u64) {
+        if self.slots[number].is_plain() {
+            self.measurement.tally.bytes.received += wire.len() as u64;
+            self.process(number, wire, now);
+        } else {
+            self.decrypt(number, wire, now);
+        }
+    }
+
+    /// Decrypts bytes from the wire and processes them.
+    #[inline(never)]
+    fn decrypt(&mut self, number: usize, wire: &[u8], now: u64) {
+        let mut plain = std::mem::take(&mut self.scratch);
+        plain.clear();
+        let slot = &mut self.slots[number];
+        let Some(tls) = slot.tls() else { return };
+        let result = tls.receive(wire, &mut plain);
+        self.measurement.tally.bytes.received += plain.len() as u64;
+        let is_handshaking = tls.is_handshaking();
+        // An alert or the rest of the handshake. If this fails, so does the next read.
+        let _ = slot.flush();
+        if let Err(why) = result {
+            self.fail(number, Failure::Tls, now, &why);
+        } else {
+            if slot.state == State::Handshaking && !is_handshaking {
+                self.handshake_done(number, now);
+            }
+            let slot = &self.slots[number];
+            let generation = slot.generation;
+            if !plain.is_empty() && slot.state == State::Open {
+                self.process(number, &plain, now);
+            }
+            // RFC 8446 section 6.1: after close_notify the server sends no more data, whether or
+            // not it closes the TCP connection.
+            let slot = &mut self.slots[number];
+            if slot.generation == generation && slot.tls().is_some_and(|t| t.peer_has_closed()) {
+                self.peer_closed(number, now);
+            }
+        }
+        self.scratch = plain;
+    }
+
+    /// Handles the end of a TLS handshake.
+    #[cold]
+    fn handshake_done(&mut self, number: usize, now: u64) {
+        let slot = &mut self.slots[number];
+        let since_ns = slot.since_ns;
+        let Some(tls) = slot.tls() else { return };
+        if self.is_multiplexed && !tls.speaks_http2() {
+            let why = "the server does not offer HTTP/2 (ALPN h2)";
+            return self.fail(number, Failure::Tls, now, why);
+        }
+        if self.negotiated.is_none() {
+            self.negotiated = tls.negotiated();
+        }
+        self.measurement.tally.resumed += u64::from(tls.has_resumed());
+        self.measurement.tally.handshake_time.record(now - since_ns);
+        self.opened(number, now);
+    }
+
+    /// Processes bytes of responses.
+    #[inline(always)]
+    fn process(&mut self, number: usize, bytes: &[u8], now: u64) {
+        let slot = &mut self.slots[number];
+        let Some(response) = slot.conn.recognise(bytes, &mut self.requests.mix) else {
+            return self.parse(number, bytes, now);
+        };
+        slot.failed = 0;
+        self.requests.in_flight -= 1;
+        let (length, is_open_loop) = (bytes.len() as u64, self.requests.is_open_loop);
+        let tally = &mut self.measurement.tally;
+        tally.correct(response.request, response.status, length, now, is_open_loop);
+        if response.keep_alive && !self.closes_connections() {
+            self.refill(number, now);
+        } else {
+            self.close(number, now);
+        }
+    }
+
+    /// Processes bytes of responses with the state machine of the protocol.
+    #[inline(never)]
+    fn parse(&mut self, number: usize, bytes: &[u8], now: u64) {
+        if let Some(http2) = self.slots[number].conn.http2_mut() {
+            http2.received_ns = now;
+        }
+        let mut rest = bytes;
+        loop {
+            let conn = &mut self.slots[number].conn;
+            match conn.take(&mut rest, &mut self.requests.mix) {
+                Step::NeedMore => break,
+                Step::Completed(response) => {
+                    if !rest.is_empty() && conn.in_flight() == 0 && !self.is_multiplexed {
+                        // More bytes than requested: the response cannot be trusted.
+                        conn.send(response.request);
+                        let broken = Broken {
+                            failure: Failure::BadFraming,
+                            phase: Phase::Body,
+                            why: "more bytes than the response announced",
+                            turn: Some(response.request.turn),
+                            first_bytes: bytes[..bytes.len().min(EVIDENCE)].to_vec(),
+                        };
+                        return self.broken(number, broken, now);
+                    }
+                    if self.completed(number, response, now) {
+                        return;
+                    }
+                }
+                Step::Failed(failed) => self.stream_failed(&failed, now),
+                Step::Refused => self.unsent(1),
+                Step::Broken(broken) => return self.broken(number, broken, now),
+            }
+        }
+        if self.slots[number].conn.http2().is_some_and(Http2::is_drained) {
+            return self.move_on(number, now);
+        }
+        self.activate(number, now);
+        self.write_frames(number, now);
+    }
+
+    /// Gives up a connection, and keeps the evidence.
+    #[cold]
+    fn broken(&mut self, number: usize, broken: Broken, now: u64) {
+        let Broken { failure, phase, why, turn, first_bytes } = broken;
+        // HTTP/2: a GOAWAY with the reason. If this fails, the connection is gone anyway.
+        let _ = self.slots[number].send_frames();
+        let is_kept = self.measurement.tally.evidence(|| why.to_owned(), first_bytes);
+        if let Some(turn) = turn.filter(|_| is_kept) {
+            self.add_request_to_evidence(turn);
+        }
+        self.fail_in(number, failure, phase, now, why);
+    }
+
+    /// A response is complete. Returns whether the connection ends with it.
+    fn completed(&mut self, number: usize, response: Completed, now: u64) -> bool {
+        let keep_alive = response.keep_alive;
+        self.count(number, response, now);
+        if keep_alive && !self.closes_connections() {
+            return false;
+        }
+        if self.slots[number].conn.in_flight() > 0 {
+            // The server announced the close, so requests sent after this one get no response.
+            let (failure, phase) = (Failure::ClosedEarly, Phase::FirstByte);
+            self.fail_in(number, failure, phase, now, "the server closed the connection");
+        } else {
+            self.close(number, now);
+        }
+        true
+    }
+
+    /// Counts a complete response.
+    fn count(&mut self, number: usize, response: Completed, now: u64) {
+        self.slots[number].failed = 0;
+        self.requests.in_flight -= 1;
+        let turn = response.request.turn;
+        if self.measurement.tally.completed(response, now, self.requests.is_open_loop) {
+            self.add_request_to_evidence(turn);
+        }
+    }
+
+    /// Keeps the request that a wrong response answered.
+    #[cold]
+    pub(super) fn add_request_to_evidence(&mut self, turn: Turn) {
+        let request = self.requests.mix.bytes(turn);
+        self.measurement.tally.evidence_of(request);
+    }
+
+    /// Handles the server closing its side of a connection.
+    #[cold]
+    fn peer_closed(&mut self, number: usize, now: u64) {
+        let slot = &mut self.slots[number];
+        match slot.state {
+            State::Open => {}
+            State::Handshaking => {
+                return self.fail(number, Failure::Tls, now, "closed during the TLS handshake");
+            }
+            _ => return self.fail(number, Failure::Reset, now, "closed while connecting"),
+        }
+        if slot.is_truncated() {
+            let why = "no TLS close_notify at the end: the response may be truncated";
+            return self.fail_in(number, Failure::Truncated, Phase::Body, now, why);
+        }
+        match slot.conn.close(&mut self.requests.mix) {
+            Ok(Some(response)) => {
+                self.count(number, response, now);
+                self.close(number, now);
+            }
+            Ok(None) => self.close(number, now),
+            Err((failure, phase)) => {
+                self.fail_in(number, failure, phase, now, "the server closed the connection");
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Sends what may be sent on a slot that is open or has just opened.
+    #[inline(never)]
+    pub(super) fn refill_streams(&mut self, number: usize, now: u64) {
+        let begun = self.begin_due(number, now, Connection::has_room);
+        match (begun, self.slots[number].state) {
+            (1.., State::Down) => self.connect(number, now),
+            _ => self.send_on_streams(number, now),
+        }
+    }
+
+    /// Opens streams for the requests in flight that have none.
+    pub(super) fn send_on_streams(&mut self, number: usize, now: u64) {
+        let conn = &mut self.slots[number].conn;
+        let opened = conn.open_streams(&mut self.requests.mix);
+        let streams = conn.http2().map_or(0, Http2::sent);
+        let tally = &mut self.measurement.tally;
+        tally.sent += opened as u64;
+        tally.streams = tally.streams.max(streams as u64);
+        self.write_frames(number, now);
+    }
+
+    /// Sends the frames that are ready on a slot.
+    pub(super) fn write_frames(&mut self, number: usize, now: u64) {
+        let slot = &mut self.slots[number];
+        if slot.state == State::Open && slot.conn.http2().is_some_and(Http2::has_out) {
+            let sent = slot.send_frames();
+            self.sent(number, sent, now);
+        }
+    }
+
+    /// Takes back the count of requests that the server did not process. They are counted again
+    /// when they are sent again.
+    #[cold]
+    fn unsent(&mut self, count: u64) {
+        let tally = &mut self.measurement.tally;
+        tally.sent = tally.sent.saturating_sub(count);
+    }
+
+    /// Counts a connection if the server is ending it with an error.
+    #[cold]
+    pub(super) fn ended(&mut self, number: usize) {
+        let http2 = self.slots[number].conn.http2();
+        if let Some(reason) = http2.and_then(Http2::ended_because) {
+            let why = || format!("the server ended the connection (GOAWAY {reason})");
+            self.measurement.tally.evidence(why, Vec::new());
+            self.measurement.tally.connection_ended(reason);
+        }
+    }
+
+    /// Counts a request that failed while its connection goes on.
+    #[cold]
+    fn stream_failed(&mut self, failed: &FailedStream, now: u64) {
+        let FailedStream { request, failure, phase, why } = failed;
+        let why = match why {
+            Why::Malformed(why) => (*why).to_owned(),
+            Why::Reset(code) => {
+                self.measurement.tally.stream_reset(code.0);
+                format!("the server reset the stream: {code}")
+            }
+        };
+        if self.measurement.tally.evidence(|| why, Vec::new()) {
+            self.add_request_to_evidence(request.turn);
+        }
+        self.request_failed(request, *failure, *phase, now);
+    }
+
+    /// Counts a request that failed, without its connection.
+    fn request_failed(&mut self, request: &InFlight, failure: Failure, phase: Phase, now: u64) {
+        let tally = &mut self.measurement.tally;
+        tally.unfinished(request, now, self.requests.is_open_loop);
+        tally.failed_request(request);
+        tally.failure(failure, phase, 1, now);
+        self.requests.failed(1, self.stage >= Stage::Unmeasured);
+    }
+
+    /// Replaces a connection on which the server takes no more requests. Those that it did not
+    /// process are sent again on the next connection, unless this one has answered none.
+    #[cold]
+    fn move_on(&mut self, number: usize, now: u64) {
+        let slot = &mut self.slots[number];
+        let retries = slot.conn.take_retries();
+        if slot.conn.in_flight() > 0 {
+            let why = "the server ended the connection (GOAWAY) and processed no request";
+            return self.fail_in(number, Failure::ClosedEarly, Phase::FirstByte, now, why);
+        }
+        self.ended(number);
+        self.slots.close(number);
+        self.measurement.tally.reopened += 1;
+        self.unsent(retries.len() as u64);
+        if retries.is_empty() {
+            return self.activate(number, now);
+        }
+        for request in retries {
+            self.slots[number].conn.send(request);
+        }
+        self.connect(number, now);
+    }
+
+    /// Handles a request that has timed out; it was sent at `sent_ns`. If the server has sent
+    /// nothing since, the connection is given up, else only the request.
+    #[cold]
+    pub(super) fn time_out(&mut self, number: usize, sent_ns: u64, now: u64) {
+        let slot = &self.slots[number];
+        let is_alive = slot.state == State::Open
+            && slot.conn.http2().is_some_and(|http2| http2.received_ns > sent_ns);
+        if !is_alive {
+            return self.fail(number, Failure::Timeout, now, "timed out");
+        }
+        let limit_ns = self.timeout_ns;
+        let has_timed_out = |request: &InFlight| now.saturating_sub(request.sent_ns) >= limit_ns;
+        while self.slots[number].conn.oldest().is_some_and(has_timed_out) {
+            let Some((request, phase)) = self.slots[number].conn.cancel_oldest() else { break };
+            self.request_failed(&request, Failure::Timeout, phase, now);
+        }
+        self.activate(number, now);
+        self.write_frames(number, now);
     }
 }
