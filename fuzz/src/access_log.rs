@@ -1,6 +1,6 @@
 //! An access log (`--access-log`): any bytes.
 
-use hotlap_load::plan::{Endpoint, Pace, Plan, Request, Source, Target};
+use hotlap_load::plan::{Endpoint, Pace, Plan, Request, ValueSource, Target};
 use hotlap_servers::access_log::{AccessLog, Replay, ReplayOrder, parse};
 use hotlap_servers::contract::Contract;
 
@@ -37,7 +37,7 @@ fn check_requests(log: &AccessLog) {
     }
     assert_eq!(plan.check(), Ok(()));
     for field in &fields.list {
-        let Source::Choice { values, .. } = &field.source else { panic!("{field:?}") };
+        let ValueSource::Choice { values, .. } = &field.source else { panic!("{field:?}") };
         for path in values.iter() {
             assert!(path.starts_with('/'), "{path:?}");
             assert!(path.bytes().all(|b| b.is_ascii_graphic()), "{path:?}");

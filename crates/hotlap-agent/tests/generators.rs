@@ -138,7 +138,7 @@ fn clocks_that_differ_by_seconds_do_not_matter() {
 /// All values of a counter are sent once, whichever generator sends them.
 #[test]
 fn generators_divide_the_values_of_fields() {
-    use hotlap_load::plan::{Field, Source};
+    use hotlap_load::plan::{Field, ValueSource};
     use std::sync::Mutex;
     let paths = Arc::new(Mutex::new(Vec::new()));
     let seen = paths.clone();
@@ -151,7 +151,7 @@ fn generators_divide_the_values_of_fields() {
         }
     });
     let mut plan = plan(&server.url(), 6, Stop::Requests(600));
-    let fields = vec![Field { name: "n".to_owned(), source: Source::Counter { from: 1 } }];
+    let fields = vec![Field { name: "n".to_owned(), source: ValueSource::Counter { from: 1 } }];
     let request = Request::with_fields("GET", "/${n}", "test", &[], b"", &fields);
     (plan.requests, plan.fields, plan.threads) = (vec![request.expect("a request")], fields, 2);
     run(&generators(&[0, 0, 0]), &plan);
@@ -328,7 +328,7 @@ fn requests_are_counted_at_a_moment_between_readings() {
 /// Regression: the next load could have sent values again.
 #[test]
 fn a_load_that_has_ended_says_how_many_values_its_generators_used() {
-    use hotlap_load::plan::{Field, Source};
+    use hotlap_load::plan::{Field, ValueSource};
     use std::sync::atomic::{AtomicU64, Ordering};
     let highest = Arc::new(AtomicU64::new(0));
     let seen = highest.clone();
@@ -341,7 +341,7 @@ fn a_load_that_has_ended_says_how_many_values_its_generators_used() {
         }
     });
     let mut plan = plan(&server.url(), 6, Stop::Requests(600));
-    let fields = vec![Field { name: "n".to_owned(), source: Source::Counter { from: 0 } }];
+    let fields = vec![Field { name: "n".to_owned(), source: ValueSource::Counter { from: 0 } }];
     let request = Request::with_fields("GET", "/${n}", "test", &[], b"", &fields);
     (plan.requests, plan.fields, plan.threads) = (vec![request.expect("a request")], fields, 2);
     let all = generators(&[0, 0, 0]);

@@ -125,7 +125,12 @@ const RELEARN_AFTER: u32 = 16;
 /// Headers that determine framing and the connection. Their values may not vary.
 const FIXED_HEADERS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"connection"];
 
-/// A template of the responses to one request.
+/// The last correct response to a request, with which later ones are compared.
+///
+/// Servers answer the same request with the same bytes, except for a date, an id or a clock. Once a
+/// response has been parsed and fully checked, an identical one is correct too: one comparison
+/// replaces the parser, and nothing is left unchecked. A response that differs outside of the parts
+/// that are known to vary goes to the parser, which decides.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResponseTemplate {
     /// The last correct response; empty if none is known.

@@ -1,7 +1,7 @@
 //! HTTP/2 (RFC 9113) for clients, without sockets or clock: bytes in, events out.
 //!
 //! ```text
-//! client    the state machine of one connection: Client, Event, Limits
+//! client    the state machine of one connection: ClientConnection, StreamEvent, Limits
 //!   head      what a header block says about the response, and blocks that have arrived before
 //!   streams   the streams in flight, and flow control
 //! encode    requests, encoded once: Template
@@ -22,7 +22,7 @@ mod head;
 pub mod hpack;
 mod streams;
 
-pub use client::{Client, Event, Limits};
-pub use encode::{EncodedRequests, Form, Template, encode};
+pub use client::{ClientConnection, Limits, StreamEvent};
+pub use encode::{BlockForm, EncodedRequests, Template, encode};
 pub use frame::{ErrorCode, FRAME_HEADER, FrameHeader, MAX_FRAME, flags, kind};
 pub use streams::OpenStream;

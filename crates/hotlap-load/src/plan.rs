@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use field::{Buffer, mix, number};
-pub use field::{DueTimes, Entry, Field, MAX_TEXT, Shared, Source, shuffle};
+pub use field::{DueTimes, Field, MAX_TEXT, OrderEntry, Shared, ValueSource, shuffle};
 pub use request::{
     ExpectedBody, ExpectedResponse, ExpectedStatus, Piece, Request, Text, UnknownField, escape,
     fill, has_fields,
@@ -29,7 +29,7 @@ pub struct Plan {
     /// The order in which requests are sent, then again from the first entry; `None`: by weights.
     /// All threads together send it: with n of them, each sends every n-th entry.
     #[serde(default)]
-    pub order: Option<Shared<Entry>>,
+    pub order: Option<Shared<OrderEntry>>,
     /// The fields that requests and expected bodies refer to.
     pub fields: Vec<Field>,
     /// The seed of random values of fields.
@@ -73,7 +73,7 @@ pub struct Plan {
     pub start_at: Option<SystemTime>,
     /// Which part of the load this generator sends; the whole of it unless several share it.
     #[serde(default)]
-    pub part: Part,
+    pub part: LoadPart,
 }
 
 /// Which part of a load one of several generators sends. Connections, threads, cores and source
@@ -81,14 +81,14 @@ pub struct Plan {
 /// their fields are those of the whole load. All generators must have equally many threads: they
 /// send the load as one generator with all of these threads would.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct LoadPart {
     /// The number of this generator, from 0.
     pub index: usize,
     /// The number of generators.
     pub of: usize,
 }
 
-impl Part {
+impl LoadPart {
     fn check(self) -> Result<(), PlanError> {
         let Self { index, of } = self;
         match index < of {
@@ -102,7 +102,7 @@ impl Part {
 }
 
 /// The whole load.
-impl Default for Part {
+impl Default for LoadPart {
     fn default() -> Self {
         Self { index: 0, of: 1 }
     }
@@ -204,7 +204,7 @@ impl Plan {
             busy_poll: false,
             sources: Vec::new(),
             start_at: None,
-            part: Part::default(),
+            part: LoadPart::default(),
         }
     }
 
@@ -317,7 +317,7 @@ impl Plan {
     fn check_order(&self) -> Result<(), PlanError> {
         let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
         if let Some(order) = &self.order {
-            let is_known = |entry: &Entry| (entry.request as usize) < self.requests.len();
+            let is_known = |entry: &OrderEntry| (entry.request as usize) < self.requests.len();
             if order.is_empty() || !order.iter().all(is_known) {
                 return out_of_range("an order must name requests of the plan".to_owned());
             }
@@ -508,7 +508,7 @@ mod tests {
         assert_eq!(why(&|p| p.threads = 0), "a load needs at least 1 thread");
         assert!(why(&|p| p.threads = 5).contains("at most 4 threads"));
         assert_eq!(why(&|p| p.requests.clear()), "no request to send");
-        assert!(why(&|p| p.part = Part { index: 2, of: 2 }).contains("part 2 of 2"));
+        assert!(why(&|p| p.part = LoadPart { index: 2, of: 2 }).contains("part 2 of 2"));
         let rate = |rate| move |p: &mut Plan| p.pace = Pace::Constant { rate };
         assert!(why(&rate(0.0)).contains("positive"));
         assert!(why(&rate(f64::NAN)).contains("NaN"));
@@ -519,17 +519,19 @@ mod tests {
         assert!(why(&|p| p.stop = Stop::After(Duration::ZERO)).contains("duration"));
         assert!(why(&|p| p.requests[0].weight = 0).contains("weights"));
         assert!(why(&|p| p.sources = vec![[0; 16].into()]).contains("cannot be reached"));
-        let field = |source: Source| {
+        let field = |source: ValueSource| {
             move |p: &mut Plan| {
                 p.fields = vec![Field { name: "id".to_owned(), source: source.clone() }];
             }
         };
-        assert!(why(&field(Source::Integer { min: 2, max: 1 })).contains("field id: its minimum"));
-        assert!(why(&field(Source::Text { length: 0 })).contains("length is 0"));
-        let id = Field { name: "id".to_owned(), source: Source::Uuid };
+        assert!(
+            why(&field(ValueSource::Integer { min: 2, max: 1 })).contains("field id: its minimum")
+        );
+        assert!(why(&field(ValueSource::Text { length: 0 })).contains("length is 0"));
+        let id = Field { name: "id".to_owned(), source: ValueSource::Uuid };
         let unknown = Text::parse(b"/${id}", &[id]).unwrap();
         assert!(why(&|p| p.requests[0].path = unknown.clone()).contains("no such field"));
-        let entry = Entry { request: 1, value: 0 };
+        let entry = OrderEntry { request: 1, value: 0 };
         assert!(why(&|p| p.order = Some(vec![entry].into())).contains("name requests"));
         let recorded = |times: &[u64], speed| Pace::Recorded(DueTimes::new(times, speed));
         assert!(why(&|p| p.pace = recorded(&[], 1.0)).contains("without requests"));

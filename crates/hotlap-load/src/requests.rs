@@ -5,8 +5,8 @@ mod prepared;
 mod values;
 
 use crate::expected::ResponseTemplate;
-use crate::http2::Form;
-use crate::plan::{Entry, Plan, Protocol, Reuse, Shared, Text};
+use crate::http2::BlockForm;
+use crate::plan::{OrderEntry, Plan, Protocol, Reuse, Shared, Text};
 use prepared::Http2Requests;
 pub(crate) use prepared::PreparedRequest;
 use values::Values;
@@ -173,7 +173,7 @@ impl RequestMix {
 
     /// The header block in this form, and the body, of a request for HTTP/2.
     #[inline]
-    pub(crate) fn http2(&mut self, turn: Turn, form: Form) -> (&[u8], &[u8]) {
+    pub(crate) fn http2(&mut self, turn: Turn, form: BlockForm) -> (&[u8], &[u8]) {
         let Some(http2) = &mut self.http2 else { return (&[], &[]) };
         http2.get(turn, form, &mut self.values)
     }
@@ -233,7 +233,7 @@ impl RequestMix {
 /// each sends every n-th entry, so that together they send the order.
 #[derive(Debug, Clone)]
 struct Recorded {
-    entries: Shared<Entry>,
+    entries: Shared<OrderEntry>,
     /// The place of the next entry, and the distance to the one after it.
     next: usize,
     step: usize,
@@ -241,7 +241,7 @@ struct Recorded {
 
 impl Recorded {
     /// The share of worker `worker` in the entries of a plan.
-    fn new(entries: &Shared<Entry>, plan: &Plan, worker: usize) -> Self {
+    fn new(entries: &Shared<OrderEntry>, plan: &Plan, worker: usize) -> Self {
         let count = entries.len().max(1);
         let first = (plan.first_value + plan.worker(worker) as u64) % count as u64;
         Self { entries: entries.clone(), next: first as usize, step: plan.workers() % count }
@@ -249,7 +249,7 @@ impl Recorded {
 
     /// Takes the next entry.
     #[inline]
-    fn next(&mut self) -> Entry {
+    fn next(&mut self) -> OrderEntry {
         let entry = self.entries[self.next];
         self.next += self.step;
         if self.next >= self.entries.len() {
@@ -322,7 +322,7 @@ fn order(weights: &[u32]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Endpoint, ExpectedBody, Field, Request, Source, Target};
+    use crate::plan::{Endpoint, ExpectedBody, Field, Request, Target, ValueSource};
     use values::Rendered;
 
     #[test]
@@ -333,7 +333,8 @@ mod tests {
     }
 
     fn plan(threads: usize) -> Plan {
-        let fields = vec![Field { name: "id".to_owned(), source: Source::Counter { from: 8 } }];
+        let fields =
+            vec![Field { name: "id".to_owned(), source: ValueSource::Counter { from: 8 } }];
         let build = |path: &str| Request::with_fields("GET", path, "h", &[], b"", &fields).unwrap();
         let mut varying = build("/${id}");
         varying.expect.body = ExpectedBody::Fields(Text::parse(b"<${id}>", &fields).unwrap());
@@ -344,7 +345,7 @@ mod tests {
         plan
     }
 
-    fn with_source(source: Source) -> Plan {
+    fn with_source(source: ValueSource) -> Plan {
         let mut plan = plan(1);
         plan.fields[0].source = source;
         plan
@@ -353,7 +354,7 @@ mod tests {
     #[test]
     fn a_pool_has_the_bytes_that_would_be_rendered() {
         let values = (0..10).map(|n| format!("v{n}")).collect::<Vec<_>>().into();
-        let plan = with_source(Source::Choice { values, random: true });
+        let plan = with_source(ValueSource::Choice { values, random: true });
         let mut mix = RequestMix::new(&plan, 0);
         assert_eq!(mix.pool.0.len(), POOL);
         let request = &plan.requests[1];
@@ -375,12 +376,12 @@ mod tests {
     #[test]
     fn values_that_may_not_repeat_are_not_pooled() {
         let is_pooled = |source| !RequestMix::new(&with_source(source), 0).pool.0.is_empty();
-        assert!(is_pooled(Source::Integer { min: 1, max: 10_000 }));
-        assert!(!is_pooled(Source::Integer { min: 1, max: 100_000 }));
-        assert!(!is_pooled(Source::Counter { from: 0 }));
-        assert!(!is_pooled(Source::Uuid));
-        assert!(is_pooled(Source::Text { length: 16 }));
-        assert!(!is_pooled(Source::Text { length: 4_096 }));
+        assert!(is_pooled(ValueSource::Integer { min: 1, max: 10_000 }));
+        assert!(!is_pooled(ValueSource::Integer { min: 1, max: 100_000 }));
+        assert!(!is_pooled(ValueSource::Counter { from: 0 }));
+        assert!(!is_pooled(ValueSource::Uuid));
+        assert!(is_pooled(ValueSource::Text { length: 16 }));
+        assert!(!is_pooled(ValueSource::Text { length: 4_096 }));
     }
 
     /// Requests may be answered in any order of connections, long after others were sent.
@@ -417,8 +418,8 @@ mod tests {
     /// The plan above, with the order 0 (10), 1 (11), 1 (7): the request, and the number of its
     /// value.
     fn recorded(threads: usize) -> Plan {
-        let entry = |(request, value)| Entry { request, value };
-        let order: Vec<Entry> = [(0, 10), (1, 11), (1, 7)].map(entry).into();
+        let entry = |(request, value)| OrderEntry { request, value };
+        let order: Vec<OrderEntry> = [(0, 10), (1, 11), (1, 7)].map(entry).into();
         Plan { order: Some(order.into()), first_value: 0, ..plan(threads) }
     }
 

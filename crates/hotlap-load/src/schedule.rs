@@ -236,7 +236,7 @@ mod tests {
         plan.threads = 2;
         let mut workers = Vec::new();
         for index in 0..2 {
-            plan.part = crate::plan::Part { index, of: 2 };
+            plan.part = crate::plan::LoadPart { index, of: 2 };
             workers.extend((0..2).map(|thread| plan.worker(thread)));
             assert_eq!(plan.workers(), 4);
         }

@@ -8,7 +8,7 @@ use crate::requests::RequestMix;
 
 /// What the engine read from some bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Replay {
+pub struct Replayed {
     /// The responses in order: status, bytes, and whether they were correct.
     pub responses: Vec<(u16, u64, bool)>,
     /// Why the connection broke, if it did.
@@ -19,10 +19,10 @@ pub struct Replay {
 
 /// Sends the plan's requests, as many at a time as it pipelines, and answers them with `pieces`,
 /// then closes the connection if `closes`.
-pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replay {
+pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replayed {
     let mut mix = RequestMix::new(plan, 0);
     let mut conn = Connection::new(None);
-    let mut found = Replay::default();
+    let mut found = Replayed::default();
     let fill = |conn: &mut Connection, mix: &mut RequestMix| {
         while conn.in_flight() < plan.pipeline {
             conn.send(InFlight { turn: mix.next(), due_ns: 0, sent_ns: 0 });

@@ -112,20 +112,21 @@ fn a_smaller_header_table_is_confirmed_once_and_not_used() {
 
 #[test]
 fn streams_are_limited_by_the_server_and_end_with_goaway() {
-    use hotlap_load::http2::{Client, Event, Limits};
-    let mut client = Client::new(Limits { streams: 200, ..Limits::default() });
+    use hotlap_load::http2::{ClientConnection, Limits, StreamEvent};
+    let mut client = ClientConnection::new(Limits { streams: 200, ..Limits::default() });
     let mut out = Vec::new();
     assert_eq!(client.can_open(), 100, "assumed until SETTINGS arrive");
-    let take = |client: &mut Client, bytes: &[u8], out: &mut Vec<u8>| {
+    let take = |client: &mut ClientConnection, bytes: &[u8], out: &mut Vec<u8>| {
         let mut rest = bytes;
-        while client.take(&mut rest, out) != Event::NeedMore {}
+        while client.take(&mut rest, out) != StreamEvent::NeedMore {}
     };
     take(&mut client, &settings(&[]), &mut out);
     assert_eq!(client.can_open(), 200);
     take(&mut client, &settings(&[(3, 2)]), &mut out);
     assert_eq!(client.can_open(), 2);
-    let request =
-        |client: &mut Client, tag| client.request(tag, &[0x82], b"", false, &mut Vec::new());
+    let request = |client: &mut ClientConnection, tag| {
+        client.request(tag, &[0x82], b"", false, &mut Vec::new())
+    };
     assert_eq!(request(&mut client, 7), Some(1));
     assert_eq!(request(&mut client, 8), Some(3));
     assert_eq!((client.can_open(), request(&mut client, 9)), (0, None));

@@ -20,7 +20,7 @@
 //! - wrk: only the last of a pipelined batch is timed:
 //!   `session::a_pipelined_response_is_timed_when_it_arrives`
 //! - wrk: threads share counters that are written per request:
-//!   `progress::no_two_workers_share_a_cache_line_or_a_pair_of_lines`
+//!   `shared::no_two_workers_share_a_cache_line_or_a_pair_of_lines`
 //! - wrk2: sleeps whole milliseconds (#78):
 //!   `io::wrk2_sleeps_whole_milliseconds`
 //! - wrk2: the end is set before threads start (#138):
@@ -64,9 +64,9 @@
 //! - zrk: the achieved rate is that of the last interval only:
 //!   `zrk_reports_the_rate_of_its_last_interval`
 //! - HttpArena: the p99 column contains the mean:
-//!   `form::peers::httparena_prints_the_mean_as_p99` (hotlap)
+//!   `output::tests::httparena_prints_the_mean_as_p99` (hotlap)
 //! - the-benchmarker: "p99.999" is p99.99:
-//!   `form::peers::the_benchmarker_prints_p9999_as_p99999` (hotlap)
+//!   `output::tests::the_benchmarker_prints_p9999_as_p99999` (hotlap)
 //! - the-benchmarker: percentiles are averaged over routes:
 //!   `the_benchmarker_averages_percentiles_over_routes`
 

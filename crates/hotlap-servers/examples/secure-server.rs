@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::{env, fs, thread};
 
-use hotlap_load::tls::pem;
+use hotlap_load::tls;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -37,8 +37,8 @@ fn main() -> ExitCode {
 
 fn config(certificate: &str) -> Arc<ServerConfig> {
     let read = |file: &str| fs::read(file).unwrap();
-    let chain = pem::certificates(&read(certificate)).unwrap().into_iter().map(Into::into);
-    let key = pem::private_key(&read(&env::var("TLS_KEY").unwrap())).unwrap();
+    let chain = tls::certificates(&read(certificate)).unwrap().into_iter().map(Into::into);
+    let key = tls::private_key(&read(&env::var("TLS_KEY").unwrap())).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

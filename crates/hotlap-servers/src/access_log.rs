@@ -7,20 +7,20 @@
 //! Bodies are not compared: a log does not have them, and learning them would take a few requests
 //! for each path.
 
-mod combined;
-mod json;
-mod reader;
-mod record;
-mod replay;
-mod time;
+mod formats;
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use reader::{Complaint, LogReader};
-use record::{Cause, LONGEST};
-pub use replay::{AccessLog, LeftOut, Replay, ReplayOrder};
+use crate::contract::{Ask, Fields, Requests};
+use formats::{Time, parse_combined, parse_json};
+use hotlap_load::http::is_token;
+use hotlap_load::plan::{
+    DueTimes, ExpectedStatus, Field, MAX_BY_REQUEST, OrderEntry, ValueSource, shuffle,
+};
 
 /// Why an access log cannot be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,15 +71,419 @@ pub fn parse(mut log: impl BufRead, replay: Replay) -> Result<AccessLog, Complai
     reader.finish()
 }
 
+/// How a log is replayed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Replay {
+    /// The order of the requests.
+    pub order: ReplayOrder,
+    /// Whether methods other than GET and HEAD are sent, too.
+    pub unsafe_methods: bool,
+}
+
+/// The order in which the requests of a log are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ReplayOrder {
+    /// That of the lines.
+    Lines,
+    /// Random, each as often as in the log.
+    Random {
+        /// The same seed gives the same order.
+        seed: u64,
+    },
+    /// Each at its time.
+    Times {
+        /// How many times as fast as in the log.
+        speed: f64,
+    },
+}
+
+/// A log that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AccessLog {
+    /// Its requests, and their order.
+    pub requests: Requests,
+    /// When they are due; with [`ReplayOrder::Times`] only.
+    pub due: Option<DueTimes>,
+    /// What was left out.
+    pub left_out: LinesLeftOut,
+}
+
+/// The lines of a log that are not sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LinesLeftOut {
+    /// All lines of the log that are not blank.
+    pub of: u64,
+    /// Lines that have no request that can be sent.
+    pub lines: u64,
+    /// The number of the first of them, from 1, and what is wrong with it: "line 3 has no request".
+    pub first: Option<(u64, String)>,
+    /// Requests with methods other than GET and HEAD, by method.
+    pub methods: BTreeMap<String, u64>,
+}
+
+/// The number of methods that are counted separately; a log may contain anything.
+const METHODS: usize = 20;
+
+/// What is wrong with a log, and in which line.
+type Complaint = (Option<u64>, String);
+
+/// A log while it is read.
+struct LogReader {
+    replay: Replay,
+    groups: Vec<Group>,
+    entries: Vec<OrderEntry>,
+    /// The times of the entries in nanoseconds since 1970, if they matter.
+    times_ns: Vec<u64>,
+    /// Whether all times are whole seconds.
+    has_whole_seconds: bool,
+    left_out: LinesLeftOut,
+    first: Option<(u64, Cause)>,
+}
+
+impl LogReader {
+    fn new(replay: Replay) -> Self {
+        Self {
+            replay,
+            groups: Vec::new(),
+            entries: Vec::new(),
+            times_ns: Vec::new(),
+            has_whole_seconds: true,
+            left_out: LinesLeftOut::default(),
+            first: None,
+        }
+    }
+
+    /// Takes the line with this number, counted from 1.
+    fn line(&mut self, number: u64, line: Result<&[u8], Cause>) {
+        if line.as_ref().is_ok_and(|line| line.is_empty()) {
+            return;
+        }
+        self.left_out.of += 1;
+        let taken = line.and_then(record).and_then(|record| self.record(record));
+        if let Err(cause) = taken {
+            self.left_out.lines += 1;
+            self.first.get_or_insert((number, cause));
+        }
+    }
+
+    fn record(&mut self, record: Record<'_>) -> Result<(), Cause> {
+        let Record { method, path, status, time } = record;
+        if !self.replay.unsafe_methods && method != "GET" && method != "HEAD" {
+            let known = &mut self.left_out.methods;
+            let is_listed = known.len() < METHODS || known.contains_key(method.as_ref());
+            let name = if is_listed { method.as_ref() } else { "others" };
+            match known.get_mut(name) {
+                Some(count) => *count += 1,
+                None => _ = known.insert(name.to_owned(), 1),
+            }
+            return Ok(());
+        }
+        let time = match (self.replay.order, time) {
+            (ReplayOrder::Times { .. }, None) => return Err(Cause::NoTime),
+            (ReplayOrder::Times { .. }, time) => time,
+            _ => None,
+        };
+        let is_group = |group: &Group| group.method == method && group.status == status;
+        let index = match self.groups.iter().position(is_group) {
+            Some(index) => index,
+            None if self.groups.len() == MAX_BY_REQUEST => return Err(Cause::ManyKinds),
+            None => {
+                let method = method.into_owned();
+                self.groups.push(Group { method, status, paths: HashMap::new(), count: 0 });
+                self.groups.len() - 1
+            }
+        };
+        let group = &mut self.groups[index];
+        group.count += 1;
+        let next = group.paths.len() as u32;
+        let value = match group.paths.get(path.as_ref()) {
+            Some(value) => *value,
+            None => *group.paths.entry(path.into_owned()).or_insert(next),
+        };
+        self.entries.push(OrderEntry { request: index as u32, value });
+        if let Some(time) = time {
+            self.times_ns.push(time.ns);
+            self.has_whole_seconds &= time.is_whole_second;
+        }
+        Ok(())
+    }
+
+    /// Ends the log.
+    fn finish(mut self) -> Result<AccessLog, Complaint> {
+        if self.entries.is_empty() {
+            return Err(self.nothing());
+        }
+        self.left_out.first = self.first.take().map(|(line, cause)| (line, cause.to_string()));
+        let due = match self.replay.order {
+            ReplayOrder::Lines => None,
+            ReplayOrder::Random { seed } => {
+                shuffle(&mut self.entries, seed);
+                None
+            }
+            ReplayOrder::Times { speed } => Some(DueTimes::new(&self.by_time(), speed)),
+        };
+        // The most frequent request comes first: it shows whether a server is up.
+        let mut ranks: Vec<usize> = (0..self.groups.len()).collect();
+        ranks.sort_by_key(|index| std::cmp::Reverse(self.groups[*index].count));
+        let mut places = vec![0; ranks.len()];
+        for (place, index) in (0..).zip(&ranks) {
+            places[*index] = place;
+        }
+        self.entries.iter_mut().for_each(|e| e.request = places[e.request as usize]);
+        let mut groups: Vec<Option<Group>> = self.groups.into_iter().map(Some).collect();
+        let (mut asks, mut list) = (Vec::new(), Vec::new());
+        for group in ranks.into_iter().filter_map(|index| groups[index].take()) {
+            let name = format!("path{}", list.len());
+            asks.push(group.ask(&name));
+            list.push(group.field(name));
+        }
+        let fields = Fields { list, seed: 0, unique: 0, order: Some(self.entries.into()) };
+        Ok(AccessLog { requests: Requests { asks, fields }, due, left_out: self.left_out })
+    }
+
+    /// Why nothing can be sent.
+    fn nothing(self) -> Complaint {
+        let LinesLeftOut { of, lines, .. } = self.left_out;
+        match self.first {
+            _ if of == 0 => (None, "the log is empty".to_owned()),
+            Some((line, Cause::NoTime)) if lines == of => {
+                (Some(line), "no line has a time: use --replay order".to_owned())
+            }
+            Some((line, cause)) if lines == of => {
+                let what = format!(
+                    "0 of {of} lines can be sent: this line {cause}. hotlap reads Common and \
+                     Combined Log Format, and the JSON of Caddy and nginx"
+                );
+                (Some(line), what)
+            }
+            _ => {
+                let what = "no request is a GET or a HEAD: --unsafe-methods sends the others";
+                (None, what.to_owned())
+            }
+        }
+    }
+
+    /// Sorts the entries by time, and returns their times. If a log has whole seconds only, the
+    /// requests of a second are spread evenly over it.
+    fn by_time(&mut self) -> Vec<u64> {
+        let times = std::mem::take(&mut self.times_ns);
+        let mut all: Vec<(u64, OrderEntry)> =
+            times.into_iter().zip(self.entries.drain(..)).collect();
+        // A server logs a request when it ends, so the order may differ a little.
+        all.sort_by_key(|(time, _)| *time);
+        let mut times_ns = Vec::with_capacity(all.len());
+        for second in all.chunk_by(|a, b| a.0 == b.0) {
+            let gap_ns = if self.has_whole_seconds { 1_000_000_000 } else { 0 };
+            let count = second.len() as u64;
+            times_ns.extend((0..count).zip(second).map(|(n, (time, _))| time + gap_ns * n / count));
+        }
+        self.entries.extend(all.into_iter().map(|(_, entry)| entry));
+        times_ns
+    }
+}
+
+/// Recognises the format of a line, and parses it.
+fn record(line: &[u8]) -> Result<Record<'_>, Cause> {
+    // Some tools write a byte order mark.
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    if line.starts_with(b"{") { parse_json(line) } else { parse_combined(line) }
+}
+
+/// The requests with one method and one expected status.
+struct Group {
+    method: String,
+    status: ExpectedStatus,
+    /// The number of each path.
+    paths: HashMap<String, u32>,
+    /// How often they are in the log.
+    count: u64,
+}
+
+impl Group {
+    /// The request, whose path is the field of that name.
+    fn ask(&self, field: &str) -> Ask {
+        let status = match self.status {
+            ExpectedStatus::Exactly(status) => status.to_string(),
+            ExpectedStatus::Success => "2xx".to_owned(),
+            ExpectedStatus::Any => "any status".to_owned(),
+        };
+        Ask {
+            name: Some(format!("{} {status}", self.method)),
+            method: self.method.clone(),
+            path: format!("${{{field}}}"),
+            status: self.status,
+            ..Ask::default()
+        }
+    }
+
+    fn field(self, name: String) -> Field {
+        let mut values = vec![String::new(); self.paths.len()];
+        for (path, number) in self.paths {
+            values[number as usize] = path;
+        }
+        Field { name, source: ValueSource::Choice { values: values.into(), random: false } }
+    }
+}
+
+/// The longest line in bytes. Servers limit a request line to 8 to 64 KiB; Caddy logs all headers,
+/// too.
+const LONGEST: usize = 256 * 1024;
+
+/// Why a line cannot be sent; each continues "line 12 …".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Cause {
+    #[error("is neither in Common or Combined Log Format nor a JSON object")]
+    Format,
+    #[error("is longer than {} KiB", LONGEST / 1024)]
+    TooLong,
+    #[error("has no request")]
+    NoRequest,
+    #[error("has a request that is not HTTP")]
+    NotHttp,
+    #[error("opens a tunnel (CONNECT)")]
+    Tunnel,
+    #[error("has a request without a path")]
+    NoPath,
+    #[error("has a space or a control character in its path")]
+    Control,
+    #[error("has no status")]
+    NoStatus,
+    #[error("has the status {0}, for which no response was sent")]
+    NoResponse(u16),
+    #[error("has no time")]
+    NoTime,
+    #[error("has a combination of method and status beyond the first 100")]
+    ManyKinds,
+}
+
+/// The request of a line.
+#[derive(Debug, Clone, PartialEq)]
+struct Record<'a> {
+    method: Cow<'a, str>,
+    /// Path and query: ASCII without spaces and control characters, and starts with `/`.
+    path: Cow<'a, str>,
+    status: ExpectedStatus,
+    time: Option<Time>,
+}
+
+impl<'a> Record<'a> {
+    /// From the parts that every format has.
+    fn new(
+        method: Cow<'a, str>,
+        target: Cow<'a, [u8]>,
+        status: u16,
+        time: Option<Time>,
+    ) -> Result<Self, Cause> {
+        if method == "CONNECT" {
+            return Err(Cause::Tunnel);
+        }
+        if !is_token(&method) {
+            return Err(Cause::NotHttp);
+        }
+        Ok(Self { method, path: path(target)?, status: expected(status)?, time })
+    }
+
+    fn into_owned(self) -> Record<'static> {
+        Record {
+            method: Cow::Owned(self.method.into_owned()),
+            path: Cow::Owned(self.path.into_owned()),
+            status: self.status,
+            time: self.time,
+        }
+    }
+}
+
+/// Splits a request line into method and target. The version may be missing (HTTP/0.9).
+fn split(request: Cow<'_, [u8]>) -> Result<(Cow<'_, str>, Cow<'_, [u8]>), Cause> {
+    fn parts(request: &[u8]) -> Result<(&str, &[u8]), Cause> {
+        if request.is_empty() || request == b"-" {
+            return Err(Cause::NoRequest);
+        }
+        let space = request.iter().position(|b| *b == b' ').ok_or(Cause::NotHttp)?;
+        let (method, rest) = (&request[..space], &request[space + 1..]);
+        let method = std::str::from_utf8(method).map_err(|_| Cause::NotHttp)?;
+        let version = rest.iter().rposition(|b| *b == b' ');
+        let end = version.filter(|at| rest[at + 1..].starts_with(b"HTTP/")).unwrap_or(rest.len());
+        Ok((method, &rest[..end]))
+    }
+    Ok(match request {
+        Cow::Borrowed(request) => {
+            let (method, target) = parts(request)?;
+            (Cow::Borrowed(method), Cow::Borrowed(target))
+        }
+        Cow::Owned(request) => {
+            let (method, target) = parts(&request)?;
+            (Cow::Owned(method.to_owned()), Cow::Owned(target.to_owned()))
+        }
+    })
+}
+
+/// The path and query of a target. That of a proxy is a whole URL (RFC 9112 section 3.2.2). Bytes
+/// beyond ASCII are percent-encoded, as browsers send them.
+fn path(target: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Cause> {
+    if target.iter().any(|b| *b <= b' ' || *b == 0x7f) {
+        return Err(Cause::Control);
+    }
+    let is_path = target.starts_with(b"/");
+    if is_path && target.is_ascii() {
+        return match target {
+            Cow::Borrowed(path) => {
+                std::str::from_utf8(path).map(Cow::Borrowed).map_err(|_| Cause::NoPath)
+            }
+            Cow::Owned(path) => String::from_utf8(path).map(Cow::Owned).map_err(|_| Cause::NoPath),
+        };
+    }
+    let mut path = String::with_capacity(target.len());
+    let rest = if is_path { target.as_ref() } else { after_authority(&target)? };
+    if !rest.starts_with(b"/") {
+        path.push('/');
+    }
+    for byte in rest {
+        match byte.is_ascii() {
+            true => path.push(char::from(*byte)),
+            false => path += &format!("%{byte:02X}"),
+        }
+    }
+    Ok(Cow::Owned(path))
+}
+
+/// What follows the host and port of an `http` or `https` URL.
+fn after_authority(url: &[u8]) -> Result<&[u8], Cause> {
+    let has = |scheme: &[u8]| {
+        url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    let scheme = if has(b"http://") {
+        7
+    } else if has(b"https://") {
+        8
+    } else {
+        return Err(Cause::NoPath);
+    };
+    let authority = &url[scheme..];
+    let end = authority.iter().position(|b| b"/?#".contains(b)).unwrap_or(authority.len());
+    Ok(&authority[end..])
+}
+
+/// The status to expect if the log has this one.
+fn expected(status: u16) -> Result<ExpectedStatus, Cause> {
+    Ok(match status {
+        // They answer conditions and ranges in headers, which the log does not have.
+        206 | 304 | 412 | 416 => ExpectedStatus::Success,
+        // They depend on the state of the server or, in nginx, on a client that left.
+        429 | 499 | 500..=599 => ExpectedStatus::Any,
+        // A switch of protocols needs headers; nginx closed the connection or got no valid request.
+        100..=199 | 444 | 494..=498 => return Err(Cause::NoResponse(status)),
+        200..=999 => ExpectedStatus::Exactly(status),
+        _ => return Err(Cause::NoStatus),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::time::Duration;
 
-    use hotlap_load::plan::{DueTimes, Entry, Source};
     use proptest::prelude::*;
-
-    use super::*;
-    use crate::contract::Requests;
 
     const LINES: Replay = Replay { order: ReplayOrder::Lines, unsafe_methods: false };
 
@@ -94,11 +498,11 @@ mod tests {
     /// The requests in the order in which they are sent: the name, and the path.
     fn sent(log: &AccessLog) -> Vec<(String, String)> {
         let Requests { asks, fields } = &log.requests;
-        let path = |entry: &Entry| match &fields.list[entry.request as usize].source {
-            Source::Choice { values, .. } => values[entry.value as usize].clone(),
+        let path = |entry: &OrderEntry| match &fields.list[entry.request as usize].source {
+            ValueSource::Choice { values, .. } => values[entry.value as usize].clone(),
             other => panic!("{other:?}"),
         };
-        let name = |entry: &Entry| asks[entry.request as usize].name.clone().unwrap();
+        let name = |entry: &OrderEntry| asks[entry.request as usize].name.clone().unwrap();
         fields.order.as_ref().unwrap().iter().map(|e| (name(e), path(e))).collect()
     }
 
@@ -129,9 +533,11 @@ mod tests {
         ];
         assert_eq!(sent(&log), pairs(&expected));
         assert_eq!(log.requests.asks[0].name.as_deref(), Some("GET 200"));
-        let Source::Choice { values, .. } = &log.requests.fields.list[0].source else { panic!() };
+        let ValueSource::Choice { values, .. } = &log.requests.fields.list[0].source else {
+            panic!()
+        };
         assert_eq!(values[..], ["/a", "/b"]);
-        assert_eq!(log.left_out, LeftOut { of: 7, ..LeftOut::default() });
+        assert_eq!(log.left_out, LinesLeftOut { of: 7, ..LinesLeftOut::default() });
     }
 
     #[test]
@@ -251,7 +657,7 @@ mod tests {
             place in 0usize..400, bytes in prop::collection::vec(any::<u8>(), 0..4), times: bool,
         ) {
             let mut log = Vec::new();
-            for line in include_str!("access_log/samples.log").lines() {
+            for line in SAMPLES.lines() {
                 let mut line = line.as_bytes().to_vec();
                 let at = place.min(line.len());
                 let end = (at + bytes.len()).min(line.len());
@@ -262,5 +668,97 @@ mod tests {
             let order = if times { ReplayOrder::Times { speed: 1.0 } } else { ReplayOrder::Lines };
             must_be_sendable(&log, order);
         }
+    }
+
+    /// The same request in each format.
+    const SAMPLES: &str = include_str!("access_log/samples.log");
+
+    #[test]
+    fn every_format_is_recognised() {
+        for line in SAMPLES.lines() {
+            let record = record(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}"));
+            let Record { method, path, status, time } = record;
+            assert_eq!((method.as_ref(), path.as_ref()), ("GET", "/a?b=1"), "{line}");
+            assert_eq!(status, ExpectedStatus::Exactly(200), "{line}");
+            let expected = Time { ns: 1_795_508_644_000_000_000, is_whole_second: true };
+            assert_eq!(time, Some(expected), "{line}");
+        }
+    }
+
+    /// The path of a request in a line of Common Log Format.
+    fn path_of(request: &[u8]) -> Result<String, Cause> {
+        let mut line = b"::1 - - [24/Nov/2026:08:24:04 +0000] \"".to_vec();
+        line.extend(request);
+        line.extend(b"\" 200 1");
+        record(&line).map(|record| record.path.into_owned())
+    }
+
+    #[test]
+    fn targets_become_paths() {
+        for (request, expected) in [
+            (&b"GET /a\\x22b\\\\c HTTP/1.1"[..], Ok("/a\"b\\c")),
+            (br#"GET /say\"hi\" HTTP/1.0"#, Ok("/say\"hi\"")),
+            (b"GET /caf\\xc3\\xa9 HTTP/1.1", Ok("/caf%C3%A9")),
+            ("GET /café HTTP/1.1".as_bytes(), Ok("/caf%C3%A9")),
+            (b"GET /\xff HTTP/1.1", Ok("/%FF")),
+            (b"GET /x\\xzz HTTP/1.1", Ok("/x\\xzz")),
+            (b"GET http://example.org HTTP/1.1", Ok("/")),
+            (b"GET HTTPS://example.org:8443?q HTTP/1.1", Ok("/?q")),
+            (b"GET http://[::1]:80/a%20b?c=/d HTTP/1.1", Ok("/a%20b?c=/d")),
+            (b"GET ftp://example.org/a HTTP/1.1", Err(Cause::NoPath)),
+            (b"OPTIONS * HTTP/1.1", Err(Cause::NoPath)),
+            (b"CONNECT example.org:443 HTTP/1.1", Err(Cause::Tunnel)),
+            (b"GET /a b HTTP/1.1", Err(Cause::Control)),
+            (b"GET /a\\nb HTTP/1.1", Err(Cause::Control)),
+            (b"GET /a\\x0d\\x0aX:1 HTTP/1.1", Err(Cause::Control)),
+            (b"GET /a\x7fb HTTP/1.1", Err(Cause::Control)),
+            (b"\\x16\\x03\\x01\\x02", Err(Cause::NotHttp)),
+            (b"G\\x22T / HTTP/1.1", Err(Cause::NotHttp)),
+            (b"GET", Err(Cause::NotHttp)),
+            (b"GET ", Err(Cause::NoPath)),
+            (b"-", Err(Cause::NoRequest)),
+            (b"", Err(Cause::NoRequest)),
+        ] {
+            let name = String::from_utf8_lossy(request);
+            assert_eq!(path_of(request), expected.map(str::to_owned), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_status_that_depends_on_more_than_the_request_is_not_exact() {
+        let status = |status: &str| {
+            let line = format!("::1 - - [24/Nov/2026:08:24:04 +0000] \"GET /\" {status} 1");
+            record(line.as_bytes()).map(|record| record.status)
+        };
+        for exact in [200, 204, 301, 400, 401, 404] {
+            assert_eq!(status(&exact.to_string()), Ok(ExpectedStatus::Exactly(exact)));
+        }
+        for range in ["206", "304", "412", "416"] {
+            assert_eq!(status(range), Ok(ExpectedStatus::Success));
+        }
+        for passing in ["429", "499", "500", "503"] {
+            assert_eq!(status(passing), Ok(ExpectedStatus::Any));
+        }
+        assert_eq!(status("101"), Err(Cause::NoResponse(101)));
+        assert_eq!(status("444"), Err(Cause::NoResponse(444)));
+        for none in ["-", "000", "99", "2000", "+20", ""] {
+            assert_eq!(status(none), Err(Cause::NoStatus), "{none:?}");
+        }
+    }
+
+    #[test]
+    fn hostile_json_is_left_out() {
+        let deep = "{\"a\":".repeat(10_000);
+        let nested = "{\"request\":{\"method\":".repeat(10_000);
+        let lines = ["{", "{}", "{\"status\":200}", "{\"status\":{\"a\":[]},\"uri\":\"/\"}", &deep];
+        for line in lines.into_iter().chain([nested.as_str()]) {
+            assert!(record(line.as_bytes()).is_err());
+        }
+        let line = br#"{"request":{"method":"GET","uri":"/a\u0000b"},"status":200}"#;
+        assert_eq!(record(line), Err(Cause::Control));
+        let line = b"{\"request\":{\"method\":\"GET\",\"uri\":\"/\xff\"},\"status\":200}";
+        assert_eq!(record(line), Err(Cause::Format));
+        let line = br#"{"request":"GET / HTTP/1.1","status":200,"ts":-1}"#;
+        assert_eq!(record(line).unwrap().time, None);
     }
 }

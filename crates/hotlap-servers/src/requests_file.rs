@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hotlap_load::http::is_token;
-use hotlap_load::plan::{ExpectedStatus, Field, MAX_TEXT, Source, Text, escape, has_fields};
+use hotlap_load::plan::{ExpectedStatus, Field, MAX_TEXT, Text, ValueSource, escape, has_fields};
 use hotlap_load::url::request_path;
 use serde::Deserialize;
 use toml::Spanned;
@@ -159,20 +159,22 @@ fn field(name: String, source: Spanned<FieldSource>, folder: &Path) -> Result<Fi
         }
     };
     let source = match source.into_inner() {
-        FieldSource::Counter(from) => Source::Counter { from },
+        FieldSource::Counter(from) => ValueSource::Counter { from },
         FieldSource::Integer([min, max]) if min > max => {
             return Err(wrong(format!("field {name}: {min} is above {max}: write [{max}, {min}]")));
         }
-        FieldSource::Integer([min, max]) => Source::Integer { min, max },
+        FieldSource::Integer([min, max]) => ValueSource::Integer { min, max },
         FieldSource::Choice(values) if values.is_empty() => {
             return Err(wrong(format!("field {name}: the list is empty: give at least one text")));
         }
-        FieldSource::Choice(values) => Source::Choice { values: values.into(), random: true },
-        FieldSource::Lines(path) => Source::Choice { values: lines(&path)?.into(), random: false },
-        FieldSource::RandomLines(path) => {
-            Source::Choice { values: lines(&path)?.into(), random: true }
+        FieldSource::Choice(values) => ValueSource::Choice { values: values.into(), random: true },
+        FieldSource::Lines(path) => {
+            ValueSource::Choice { values: lines(&path)?.into(), random: false }
         }
-        FieldSource::Uuid => Source::Uuid,
+        FieldSource::RandomLines(path) => {
+            ValueSource::Choice { values: lines(&path)?.into(), random: true }
+        }
+        FieldSource::Uuid => ValueSource::Uuid,
         FieldSource::Text(0) => {
             return Err(wrong(format!("field {name}: a text of length 0: use at least 1")));
         }
@@ -180,7 +182,7 @@ fn field(name: String, source: Spanned<FieldSource>, folder: &Path) -> Result<Fi
             let what = format!("field {name}: a text of length {length}: use at most {MAX_TEXT}");
             return Err(wrong(what));
         }
-        FieldSource::Text(length) => Source::Text { length },
+        FieldSource::Text(length) => ValueSource::Text { length },
     };
     Ok(Field { name, source })
 }
@@ -317,8 +319,8 @@ expect_status = 201
         );
         let names: Vec<&str> = file.fields.list.iter().map(|field| field.name.as_str()).collect();
         assert_eq!(names, ["id", "key"]);
-        assert_eq!(file.fields.list[0].source, Source::Integer { min: 1, max: 10_000 });
-        assert_eq!(file.fields.list[1].source, Source::Uuid);
+        assert_eq!(file.fields.list[0].source, ValueSource::Integer { min: 1, max: 10_000 });
+        assert_eq!(file.fields.list[1].source, ValueSource::Uuid);
         let [user, order] = &file.asks[..] else { panic!("{:?}", file.asks) };
         assert_eq!(
             (user.method.as_str(), user.weight, user.status),
@@ -340,7 +342,7 @@ expect_status = 201
         let values = ["ann", "bob"].map(str::to_owned).to_vec();
         assert_eq!(
             file.fields.list[0].source,
-            Source::Choice { values: values.into(), random: false }
+            ValueSource::Choice { values: values.into(), random: false }
         );
     }
 

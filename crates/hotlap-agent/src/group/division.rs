@@ -1,11 +1,11 @@
 //! The division of a load among generators.
 
-use hotlap_load::plan::{Pace, Part, Plan, Stop};
+use hotlap_load::plan::{LoadPart, Pace, Plan, Stop};
 
 /// The parts of a load, one for each of `count` generators. Connections are divided, and with them
 /// the load; all generators have equally many threads, as many as the plan says if their
 /// connections suffice. Rate, number of requests and values of fields remain those of the whole
-/// load, of which each generator takes every n-th (see [`Part`]), so no two send the same value.
+/// load, of which each generator takes every n-th (see [`LoadPart`]), so no two send the same value.
 ///
 /// # Errors
 /// There are fewer connections than generators.
@@ -22,7 +22,7 @@ pub(super) fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
         threads: plan.threads.min(connections / count),
         // All begin at an agreed time.
         start_at: None,
-        part: Part { index, of: count },
+        part: LoadPart { index, of: count },
         ..plan.clone()
     };
     Ok((0..count).map(part).collect())

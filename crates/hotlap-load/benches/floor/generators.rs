@@ -3,7 +3,9 @@
 use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Endpoint, Entry, Field, Protocol, Request, Source, Stop, Target, fill};
+use hotlap_load::plan::{
+    Endpoint, Field, OrderEntry, Protocol, Request, Stop, Target, ValueSource, fill,
+};
 use hotlap_load::{Outcome, Plan};
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, SendFlags};
@@ -129,15 +131,15 @@ pub fn as_fields(words: &[&str], is_fixed: bool) {
     let [address, _, _, fields, ..] = words else { panic!("{words:?}") };
     let texts: Vec<String> = (0..1_000).map(|n| format!("text{n}")).collect();
     let source = |name: &str| match name {
-        "small" => Source::Integer { min: 1, max: 10_000 },
-        "integer" => Source::Integer { min: 1, max: 999_999 },
-        "counter" => Source::Counter { from: 100_000 },
-        "choice" => Source::Choice { values: texts.clone().into(), random: true },
-        "text" => Source::Text { length: 16 },
-        "uuid" => Source::Uuid,
+        "small" => ValueSource::Integer { min: 1, max: 10_000 },
+        "integer" => ValueSource::Integer { min: 1, max: 999_999 },
+        "counter" => ValueSource::Counter { from: 100_000 },
+        "choice" => ValueSource::Choice { values: texts.clone().into(), random: true },
+        "text" => ValueSource::Text { length: 16 },
+        "uuid" => ValueSource::Uuid,
         "log" => {
             let paths: Vec<String> = (0..PATHS).map(|n| format!("item{n}")).collect();
-            Source::Choice { values: paths.into(), random: false }
+            ValueSource::Choice { values: paths.into(), random: false }
         }
         _ => panic!("no field {name}"),
     };
@@ -156,7 +158,7 @@ pub fn as_fields(words: &[&str], is_fixed: bool) {
     plan.fields = if is_fixed { Vec::new() } else { fields };
     if is_log && !is_fixed {
         // 7,919 is a prime, so that the paths come in no simple order.
-        let entry = |n: u32| Entry { request: 0, value: n * 7_919 % PATHS };
+        let entry = |n: u32| OrderEntry { request: 0, value: n * 7_919 % PATHS };
         plan.order = Some((0..2 * PATHS).map(entry).collect::<Vec<_>>().into());
     }
     let outcome = run(&plan);

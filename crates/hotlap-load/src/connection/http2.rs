@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 
 use super::{Broken, Completed, EVIDENCE, FailedStream, InFlight, Step, Why};
 use crate::expected::Check;
-use crate::http2::{Client, ErrorCode, Event, Limits};
+use crate::http2::{ClientConnection, ErrorCode, Limits, StreamEvent};
 use crate::outcome::{Failure, Phase};
 use crate::requests::{RequestMix, Turn};
 
 /// The state of HTTP/2 on one connection.
 #[derive(Debug)]
 pub(crate) struct Http2 {
-    client: Client,
+    client: ClientConnection,
     limits: Limits,
     /// The streams of the first requests in flight; the requests after them are not sent yet.
     streams: VecDeque<Stream>,
@@ -76,7 +76,7 @@ impl Http2 {
     /// A connection on which nothing has been sent.
     pub(crate) fn new(limits: Limits) -> Self {
         let mut http2 = Self {
-            client: Client::new(limits),
+            client: ClientConnection::new(limits),
             limits,
             streams: VecDeque::new(),
             next_tag: 0,
@@ -165,16 +165,16 @@ impl Http2 {
     ) -> Step {
         loop {
             match self.client.take(input, &mut self.out) {
-                Event::NeedMore => return Step::NeedMore,
-                Event::Head { tag, status, length, .. } => {
+                StreamEvent::NeedMore => return Step::NeedMore,
+                StreamEvent::Head { tag, status, length, .. } => {
                     let at = self.position(tag);
                     self.streams[at].head(status, length, requests[at].turn, mix);
                 }
-                Event::Data { tag, data } => {
+                StreamEvent::Data { tag, data } => {
                     let at = self.position(tag);
                     self.streams[at].data(data, requests[at].turn, mix);
                 }
-                Event::End { tag, bytes } => {
+                StreamEvent::End { tag, bytes } => {
                     let at = self.position(tag);
                     self.has_answered = true;
                     let (Some(stream), Some(request)) =
@@ -195,25 +195,27 @@ impl Http2 {
                 }
                 // RFC 9113 section 8.7: such a request may be sent again. But a server that has
                 // answered nothing may refuse every request, so its refusals are failures.
-                Event::Reset { tag, code: ErrorCode::REFUSED_STREAM } if self.has_answered => {
+                StreamEvent::Reset { tag, code: ErrorCode::REFUSED_STREAM }
+                    if self.has_answered =>
+                {
                     let at = self.position(tag);
                     self.streams.remove(at);
                     let request = requests.remove(at);
                     requests.extend(request);
                     return Step::Refused;
                 }
-                Event::Reset { tag, code } => {
+                StreamEvent::Reset { tag, code } => {
                     return self.failed(tag, requests, Failure::StreamReset, Why::Reset(code));
                 }
-                Event::Malformed { tag, why } => {
+                StreamEvent::Malformed { tag, why } => {
                     return self.failed(tag, requests, Failure::BadFraming, Why::Malformed(why));
                 }
-                Event::GoAway { code, .. } => self.goaway = Some(code),
-                Event::Refused { tag } => {
+                StreamEvent::GoAway { code, .. } => self.goaway = Some(code),
+                StreamEvent::Refused { tag } => {
                     let at = self.position(tag);
                     self.streams[at].is_refused = true;
                 }
-                Event::Broken { why, .. } => {
+                StreamEvent::Broken { why, .. } => {
                     let (failure, phase) = (Failure::BadFraming, self.phase());
                     let (turn, first_bytes) = (None, Vec::new());
                     return Step::Broken(Broken { failure, phase, why, turn, first_bytes });

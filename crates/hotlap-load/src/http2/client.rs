@@ -2,7 +2,7 @@
 
 mod receive;
 
-use super::encode::Form;
+use super::encode::BlockForm;
 use super::frame::{
     self, CONNECTION_WINDOW, ErrorCode, FRAME_HEADER, Fault, FrameHeader, INITIAL_WINDOW,
     MAX_31_BITS, Settings, flags, kind, write_preface,
@@ -72,7 +72,7 @@ struct OpenBlock {
 
 /// The protocol on one connection, without a socket: bytes in, events and bytes out.
 #[derive(Debug)]
-pub struct Client {
+pub struct ClientConnection {
     limits: Limits,
     state: State,
     /// The part of a frame header that has arrived, if it does not arrive in one piece.
@@ -104,9 +104,9 @@ pub struct Client {
 }
 
 /// The result of one step: an event, nothing yet, or a connection error.
-type Step<'a> = Result<Option<Event<'a>>, Fault>;
+type Step<'a> = Result<Option<StreamEvent<'a>>, Fault>;
 
-impl Client {
+impl ClientConnection {
     /// A connection on which nothing has been sent.
     pub fn new(limits: Limits) -> Self {
         let streams = limits.streams.clamp(1, MAX_STREAMS);
@@ -165,12 +165,12 @@ impl Client {
     }
 
     /// The form in which the next request must be sent.
-    pub fn form(&self) -> Form {
+    pub fn form(&self) -> BlockForm {
         match (self.limits.table_size, self.has_inserted) {
-            (0, _) => Form::Plain,
-            (size, _) if size > self.settings.header_table_size => Form::Plain,
-            (_, false) => Form::First,
-            (_, true) => Form::Later,
+            (0, _) => BlockForm::Plain,
+            (size, _) if size > self.settings.header_table_size => BlockForm::Plain,
+            (_, false) => BlockForm::First,
+            (_, true) => BlockForm::Later,
         }
     }
 
@@ -217,7 +217,7 @@ impl Client {
 
     /// Consumes bytes from the front of `input` up to the next event. Answers, and bodies that flow
     /// control held back, are appended to `out`.
-    pub fn take<'a>(&mut self, input: &mut &'a [u8], out: &mut Vec<u8>) -> Event<'a> {
+    pub fn take<'a>(&mut self, input: &mut &'a [u8], out: &mut Vec<u8>) -> StreamEvent<'a> {
         loop {
             let step = match self.state {
                 State::Frame => self.frame(input, out),
@@ -231,7 +231,7 @@ impl Client {
                 State::Refuse { above, from } => Ok(self.refuse(above, from)),
                 State::Broken(Fault { code, why }) => {
                     *input = &[];
-                    return Event::Broken { code, why };
+                    return StreamEvent::Broken { code, why };
                 }
             };
             match step {
@@ -272,9 +272,14 @@ impl Client {
 
     /// A stream error: the response is malformed.
     #[cold]
-    fn malformed(&mut self, slot: usize, why: &'static str, out: &mut Vec<u8>) -> Event<'static> {
+    fn malformed(
+        &mut self,
+        slot: usize,
+        why: &'static str,
+        out: &mut Vec<u8>,
+    ) -> StreamEvent<'static> {
         let tag = self.reset(slot, ErrorCode::PROTOCOL_ERROR, out);
-        Event::Malformed { tag, why }
+        StreamEvent::Malformed { tag, why }
     }
 
     /// Accounts for bytes that the server causes without answering a request.
@@ -287,10 +292,10 @@ impl Client {
     }
 }
 
-/// An event of a [`Client`](super::Client). `tag` is the number that the caller gave to the
+/// An event of a [`ClientConnection`](super::ClientConnection). `tag` is the number that the caller gave to the
 /// request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum StreamEvent<'a> {
     /// All bytes are consumed, and nothing else has happened.
     NeedMore,
     /// The head of a final response; interim responses are checked and skipped.
@@ -302,7 +307,7 @@ pub enum Event<'a> {
         /// The value of `content-length`. In a response to a HEAD, how long the body of a GET would
         /// be.
         length: Option<u64>,
-        /// Whether the response ends here: [`Event::End`] is next.
+        /// Whether the response ends here: [`StreamEvent::End`] is next.
         is_end: bool,
     },
     /// Bytes of a body, at least one. They never exceed the length that the head stated.
@@ -327,7 +332,7 @@ pub enum Event<'a> {
         code: ErrorCode,
     },
     /// The server takes no further requests on this connection. Those that it will not answer
-    /// follow as [`Event::Refused`]; the others may still be answered.
+    /// follow as [`StreamEvent::Refused`]; the others may still be answered.
     GoAway {
         /// The last stream that the server may have processed.
         last_stream: u32,
@@ -357,7 +362,7 @@ pub enum Event<'a> {
     },
 }
 
-impl Client {
+impl ClientConnection {
     /// Handles SETTINGS (section 6.5).
     fn settings(
         &mut self,
@@ -437,7 +442,7 @@ impl Client {
                 }
                 let tag = self.reset(slot, ErrorCode::FLOW_CONTROL_ERROR, out);
                 let why = "the window of a stream is over 2^31 - 1";
-                Ok(Some(Event::Malformed { tag, why }))
+                Ok(Some(StreamEvent::Malformed { tag, why }))
             }
             Found::Abandoned | Found::Closed => Ok(None),
             Found::Idle => Err(Fault::protocol("WINDOW_UPDATE on a stream without a request")),
@@ -450,7 +455,7 @@ impl Client {
         match self.streams.find(header.stream) {
             Found::Open(slot) => {
                 let tag = self.streams.close(slot, false);
-                Ok(Some(Event::Reset { tag, code }))
+                Ok(Some(StreamEvent::Reset { tag, code }))
             }
             Found::Abandoned | Found::Closed => Ok(None),
             Found::Idle => Err(Fault::protocol("RST_STREAM on a stream without a request")),
@@ -473,18 +478,18 @@ impl Client {
         let text = str::from_utf8(&payload[8..]).unwrap_or_default();
         self.goaway_text = text.chars().filter(|c| !c.is_control()).take(100).collect();
         self.state = State::Refuse { above: last_stream, from: 0 };
-        Ok(Some(Event::GoAway { last_stream, code: ErrorCode(u32::from_be_bytes(*code)) }))
+        Ok(Some(StreamEvent::GoAway { last_stream, code: ErrorCode(u32::from_be_bytes(*code)) }))
     }
 
     /// Reports the next stream that the server refuses.
-    fn refuse(&mut self, above: u32, from: usize) -> Option<Event<'static>> {
+    fn refuse(&mut self, above: u32, from: usize) -> Option<StreamEvent<'static>> {
         let Some(slot) = self.streams.next_above(above, from) else {
             self.state = State::Frame;
             return None;
         };
         self.state = State::Refuse { above, from: slot + 1 };
         // Frames that the server sent before it changed its mind may follow.
-        Some(Event::Refused { tag: self.streams.close(slot, true) })
+        Some(StreamEvent::Refused { tag: self.streams.close(slot, true) })
     }
 }
 
@@ -494,7 +499,7 @@ fn number(payload: &[u8], wrong_size: &'static str) -> Result<u32, Fault> {
     Ok(u32::from_be_bytes(bytes))
 }
 
-impl Client {
+impl ClientConnection {
     /// Sends a request: appends its frames to `out`, except for the part of the body that flow
     /// control holds back, which [`take`](Self::take) appends later. `block` is the header block in
     /// the [form](Self::form) that is due; `is_head` says that it is a HEAD. Returns the stream, or
@@ -513,7 +518,7 @@ impl Client {
         let form = self.form();
         let slot = self.streams.open(tag, is_head, self.settings.initial_window)?;
         let id = self.streams.at(slot).id;
-        self.has_inserted |= form == Form::First;
+        self.has_inserted |= form == BlockForm::First;
         let end = if body.is_empty() { flags::END_STREAM } else { 0 };
         match self.table_update.take() {
             None => self.send_block(id, block, end, out),

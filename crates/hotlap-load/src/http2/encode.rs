@@ -31,9 +31,9 @@ const INSERTED: (u8, u8) = (0x40, 6);
 const NOT_INDEXED: (u8, u8) = (0x00, 4);
 const NEVER_INDEXED: (u8, u8) = (0x10, 4);
 
-/// The form of a header block, as [`Client::form`](super::Client::form) demands it.
+/// The form of a header block, as [`ClientConnection::form`](super::ClientConnection::form) demands it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum BlockForm {
     /// The first block of a connection: it inserts the shared fields into the table.
     First,
     /// A later block: it uses the table.
@@ -54,7 +54,7 @@ pub struct EncodedRequests {
 impl EncodedRequests {
     /// The block of a request in one form.
     #[inline]
-    pub fn block(&self, request: usize, form: Form) -> &Template {
+    pub fn block(&self, request: usize, form: BlockForm) -> &Template {
         &self.forms[request][form as usize]
     }
 }
@@ -222,7 +222,7 @@ fn shared(lists: &[Vec<Field>]) -> Vec<Field> {
 pub fn encode(requests: &[Request], scheme: &str) -> EncodedRequests {
     let lists: Vec<Vec<Field>> = requests.iter().map(|r| fields(r, scheme)).collect();
     let shared = shared(&lists);
-    let forms = [Form::First, Form::Later, Form::Plain];
+    let forms = [BlockForm::First, BlockForm::Later, BlockForm::Plain];
     let encoded = |list: &Vec<Field>| forms.map(|form| template(list, &shared, form));
     EncodedRequests {
         forms: lists.iter().map(encoded).collect(),
@@ -231,7 +231,7 @@ pub fn encode(requests: &[Request], scheme: &str) -> EncodedRequests {
 }
 
 /// One form of a request: pseudo-header fields, the other shared fields, and the rest.
-fn template(list: &[Field], shared: &[Field], form: Form) -> Template {
+fn template(list: &[Field], shared: &[Field], form: BlockForm) -> Template {
     let mut template = Template::default();
     let pseudo = list.iter().filter(|field| field.is_pseudo());
     let common = shared.iter().filter(|field| !field.is_pseudo());
@@ -239,9 +239,9 @@ fn template(list: &[Field], shared: &[Field], form: Form) -> Template {
     for field in pseudo.chain(common).chain(rest) {
         let position = shared.iter().position(|other| other == field);
         match (position, form, field.index()) {
-            (Some(_), Form::First, _) => template.literal(INSERTED, field),
+            (Some(_), BlockForm::First, _) => template.literal(INSERTED, field),
             // Section 2.3.3: the newest field has the lowest index.
-            (Some(at), Form::Later, _) => template.indexed(STATIC_LENGTH + shared.len() - at),
+            (Some(at), BlockForm::Later, _) => template.indexed(STATIC_LENGTH + shared.len() - at),
             (_, _, Some(index)) => template.indexed(index),
             _ if SENSITIVE.contains(&&*field.name) => template.literal(NEVER_INDEXED, field),
             _ => template.literal(NOT_INDEXED, field),
@@ -272,7 +272,7 @@ mod tests {
         super::encode(requests, "http")
     }
 
-    fn bytes(encoded: &EncodedRequests, number: usize, form: Form) -> Vec<u8> {
+    fn bytes(encoded: &EncodedRequests, number: usize, form: BlockForm) -> Vec<u8> {
         encoded.block(number, form).constant().unwrap().to_vec()
     }
 
@@ -289,12 +289,12 @@ mod tests {
         // RFC 7541 section 6.1: 82 is :method GET, 86 :scheme http, 84 :path /. Section 6.2.1: 41
         // is :authority (1), inserted, 7a user-agent (58).
         let first = b"\x82\x86\x41\x04h:80\x84\x7a\x06hotlap";
-        assert_eq!(bytes(&encoded, 0, Form::First), first);
+        assert_eq!(bytes(&encoded, 0, BlockForm::First), first);
         // Index 62 is the newest: user-agent; 63 is :authority.
-        assert_eq!(bytes(&encoded, 0, Form::Later), b"\x82\x86\xbf\x84\xbe");
+        assert_eq!(bytes(&encoded, 0, BlockForm::Later), b"\x82\x86\xbf\x84\xbe");
         // Section 6.2.2: 01 is :authority, 0f 2b is user-agent (58 = 15 + 43).
         let plain = b"\x82\x86\x01\x04h:80\x84\x0f\x2b\x06hotlap";
-        assert_eq!(bytes(&encoded, 0, Form::Plain), plain);
+        assert_eq!(bytes(&encoded, 0, BlockForm::Plain), plain);
         // Section 4.1: 10 + 4 + 32 and 10 + 6 + 32.
         assert_eq!(encoded.table_size, 46 + 48);
     }
@@ -316,22 +316,22 @@ mod tests {
         for order in [[0, 1, 0], [1, 0, 1], [1, 1, 0]] {
             let mut decoder = Decoder::default();
             for (place, number) in order.into_iter().enumerate() {
-                let form = if place == 0 { Form::First } else { Form::Later };
+                let form = if place == 0 { BlockForm::First } else { BlockForm::Later };
                 let block = bytes(&encoded, number, form);
                 assert_eq!(decoded(&mut decoder, &block), expected(number), "{order:?}");
             }
             assert_eq!(decoder.changes(), 3, "only the first block inserts fields");
-            let plain = bytes(&encoded, 0, Form::Plain);
+            let plain = bytes(&encoded, 0, BlockForm::Plain);
             assert_eq!(decoded(&mut Decoder::default(), &plain), expected(0));
         }
     }
 
     #[test]
     fn values_that_vary_are_supplied_when_a_request_is_sent() {
-        let field = plan::Field { name: "id".to_owned(), source: plan::Source::Uuid };
+        let field = plan::Field { name: "id".to_owned(), source: plan::ValueSource::Uuid };
         let varying = Request::with_fields("GET", "/${id}", "h:80", &[], b"", &[field]).unwrap();
         let encoded = encode(&[varying]);
-        let template = encoded.block(0, Form::Later);
+        let template = encoded.block(0, BlockForm::Later);
         assert_eq!(template.constant(), None);
         let render = |length: usize| {
             let mut out = b"before".to_vec();
@@ -357,7 +357,7 @@ mod tests {
         let headers: Vec<(&str, &str)> = names.map(|name| (name, "x")).collect();
         let fields = |headers: &[(&str, &str)]| {
             let post = built("POST", "/", headers, &[b'b'; 12]);
-            decoded(&mut Decoder::default(), &bytes(&encode(&[post]), 0, Form::Plain))
+            decoded(&mut Decoder::default(), &bytes(&encode(&[post]), 0, BlockForm::Plain))
         };
         let pseudo = [":method=POST", ":scheme=http", ":authority=h:80", ":path=/"];
         assert_eq!(fields(&headers), [&pseudo[..], &["content-length=12"]].concat());
@@ -371,10 +371,10 @@ mod tests {
         let (one, two) = ([("cookie", "1")], [("cookie", "2")]);
         let encoded = encode(&[request("/", &one), request("/", &two)]);
         // Section 6.2.3: 1f 11 is cookie (32 = 15 + 17), never indexed.
-        assert!(bytes(&encoded, 0, Form::Later).ends_with(b"\x1f\x11\x011"));
+        assert!(bytes(&encoded, 0, BlockForm::Later).ends_with(b"\x1f\x11\x011"));
         let encoded = encode(&[request("/", &one), request("/", &one)]);
-        assert!(bytes(&encoded, 0, Form::First).ends_with(b"\x60\x011"));
-        assert!(bytes(&encoded, 0, Form::Plain).ends_with(b"\x1f\x11\x011"));
+        assert!(bytes(&encoded, 0, BlockForm::First).ends_with(b"\x60\x011"));
+        assert!(bytes(&encoded, 0, BlockForm::Plain).ends_with(b"\x1f\x11\x011"));
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
         let repeated = [("a", "1"), ("a", "2")];
         let encoded = encode(&[request("/", &repeated)]);
         assert_eq!(encoded.table_size, 46);
-        assert!(bytes(&encoded, 0, Form::Later).ends_with(b"\x00\x01a\x011\x00\x01a\x012"));
+        assert!(bytes(&encoded, 0, BlockForm::Later).ends_with(b"\x00\x01a\x011\x00\x01a\x012"));
         // 4096 - 46 = 4050 are left for x: 1 + value + 32.
         let value = "v".repeat(4018);
         let (fits, long) = ([("x", &value[..4017])], [("x", &value[..])]);

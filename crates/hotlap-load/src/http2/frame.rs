@@ -1,4 +1,4 @@
-//! Frame headers, error codes, and SETTINGS.
+//! Frame headers (RFC 9113 section 4.1), error codes (section 7), and SETTINGS (section 6.5).
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! What a header block says about a response; blocks that have arrived before are not decoded again.
+//! What a header block says about a response, and whether it is valid (RFC 9113 sections 8.1, 8.2
+//! and 8.3). Blocks that have arrived before are not decoded again.
 
 use super::frame::HEADER_LIST;
 use super::hpack::FIELD_OVERHEAD;
@@ -157,7 +158,14 @@ struct Entry {
     meaning: Meaning,
 }
 
-/// The blocks of one connection.
+/// The blocks of one connection that have arrived before.
+///
+/// Servers answer the same request with the same header block, except when a date changes. The
+/// meaning of a block depends on its bytes and on the dynamic table, and on nothing else. So if a
+/// block was decoded without changing the table, and neither it nor any later block has changed the
+/// table since, then decoding the same bytes again would give the same fields and change nothing:
+/// what they mean is known. `Decoder::changes` counts the changes of the table, so that one
+/// comparison shows whether all blocks are still known.
 #[derive(Debug)]
 pub(super) struct Memo {
     entries: [Entry; ENTRIES],

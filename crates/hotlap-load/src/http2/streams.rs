@@ -1,4 +1,9 @@
-//! The streams in flight, and flow control.
+//! The streams in flight, and flow control (RFC 9113 sections 5.2 and 6.9).
+//!
+//! A stream has the slot that its identifier, halved, has modulo the number of slots, so that a
+//! frame's stream is found without a search. Identifiers whose slot is still taken are left out:
+//! they must ascend, and need not be consecutive (RFC 9113 section 5.1.1). There are at least twice
+//! as many slots as streams may be open at a time, so that this is rare.
 
 use super::frame::{MAX_31_BITS, STREAM_WINDOW};
 

@@ -17,13 +17,13 @@ pub struct Field {
     /// Its name: letters, digits, `-` and `_`.
     pub name: String,
     /// Where its values come from.
-    pub source: Source,
+    pub source: ValueSource,
 }
 
 /// Where the values of a field come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
+pub enum ValueSource {
     /// Each value is one more than the previous one.
     Counter {
         /// The first value.
@@ -52,10 +52,10 @@ pub enum Source {
     },
 }
 
-/// The greatest length of a [`Source::Text`]: each value is in memory while it is sent.
+/// The greatest length of a [`ValueSource::Text`]: each value is in memory while it is sent.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// The characters of [`Source::Text`]: 64, so that 6 random bits choose one. None of them has to be
+/// The characters of [`ValueSource::Text`]: 64, so that 6 random bits choose one. None of them has to be
 /// escaped in a URL, in JSON or in a header.
 const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -72,7 +72,7 @@ impl Field {
     }
 }
 
-impl Source {
+impl ValueSource {
     /// The seed of its values for one server, numbered `unique`. UUIDs differ from server to
     /// server, because two servers may share a database; other values are the same for all.
     pub(crate) fn seed(&self, seed: u64, unique: u64) -> u64 {
@@ -212,7 +212,7 @@ impl<T: Clone> From<Shared<T>> for Vec<T> {
 
 /// One place in a recorded order: which request is sent there, with which values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct OrderEntry {
     /// The index of the request in the plan.
     pub request: u32,
     /// The number of the value, from 0, that each of its fields has.
@@ -221,7 +221,7 @@ pub struct Entry {
 
 /// Brings entries into a random order, in which each is as likely at each place (Fisher and Yates;
 /// Knuth, TAOCP 2, section 3.4.2 P). The same seed gives the same order.
-pub fn shuffle(entries: &mut [Entry], seed: u64) {
+pub fn shuffle(entries: &mut [OrderEntry], seed: u64) {
     let key = mix(seed);
     for last in (1..entries.len()).rev() {
         let other = below(number(key, last as u64), last as u64 + 1);
@@ -290,6 +290,10 @@ impl DueTimes {
     }
 }
 
+// Random numbers as pure functions: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+// number generators, OOPSLA 2014). The n-th number of a key can be computed on its own, so nothing
+// has to be remembered.
+
 /// The increment of `SplitMix64`.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -324,29 +328,29 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn values(source: &Source, count: u64) -> Vec<String> {
+    fn values(source: &ValueSource, count: u64) -> Vec<String> {
         let mut buffer = Buffer::default();
         let value = |n| String::from_utf8(source.value(7, n, &mut buffer).to_vec()).unwrap();
         (0..count).map(value).collect()
     }
 
-    fn choice(random: bool) -> Source {
+    fn choice(random: bool) -> ValueSource {
         let texts = ["a", "bb", "ccc"].map(str::to_owned).to_vec();
-        Source::Choice { values: texts.into(), random }
+        ValueSource::Choice { values: texts.into(), random }
     }
 
     #[test]
     fn a_counter_counts_and_a_list_is_repeated() {
-        assert_eq!(values(&Source::Counter { from: 98 }, 4), ["98", "99", "100", "101"]);
+        assert_eq!(values(&ValueSource::Counter { from: 98 }, 4), ["98", "99", "100", "101"]);
         assert_eq!(values(&choice(false), 5), ["a", "bb", "ccc", "a", "bb"]);
     }
 
     #[test]
     fn random_integers_have_the_whole_range() {
         let seen: BTreeSet<String> =
-            values(&Source::Integer { min: 3, max: 7 }, 200).into_iter().collect();
+            values(&ValueSource::Integer { min: 3, max: 7 }, 200).into_iter().collect();
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["3", "4", "5", "6", "7"]);
-        let all = Source::Integer { min: 0, max: u64::MAX };
+        let all = ValueSource::Integer { min: 0, max: u64::MAX };
         assert!(values(&all, 10).iter().all(|value| value.parse::<u64>().is_ok()));
         let seen: BTreeSet<String> = values(&choice(true), 100).into_iter().collect();
         assert_eq!(seen.len(), 3);
@@ -354,7 +358,7 @@ mod tests {
 
     #[test]
     fn uuids_have_version_and_variant_and_differ() {
-        let all = values(&Source::Uuid, 1_000);
+        let all = values(&ValueSource::Uuid, 1_000);
         for uuid in &all {
             let groups: Vec<usize> = uuid.split('-').map(str::len).collect();
             assert_eq!(groups, [8, 4, 4, 4, 12], "{uuid}");
@@ -377,7 +381,7 @@ mod tests {
 
     #[test]
     fn texts_have_their_length_and_differ() {
-        let all = values(&Source::Text { length: 25 }, 100);
+        let all = values(&ValueSource::Text { length: 25 }, 100);
         assert!(all.iter().all(|text| text.len() == 25 && Field::is_name(text)), "{all:?}");
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 100);
         assert_ne!(all[0][..10], all[0][10..20]);
@@ -404,7 +408,8 @@ mod tests {
 
     #[test]
     fn a_shuffle_keeps_all_entries_and_follows_from_the_seed() {
-        let entries: Vec<Entry> = (0..1_000).map(|value| Entry { request: 0, value }).collect();
+        let entries: Vec<OrderEntry> =
+            (0..1_000).map(|value| OrderEntry { request: 0, value }).collect();
         let shuffled = |seed: u64| {
             let mut all = entries.clone();
             shuffle(&mut all, seed);

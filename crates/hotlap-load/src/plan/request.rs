@@ -410,10 +410,10 @@ pub fn escape(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Source;
+    use crate::plan::ValueSource;
 
     fn fields() -> Vec<Field> {
-        ["id", "name"].map(|n| Field { name: n.to_owned(), source: Source::Uuid }).to_vec()
+        ["id", "name"].map(|n| Field { name: n.to_owned(), source: ValueSource::Uuid }).to_vec()
     }
 
     fn text(text: &str) -> Text {
@@ -430,8 +430,10 @@ mod tests {
 
     #[test]
     fn a_text_is_filled_with_values() {
-        let counter =
-            |name: &str, from| Field { name: name.to_owned(), source: Source::Counter { from } };
+        let counter = |name: &str, from| Field {
+            name: name.to_owned(),
+            source: ValueSource::Counter { from },
+        };
         let fields = [counter("a", 0), counter("b", 10)];
         assert_eq!(fill(b"${b}/${a}/$${a}", &fields, 0, 0, 3), b"13/3/${a}");
         assert!(has_fields(b"${a}", &fields) && !has_fields(b"$${a}", &fields));

@@ -4,7 +4,7 @@
 use super::Turn;
 use super::values::{Rendered, Values};
 use crate::expected::ResponseTemplate;
-use crate::http2::{EncodedRequests, Form, encode};
+use crate::http2::{BlockForm, EncodedRequests, encode};
 use crate::plan::{ExpectedBody, ExpectedResponse, Request, Text};
 
 /// A request that is ready to be sent.
@@ -87,7 +87,12 @@ impl Http2Requests {
 
     /// The header block and the body of a request.
     #[inline]
-    pub(super) fn get(&mut self, turn: Turn, form: Form, values: &mut Values) -> (&[u8], &[u8]) {
+    pub(super) fn get(
+        &mut self,
+        turn: Turn,
+        form: BlockForm,
+        values: &mut Values,
+    ) -> (&[u8], &[u8]) {
         if self.encoded.block(turn.request(), form).constant().is_none() {
             self.render(turn, form, values);
         }
@@ -101,7 +106,7 @@ impl Http2Requests {
 
     /// Renders a header block with the values of a request.
     #[inline(never)]
-    fn render(&mut self, turn: Turn, form: Form, values: &mut Values) {
+    fn render(&mut self, turn: Turn, form: BlockForm, values: &mut Values) {
         self.block.clear();
         let texts = &mut self.texts[turn.request()].0;
         self.encoded.block(turn.request(), form).render(&mut self.block, |number, out| {
@@ -116,7 +121,7 @@ impl Http2Requests {
 mod tests {
     use super::*;
     use crate::http2::hpack::Decoder;
-    use crate::plan::{Endpoint, Field, Plan, Source, Target};
+    use crate::plan::{Endpoint, Field, Plan, Target, ValueSource};
 
     fn decoded(block: &[u8]) -> Vec<String> {
         let mut fields = Vec::new();
@@ -143,7 +148,7 @@ mod tests {
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let request = Request::build("POST", "/a?b=c", "h:1", &headers, b"body\r\n\r\n");
         let (mut requests, mut values) = of(&request, &[]);
-        let (block, body) = requests.get(Turn::default(), Form::Plain, &mut values);
+        let (block, body) = requests.get(Turn::default(), BlockForm::Plain, &mut values);
         let expected = [
             ":method=POST",
             ":scheme=https",
@@ -158,14 +163,14 @@ mod tests {
 
     #[test]
     fn values_of_fields_are_part_of_block_and_body() {
-        let fields = [Field { name: "id".to_owned(), source: Source::Counter { from: 99 } }];
+        let fields = [Field { name: "id".to_owned(), source: ValueSource::Counter { from: 99 } }];
         let headers = [("X-Id".to_owned(), "<${id}>".to_owned())];
         let body = b"{${id}}${id}";
         let request =
             Request::with_fields("PUT", "/${id}/x", "h", &headers, body, &fields).unwrap();
         let (mut requests, mut values) = of(&request, &fields);
         for (number, id) in [(0, "99"), (1, "100"), (2, "101")] {
-            let (block, body) = requests.get(Turn::new(0, number), Form::Plain, &mut values);
+            let (block, body) = requests.get(Turn::new(0, number), BlockForm::Plain, &mut values);
             let fields = decoded(block);
             assert_eq!(fields[3], format!(":path=/{id}/x"));
             assert!(fields.contains(&format!("x-id=<{id}>")), "{fields:?}");

@@ -191,7 +191,7 @@ fn copy(old: &mut [u8], new: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Endpoint, Field, Plan, Request, Source, Target};
+    use crate::plan::{Endpoint, Field, Plan, Request, Target, ValueSource};
 
     fn plan(requests: Vec<Request>, fields: Vec<Field>, threads: usize) -> Plan {
         let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn counter(name: &str, from: u64) -> Field {
-        Field { name: name.to_owned(), source: Source::Counter { from } }
+        Field { name: name.to_owned(), source: ValueSource::Counter { from } }
     }
 
     fn post(path: &str, body: &str, fields: &[Field]) -> Request {

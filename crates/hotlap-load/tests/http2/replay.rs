@@ -3,7 +3,8 @@
 use std::fmt;
 
 use hotlap_load::http2::{
-    Client, EncodedRequests, ErrorCode, Event, FRAME_HEADER, FrameHeader, Limits, encode, kind,
+    ClientConnection, EncodedRequests, ErrorCode, FRAME_HEADER, FrameHeader, Limits, StreamEvent,
+    encode, kind,
 };
 use hotlap_load::plan::Request;
 
@@ -77,7 +78,12 @@ fn requests() -> EncodedRequests {
     encode(&requests, "http")
 }
 
-fn send(client: &mut Client, requests: &EncodedRequests, tag: u32, out: &mut Vec<u8>) -> bool {
+fn send(
+    client: &mut ClientConnection,
+    requests: &EncodedRequests,
+    tag: u32,
+    out: &mut Vec<u8>,
+) -> bool {
     let (which, body) = match tag {
         3 => (1, &[][..]),
         4 => (2, &[b'b'; BODY][..]),
@@ -96,7 +102,7 @@ pub fn replay<'a>(setup: Setup, pieces: impl IntoIterator<Item = &'a [u8]>) -> R
         reuses_heads: setup.reuses_heads,
         ..Limits::default()
     };
-    let mut client = Client::new(limits);
+    let mut client = ClientConnection::new(limits);
     let mut seen = Replay { events: Vec::new(), out: Vec::new(), open: Vec::new(), sent: 5 };
     client.open(&mut seen.out);
     for tag in 0..5 {
@@ -107,13 +113,13 @@ pub fn replay<'a>(setup: Setup, pieces: impl IntoIterator<Item = &'a [u8]>) -> R
             let event = client.take(&mut piece, &mut seen.out);
             // A payload, and a block of 64 KiB to which the last fragment is added.
             assert!(client.buffered() <= 256 * 1024, "{}", client.buffered());
-            let is_over = !matches!(event, Event::Head { .. } | Event::Data { .. });
+            let is_over = !matches!(event, StreamEvent::Head { .. } | StreamEvent::Data { .. });
             match event {
-                Event::NeedMore => {
+                StreamEvent::NeedMore => {
                     assert!(piece.is_empty());
                     break;
                 }
-                Event::Data { tag, data } => {
+                StreamEvent::Data { tag, data } => {
                     assert!(!data.is_empty());
                     match seen.events.last_mut() {
                         Some(Seen::Data { tag: last, data: all }) if *last == tag => {
@@ -122,24 +128,29 @@ pub fn replay<'a>(setup: Setup, pieces: impl IntoIterator<Item = &'a [u8]>) -> R
                         _ => seen.events.push(Seen::Data { tag, data: data.to_vec() }),
                     }
                 }
-                Event::Broken { code, why } => {
+                StreamEvent::Broken { code, why } => {
                     seen.events.push(Seen::Broken { code, why });
                     let before = seen.out.len();
                     let again = client.take(&mut &b"more"[..], &mut seen.out);
-                    assert_eq!((again, before), (Event::Broken { code, why }, seen.out.len()));
+                    assert_eq!(
+                        (again, before),
+                        (StreamEvent::Broken { code, why }, seen.out.len())
+                    );
                     assert_eq!(client.can_open(), 0);
                     break 'pieces;
                 }
-                Event::Head { tag, status, length, is_end } => {
+                StreamEvent::Head { tag, status, length, is_end } => {
                     seen.events.push(Seen::Head { tag, status, length, is_end });
                 }
-                Event::End { tag, bytes } => seen.events.push(Seen::End { tag, bytes }),
-                Event::Reset { tag, code } => seen.events.push(Seen::Reset { tag, code }),
-                Event::GoAway { last_stream, code } => {
+                StreamEvent::End { tag, bytes } => seen.events.push(Seen::End { tag, bytes }),
+                StreamEvent::Reset { tag, code } => seen.events.push(Seen::Reset { tag, code }),
+                StreamEvent::GoAway { last_stream, code } => {
                     seen.events.push(Seen::GoAway { last_stream, code });
                 }
-                Event::Refused { tag } => seen.events.push(Seen::Refused { tag }),
-                Event::Malformed { tag, why } => seen.events.push(Seen::Malformed { tag, why }),
+                StreamEvent::Refused { tag } => seen.events.push(Seen::Refused { tag }),
+                StreamEvent::Malformed { tag, why } => {
+                    seen.events.push(Seen::Malformed { tag, why })
+                }
             }
             if is_over && setup.refills && client.can_open() > 0 {
                 assert!(send(&mut client, &requests, seen.sent, &mut seen.out));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::plan::{PlanFor, counts, until};
 use hotlap_load::plan::{
-    Endpoint, ExpectedBody, ExpectedResponse, ExpectedStatus, Pace, Part, Request, Reuse, Stop,
+    Endpoint, ExpectedBody, ExpectedResponse, ExpectedStatus, LoadPart, Pace, Request, Reuse, Stop,
 };
 use hotlap_load::{Error, Failure, Outcome, Plan, Session, run};
 use hotlap_testbed::{HELLO, TestServer, unused_address};
@@ -403,7 +403,7 @@ fn parts_of_a_load_add_up_to_the_whole() {
     plan.threads = 2;
     let mut responses = Vec::new();
     for index in 0..3 {
-        plan.part = Part { index, of: 3 };
+        plan.part = LoadPart { index, of: 3 };
         responses.push(run(&plan).expect("a load").responses);
     }
     // Of six workers, the first five send one more: 17, 17, 17, 17, 17, 16.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use hotlap_load::plan::{Endpoint, ExpectedBody, Request, Target};
-use hotlap_load::testing::{Replay, replay};
+use hotlap_load::testing::{Replayed, replay};
 use hotlap_load::{Failure, Phase, Plan};
 use proptest::prelude::*;
 
@@ -75,7 +75,7 @@ fn the_length_of_a_skipped_body_is_still_checked() {
     assert_eq!(found.responses, [(200, 100_043, false)]);
 }
 
-fn outcome(bytes: &[u8], cuts: &[usize], plan: &Plan) -> Replay {
+fn outcome(bytes: &[u8], cuts: &[usize], plan: &Plan) -> Replayed {
     let pieces: Vec<&[u8]> = cuts.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
     replay(plan, &pieces, true)
 }

@@ -4,7 +4,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use crate::plan::{PlanFor, counts, until};
-use hotlap_load::plan::{Field, Pace, Protocol, Request, Reuse, Source, Stop};
+use hotlap_load::plan::{Field, Pace, Protocol, Request, Reuse, Stop, ValueSource};
 use hotlap_load::{Failure, Outcome, Phase, Plan, Session, run};
 use hotlap_testbed::TestServer;
 use hotlap_testbed::http2_client::{END_HEADERS, END_STREAM, Http2Client, frame, kind, response};
@@ -337,7 +337,7 @@ fn bodies_are_sent_as_flow_control_allows() {
 fn fields_vary_from_request_to_request() {
     let server = correct();
     let mut plan = plan(&server, 1, 4, 100);
-    plan.fields = vec![Field { name: "id".to_owned(), source: Source::Counter { from: 0 } }];
+    plan.fields = vec![Field { name: "id".to_owned(), source: ValueSource::Counter { from: 0 } }];
     let request = Request::with_fields("GET", "/${id}", "h", &[], b"", &plan.fields).unwrap();
     plan.requests = vec![request.expecting(BODY)];
     assert_eq!(counts(&run(&plan).expect("a load")), (100, vec![]));

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hotlap_load::http::Response;
 use hotlap_load::plan::{
-    Entry, ExpectedBody, ExpectedResponse, ExpectedStatus, Field, Request, Shared, Text, fill,
+    ExpectedBody, ExpectedResponse, ExpectedStatus, Field, OrderEntry, Request, Shared, Text, fill,
     has_fields,
 };
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub struct Fields {
     /// The order in which requests are sent, and with which values; `None`: by weights. Only a
     /// recording has one, such as an access log.
     #[serde(default)]
-    pub order: Option<Shared<Entry>>,
+    pub order: Option<Shared<OrderEntry>>,
 }
 
 /// Which bodies are right.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use hotlap_load::tls::pem;
+use hotlap_load::tls;
 use rcgen::{CertificateParams, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -49,7 +49,7 @@ impl Certificate {
         }
         let (file, key_file) = (folder.join(CERTIFICATE), folder.join(KEY));
         let read = || -> io::Result<Vec<u8>> {
-            let found = pem::certificates(&fs::read(&file)?).map_err(io::Error::other)?;
+            let found = tls::certificates(&fs::read(&file)?).map_err(io::Error::other)?;
             fs::metadata(&key_file)?;
             found.into_iter().next().ok_or_else(|| io::Error::other("it has no certificate"))
         };
@@ -140,7 +140,7 @@ mod tests {
         let made = Certificate::kept_in(&folder).unwrap();
         assert_eq!(Certificate::kept_in(&folder).unwrap(), made);
         assert_eq!(fs::metadata(&made.key_file).unwrap().permissions().mode() & 0o777, 0o600);
-        let key = pem::private_key(&fs::read(&made.key_file).unwrap()).unwrap();
+        let key = tls::private_key(&fs::read(&made.key_file).unwrap()).unwrap();
         let random = SystemRandom::new();
         EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &key, &random).unwrap();
     }

@@ -1,7 +1,7 @@
 //! The verifier's side of HTTP/2: one request at a time, and its whole response.
 
 use hotlap_load::http::{Framing, Response};
-use hotlap_load::http2::{Client, Event, Form, Limits, encode};
+use hotlap_load::http2::{BlockForm, ClientConnection, Limits, StreamEvent, encode};
 use hotlap_load::plan::Request;
 
 use super::size::{ANSWER_LIMIT, too_large};
@@ -9,7 +9,7 @@ use crate::contract::{Exchange, quoted};
 
 /// The state of HTTP/2 on a connection.
 pub(super) struct Conversation {
-    client: Client,
+    client: ClientConnection,
     /// Requests sent.
     requests: u32,
     /// The response that is arriving.
@@ -27,13 +27,13 @@ struct Partial {
 pub(super) fn block(exchange: &Exchange, host: &str, scheme: &str) -> Vec<u8> {
     let Exchange { method, path, headers, body, .. } = exchange;
     let encoded = encode(&[Request::build(method, path, host, headers, body)], scheme);
-    encoded.block(0, Form::Plain).constant().unwrap_or_default().to_vec()
+    encoded.block(0, BlockForm::Plain).constant().unwrap_or_default().to_vec()
 }
 
 impl Conversation {
     /// Begins: `out` gets what a connection begins with.
     pub(super) fn begin(out: &mut Vec<u8>) -> Self {
-        let mut client = Client::new(Limits::default());
+        let mut client = ClientConnection::new(Limits::default());
         client.keep_fields();
         client.open(out);
         Self { client, requests: 0, partial: None }
@@ -75,14 +75,14 @@ impl Conversation {
         let mut rest = bytes.as_slice();
         let answer = loop {
             match client.take(&mut rest, out) {
-                Event::NeedMore => break Ok(None),
-                Event::Head { status, .. } => {
+                StreamEvent::NeedMore => break Ok(None),
+                StreamEvent::Head { status, .. } => {
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                     let fields = client.fields().iter();
                     let headers = fields.map(|(name, value)| (text(name), value.clone())).collect();
                     *partial = Some(Partial { status, headers, body: Vec::new() });
                 }
-                Event::Data { data, .. } => {
+                StreamEvent::Data { data, .. } => {
                     if let Some(partial) = partial {
                         partial.body.extend_from_slice(data);
                         if partial.body.len() > ANSWER_LIMIT {
@@ -90,20 +90,22 @@ impl Conversation {
                         }
                     }
                 }
-                Event::End { .. } => break Ok(partial.take().map(Partial::complete)),
-                Event::Reset { code, .. } => {
+                StreamEvent::End { .. } => break Ok(partial.take().map(Partial::complete)),
+                StreamEvent::Reset { code, .. } => {
                     break Err(format!("the server reset the stream: {code}"));
                 }
-                Event::GoAway { .. } => {}
-                Event::Refused { .. } => {
+                StreamEvent::GoAway { .. } => {}
+                StreamEvent::Refused { .. } => {
                     break Err("the server did not process the request (GOAWAY)".to_owned());
                 }
-                Event::Malformed { why, .. } => break Err(format!("a malformed response: {why}")),
-                Event::Broken { why, .. } if !client.has_settings() => {
+                StreamEvent::Malformed { why, .. } => {
+                    break Err(format!("a malformed response: {why}"));
+                }
+                StreamEvent::Broken { why, .. } if !client.has_settings() => {
                     let got = quoted(&bytes);
                     break Err(format!("the server does not speak HTTP/2 here ({why}): {got}"));
                 }
-                Event::Broken { why, .. } => break Err(format!("a protocol error: {why}")),
+                StreamEvent::Broken { why, .. } => break Err(format!("a protocol error: {why}")),
             }
         };
         *received = rest.to_vec();

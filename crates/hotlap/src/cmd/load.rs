@@ -10,7 +10,7 @@ mod view;
 use std::time::{Duration, SystemTime};
 
 use hotlap_bench::validity::FAILING;
-use hotlap_load::plan::{Pace, Part, Plan, Reuse, Stop};
+use hotlap_load::plan::{LoadPart, Pace, Plan, Reuse, Stop};
 use hotlap_load::{Error, Failure, Outcome, Session};
 use hotlap_observe::cpus;
 use hotlap_servers::contract::PROBES;
@@ -159,7 +159,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         busy_poll: true,
         sources: args.sources.clone(),
         start_at: args.start_at,
-        part: Part::default(),
+        part: LoadPart::default(),
     };
     // The flags are checked before any request is sent.
     plan.check().or_else(|e| usage(e.to_string()))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use hotlap_load::plan::{Identity, Target, Tls};
-use hotlap_load::tls::{AES_128_GCM, pem};
+use hotlap_load::tls::{self, AES_128_GCM};
 use hotlap_servers::start::HOST;
 
 use crate::cli::TlsArgs;
@@ -52,12 +52,12 @@ fn apply(tls: &mut Tls, args: &TlsArgs) -> anyhow::Result<()> {
 }
 
 fn certificates(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
-    let found = pem::certificates(&read(file)?);
+    let found = tls::certificates(&read(file)?);
     found.or_else(|why| usage(format!("{}: {why}", file.display())))
 }
 
 fn private_key(file: &Path) -> anyhow::Result<Vec<u8>> {
-    let found = pem::private_key(&read(file)?);
+    let found = tls::private_key(&read(file)?);
     found.or_else(|why| usage(format!("{}: {why}", file.display())))
 }
 

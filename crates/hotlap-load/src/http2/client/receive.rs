@@ -1,13 +1,13 @@
 //! Receiving frames: bodies, and header blocks of heads, interim responses and trailers.
 
-use super::{Client, Event, OpenBlock, State, Step};
+use super::{ClientConnection, OpenBlock, State, Step, StreamEvent};
 use crate::http2::frame::{
     self, ErrorCode, FRAME_HEADER, Fault, FrameHeader, HEADER_LIST, MAX_FRAME, flags, kind,
 };
 use crate::http2::head::{Head, HeadReader, Meaning};
 use crate::http2::streams::Found;
 
-impl Client {
+impl ClientConnection {
     /// Reads a frame header, and the frame if it is complete.
     #[inline]
     pub(super) fn frame<'a>(&mut self, input: &mut &'a [u8], out: &mut Vec<u8>) -> Step<'a> {
@@ -23,7 +23,7 @@ impl Client {
         self.header[self.header_length..][..count].copy_from_slice(part);
         self.header_length += count;
         if self.header_length < FRAME_HEADER {
-            return Ok(Some(Event::NeedMore));
+            return Ok(Some(StreamEvent::NeedMore));
         }
         self.header_length = 0;
         let bytes = self.header;
@@ -92,7 +92,7 @@ impl Client {
         *input = rest;
         self.payload.extend_from_slice(part);
         if part.len() < missing {
-            return Ok(Some(Event::NeedMore));
+            return Ok(Some(StreamEvent::NeedMore));
         }
         self.state = State::Frame;
         let payload = std::mem::take(&mut self.payload);
@@ -186,7 +186,9 @@ impl Client {
         input: &mut &'a [u8],
         out: &mut Vec<u8>,
     ) -> Step<'a> {
-        let Some((&length, rest)) = input.split_first() else { return Ok(Some(Event::NeedMore)) };
+        let Some((&length, rest)) = input.split_first() else {
+            return Ok(Some(StreamEvent::NeedMore));
+        };
         *input = rest;
         let padding = u32::from(length);
         let Some(left) = (header.length - 1).checked_sub(padding) else {
@@ -226,7 +228,7 @@ impl Client {
         left: u32,
         why: &'static str,
         out: &mut Vec<u8>,
-    ) -> Event<'static> {
+    ) -> StreamEvent<'static> {
         self.state = State::Skip(left);
         self.malformed(slot, why, out)
     }
@@ -252,9 +254,9 @@ impl Client {
         left: u32,
         padding: u32,
         is_end: bool,
-    ) -> Option<Event<'a>> {
+    ) -> Option<StreamEvent<'a>> {
         if input.is_empty() {
-            return Some(Event::NeedMore);
+            return Some(StreamEvent::NeedMore);
         }
         let wanted = if left > 0 { left } else { padding };
         let (data, rest) = input.split_at((wanted as usize).min(input.len()));
@@ -265,11 +267,11 @@ impl Client {
             return None;
         }
         self.continue_body(slot, left - count, padding, is_end);
-        Some(Event::Data { tag: self.streams.at(slot).tag, data })
+        Some(StreamEvent::Data { tag: self.streams.at(slot).tag, data })
     }
 
     /// Skips bytes of a payload.
-    pub(super) fn skip<'a>(&mut self, left: u32, input: &mut &'a [u8]) -> Option<Event<'a>> {
+    pub(super) fn skip<'a>(&mut self, left: u32, input: &mut &'a [u8]) -> Option<StreamEvent<'a>> {
         let count = (left as usize).min(input.len());
         *input = &input[count..];
         match left - count as u32 {
@@ -279,7 +281,7 @@ impl Client {
             }
             left => {
                 self.state = State::Skip(left);
-                Some(Event::NeedMore)
+                Some(StreamEvent::NeedMore)
             }
         }
     }
@@ -287,7 +289,7 @@ impl Client {
     /// Completes a response. If the request's body was not sent completely, the server does not
     /// want the rest (section 8.1), and the stream is ended.
     #[inline]
-    pub(super) fn end(&mut self, slot: usize, out: &mut Vec<u8>) -> Event<'static> {
+    pub(super) fn end(&mut self, slot: usize, out: &mut Vec<u8>) -> StreamEvent<'static> {
         self.state = State::Frame;
         self.answers = 0;
         let stream = self.streams.at(slot);
@@ -296,7 +298,7 @@ impl Client {
             frame::write_reset(out, stream.id, ErrorCode::CANCEL);
         }
         let tag = self.streams.close(slot, is_sending);
-        Event::End { tag, bytes }
+        StreamEvent::End { tag, bytes }
     }
 }
 
@@ -330,7 +332,7 @@ const MAX_FRAMES: u32 = 64;
 /// The most interim responses before a final one. Servers send one or two.
 const MAX_INTERIM: u8 = 100;
 
-impl Client {
+impl ClientConnection {
     /// Handles HEADERS (section 6.2).
     #[inline]
     pub(super) fn headers(
@@ -454,7 +456,7 @@ impl Client {
         is_end: bool,
         meaning: Meaning,
         out: &mut Vec<u8>,
-    ) -> Option<Event<'static>> {
+    ) -> Option<StreamEvent<'static>> {
         let Head { status, length } = match meaning {
             Ok(head) if head.status >= 200 => head,
             Ok(head) => return self.interim(slot, is_end, head.status, out),
@@ -471,7 +473,7 @@ impl Client {
             }
             self.state = State::End(slot);
         }
-        Some(Event::Head { tag: stream.tag, status, length, is_end })
+        Some(StreamEvent::Head { tag: stream.tag, status, length, is_end })
     }
 
     /// Handles an interim response.
@@ -482,7 +484,7 @@ impl Client {
         is_end: bool,
         status: u16,
         out: &mut Vec<u8>,
-    ) -> Option<Event<'static>> {
+    ) -> Option<StreamEvent<'static>> {
         let stream = self.streams.at(slot);
         stream.interim += 1;
         let why = match status {

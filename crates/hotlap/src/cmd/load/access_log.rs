@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hotlap_load::plan::escape;
-use hotlap_servers::access_log::{self, AccessLog, LeftOut, Replay, ReplayOrder};
+use hotlap_servers::access_log::{self, AccessLog, LinesLeftOut, Replay, ReplayOrder};
 
 use crate::cli::{ReplayArgs, ReplayMode};
 use crate::exit::usage;
@@ -46,9 +46,9 @@ pub fn needs_log(args: ReplayArgs) -> anyhow::Result<()> {
 }
 
 /// What was left out.
-fn notes(file: &Path, left_out: &LeftOut) -> Vec<String> {
+fn notes(file: &Path, left_out: &LinesLeftOut) -> Vec<String> {
     let file = file.display();
-    let LeftOut { of, lines, first, methods } = left_out;
+    let LinesLeftOut { of, lines, first, methods } = left_out;
     let mut notes = Vec::new();
     if let Some((line, cause)) = first {
         let (lines, of) = (number::count(*lines), number::plural(*of as usize, "line"));
@@ -77,13 +77,13 @@ mod tests {
     fn what_was_left_out_is_said_once() {
         let cause = "has no request".to_owned();
         let methods = [("POST".to_owned(), 1_200), ("PUT".to_owned(), 3)].into();
-        let left_out = LeftOut { of: 2_034, lines: 17, first: Some((12, cause)), methods };
+        let left_out = LinesLeftOut { of: 2_034, lines: 17, first: Some((12, cause)), methods };
         let expected = [
             "a.log: 17 of 2,034 lines left out: line 12 has no request",
             "a.log: 1,203 requests left out that are neither GET nor HEAD (POST 1,200, PUT 3); \
              --unsafe-methods sends them without bodies",
         ];
         assert_eq!(notes(Path::new("a.log"), &left_out), expected);
-        assert!(notes(Path::new("a.log"), &LeftOut::default()).is_empty());
+        assert!(notes(Path::new("a.log"), &LinesLeftOut::default()).is_empty());
     }
 }
