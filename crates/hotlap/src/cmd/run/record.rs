@@ -8,7 +8,7 @@ use fnv::FnvHasher;
 use hotlap_bench::experiment::Experiment;
 use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
-use hotlap_load::plan::{Entry, Source};
+use hotlap_load::plan::{OrderEntry, ValueSource};
 use hotlap_servers::contract::{Exchange, Fields};
 use hotlap_servers::machine::{self, CpuAllocation};
 
@@ -160,11 +160,11 @@ fn names(load: &Load, participants: &[Participant]) -> Vec<String> {
 /// are hashed.
 fn recorded(fields: &Fields) -> Option<String> {
     let order = fields.order.as_ref()?;
-    let length = |entry: &Entry| match &fields.list.get(entry.request as usize)?.source {
-        Source::Choice { values, .. } => values.get(entry.value as usize).map(String::len),
+    let length = |entry: &OrderEntry| match &fields.list.get(entry.request as usize)?.source {
+        ValueSource::Choice { values, .. } => values.get(entry.value as usize).map(String::len),
         _ => None,
     };
-    let hash = |entry: &Entry| {
+    let hash = |entry: &OrderEntry| {
         let mut hasher = FnvHasher::default();
         hasher.write_u32(entry.request);
         hasher.write_u32(entry.value);
@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn logs_are_told_apart_whatever_their_order() {
         let fields = |values: &[u32], paths: &[&str]| {
-            let values = values.iter().map(|value| Entry { request: 0, value: *value });
+            let values = values.iter().map(|value| OrderEntry { request: 0, value: *value });
             let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-            let source = Source::Choice { values: paths.into(), random: false };
+            let source = ValueSource::Choice { values: paths.into(), random: false };
             let list = vec![Field { name: "path0".to_owned(), source }];
             recorded(&Fields {
                 list,
