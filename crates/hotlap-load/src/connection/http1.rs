@@ -24,7 +24,8 @@ impl Http1 {
     /// Whether no byte of the next response has arrived.
     #[inline(always)]
     pub(super) fn is_between_responses(&self) -> bool {
-        self.bytes == 0 && self.reader.is_between_responses()
+        debug_assert!(self.bytes > 0 || self.reader.is_between_responses());
+        self.bytes == 0
     }
 
     /// The phase of the oldest request.
