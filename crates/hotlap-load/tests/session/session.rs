@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::plan::{PlanFor, counts, until};
+use crate::plan::{PlanFor, counted, counts, until};
 use hotlap_load::plan::{
     Endpoint, ExpectedBody, ExpectedResponse, ExpectedStatus, LoadPart, Pace, Request, Reuse, Stop,
 };
@@ -161,8 +161,7 @@ fn a_connection_for_each_request_is_opened_and_closed() {
     });
     let mut plan = server.plan(3, 50);
     plan.reuse = Reuse::Close;
-    let outcome = run(&plan).expect("a load");
-    assert_eq!(counts(&outcome), (50, vec![]));
+    assert_eq!(counted(&plan), (50, vec![]));
     // Each of the three may open one more than it needs.
     let accepted = server.accepted();
     assert!((50..=53).contains(&accepted), "{accepted}");
@@ -258,11 +257,11 @@ fn a_unix_socket_and_ipv6_work_too() {
     let _unix = TestServer::on(listener, |mut client| client.respond(HELLO));
     let mut plan = correct().plan(4, 200);
     plan.target.endpoint = hotlap_load::plan::Endpoint::Unix(path);
-    assert_eq!(counts(&run(&plan).expect("a load")), (200, vec![]));
+    assert_eq!(counted(&plan), (200, vec![]));
     let six = TestServer::on(TcpListener::bind("[::1]:0").expect("a port"), |mut client| {
         client.respond(HELLO)
     });
-    assert_eq!(counts(&run(&six.plan(4, 200)).expect("a load")), (200, vec![]));
+    assert_eq!(counted(&six.plan(4, 200)), (200, vec![]));
 }
 
 #[test]
@@ -281,7 +280,7 @@ fn connections_are_spread_over_the_source_addresses() {
     if !cfg!(target_os = "linux") {
         plan.sources.truncate(1);
     }
-    assert_eq!(counts(&run(&plan).expect("a load")), (60, vec![]));
+    assert_eq!(counted(&plan), (60, vec![]));
     for source in &plan.sources {
         let count = peers.lock().expect("not poisoned").iter().filter(|p| *p == source).count();
         assert_eq!(count, 6 / plan.sources.len());
@@ -316,7 +315,7 @@ fn the_response_to_a_head_has_no_body() {
     let server = TestServer::start(|mut client| client.respond(&HELLO[..HELLO.len() - 13]));
     let mut plan = server.plan(2, 40);
     plan.requests[0] = Request::build("HEAD", "/", "test", &[], b"").expecting(b"Hello, World!");
-    assert_eq!(counts(&run(&plan).expect("a load")), (40, vec![]));
+    assert_eq!(counted(&plan), (40, vec![]));
     // The header says how long the body of a GET would be, which is checked.
     plan.requests[0] = Request::build("HEAD", "/", "test", &[], b"").expecting(b"Hello");
     assert_eq!(run(&plan).expect("a load").failures.of(Failure::WrongBody), 40);

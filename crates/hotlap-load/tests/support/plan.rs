@@ -43,3 +43,9 @@ pub fn counts(outcome: &Outcome) -> (u64, Vec<(Failure, Phase, u64)>) {
     failures.sort();
     (outcome.responses, failures)
 }
+
+/// The counts of a load that is run to its end.
+#[allow(dead_code, reason = "not each test needs it")]
+pub fn counted(plan: &Plan) -> (u64, Vec<(Failure, Phase, u64)>) {
+    counts(&hotlap_load::run(plan).expect("a load"))
+}

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::plan::{PlanFor, counts, until};
+use crate::plan::{PlanFor, counted, counts, until};
 use hotlap_load::plan::{ExpectedBody, Reuse, Stop};
 use hotlap_load::{Failure, Phase, Plan, Session, run};
 use hotlap_testbed::{Client, HELLO, TestServer};
@@ -12,13 +12,13 @@ use hotlap_testbed::{Client, HELLO, TestServer};
 /// Ten requests over one connection to a server that responds to each with these bytes.
 fn ten_times(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
     let server = TestServer::responding(bytes);
-    counts(&run(&server.plan(1, 10)).expect("a load"))
+    counted(&server.plan(1, 10))
 }
 
 /// The same, but the server closes the connection after each response.
 fn ten_times_and_close(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
     let server = TestServer::closing(bytes);
-    counts(&run(&server.plan(1, 10)).expect("a load"))
+    counted(&server.plan(1, 10))
 }
 
 fn ten_failures(failure: Failure, phase: Phase) -> (u64, Vec<(Failure, Phase, u64)>) {
@@ -35,8 +35,7 @@ fn a_response_split_at_every_byte_is_correct() {
             }
         }
     });
-    let outcome = run(&server.plan(2, 20)).expect("a load");
-    assert_eq!(counts(&outcome), (20, vec![]));
+    assert_eq!(counted(&server.plan(2, 20)), (20, vec![]));
 }
 
 #[test]
@@ -198,7 +197,7 @@ fn half_a_response_and_a_reset_is_a_failure() {
         std::thread::sleep(Duration::from_millis(50));
         client.reset();
     });
-    let (responses, failures) = counts(&run(&server.plan(1, 5)).expect("a load"));
+    let (responses, failures) = counted(&server.plan(1, 5));
     assert_eq!(responses, 0);
     assert!(failures.iter().all(|(failure, ..)| *failure == Failure::Reset), "{failures:?}");
     assert_eq!(failures.iter().map(|f| f.2).sum::<u64>(), 5);
@@ -213,7 +212,7 @@ fn bytes_without_a_request_are_bad_framing() {
     });
     let mut plan = server.plan(1, 5);
     plan.timeout = Duration::from_millis(300);
-    let (responses, failures) = counts(&run(&plan).expect("a load"));
+    let (responses, failures) = counted(&plan);
     // It is without a request or, if the request was quicker, its response; then the connection is
     // silent, and the next request on it times out.
     let all: u64 = failures.iter().map(|f| f.2).sum();
@@ -229,7 +228,7 @@ fn a_flood_of_responses_is_bad_framing() {
         let flood = HELLO.repeat(1_000);
         while client.send(&flood) {}
     });
-    let (responses, failures) = counts(&run(&server.plan(1, 10)).expect("a load"));
+    let (responses, failures) = counted(&server.plan(1, 10));
     // How many bytes a read returns is up to the kernel, but some read must reveal the flood.
     let all: u64 = failures.iter().map(|f| f.2).sum();
     assert_eq!(responses + all, 10);
@@ -243,10 +242,7 @@ fn a_request_that_is_never_answered_times_out() {
     let server = TestServer::silent();
     let mut plan = server.plan(3, 3);
     plan.timeout = Duration::from_secs(1);
-    assert_eq!(
-        counts(&run(&plan).expect("a load")),
-        (0, vec![(Failure::Timeout, Phase::FirstByte, 3)])
-    );
+    assert_eq!(counted(&plan), (0, vec![(Failure::Timeout, Phase::FirstByte, 3)]));
 }
 
 #[test]
@@ -262,7 +258,7 @@ fn one_byte_a_second_times_out_in_the_body() {
     });
     let mut plan = server.plan(2, 2);
     plan.timeout = Duration::from_secs(3);
-    let (responses, failures) = counts(&run(&plan).expect("a load"));
+    let (responses, failures) = counted(&plan);
     assert_eq!((responses, failures), (0, vec![(Failure::Timeout, Phase::Body, 2)]));
 }
 
@@ -276,10 +272,7 @@ fn a_stall_in_a_pipeline_fails_all_requests_behind_it() {
     let mut plan = server.plan(1, 4);
     plan.pipeline = 4;
     plan.timeout = Duration::from_secs(2);
-    assert_eq!(
-        counts(&run(&plan).expect("a load")),
-        (1, vec![(Failure::Timeout, Phase::FirstByte, 3)])
-    );
+    assert_eq!(counted(&plan), (1, vec![(Failure::Timeout, Phase::FirstByte, 3)]));
 }
 
 #[test]
@@ -291,7 +284,7 @@ fn a_response_on_a_half_closed_connection_is_correct() {
         client.stream.shutdown(std::net::Shutdown::Write).expect("a socket");
         client.drain();
     });
-    assert_eq!(counts(&run(&server.plan(2, 20)).expect("a load")), (20, vec![]));
+    assert_eq!(counted(&server.plan(2, 20)), (20, vec![]));
 }
 
 /// wrk loses a connection permanently when connecting fails once (wrk#509).
@@ -326,7 +319,7 @@ fn a_server_that_has_died_is_retried_with_pauses() {
     let mut plan = server.plan(1, 5);
     plan.target.endpoint = hotlap_load::plan::Endpoint::Tcp(address);
     let begun = std::time::Instant::now();
-    let (responses, failures) = counts(&run(&plan).expect("a load"));
+    let (responses, failures) = counted(&plan);
     // Four refusals, with pauses of 1, 2 and 4 ms between them.
     assert!(begun.elapsed() >= Duration::from_millis(7));
     assert_eq!(responses, 0);

@@ -3,7 +3,7 @@
 use std::net::Shutdown;
 use std::time::Duration;
 
-use crate::plan::{PlanFor, counts, until};
+use crate::plan::{PlanFor, counted, counts, until};
 use hotlap_load::plan::{Field, Pace, Protocol, Request, Reuse, Stop, ValueSource};
 use hotlap_load::{Failure, Outcome, Phase, Plan, Session, run};
 use hotlap_testbed::TestServer;
@@ -88,8 +88,7 @@ fn no_more_streams_are_opened_than_the_server_allows() {
     });
     let mut plan = plan(&server, 1, 100, 900);
     plan.timeout = Duration::from_secs(5);
-    let outcome = run(&plan).expect("a load");
-    assert_eq!(counts(&outcome), (900, vec![]));
+    assert_eq!(counted(&plan), (900, vec![]));
 }
 
 #[test]
@@ -274,8 +273,7 @@ fn a_server_that_falls_silent_is_given_up() {
     // The SETTINGS of the server show once that it is alive.
     let mut plan = plan(&server, 1, 3, 9);
     plan.timeout = Duration::from_millis(100);
-    let outcome = run(&plan).expect("a load");
-    assert_eq!(counts(&outcome), (0, vec![(Failure::Timeout, Phase::FirstByte, 9)]));
+    assert_eq!(counted(&plan), (0, vec![(Failure::Timeout, Phase::FirstByte, 9)]));
     assert!(server.accepted() >= 2);
 }
 
@@ -291,7 +289,7 @@ fn each_request_may_have_a_connection_of_its_own() {
     let server = correct();
     let mut plan = plan(&server, 4, 1, 100);
     plan.reuse = Reuse::Close;
-    assert_eq!(counts(&run(&plan).expect("a load")), (100, vec![]));
+    assert_eq!(counted(&plan), (100, vec![]));
     assert_eq!(server.accepted(), 100);
 }
 
@@ -330,7 +328,7 @@ fn bodies_are_sent_as_flow_control_allows() {
     });
     let mut plan = plan(&server, 1, 1, 1);
     plan.requests = vec![Request::build("POST", "/", "h", &[], &body).expecting(BODY)];
-    assert_eq!(counts(&run(&plan).expect("a load")), (1, vec![]));
+    assert_eq!(counted(&plan), (1, vec![]));
 }
 
 #[test]
@@ -340,7 +338,7 @@ fn fields_vary_from_request_to_request() {
     plan.fields = vec![Field { name: "id".to_owned(), source: ValueSource::Counter { from: 0 } }];
     let request = Request::with_fields("GET", "/${id}", "h", &[], b"", &plan.fields).unwrap();
     plan.requests = vec![request.expecting(BODY)];
-    assert_eq!(counts(&run(&plan).expect("a load")), (100, vec![]));
+    assert_eq!(counted(&plan), (100, vec![]));
 }
 
 #[test]

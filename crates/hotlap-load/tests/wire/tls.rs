@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::certificate::{certificate, expired, valid};
 
-use crate::plan::{PlanFor, counts};
+use crate::plan::{PlanFor, counted, counts};
 use hotlap_load::plan::{Identity, Plan, Protocol, Reuse, Tls};
 use hotlap_load::{Failure, Phase, run};
 use hotlap_testbed::{Client, HELLO, TestServer};
@@ -93,7 +93,7 @@ fn a_large_response_arrives_over_tls() {
     let server = server(config, response);
     let mut plan = plan(&server, 2, 10);
     plan.requests[0] = plan.requests[0].clone().expecting(&body);
-    assert_eq!(counts(&run(&plan).expect("a load")), (10, vec![]));
+    assert_eq!(counted(&plan), (10, vec![]));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_self_signed_certificate_is_an_error() {
 fn an_expired_certificate_is_accepted_only_with_insecure() {
     let config = expired();
     let server = server(config, HELLO);
-    assert_eq!(counts(&run(&plan(&server, 2, 10)).expect("a load")), (10, vec![]));
+    assert_eq!(counted(&plan(&server, 2, 10)), (10, vec![]));
     let mut strict = plan(&server, 2, 10);
     strict.target.tls = Some(Tls { insecure: false, ..Tls::with("localhost".to_owned()) });
     let why = run(&strict).expect_err("expired").to_string();
@@ -149,8 +149,7 @@ const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nHello, World!";
 #[test]
 fn a_body_that_only_tcp_ends_is_truncated() {
     let server = ends(UNTIL_CLOSE, End::Tcp);
-    let outcome = run(&plan(&server, 1, 5)).expect("a load");
-    assert_eq!(counts(&outcome), (0, vec![(Failure::Truncated, Phase::Body, 5)]));
+    assert_eq!(counted(&plan(&server, 1, 5)), (0, vec![(Failure::Truncated, Phase::Body, 5)]));
     // A response with a length or chunks is complete without the end of the connection.
     let complete: [&[u8]; 2] = [
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 13\r\n\r\nHello, World!",
@@ -159,7 +158,7 @@ fn a_body_that_only_tcp_ends_is_truncated() {
     ];
     for response in complete {
         let server = ends(response, End::Tcp);
-        assert_eq!(counts(&run(&plan(&server, 1, 5)).expect("a load")), (5, vec![]));
+        assert_eq!(counted(&plan(&server, 1, 5)), (5, vec![]));
     }
 }
 
@@ -167,11 +166,10 @@ fn a_body_that_only_tcp_ends_is_truncated() {
 fn a_body_that_close_notify_ends_is_complete() {
     for end in [End::Both, End::TlsOnly] {
         let server = ends(UNTIL_CLOSE, end);
-        assert_eq!(counts(&run(&plan(&server, 1, 5)).expect("a load")), (5, vec![]));
+        assert_eq!(counted(&plan(&server, 1, 5)), (5, vec![]));
     }
     let cut = ends(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nHello, World!", End::TlsOnly);
-    let outcome = run(&plan(&cut, 1, 5)).expect("a load");
-    assert_eq!(counts(&outcome), (0, vec![(Failure::ClosedEarly, Phase::Body, 5)]));
+    assert_eq!(counted(&plan(&cut, 1, 5)), (0, vec![(Failure::ClosedEarly, Phase::Body, 5)]));
 }
 
 #[test]
@@ -208,7 +206,7 @@ fn a_client_identifies_itself_where_the_server_demands_it() {
     let tls = plan.target.tls.as_mut().expect("TLS");
     let key = certificate.key.clone();
     tls.identity = Some(Identity { chain: vec![certificate.der.clone()], key });
-    assert_eq!(counts(&run(&plan).expect("a load")), (5, vec![]));
+    assert_eq!(counted(&plan), (5, vec![]));
     plan.target.tls.as_mut().expect("TLS").identity = None;
     // In TLS 1.3, a client learns only after its handshake that the server has refused it.
     let refused = run(&plan).map(|outcome| outcome.failures.of(Failure::Tls)).unwrap_or(5);
