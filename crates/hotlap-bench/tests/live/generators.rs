@@ -12,14 +12,11 @@ use hotlap_agent::{Channel, Clock, Handler, RemoteGenerator, Role as AgentRole, 
 use hotlap_bench::lap::{Kind, Lap, Violation};
 use hotlap_bench::load_host::Generators;
 use hotlap_bench::local::{LocalRunner, Setting};
-use hotlap_bench::participant::{Load, Origin, Participant, Role};
+use hotlap_bench::participant::{Load, Participant, Role};
 use hotlap_bench::runner::{Runner, TrialWindow};
-use hotlap_load::plan::{Endpoint, Target};
-use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::verify::Requirements;
 use hotlap_testbed::{HELLO, TestServer};
 
-use crate::setting::{load, setting};
+use crate::setting::{load, participant, running, setting};
 use crate::stand_in::LIMIT;
 
 /// The output of an agent, which ends when the flag is set.
@@ -75,27 +72,14 @@ fn runner_of(
     slice: Duration,
     generators: Vec<RemoteGenerator>,
 ) -> LocalRunner {
-    let participants: Vec<Participant> =
-        servers.iter().map(|(server, role)| participant(server, *role)).collect();
+    let of = |(server, role): &(&TestServer, Role)| {
+        participant(&format!("{role:?}"), *role, running(server.address()))
+    };
+    let participants: Vec<Participant> = servers.iter().map(of).collect();
     let group = Arc::new(hotlap_agent::Generators::of(generators, None));
     let generator = Arc::new(Generators::new(group).expect("generators"));
     let setting = Setting { generator, ..setting(slice, Path::new("")) };
     LocalRunner::new(setting, &participants, &[Load { connections: 6, ..load() }], Arc::default())
-}
-
-fn participant(server: &TestServer, role: Role) -> Participant {
-    let (address, url) = (server.address(), server.url());
-    let target = Target::plain(Endpoint::Tcp(address));
-    Participant {
-        name: format!("{role:?}"),
-        role,
-        start: Origin::Running { url, target, host: "test".to_owned() },
-        contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Custom,
-        version: String::new(),
-        counts: None,
-        cpus: None,
-    }
 }
 
 fn sent(lap: &Lap) -> u64 {

@@ -8,14 +8,12 @@ use std::time::Duration;
 
 use hotlap_bench::lap::Kind;
 use hotlap_bench::local::LocalRunner;
-use hotlap_bench::participant::{Load, Origin, Participant, Role};
+use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::runner::Runner;
-use hotlap_load::plan::{Endpoint, Protocol, Target};
-use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::verify::Requirements;
+use hotlap_load::plan::Protocol;
 use hotlap_testbed::{HELLO, TestServer};
 
-use crate::setting::{load, setting};
+use crate::setting::{load, participant, running, setting};
 
 /// A server that sets `stop` once it has sent `due` more responses.
 fn serve(due: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> SocketAddr {
@@ -35,21 +33,7 @@ fn runner(
     loads: &[Load],
     stop: Arc<AtomicBool>,
 ) -> LocalRunner {
-    let target = Target::plain(Endpoint::Tcp(address));
-    let participant = Participant {
-        name: "it".to_owned(),
-        role: Role::Reference,
-        start: Origin::Running {
-            url: format!("http://{address}/"),
-            target,
-            host: "test".to_owned(),
-        },
-        contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Custom,
-        version: String::new(),
-        counts: None,
-        cpus: None,
-    };
+    let participant = participant("it", Role::Reference, running(address));
     let setting = setting(slice, Path::new(""));
     LocalRunner::new(setting, &[participant], loads, stop)
 }

@@ -1,11 +1,12 @@
 //! Runs of real servers on this machine.
-
-#[path = "../setting/mod.rs"]
-mod setting;
-#[path = "../../../hotlap-servers/tests/stand_in/mod.rs"]
-mod stand_in;
+#![cfg(target_os = "linux")]
 
 mod generators;
 mod live;
 mod owner;
+mod setting;
+mod slices;
+#[path = "../../../hotlap-servers/tests/stand_in/mod.rs"]
+mod stand_in;
 mod start;
+mod stress;

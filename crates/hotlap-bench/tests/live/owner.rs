@@ -1,31 +1,24 @@
 //! The process that answers is measured, whoever started it.
-#![cfg(target_os = "linux")]
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotlap_bench::lap::Kind;
 use hotlap_bench::local::LocalRunner;
-use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
-use hotlap_load::plan::{Endpoint, Target};
+use hotlap_load::plan::Endpoint;
 use hotlap_observe::Owner;
-use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::launch::Launch;
-use hotlap_servers::machine::Network;
-use hotlap_servers::start::{Started, Startup};
-use hotlap_servers::verify::Requirements;
+use hotlap_servers::start::Started;
 use hotlap_testbed::unused_address;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::setting::{load, setting};
-use crate::stand_in::{LIMIT, program, supervisor, until};
+use crate::setting::{as_nobody, load, participant, permit, running, setting, start};
+use crate::stand_in::{LIMIT, program, until};
 
 /// CPU time that the stand-in's server uses per response, in nanoseconds.
 const COST: u64 = 200_000;
@@ -63,35 +56,6 @@ fn ask(address: SocketAddr, times: u32) -> std::io::Result<(u64, u64)> {
     Ok((told[0], told[told.len() - 1]))
 }
 
-fn boot(folder: &Path, script: &str) -> Started {
-    let launch = Launch {
-        argv: ["sh", "-c", script].map(str::to_owned).into(),
-        env: BTreeMap::from([
-            ("FOLDER".to_owned(), folder.display().to_string()),
-            ("STAND_IN".to_owned(), program().display().to_string()),
-        ]),
-        cwd: folder.to_owned(),
-        ..Launch::default()
-    };
-    let boot = Startup {
-        launch: &launch,
-        first: &Contract::of(Name::Hello, None).exchanges[0],
-        protocol: hotlap_load::plan::Protocol::Http1,
-        accepts_wrong: false,
-        cpus: 1,
-        cores: &[],
-        supervisor: &supervisor(),
-        log: folder.join("log"),
-        limit: LIMIT,
-        counters: false,
-        observes: false,
-        elsewhere: false,
-        network: &Network::loopback(),
-        stop: &AtomicBool::new(false),
-    };
-    boot.run().unwrap()
-}
-
 /// Compares the measured CPU time with what the server itself reports. What the server reports
 /// before a sample is at most what the sample says, and the other way round, so other load on the
 /// machine makes no difference.
@@ -114,7 +78,7 @@ fn assert_is_the_servers(started: &mut Started) {
 #[test]
 fn a_server_started_directly_is_measured() {
     let folder = tempfile::tempdir().unwrap();
-    let mut started = boot(folder.path(), "exec $STAND_IN serve $PORT");
+    let mut started = start(folder.path(), "exec $STAND_IN serve $PORT", LIMIT).unwrap();
     assert_eq!(started.owner, Owner::Started);
     assert_is_the_servers(&mut started);
 }
@@ -125,7 +89,8 @@ fn a_server_that_a_daemon_starts_is_measured_in_place_of_its_client() {
     let folder = tempfile::tempdir().unwrap();
     let mut daemon = Command::new(program());
     let daemon = Guard(daemon.arg("daemon").arg(folder.path()).spawn().unwrap());
-    let mut started = boot(folder.path(), "echo $PORT > $FOLDER/request; exec sleep 1000");
+    let script = "echo $PORT > $FOLDER/request; exec sleep 1000";
+    let mut started = start(folder.path(), script, LIMIT).unwrap();
     let Owner::Others(tops) = started.owner.clone() else { panic!("{:?}", started.owner) };
     // The daemon does not listen itself.
     assert_eq!((tops.len(), tops[0].parent), (1, daemon.0.id()));
@@ -140,7 +105,7 @@ fn a_server_that_a_daemon_starts_is_measured_in_place_of_its_client() {
 fn a_server_whose_launcher_exits_is_still_in_the_tree() {
     let folder = tempfile::tempdir().unwrap();
     let script = "(setsid $STAND_IN serve $PORT &); exit 0";
-    let mut started = boot(folder.path(), script);
+    let mut started = start(folder.path(), script, LIMIT).unwrap();
     assert_eq!(started.owner, Owner::Started);
     assert_is_the_servers(&mut started);
 }
@@ -172,26 +137,15 @@ fn a_url_on_this_machine_has_a_cost() {
 }
 
 fn url(address: SocketAddr) -> LocalRunner {
-    let target = Target::plain(Endpoint::Tcp(address));
-    let url = format!("http://{address}/");
-    let participant = Participant {
-        name: "it".to_owned(),
-        role: Role::Reference,
-        start: Origin::Running { url, target, host: "test".to_owned() },
-        contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Custom,
-        version: String::new(),
-        counts: None,
-        cpus: None,
-    };
+    let participant = participant("it", Role::Reference, running(address));
     let setting = setting(Duration::from_millis(500), Path::new(""));
-    LocalRunner::new(setting, &[participant], &[load()], Arc::new(AtomicBool::new(false)))
+    LocalRunner::new(setting, &[participant], &[load()], Arc::default())
 }
 
 /// If a process may not be inspected, the note names the user to run as.
 #[test]
 fn a_server_of_another_user_has_an_unknown_cost() {
-    let Some(mut nobody) = nobody() else { return };
+    let Some(mut nobody) = as_nobody(&program()) else { return };
     let port = unused_address().port();
     let mut server = Command::new(program());
     let _server = Guard(server.args(["serve", &port.to_string(), "with-parent"]).spawn().unwrap());
@@ -209,7 +163,7 @@ fn a_server_of_another_user_has_an_unknown_cost() {
 /// running.
 #[test]
 fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
-    let Some(mut nobody) = nobody() else { return };
+    let Some(mut nobody) = as_nobody(&program()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     permit(path, 0o777);
@@ -238,28 +192,6 @@ fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
     ];
     assert!(expected.iter().all(|line| result.contains(line)), "{result}");
     assert!(!states.contains(&'T'), "{states:?}");
-}
-
-/// The stand-in as another user, if these tests run as root and that user may execute it.
-#[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
-fn nobody() -> Option<Command> {
-    let mut nobody = Command::new("setpriv");
-    nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    let is_possible = rustix::process::geteuid().is_root() && {
-        let mut tried = Command::new("setpriv");
-        tried.args(["--reuid=65534", "--regid=65534", "--clear-groups", "test", "-x"]);
-        tried.arg(program()).status().is_ok_and(|status| status.success())
-    };
-    if !is_possible {
-        eprintln!("skipped: needs root, setpriv, and a target folder that others may read");
-    }
-    nobody.arg(program());
-    is_possible.then_some(nobody)
-}
-
-fn permit(path: &Path, mode: u32) {
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-    std::fs::set_permissions(path, mode).unwrap();
 }
 
 fn state(pid: u32) -> char {

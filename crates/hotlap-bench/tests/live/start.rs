@@ -1,51 +1,25 @@
 //! Servers whose first response takes longer than usual.
-#![cfg(target_os = "linux")]
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotlap_bench::local::LocalRunner;
-use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::participant::{Origin, Role};
 use hotlap_bench::runner::Runner;
-use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::launch::{Launch, ServerFailure};
-use hotlap_servers::machine::Network;
-use hotlap_servers::start::Startup;
-use hotlap_servers::verify::Requirements;
+use hotlap_servers::launch::ServerFailure;
 
-use crate::setting::{load, setting};
-use crate::stand_in::{program, supervisor};
-
-fn launch(folder: &Path, script: &str) -> Launch {
-    Launch {
-        argv: ["sh", "-c", script].map(str::to_owned).into(),
-        env: BTreeMap::from([("STAND_IN".to_owned(), program().display().to_string())]),
-        cwd: folder.to_owned(),
-        ..Launch::default()
-    }
-}
+use crate::setting::{launch, load, participant, setting, start};
 
 /// Regression: it was dropped 3 s after it had first accepted a connection, and 2 s after any
 /// request.
 #[test]
 fn a_first_response_may_take_seconds() {
     let folder = tempfile::tempdir().unwrap();
-    let participant = Participant {
-        name: "late".to_owned(),
-        role: Role::Reference,
-        start: Origin::Launch(launch(folder.path(), "exec $STAND_IN late $PORT 4000")),
-        contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Custom,
-        version: String::new(),
-        counts: None,
-        cpus: None,
-    };
+    let script = "exec $STAND_IN late $PORT 4000";
+    let start = Origin::Launch(launch(folder.path(), script));
+    let participant = participant("late", Role::Reference, start);
     let setting = setting(Duration::from_millis(12), folder.path());
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut runner = LocalRunner::new(setting, &[participant], &[load()], stop);
+    let mut runner = LocalRunner::new(setting, &[participant], &[load()], Arc::default());
     let ready = runner.bring_up(0).expect("a late first response");
     assert!(ready.ready_ms.is_some_and(|ms| ms >= 4_000.0), "{ready:?}");
 }
@@ -53,23 +27,7 @@ fn a_first_response_may_take_seconds() {
 /// The result of starting this script.
 fn started(script: &str, limit_s: u64) -> Result<(), ServerFailure> {
     let folder = tempfile::tempdir().unwrap();
-    let startup = Startup {
-        launch: &launch(folder.path(), script),
-        first: &Contract::of(Name::Hello, None).exchanges[0],
-        protocol: hotlap_load::plan::Protocol::Http1,
-        accepts_wrong: false,
-        cpus: 1,
-        cores: &[],
-        supervisor: &supervisor(),
-        log: folder.path().join("log"),
-        limit: Duration::from_secs(limit_s),
-        counters: false,
-        observes: false,
-        elsewhere: false,
-        network: &Network::loopback(),
-        stop: &AtomicBool::new(false),
-    };
-    startup.run().map(drop)
+    start(folder.path(), script, Duration::from_secs(limit_s)).map(drop)
 }
 
 /// The failure of a server that accepts connections and never answers.

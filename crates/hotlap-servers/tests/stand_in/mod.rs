@@ -1,13 +1,10 @@
 //! Shared by the tests of processes: the stand-in program, and waiting with a time limit.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use hotlap_observe::{Member, processes};
 use hotlap_servers::process::{Process, ProcessSetting, Standby, Supervisor};
-
-/// A hang is an error; a busy machine is not.
-pub const LIMIT: Duration = Duration::from_secs(120);
+pub use hotlap_testkit::{LIMIT, until};
 
 /// The example that `cargo test` builds beside the tests.
 pub fn program() -> PathBuf {
@@ -38,15 +35,6 @@ pub fn setting(folder: &Path, argv: &[&str]) -> ProcessSetting {
 #[allow(dead_code, reason = "not each test needs it")]
 pub fn shell(folder: &Path, script: &str) -> Process {
     Standby::new(&setting(folder, &["sh", "-c", script]), &supervisor()).unwrap().go().unwrap()
-}
-
-/// Waits until a condition holds.
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !so() {
-        assert!(since.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Waits until none of these processes runs.

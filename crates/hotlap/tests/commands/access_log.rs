@@ -1,13 +1,10 @@
 //! Replay of an access log: what a server gets, in which order and when.
 
-use std::fs;
-use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::input::{Input, text};
 use hotlap_testbed::TestServer;
-use serde_json::Value;
+use hotlap_testkit::{Said, Scene};
 
 /// The heads of all requests and the times at which they came.
 type Seen = Arc<Mutex<Vec<(String, Instant)>>>;
@@ -50,36 +47,29 @@ not a line of a log
 
 const ONCE: [&str; 4] = ["GET /a?b=1", "GET /missing", "HEAD /head", "GET /\"q\""];
 
-fn input(content: &str) -> Input {
-    Input::new("access.log", "--access-log", content)
-}
-
-fn succeeded(output: &Output) {
-    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+/// What a command says of a log.
+fn said(log: &str, words: &str, url: &str) -> Said {
+    let scene = Scene::new();
+    scene.write("access.log", log);
+    scene.hotlap(words).words("--access-log access.log").arg(url).said()
 }
 
 #[test]
 fn requests_are_sent_in_the_order_of_the_log_and_again_from_the_first() {
     let (server, seen) = recorder();
-    let folder = input(LOG);
-    let output = folder.hotlap("load", &["-n", "10", "-c1", &server.url()]);
-    succeeded(&output);
+    let said = said(LOG, "load -n 10 -c1", &server.url()).succeeds();
     let expected: Vec<&str> = ONCE.into_iter().cycle().take(10).collect();
     assert_eq!(lines(&seen), expected);
-    let told = text(&output.stderr);
     let cause = "line 5 is neither in Common or Combined Log Format nor a JSON object";
-    assert!(told.contains(&format!("access.log: 1 of 6 lines left out: {cause}")), "{told}");
-    assert!(told.contains("1 request left out that are neither GET nor HEAD (POST 1)"), "{told}");
+    said.has(&format!("access.log: 1 of 6 lines left out: {cause}"))
+        .has("1 request left out that are neither GET nor HEAD (POST 1)");
 }
 
 #[test]
 fn each_method_and_status_has_figures_of_its_own_and_no_path_is_exported() {
     let (server, _) = recorder();
-    let folder = input(LOG);
-    let output =
-        folder.hotlap("load", &["-n", "8", "-c2", "-t2", "--format", "json", &server.url()]);
-    succeeded(&output);
-    let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = said(LOG, "load -n 8 -c2 -t2 --format json", &server.url()).succeeds();
+    let outcome = said.json();
     let own = outcome["figures"]["by_request"].as_array().unwrap();
     let counts: Vec<(&str, u64, u64)> = own
         .iter()
@@ -91,18 +81,20 @@ fn each_method_and_status_has_figures_of_its_own_and_no_path_is_exported() {
     let expected = ["GET 200", "GET 404", "HEAD 200", "GET 2xx"].map(|name| (name, 2, 0));
     assert_eq!(counts, expected);
     assert_eq!(outcome["plan"]["order"]["entries"], 4);
-    assert!(!text(&output.stdout).contains("/missing"));
+    assert!(!said.out.contains("/missing"));
+}
+
+/// A log of so many requests for `/0`, `/1`, and so on.
+fn log_of(count: u32) -> String {
+    let line = |n| format!("::1 - - [24/Nov/2026:08:24:04 +0000] \"GET /{n} HTTP/1.1\" 200 5\n");
+    (0..count).map(line).collect()
 }
 
 /// Each thread sends every second entry; a thread may get ahead of the other.
 #[test]
 fn two_threads_share_the_log() {
-    let log: String = (0..100)
-        .map(|n| format!("::1 - - [24/Nov/2026:08:24:04 +0000] \"GET /{n} HTTP/1.1\" 200 5\n"))
-        .collect();
     let (server, seen) = recorder();
-    let output = input(&log).hotlap("load", &["-n", "100", "-c2", "-t2", &server.url()]);
-    succeeded(&output);
+    said(&log_of(100), "load -n 100 -c2 -t2", &server.url()).succeeds();
     let all: Vec<u32> =
         lines(&seen).iter().map(|line| line["GET /".len()..].parse().unwrap()).collect();
     for parity in [0, 1] {
@@ -114,21 +106,18 @@ fn two_threads_share_the_log() {
 #[test]
 fn a_response_with_another_status_than_in_the_log_is_an_error() {
     let (server, _) = recorder();
-    let folder = input(&LOG.replace("\"GET /missing", "\"GET /found"));
-    let output = folder.hotlap("load", &["-n", "4", "-c1", &server.url()]);
-    assert_eq!(output.status.code(), Some(3));
-    let told = text(&output.stderr);
-    assert!(told.contains("The first wrong response: status 200"), "{told}");
-    assert!(told.contains("The access log has another status."), "{told}");
-    assert!(told.contains("  | GET /found HTTP/1.1"), "{told}");
+    let log = LOG.replace("\"GET /missing", "\"GET /found");
+    said(&log, "load -n 4 -c1", &server.url())
+        .fails(3)
+        .has("The first wrong response: status 200")
+        .has("The access log has another status.")
+        .has(" | GET /found HTTP/1.1");
 }
 
 #[test]
 fn unsafe_methods_are_sent_without_bodies_and_headers_are_added_as_they_are() {
     let (server, seen) = recorder();
-    let folder = input(LOG);
-    let arguments = ["-n", "5", "-c1", "--unsafe-methods", "-H", "X-Key: ${a}", &server.url()];
-    succeeded(&folder.hotlap("load", &arguments));
+    said(LOG, "load -n 5 -c1 --unsafe-methods -HX-Key:${a}", &server.url()).succeeds();
     let seen = seen.lock().unwrap();
     let post = &seen.iter().find(|(head, _)| head.starts_with("POST")).unwrap().0;
     assert!(post.contains("\r\nContent-Length: 0\r\n"), "{post}");
@@ -137,19 +126,15 @@ fn unsafe_methods_are_sent_without_bodies_and_headers_are_added_as_they_are() {
 
 #[test]
 fn a_random_order_follows_from_the_seed() {
-    let log: String = (0..50)
-        .map(|n| format!("::1 - - [24/Nov/2026:08:24:04 +0000] \"GET /{n} HTTP/1.1\" 200 5\n"))
-        .collect();
-    let folder = input(&log);
-    let sent = |seed: &str| {
+    let sent = |seed: u32| {
         let (server, seen) = recorder();
-        let arguments = ["-n", "50", "-c1", "--replay", "weights", "--seed", seed, &server.url()];
-        succeeded(&folder.hotlap("load", &arguments));
+        let words = format!("load -n 50 -c1 --replay weights --seed {seed}");
+        said(&log_of(50), &words, &server.url()).succeeds();
         lines(&seen)
     };
-    let first = sent("1");
-    assert_eq!(first, sent("1"));
-    assert_ne!(first, sent("2"));
+    let first = sent(1);
+    assert_eq!(first, sent(1));
+    assert_ne!(first, sent(2));
     let mut sorted = first;
     sorted.sort();
     sorted.dedup();
@@ -163,35 +148,26 @@ fn times_of_the_log_are_kept_and_the_load_ends_with_it() {
         format!("{{\"ts\":1795508644.{ms:03},\"request\":\"GET /{ms} HTTP/1.1\",\"status\":200}}\n")
     };
     let log = [600, 0, 200].map(line).concat();
-    let folder = input(&log);
     for (speed, gaps_ms) in [("1", [200, 400]), ("4", [50, 100])] {
         let (server, seen) = recorder();
         let began = Instant::now();
-        let arguments = ["--replay", "times", "--replay-speed", speed, "-c3", &server.url()];
-        let output = folder.hotlap("load", &arguments);
-        succeeded(&output);
+        let words = format!("load --replay times --replay-speed {speed} -c3");
+        let said = said(&log, &words, &server.url()).succeeds();
         assert!(began.elapsed() >= Duration::from_millis(gaps_ms[0] + gaps_ms[1]));
         assert_eq!(lines(&seen), ["GET /0", "GET /200", "GET /600"]);
-        let out = text(&output.stdout);
-        assert!(out.contains("times of the log, "), "{out}");
+        said.has("times of the log, ");
     }
     let (server, seen) = recorder();
-    succeeded(&folder.hotlap("load", &["--replay", "times", "-d", "0.3s", &server.url()]));
+    said(&log, "load --replay times -d 0.3s", &server.url()).succeeds();
     assert_eq!(lines(&seen), ["GET /0", "GET /200"]);
 }
 
 #[test]
 fn a_run_replays_a_log_against_each_server() {
     let (server, seen) = recorder();
-    let folder = input(LOG);
-    let schedule = ["--restarts", "1", "--rounds", "1", "--slice", "50ms"];
-    let mut arguments = vec!["--no-store", "-c4", "--export-json", "-"];
-    arguments.extend(schedule);
-    let url = server.url();
-    arguments.push(&url);
-    let output = folder.hotlap("run", &arguments);
-    succeeded(&output);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let words = "run --no-store -c4 --restarts 1 --rounds 1 --slice 50ms --export-json -";
+    let said = said(LOG, words, &server.url()).succeeds();
+    let report = said.json();
     let rows = report["tables"][0]["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["errors"] == 0), "{rows:?}");
     assert_eq!(report["run"]["contract"], "4 logged requests");
@@ -201,20 +177,17 @@ fn a_run_replays_a_log_against_each_server() {
     let mut expected = ONCE;
     expected.sort_unstable();
     assert_eq!(kinds, expected);
-    assert!(text(&output.stderr).contains("1 of 6 lines left out"));
+    said.has("1 of 6 lines left out");
 }
 
 #[test]
 fn a_suite_may_name_a_log() {
-    let (server, seen) = recorder();
-    let folder = input(LOG);
-    let suite = folder.beside("mine.toml");
-    fs::write(&suite, format!("access_log = \"access.log\"\nservers = [\"{}\"]\n", server.url()))
-        .unwrap();
-    let mut hotlap = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-    hotlap.args(["run", "--no-store", "--restarts", "1", "--rounds", "1", "--slice", "50ms"]);
-    hotlap.args(["--unsafe-methods", "--suite"]).arg(suite).env("HOTLAP_CONFIG", "/dev/null");
-    succeeded(&hotlap.output().unwrap());
+    let ((server, seen), scene) = (recorder(), Scene::new());
+    scene.write("access.log", LOG);
+    let servers = format!("servers = [\"{}\"]", server.url());
+    scene.write("mine.toml", format!("access_log = \"access.log\"\n{servers}\n"));
+    let run = scene.hotlap("run --no-store --restarts 1 --rounds 1 --slice 50ms");
+    run.words("--unsafe-methods --suite ./mine.toml").said().succeeds();
     assert!(lines(&seen).contains(&"POST /post".to_owned()));
 }
 
@@ -222,24 +195,20 @@ fn a_suite_may_name_a_log() {
 fn a_mistake_is_reported_before_anything_is_sent() {
     let (server, seen) = recorder();
     let url = server.url();
-    for (log, command, arguments, expected) in [
-        ("\n\0\n", "load", vec![], "access.log:2: 0 of 1 lines can be sent: this line is neither"),
-        ("\n", "run", vec![], "access.log: the log is empty"),
-        (LOG, "load", vec!["--body", "x"], "cannot be used with"),
-        (LOG, "load", vec!["--replay", "times", "-R", "5"], "leave out --rate"),
-        (LOG, "load", vec!["--replay-speed", "5", "--replay", "order"], "add --replay times"),
-        (LOG, "load", vec!["--replay", "times", "-n", "9"], "9 requests, but only 4 have times"),
-        (LOG, "run", vec!["--replay", "times"], "works with `hotlap load` only"),
-        (LOG, "run", vec!["--path", "/x"], "cannot be used with"),
-        (LOG, "capacity", vec!["--slo", "p99<1s", "--replay", "times"], "`hotlap load` only"),
+    for (log, words, expected) in [
+        ("\n\0\n", "load", "access.log:2: 0 of 1 lines can be sent: this line is neither"),
+        ("\n", "run", "access.log: the log is empty"),
+        (LOG, "load --body x", "cannot be used with"),
+        (LOG, "load --replay times -R 5", "leave out --rate"),
+        (LOG, "load --replay-speed 5 --replay order", "add --replay times"),
+        (LOG, "load --replay times -n 9", "9 requests, but only 4 have times"),
+        (LOG, "run --replay times", "works with `hotlap load` only"),
+        (LOG, "run --path /x", "cannot be used with"),
+        (LOG, "capacity --slo p99<1s --replay times", "`hotlap load` only"),
     ] {
-        let output = input(log).hotlap(command, &[arguments, vec![&url]].concat());
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains(expected), "{told} does not contain {expected}");
+        said(log, words, &url).fails(2).has(expected);
     }
-    let mut hotlap = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-    let output = hotlap.args(["load", "--unsafe-methods", &url]).output().unwrap();
-    assert!(text(&output.stderr).contains("needs an access log: add --access-log FILE"));
+    let said = Scene::new().hotlap("load --unsafe-methods").arg(&url).said();
+    said.has("needs an access log: add --access-log FILE");
     assert_eq!(seen.lock().unwrap().len(), 0);
 }

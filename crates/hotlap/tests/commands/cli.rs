@@ -1,188 +1,137 @@
 //! The command line, as a shell sees it: bad input, pipes, widths, exit codes.
 
-use std::process::{Command, Output, Stdio};
-
 use hotlap_testbed::unused_address;
+use hotlap_testkit::{Said, Scene, ceiling, flat, until};
+use rustix::process::Signal;
 
-/// hotlap with a cache and a store of its own, no terminal, and a catalogue of two servers.
-struct Shell {
-    folder: tempfile::TempDir,
+/// A catalogue of two servers.
+fn scene() -> Scene {
+    let scene = Scene::new();
+    for id in ["go/net-http", "node/http"] {
+        set(&scene, id, "probe = [\"true\"]");
+    }
+    scene
 }
 
-impl Shell {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        for id in ["go/net-http", "node/http"] {
-            let server = folder.path().join("servers").join(id);
-            std::fs::create_dir_all(&server).unwrap();
-            std::fs::write(server.join("server.toml"), MANIFEST).unwrap();
-        }
-        Self { folder }
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-        command
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .env("HOTLAP_CACHE", self.folder.path().join("cache"))
-            .env("XDG_DATA_HOME", self.folder.path().join("data"))
-            .env("HOTLAP_SERVERS", self.folder.path().join("servers"))
-            .env("XDG_CONFIG_HOME", self.folder.path().join("config"))
-            .env_remove("HOTLAP_CONFIG")
-            .env_remove("COLUMNS")
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// Runs it, expects that exit code, and returns what it said on standard error.
-    fn fails(&self, code: i32, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?} said: {said}");
-        said
-    }
-
-    fn says(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{arguments:?} said: {said}");
-        String::from_utf8(output.stdout).unwrap()
-    }
+/// Changes the toolchain of a server.
+fn set(scene: &Scene, id: &str, toolchain: &str) {
+    scene.server(id, &format!("{toolchain}\nversion = [\"echo\", \"1.0\"]"), &["sleep", "60"]);
 }
 
-const MANIFEST: &str = r#"
-about     = "A server for a test."
-url       = "https://example.org"
-kind      = "hand-written"
-contracts = ["hello"]
-[toolchain]
-probe   = ["true"]
-install = { apt = [], brew = [] }
-build   = []
-version = ["echo", "1.0"]
-[run]
-command = ["sleep", "60"]
-"#;
+fn said(scene: &Scene, line: &str) -> Said {
+    scene.hotlap(line).said()
+}
+
+/// A short run of the server in hotlap itself.
+const SHORT: &str =
+    "run --restarts 1 --rounds 1 --slice 12ms -c 2 --no-pin --no-store --no-ceiling";
 
 #[test]
-fn an_unknown_server_is_answered_with_the_nearest_names() {
-    let said = Shell::new().fails(2, &["run", "go/net-htp"]);
-    assert!(said.contains("go/net-htp") && said.contains("go/net-http"), "{said}");
-}
-
-#[test]
-fn a_load_that_makes_no_sense_says_what_does() {
-    let shell = Shell::new();
-    let url = "http://127.0.0.1:9/";
-    for (arguments, word) in [
-        (vec!["load", "-c", "0", url], "at least 1"),
-        (vec!["load", "-t", "0", url], "at least 1"),
-        (vec!["load", "-d", "-1s", url], "cannot be negative"),
-        (vec!["load", "-d", "soon", url], "not a unit of time"),
-        (vec!["load", "-t", "8", "-c", "4", url], "at most 4 threads"),
-        (vec!["load", "-R", "0", url], "positive"),
-        (vec!["load", "not a url"], "not a URL"),
-        (vec!["load", "example.org"], "host:port"),
-        (vec!["load", "-s", "script.lua", url], "--requests-file"),
-        (vec!["load", "-H", "no colon", url], "Name: value"),
-        (vec!["run", "-c", "0", url], "at least 1"),
-        (vec!["run", "-t", "8", "-c", "4", url], "at most 4 threads"),
-        (vec!["run", "--duration", "0s", url], "too short"),
-        (vec!["run", "--contract", "helo", "go/net-http"], "hello"),
-        (vec!["run", "--fail-if", "cost 3%", url], "cost +3%"),
-        (vec!["run", "http://"], "has no host"),
-        (vec!["run", "--name", "a", "--name", "b", url], "2 names for 1 server"),
-        (vec!["run", "http://192.0.2.1/"], "--allow-remote"),
-        (vec!["run", "echo 'open"], "cannot be split"),
-        (vec!["frobnicate"], "unrecognized subcommand"),
-        (vec!["help", "frobnicate"], "unrecognized subcommand"),
+fn what_makes_no_sense_says_what_does() {
+    let scene = scene();
+    for (line, words) in [
+        ("load -c 0 URL", "at least 1"),
+        ("load -t 0 URL", "at least 1"),
+        ("load -d -1s URL", "cannot be negative"),
+        ("load -d soon URL", "not a unit of time"),
+        ("load -t 8 -c 4 URL", "at most 4 threads"),
+        ("load -R 0 URL", "positive"),
+        ("load 'not a url'", "not a URL"),
+        ("load example.org", "host:port"),
+        ("load -s script.lua URL", "--requests-file"),
+        ("load -H 'no colon' URL", "Name: value"),
+        ("run -c 0 URL", "at least 1"),
+        ("run -t 8 -c 4 URL", "at most 4 threads"),
+        ("run --duration 0s URL", "too short"),
+        ("run --contract helo go/net-http", "hello"),
+        ("run --fail-if 'cost 3%' URL", "cost +3%"),
+        ("run http://", "has no host"),
+        ("run --name a --name b URL", "2 names for 1 server"),
+        ("run http://192.0.2.1/", "--allow-remote"),
+        ("run \"echo 'open\"", "cannot be split"),
+        (
+            "run http://127.0.0.1:1/ --https",
+            "is not https, but the run is over TLS: write https://",
+        ),
+        ("frobnicate", "unrecognized subcommand"),
+        ("help frobnicate", "unrecognized subcommand"),
         // What is about servers on the command line, without any.
-        (vec!["run", "--layers"], "--layers needs servers"),
-        (vec!["run", "--name", "a"], "--name needs servers"),
-        (vec!["run", "--stress"], "--stress needs servers"),
-        (vec!["run", "--stress", "--scenario", "garbage"], "--scenario needs servers"),
+        ("run --layers", "--layers needs servers"),
+        ("run --name a", "--name needs servers"),
+        ("run --stress", "--stress needs servers"),
+        ("run --stress --scenario garbage", "--scenario needs servers"),
         // What servers of the catalogue would ignore.
-        (vec!["run", "go/net-http", "--path", "/x"], "--path applies to commands and URLs"),
-        (vec!["run", "go/net-http", "-H", "a: b"], "--header applies to commands and URLs"),
-        (vec!["run", "go/net-http", "--shell"], "--shell applies to commands"),
-        (vec!["run", "go/net-http", "--fail-if", "cost +3%"], "needs at least two servers"),
-        (vec!["run", "no-such-server"], "no-such-server is not in the catalogue"),
-        (vec!["run", "no-such-server"], "write its path (./no-such-server), or quote it"),
-        (vec!["run", "./no-such-server"], "no such file: ./no-such-server"),
-        (vec!["check", "no-such-server"], "no-such-server is not in the catalogue"),
-        (vec!["list", "--all", "--ready"], "cannot be used with"),
+        ("run go/net-http --path /x", "--path applies to commands and URLs"),
+        ("run go/net-http -H 'a: b'", "--header applies to commands and URLs"),
+        ("run go/net-http --shell", "--shell applies to commands"),
+        ("run go/net-http --fail-if 'cost +3%'", "needs at least two servers"),
+        ("run go/net-htp", "go/net-http"),
+        ("run no-such-server", "no-such-server is not in the catalogue"),
+        ("run no-such-server", "write its path (./no-such-server), or quote it"),
+        ("run ./no-such-server", "no such file: ./no-such-server"),
+        ("check no-such-server", "no-such-server is not in the catalogue"),
+        ("list --all --ready", "cannot be used with"),
     ] {
-        let said = shell.fails(2, &arguments);
-        assert!(said.contains(word), "{arguments:?}: {said}");
+        said(&scene, &line.replace("URL", "http://127.0.0.1:9/")).fails(2).has(words);
+    }
+    said(&scene, "load http://127.0.0.1:9/").fails(3).has("127.0.0.1:9");
+    // Nothing is stored yet.
+    for command in ["report", "history"] {
+        said(&scene, command).fails(1).has("hotlap run");
     }
 }
 
 #[test]
 fn a_path_that_cannot_be_written_is_told_before_anything_is_started() {
-    let shell = Shell::new();
+    let scene = scene();
     for export in ["--export-json", "--export-markdown", "--export-csv", "--export-html"] {
-        let said = shell.fails(1, &["run", "go/net-http", export, "/nowhere/at/all"]);
-        assert!(said.contains("/nowhere/at/all") && !said.contains("Measuring"), "{said}");
+        let said = said(&scene, &format!("run go/net-http {export} /nowhere/at/all")).fails(1);
+        said.has("/nowhere/at/all").lacks("Measuring");
     }
-    let said = shell.fails(1, &["run", "go/net-http", "--store", "/proc/no/store.db"]);
-    assert!(said.contains("--store") && said.contains("--no-store"), "{said}");
-}
-
-#[test]
-fn a_server_that_nobody_runs_is_a_failed_server() {
-    let said = Shell::new().fails(3, &["load", "http://127.0.0.1:9/"]);
-    assert!(said.contains("127.0.0.1:9"), "{said}");
-}
-
-#[test]
-fn nothing_stored_yet_says_what_stores_something() {
-    let shell = Shell::new();
-    for command in ["report", "history"] {
-        let said = shell.fails(1, &[command]);
-        assert!(said.contains("hotlap run"), "{said}");
-    }
+    said(&scene, "run go/net-http --store /proc/no/store.db")
+        .fails(1)
+        .has("--store")
+        .has("--no-store");
 }
 
 #[test]
 fn a_closed_pipe_is_an_end_and_no_error() {
-    let shell = Shell::new();
-    let mut list = shell.command(&["list"]);
-    let mut list = list.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(list.stdout.take());
-    let output = list.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(!said.contains("panicked") && !said.contains("error"), "{said}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let list = scene().hotlap("list").start_with(|list| _ = list.stdout(writer));
+    assert_eq!(list.end().succeeds().err, "");
 }
 
 #[test]
 fn the_catalogue_is_listed_within_80_columns_without_colours() {
-    let shell = Shell::new();
-    let output = shell.command(&["list"]).env("COLUMNS", "80").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("go/net-http") && text.contains("ready"), "{text}");
-    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
-    assert!(!text.contains('\x1b'));
+    let said = scene().hotlap("list").env("COLUMNS", "80").said();
+    let text = said.has("go/net-http").has("ready").out;
+    assert!(text.lines().all(|l| l.chars().count() <= 80) && !text.contains('\x1b'), "{text}");
 }
 
 #[test]
 fn help_is_a_command_too() {
-    let shell = Shell::new();
-    assert!(shell.says(&["help"]).contains("Commands:"));
-    assert!(shell.says(&["help", "run"]).contains("--fail-if"));
-    assert_eq!(shell.says(&["help", "run"]), shell.says(&["run", "--help"]));
-    assert_eq!(shell.says(&["list", "--all", "-q"]), shell.says(&["list", "-q"]));
+    let scene = scene();
+    let out = |line: &str| said(&scene, line).succeeds().out;
+    assert!(out("help").contains("Commands:"));
+    assert!(out("help run").contains("--fail-if"));
+    assert_eq!(out("help run"), out("run --help"));
+    assert_eq!(out("list -q"), "go/net-http\nnode/http\n");
+    assert_eq!(out("list --all -q"), out("list -q"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(out(&format!("completions {shell}")).contains("hotlap"));
+    }
+    let help = out("--help");
+    for (exit, meaning) in hotlap::exit::Exit::ALL {
+        assert!(help.contains(&format!("{:>5}  {meaning}", exit as u8)), "{meaning}");
+    }
+    assert!(!help.contains("__supervisor"));
 }
 
 /// Regression: `run -h` listed --fail-if, --save-baseline and --no-store under Request.
 #[test]
 fn the_help_has_each_option_under_its_heading() {
-    let help = Shell::new().says(&["run", "--help"]);
+    let help = said(&scene(), "run --help").succeeds().out;
     let under = |heading: &str| {
         let section = help.split(&format!("\n{heading}:\n")).nth(1).unwrap();
         let is_inside = |line: &&str| line.is_empty() || line.starts_with(' ');
@@ -198,204 +147,120 @@ fn the_help_has_each_option_under_its_heading() {
 /// Every run of a suite whose load offers a rate ended with exit code 4.
 #[test]
 fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
-    let shell = Shell::new();
-    let stub = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
-    let text = format!(
-        "servers = [{{ run = '{stub}', name = 'a' }}, {{ run = '{stub}', name = 'b' }}]\n[[load]]\n\
-         connections = 2\nrate = 200\n"
-    );
-    std::fs::write(shell.folder.path().join("mine.toml"), text).unwrap();
-    let run =
-        ["run", "--suite", "./mine.toml", "--restarts", "1", "--rounds", "2", "--slice", "48ms"];
-    let rest = ["--no-pin", "--no-store", "--no-ceiling", "--export-json", "run.json"];
-    let output = shell.run(&[&run[..], &rest[..]].concat());
-    let said = [output.stdout, output.stderr].map(|s| String::from_utf8(s).unwrap()).concat();
-    let report = std::fs::read_to_string(shell.folder.path().join("run.json")).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let (scene, stub) = (scene(), ceiling());
+    let servers = format!("{{ run = '{stub}', name = 'a' }}, {{ run = '{stub}', name = 'b' }}");
+    let load = "[[load]]\nconnections = 2\nrate = 200\n";
+    scene.write("mine.toml", format!("servers = [{servers}]\n{load}"));
+    let run = scene.hotlap("run --suite ./mine.toml --restarts 1 --rounds 2 --slice 48ms --no-pin");
+    let said = run.words("--no-store --no-ceiling --export-json run.json").said().measured();
+    let report = scene.json("run.json");
     let laps = report["laps"].as_array().unwrap();
     // Two servers twice in each of two rounds, and the control in the first.
-    assert_eq!(laps.len(), (3 + 2) * 2, "{said}");
-    assert!(laps.iter().all(|lap| lap["rate"] == 200.0), "{said}");
+    assert_eq!(laps.len(), (3 + 2) * 2, "{said:?}");
+    assert!(laps.iter().all(|lap| lap["rate"] == 200.0), "{said:?}");
     assert_eq!(report["run"]["loads"][0]["request"], "GET /");
     // On a machine that is busy with something else, laps may be late and then do not count.
     let own = |lap: &&serde_json::Value| lap["server"] == "a" && lap["counts"] == true;
     if let Some(lap) = laps.iter().find(own) {
-        assert!(said.contains("open loop at 200 req/s"), "{said}");
-        assert!(lap["requests_per_s"].as_f64() > Some(0.0), "{said}");
+        assert!(lap["requests_per_s"].as_f64() > Some(0.0), "{said:?}");
         let rows = report["tables"][0]["rows"].as_array().unwrap();
         let row = rows.iter().find(|row| row["name"] == "a").unwrap();
-        assert!(row["requests_per_s"]["value"].as_f64() > Some(0.0), "{said}");
-        assert!(row["service"]["rate"] == 200.0, "{said}");
+        assert!(row["requests_per_s"]["value"].as_f64() > Some(0.0), "{said:?}");
+        assert!(row["service"]["rate"] == 200.0, "{said:?}");
+        said.clone().has("open loop at 200 req/s");
     }
-    let code = if laps.iter().all(|lap| lap["counts"] == true) { 0 } else { 4 };
-    assert!([Some(0), Some(code)].contains(&output.status.code()), "{said}");
+    let all_count = laps.iter().all(|lap| lap["counts"] == true);
+    assert!(said.code == Some(0) || !all_count, "{said:?}");
 }
 
 /// It was said after each restart.
 #[test]
 fn a_server_that_does_not_stop_when_asked_is_named_once_a_run() {
-    let shell = Shell::new();
-    let stub = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
-    let deaf = format!("sh -c \"trap '' TERM; exec {stub}\"");
-    let run = [
-        "run",
-        &stub,
-        &deaf,
-        "--name",
-        "stops",
-        "--name",
-        "deaf",
-        "--restarts",
-        "2",
-        "--rounds",
-        "1",
-    ];
-    let rest = ["--slice", "12ms", "-c", "2", "--no-pin", "--no-store", "--no-ceiling"];
-    let output = shell.run(&[&run[..], &rest[..]].concat());
-    let said = String::from_utf8(output.stderr).unwrap();
-    // Exit code 4 says that a busy machine spoiled some laps.
-    assert!([Some(0), Some(4)].contains(&output.status.code()), "{said}");
+    let deaf = format!("sh -c \"trap '' TERM; exec {}\"", ceiling());
+    let short = SHORT.replace("--restarts 1", "--restarts 2");
+    let run = Scene::new().hotlap(&short).words("--name stops --name deaf").args([ceiling(), deaf]);
+    let said = run.said().measured();
     let told = "deaf: did not stop on SIGTERM and was killed\n";
-    assert_eq!(said.matches(told).count(), 1, "{said}");
-}
-
-#[test]
-fn ids_alone_are_listed_for_scripts() {
-    assert_eq!(Shell::new().says(&["list", "-q"]), "go/net-http\nnode/http\n");
+    assert_eq!(said.err.matches(told).count(), 1, "{said:?}");
 }
 
 #[test]
 fn a_manifest_with_an_unknown_key_is_named_with_file_and_line() {
-    let shell = Shell::new();
-    let file = shell.folder.path().join("servers/go/net-http/server.toml");
-    std::fs::write(&file, MANIFEST.replace("[run]", "[run]\ncolour = 1")).unwrap();
-    let said = shell.fails(2, &["list"]);
-    assert!(said.contains("server.toml:") && said.contains("colour"), "{said}");
+    let scene = scene();
+    set(&scene, "go/net-http", "probe = [\"true\"]\ncolour = 1");
+    said(&scene, "list").fails(2).has("server.toml:").has("colour");
 }
 
 /// Regression: `hotlap list` and `--dry-run` executed the commands of any folder's `servers`.
 #[test]
 fn the_servers_of_a_folder_that_is_no_checkout_are_not_executed() {
-    let shell = Shell::new();
-    let probe = format!("[\"touch\", \"{}/probed\"]", shell.folder.path().display());
-    let manifest = shell.folder.path().join("servers/go/net-http/server.toml");
-    std::fs::write(&manifest, MANIFEST.replace("[\"true\"]", &probe)).unwrap();
-    for arguments in [&["list", "go/net-http"][..], &["run", "go/net-http", "--dry-run"]] {
-        shell.command(arguments).env_remove("HOTLAP_SERVERS").output().unwrap();
-        assert!(!shell.folder.path().join("probed").exists(), "{arguments:?}");
+    let scene = scene();
+    set(&scene, "go/net-http", &format!("probe = [\"touch\", \"{}\"]", scene.file("probed")));
+    for line in ["list go/net-http", "run go/net-http --dry-run"] {
+        scene.hotlap(line).without("HOTLAP_SERVERS").said();
+        assert!(!scene.path("probed").exists(), "{line}");
     }
-    shell.run(&["list", "go/net-http"]);
-    assert!(shell.folder.path().join("probed").exists(), "HOTLAP_SERVERS is an explicit choice");
-}
-
-#[test]
-fn every_shell_has_its_completions() {
-    let shell = Shell::new();
-    for name in ["bash", "zsh", "fish"] {
-        assert!(shell.says(&["completions", name]).contains("hotlap"));
-    }
-}
-
-#[test]
-fn the_exit_codes_are_in_the_help() {
-    let help = Shell::new().says(&["--help"]);
-    for (exit, meaning) in hotlap::exit::Exit::ALL {
-        assert!(help.contains(&format!("{:>5}  {meaning}", exit as u8)), "{meaning}");
-    }
-    assert!(!help.contains("__supervisor"));
+    said(&scene, "list go/net-http");
+    assert!(scene.path("probed").exists(), "HOTLAP_SERVERS is an explicit choice");
 }
 
 #[test]
 fn the_load_generator_and_the_ceiling_meet() {
-    let shell = Shell::new();
-    let port = unused_address().port();
-    let mut ceiling = shell.command(&["__ceiling"]);
-    let mut ceiling = ceiling.env("PORT", port.to_string()).env("CPUS", "1").spawn().unwrap();
+    let (scene, port) = (scene(), unused_address().port());
+    let server = scene.hotlap("__ceiling").env("PORT", port.to_string()).env("CPUS", "1");
+    let _server = server.start();
+    until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let url = format!("http://127.0.0.1:{port}/");
-    wait_for(port);
-    let wrk = shell.run(&["load", "--format", "wrk", "-c", "4", "-n", "2000", &url]);
-    let json = shell.run(&["load", "--format", "json", "-c", "4", "-n", "2000", &url]);
-    let log = shell.run(&["load", "--format", "hlog", "-c", "4", "-n", "200", "-R", "9k", &url]);
-    let lost = shell.run(&["load", "--no-check", "-c", "4", "-n", "100", &format!("{url}nowhere")]);
-    let _ = ceiling.kill();
-    let _ = ceiling.wait();
-    let text = String::from_utf8(wrk.stdout).unwrap();
-    assert!(text.contains("Requests/sec:") && text.contains("Latency"), "{text}");
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let load = |words: &str| scene.hotlap("load -c 4").words(words).said();
+    load(&format!("--format wrk -n 2000 {url}")).has("Requests/sec:").has("Latency");
+    let json = load(&format!("--format json -n 2000 {url}")).json();
     assert_eq!(json["figures"]["answers"], 2000);
     assert_eq!(json["figures"]["late"], false);
     // Response times untagged, service times beside them.
-    let log = String::from_utf8(log.stdout).unwrap();
+    let log = load(&format!("--format hlog -n 200 -R 9k {url}")).out;
     let parts: Vec<&str> = log.lines().filter(|l| !l.starts_with('#')).collect();
     assert!(log.contains("#[StartTime: ") && parts.len() == 2, "{log}");
     assert!(parts[0].starts_with("0.000,") && parts[1].starts_with("Tag=service,0.000,"), "{log}");
-    assert_eq!(lost.status.code(), Some(3), "wrong answers must be told by the exit code");
-}
-
-fn wait_for(port: u16) {
-    let began = std::time::Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed().as_secs() < 120, "nobody listens");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    // Wrong responses are told by the exit code.
+    load(&format!("--no-check -n 100 {url}nowhere")).fails(3);
 }
 
 #[test]
 fn defaults_of_ones_own_are_read_unless_they_are_not_wanted() {
-    let shell = Shell::new();
-    let config = shell.folder.path().join("mine.toml");
-    let history = |arguments: &[&str]| {
-        let output = shell.command(arguments).env("HOTLAP_CONFIG", &config).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
-    assert!(history(&["history"]).1.contains("cannot read"), "a file that is named must be there");
-    std::fs::write(&config, "store = 'there.db'\n").unwrap();
-    let (code, said) = history(&["history"]);
-    assert_eq!(code, Some(1));
-    assert!(said.contains("there.db"), "relative to the file's folder: {said}");
-    assert!(!history(&["history", "--no-config"]).1.contains("there.db"));
-    assert!(history(&["history", "--store", "other.db"]).1.contains("other.db"));
-    std::fs::write(&config, "color = 'never'\nbudgte = '20s'\n").unwrap();
-    let (code, said) = history(&["history"]);
-    assert_eq!(code, Some(2));
-    assert!(said.contains("mine.toml:2: unknown field `budgte`"), "{said}");
+    let scene = scene();
+    let said = |line: &str| scene.hotlap(line).env("HOTLAP_CONFIG", scene.path("mine.toml")).said();
+    said("history").has("cannot read");
+    scene.write("mine.toml", "store = 'there.db'\n");
+    // Relative to the file's folder.
+    said("history").fails(1).has("there.db");
+    said("history --no-config").lacks("there.db");
+    said("history --store other.db").has("other.db");
+    scene.write("mine.toml", "color = 'never'\nbudgte = '20s'\n");
+    said("history").fails(2).has("mine.toml:2: unknown field `budgte`");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_list_that_is_ended_calls_nothing_unfit_that_it_did_not_ask() {
-    use rustix::process::{Pid, Signal, kill_process};
-    let shell = Shell::new();
-    let asked = shell.folder.path().join("asked");
-    let probe = format!("probe = [\"sh\", \"-c\", \"touch '{}'; sleep 60\"]", asked.display());
+    let scene = scene();
+    let probe = format!("[\"sh\", \"-c\", \"touch '{}'; sleep 60\"]", scene.file("asked"));
     for id in ["go/net-http", "node/http"] {
-        let manifest = shell.folder.path().join("servers").join(id).join("server.toml");
-        let lines = MANIFEST.lines().map(|l| if l.starts_with("probe") { &*probe } else { l });
-        std::fs::write(manifest, lines.collect::<Vec<_>>().join("\n")).unwrap();
+        set(&scene, id, &format!("probe = {probe}"));
     }
-    let mut command = shell.command(&["list"]);
-    let list = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while !asked.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    kill_process(Pid::from_child(&list), Signal::INT).unwrap();
-    let output = list.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+    let mut list = scene.hotlap("list").start();
+    list.until("it asks", || scene.path("asked").exists());
+    list.signal(Signal::INT);
+    assert_eq!(list.end().fails(130).out, "");
 }
 
 /// `--dry-run` says what a run would do, and does none of it.
 #[test]
 fn a_dry_run_builds_starts_and_stores_nothing() {
-    let shell = Shell::new();
-    let there = |name: &str| shell.folder.path().join(name).exists();
-    let manifest = shell.folder.path().join("servers/go/net-http/server.toml");
-    let build =
-        format!("build   = [[\"touch\", '{}']]", shell.folder.path().join("built").display());
-    std::fs::write(&manifest, MANIFEST.replace("build   = []", &build)).unwrap();
-    let servers = ["run", "go/net-http", "touch started", "--reference", "touch started"];
-    let rest = ["--restarts", "3", "--rounds", "2", "--seed", "7", "-c", "8", "--dry-run"];
-    let said = shell.says(&[&servers[..], &rest[..], &["--export-json", "out.json"]].concat());
+    let scene = scene();
+    let build = format!("build = [[\"touch\", '{}']]", scene.file("built"));
+    set(&scene, "go/net-http", &format!("probe = [\"true\"]\n{build}"));
+    let servers = "run go/net-http 'touch started' --reference 'touch started' --dry-run";
+    let rest = "--restarts 3 --rounds 2 --seed 7 -c 8 --export-json out.json";
+    let said = said(&scene, &format!("{servers} {rest}")).succeeds();
     for words in [
         "go/net-http: built if necessary: touch ",
         "touch started: reference; started with: touch started",
@@ -407,31 +272,29 @@ fn a_dry_run_builds_starts_and_stores_nothing() {
         "about 26 s of measuring",
         "JSON: out.json",
     ] {
-        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(said.flat().contains(words), "{words}: {said:?}");
     }
     for name in ["built", "started", "out.json", "data", "cache/builds", "cache/logs"] {
-        assert!(!there(name), "{name}: {said}");
+        assert!(!scene.path(name).exists(), "{name}: {said:?}");
     }
 }
 
 #[test]
 fn a_dry_run_ends_with_the_error_of_the_run() {
-    let shell = Shell::new();
-    let url = "http://127.0.0.1:9/";
-    std::fs::write(shell.folder.path().join("mine.toml"), format!("servers = ['{url}']")).unwrap();
-    for (code, arguments, word) in [
-        (2, vec!["no-such-server"], "is not in the catalogue"),
-        (2, vec!["--suite", "./no-such.toml"], "no-such.toml"),
-        (2, vec![url, "--fail-if", "cost +3%"], "needs at least two servers"),
-        (2, vec![url, "--reference", "other"], "--reference names other"),
-        (1, vec![url, "--body", "@no-such-body"], "cannot read no-such-body"),
-        (1, vec![url, "--export-json", "/nowhere/at/all"], "/nowhere/at/all"),
-        (1, vec!["--suite", "./mine.toml", "--resume"], "no store at"),
+    let scene = scene();
+    scene.write("mine.toml", "servers = ['http://127.0.0.1:9/']");
+    for (code, line, words) in [
+        (2, "no-such-server", "is not in the catalogue"),
+        (2, "--suite ./no-such.toml", "no-such.toml"),
+        (2, "URL --fail-if 'cost +3%'", "needs at least two servers"),
+        (2, "URL --reference other", "--reference names other"),
+        (1, "URL --body @no-such-body", "cannot read no-such-body"),
+        (1, "URL --export-json /nowhere/at/all", "/nowhere/at/all"),
+        (1, "--suite ./mine.toml --resume", "no store at"),
     ] {
-        let said = shell.fails(code, &[&["run", "--dry-run"][..], &arguments].concat());
-        assert!(said.contains(word), "{arguments:?}: {said}");
-        assert!(!shell.folder.path().join("data").exists(), "{arguments:?}");
+        let line = format!("run --dry-run {}", line.replace("URL", "http://127.0.0.1:9/"));
+        said(&scene, &line).fails(code).has(words);
+        assert!(!scene.path("data").exists(), "{line}");
     }
 }
 
@@ -439,63 +302,39 @@ fn a_dry_run_ends_with_the_error_of_the_run() {
 /// is shown as failed.
 #[test]
 fn a_suite_may_leave_out_servers_whose_toolchain_is_missing() {
-    let shell = Shell::new();
-    let manifest = shell.folder.path().join("servers/go/net-http/server.toml");
-    std::fs::write(&manifest, MANIFEST.replace("[\"true\"]", "[\"no-such-program\"]")).unwrap();
-    let ceiling = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
+    let scene = scene();
+    set(&scene, "go/net-http", "probe = [\"no-such-program\"]");
     let suite = |leave_out: bool| {
-        let text = format!(
-            "leave_out_missing = {leave_out}\nservers = ['go/net-http', {{ run = '{ceiling}', name \
-             = 'mine' }}]\n[[load]]\nconnections = 2\n"
-        );
-        std::fs::write(shell.folder.path().join("mine.toml"), text).unwrap();
-        let run = ["run", "--suite", "./mine.toml", "--restarts", "1", "--rounds", "1"];
-        let rest = ["--slice", "48ms", "--no-pin", "--no-store", "--no-ceiling"];
-        shell.run(&[&run[..], &rest[..]].concat())
+        let servers = format!("['go/net-http', {{ run = '{}', name = 'mine' }}]", ceiling());
+        let text = format!("leave_out_missing = {leave_out}\nservers = {servers}\n");
+        scene.write("mine.toml", text + "[[load]]\nconnections = 2\n");
+        scene.hotlap(&SHORT.replace("-c 2", "--suite ./mine.toml")).said()
     };
-    let output = suite(true);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("go/net-http is left out: no-such-program: "), "{said}");
-    let table = String::from_utf8(output.stdout).unwrap();
-    assert!(table.contains("mine") && !table.contains("go/net-http"), "{table}");
-    let output = suite(false);
-    assert_eq!(output.status.code(), Some(3));
-    let table = String::from_utf8(output.stdout).unwrap();
-    assert!(table.contains("go/net-http failed (toolchain)"), "{table}");
+    let said = suite(true).measured().has("go/net-http is left out: no-such-program: ");
+    assert!(said.out.contains("mine") && !said.out.contains("go/net-http"), "{said:?}");
+    suite(false).fails(3).has("go/net-http failed (toolchain)");
 }
 
 /// A server that does not speak the load's protocol is neither built nor started, and the others are
 /// measured.
 #[test]
 fn a_run_leaves_out_servers_that_do_not_speak_its_protocol() {
-    let shell = Shell::new();
-    let manifest = shell.folder.path().join("servers/go/net-http/server.toml");
-    let said = shell.says(&["run", "go/net-http", "true x", "--http2", "--dry-run"]);
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let why = "go/net-http: cannot take part: it does not speak HTTP/2 without TLS; leave out \
-               --http2, or name";
-    assert!(said.contains(why) && !said.contains("ceiling"), "{said}");
-    let said = shell.says(&["run", "go/net-http", "true x", "--https", "--dry-run"]);
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let why = "go/net-http: cannot take part: it does not speak HTTPS; leave out --https, or name";
-    assert!(said.contains(why) && !said.contains("ceiling"), "{said}");
-    let output = shell.run(&["run", "http://127.0.0.1:1/", "--https"]);
-    assert_eq!(
-        String::from_utf8_lossy(&output.stderr).trim(),
-        "error: http://127.0.0.1:1/ is not https, but the run is over TLS: write https://"
-    );
-
-    let http2 = MANIFEST.replace("[toolchain]", "protocols = [\"h2c\"]\n[toolchain]");
-    let build = format!("build   = [[\"touch\", '{}/built']]", shell.folder.path().display());
-    std::fs::write(&manifest, http2.replace("build   = []", &build)).unwrap();
-    let ceiling = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
-    let servers = ["run", "go/net-http", &ceiling, "--name", "other", "--name", "mine"];
-    let load = ["-c", "2", "--restarts", "1", "--rounds", "1", "--slice", "48ms", "--no-pin"];
-    let output = shell.run(&[&servers[..], &load[..], &["--no-store", "--no-ceiling"]].concat());
-    let table = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{table}");
-    for words in ["other failed (protocol)", "it does not speak HTTP/1.1", "add --http2", "mine"] {
-        assert!(table.contains(words), "{table}");
+    let scene = scene();
+    for (option, protocol) in [("--http2", "HTTP/2 without TLS"), ("--https", "HTTPS")] {
+        let why = format!("it does not speak {protocol}; leave out {option}, or name");
+        let said = said(&scene, &format!("run go/net-http 'true x' {option} --dry-run"));
+        let cause = format!("go/net-http: cannot take part: {why}");
+        said.succeeds().has(&cause).lacks("ceiling");
     }
-    assert!(!shell.folder.path().join("built").exists());
+    let build = format!("build = [[\"touch\", '{}']]", scene.file("built"));
+    set(&scene, "go/net-http", &format!("probe = [\"true\"]\n{build}"));
+    let manifest = scene.read("servers/go/net-http/server.toml");
+    let manifest = manifest.replace("[toolchain]", "protocols = [\"h2c\"]\n[toolchain]");
+    scene.write("servers/go/net-http/server.toml", manifest);
+    let run = scene.hotlap(SHORT).words("--name other --name mine go/net-http").arg(ceiling());
+    let said = run.said().fails(3);
+    for words in ["other failed (protocol)", "it does not speak HTTP/1.1", "add --http2", "mine"] {
+        assert!(flat(&said.out).contains(words), "{said:?}");
+    }
+    assert!(!scene.path("built").exists());
 }

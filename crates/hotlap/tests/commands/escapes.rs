@@ -1,13 +1,10 @@
 //! Text of servers, builds and other people never reaches a terminal raw: what a terminal would
 //! obey is shown as an escape, in every command and on both streams.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
 use hotlap::store::Store;
 use hotlap::text::{is_hidden, visible};
 use hotlap_testbed::{HELLO, TestServer};
+use hotlap_testkit::{Scene, ceiling, program};
 use serde_json::Value;
 
 /// Sets the title, clears the screen, colours (as C1 too), reverses the order, rings the bell.
@@ -15,14 +12,14 @@ const EVIL: &str = "\x1b]0;owned\x07\x1b[2J\x1b[31m\u{9b}31m\u{202e}gnp.exe\x7f\
 
 /// A catalogue of three servers: one works, one does not start, one cannot be built. All say
 /// [`EVIL`] wherever a server can say something.
-struct Bench(tempfile::TempDir);
+struct Bench(Scene);
 
 impl Bench {
     fn new() -> Self {
-        let bench = Self(tempfile::tempdir().unwrap());
+        let bench = Self(Scene::new());
         let evil = format!("printf '%s\\n' '{EVIL}'");
         let sh = |script: &str| Value::from(vec!["sh", "-c", script]).to_string();
-        let serves = Value::from(vec![env!("CARGO_BIN_EXE_hotlap"), "__ceiling"]).to_string();
+        let serves = Value::from(vec![program().as_str(), "__ceiling"]).to_string();
         let fails = sh(&format!("{evil}; {evil} >&2; exit 3"));
         for (name, build, command) in [
             ("works", sh("true"), serves.as_str()),
@@ -37,37 +34,20 @@ impl Bench {
                  [run]\ncommand = {command}\n",
                 sh(&evil)
             );
-            let folder = bench.path(&format!("servers/sh/{name}"));
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("server.toml"), toml_strings(&manifest)).unwrap();
+            bench.0.write(&format!("servers/sh/{name}/server.toml"), toml_strings(&manifest));
         }
         bench
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
     /// Runs hotlap with and without colours, and checks all that it prints. What it printed last.
-    fn says(&self, arguments: &[&str]) -> String {
+    fn says(&self, words: &[&str]) -> String {
         let mut said = String::new();
         for color in ["always", "never"] {
-            let output = Command::new(env!("CARGO_BIN_EXE_hotlap"))
-                .args(arguments)
-                .args(["--color", color])
-                .current_dir(self.0.path())
-                .env("HOTLAP_SERVERS", self.path("servers"))
-                .env("HOTLAP_CACHE", self.path("cache"))
-                .env("HOTLAP_CONFIG", "/dev/null")
-                .env("COLUMNS", "200")
-                .stdin(Stdio::null())
-                .output()
-                .unwrap();
-            let text =
-                [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-            said = text.concat();
+            let hotlap = self.0.hotlap("").args(words).args(["--color", color]);
+            let printed = hotlap.env("COLUMNS", "200").said();
+            said = printed.out + &printed.err;
             assert!(!said.contains("panicked"), "{said}");
-            harmless(&said, arguments);
+            harmless(&said, words);
         }
         said
     }
@@ -95,18 +75,8 @@ fn harmless(text: &str, whence: &[&str]) {
     assert_eq!(visible(&raw), "", "{whence:?} printed {text:?}");
 }
 
-const SHORT: [&str; 10] = [
-    "--restarts",
-    "1",
-    "--rounds",
-    "1",
-    "--slice",
-    "12ms",
-    "--duration",
-    "1s",
-    "--no-ceiling",
-    "-c4",
-];
+const SHORT: &str =
+    "--restarts 1 --rounds 1 --slice 12ms --duration 1s --no-ceiling -c4 --export-json page.json";
 
 #[test]
 fn no_command_lets_text_from_outside_reach_a_terminal_raw() {
@@ -123,24 +93,28 @@ fn no_command_lets_text_from_outside_reach_a_terminal_raw() {
     bench.says(&["setup"]);
     bench.says(&["setup", "--yes"]);
 
-    let store = bench.path("hotlap.db").display().to_string();
     let name = format!("mine {EVIL}");
     let fails = format!("sh -c 'printf \"%s\\n\" \"{EVIL}\"; exit 3'");
-    let page = |form: &str| bench.path(&format!("page.{form}")).display().to_string();
-    let [json, markdown, csv, html, junit, gab, bmf] =
-        ["json", "md", "csv", "html", "xml", "gab", "bmf"].map(page);
     let mut run = vec!["run", "sh/works", "sh/ends", "sh/unbuilt", &fails, "--name", &name];
-    run.extend(SHORT);
-    run.extend(["--store", &store, "--export-json", &json, "--export-markdown", &markdown]);
-    run.extend(["--export-csv", &csv, "--export-html", &html, "--export-junit", &junit]);
-    run.extend(["--export-github-benchmark", &gab, "--export-bencher", &bmf]);
+    run.extend(SHORT.split(' '));
+    run.extend([
+        "--store",
+        "hotlap.db",
+        "--export-markdown",
+        "page.md",
+        "--export-csv",
+        "page.csv",
+    ]);
+    run.extend(["--export-html", "page.html", "--export-junit", "page.xml"]);
+    run.extend(["--export-github-benchmark", "page.gab", "--export-bencher", "page.bmf"]);
     let said = bench.says(&run);
     assert!(said.contains(shown) && said.contains("exited"), "{said}");
-    for form in [&json, &markdown, &csv, &html, &junit, &gab, &bmf] {
-        harmless(&fs::read_to_string(form).unwrap().replace('\t', " "), &[form]);
-    }
+    let pages = bench.0.names("").into_iter().filter(|name| name.starts_with("page."));
+    let pages: Vec<String> = pages.collect();
+    assert_eq!(pages.len(), 7, "{pages:?}");
+    pages.iter().for_each(|page| harmless(&bench.0.read(page).replace('\t', " "), &[page]));
 
-    let stored = Store::open_existing(Path::new(&store)).unwrap().run(2).unwrap();
+    let stored = Store::open_existing(&bench.0.path("hotlap.db")).unwrap().run(2).unwrap();
     assert!(stored.servers[0].version.contains(EVIL), "the store keeps what it was told");
     for arguments in [
         &["report", "2"][..],
@@ -160,7 +134,7 @@ fn no_command_lets_text_from_outside_reach_a_terminal_raw() {
         let mut arguments = arguments.to_vec();
         let knows_stores = ["report", "history", "compare"].contains(&arguments[0]);
         if knows_stores && !arguments.contains(&"--store") {
-            arguments.extend(["--store", &store]);
+            arguments.extend(["--store", "hotlap.db"]);
         }
         bench.says(&arguments);
     }
@@ -178,25 +152,22 @@ fn a_response_cannot_reach_a_terminal_raw() {
     }
     bench.says(&["load", "-n20", "-c1", &url]);
     let mut run = vec!["run", &url, "--no-store"];
-    run.extend(SHORT);
+    run.extend(SHORT.split(' '));
     bench.says(&run);
 }
 
 /// The host of an agent chooses its name and what it prints. As root, it is one with a bad name.
-#[cfg(target_os = "linux")]
 #[test]
 fn another_host_cannot_reach_a_terminal_raw() {
-    const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
     let shown = "\\x1b]0;owned\\x07";
     let bench = Bench::new();
     let url = TestServer::responding(HELLO).url();
-    let server = format!("{HOTLAP} __ceiling");
-    let [json, html] = ["json", "html"].map(|form| bench.path(form).display().to_string());
+    let (hotlap, server) = (program(), ceiling());
     let load = |on: &str| bench.says(&["load", "-n20", "-c1", "--generator-on", on, &url]);
     let run = |option: &str, on: &str| {
-        let mut run = vec!["run", option, on, &server, "--no-store", "--export-json", &json];
-        run.extend(SHORT);
-        run.extend(["--export-html", &html, "--details"]);
+        let mut run = vec!["run", option, on, &server, "--no-store", "--details"];
+        run.extend(SHORT.split(' '));
+        run.extend(["--export-html", "page.html"]);
         bench.says(&run)
     };
 
@@ -210,11 +181,11 @@ fn another_host_cannot_reach_a_terminal_raw() {
         return;
     }
     let script = "printf %s \"$0\" >/proc/sys/kernel/hostname; exec \"$@\"";
-    let agent = format!("unshare --uts sh -c '{script}' '{EVIL}' {HOTLAP}");
+    let agent = format!("unshare --uts sh -c '{script}' '{EVIL}' {hotlap}");
     for said in [load(&agent), run("--server-on", &agent), run("--generator-on", &agent)] {
         assert!(said.contains("gnp.exe\\x7f\\x08"), "{said}");
     }
-    for file in [&json, &html] {
-        harmless(&fs::read_to_string(file).unwrap().replace('\t', " "), &[file]);
+    for file in ["page.json", "page.html"] {
+        harmless(&bench.0.read(file).replace('\t', " "), &[file]);
     }
 }

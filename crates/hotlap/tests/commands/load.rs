@@ -1,32 +1,25 @@
 //! `hotlap load` against servers that hang or are overloaded: what it prints.
 
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_testbed::{HELLO, TestServer};
-use rustix::process::{Pid, Signal, kill_process};
+use hotlap_testkit::{Said, Scene};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// What `hotlap load` prints of four connections to a server that answers 20 requests and no more,
 /// where a signal ends it once all connections have waited for longer than any response took, and
 /// for 0.3 s.
-fn ended_in_a_hang(arguments: &[&str]) -> String {
+fn ended_in_a_hang(words: &str) -> Said {
     let server = TestServer::hanging(20, Duration::from_secs(3_600), HELLO);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-    command.args(["load", "--no-check", "-c4", "-d60s", "--timeout", "60s"]).args(arguments);
-    command.arg(server.url()).env("HOTLAP_CONFIG", "/dev/null").stdout(Stdio::piped());
+    let load = Scene::new().hotlap("load --no-check -c4 -d60s --timeout 60s").words(words);
     let began = Instant::now();
-    let mut child = command.spawn().unwrap();
-    while server.requests() < 24 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before all connections waited");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut running = load.arg(server.url()).start();
+    running.until("all connections wait", || server.requests() >= 24);
     std::thread::sleep(began.elapsed() + Duration::from_millis(300));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    String::from_utf8(output.stdout).unwrap()
+    running.signal(Signal::INT);
+    running.end().fails(130)
 }
 
 /// A worker that takes 2 ms for each request.
@@ -34,11 +27,8 @@ fn slow() -> String {
     TestServer::one_at_a_time(Duration::from_millis(2), HELLO).url()
 }
 
-fn load(arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-    command.args(["load", "--no-check"]).args(arguments);
-    let output = command.env("HOTLAP_CONFIG", "/dev/null").output().unwrap();
-    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+fn load(words: &str, url: &str) -> Said {
+    Scene::new().hotlap("load --no-check").words(words).arg(url).said()
 }
 
 fn line<'a>(text: &'a str, name: &str) -> &'a str {
@@ -48,14 +38,13 @@ fn line<'a>(text: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn percentiles_that_rest_on_a_hang_are_lower_bounds_in_every_form() {
-    let text = ended_in_a_hang(&["--latency"]);
+    let text = ended_in_a_hang("--latency").out;
     let service = line(&text, "service");
     assert!(!line(&text, "50 %").contains('≥'), "{text}");
     assert!(service.contains("p99 ≥ ") && service.contains("max ≥ "), "{text}");
     assert!(line(&text, "99 %").contains('≥'), "{text}");
 
-    let json = ended_in_a_hang(&["--format", "json"]);
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let json = ended_in_a_hang("--format json").json();
     let service = &json["figures"]["service"];
     assert_eq!((&service["count"], &service["unanswered"]), (&20.into(), &4.into()));
     let bounds = ["p90", "p99", "p999", "p9999", "max"];
@@ -63,15 +52,15 @@ fn percentiles_that_rest_on_a_hang_are_lower_bounds_in_every_form() {
     assert!(service["p99_ms"].as_f64().unwrap() >= 290.0, "{service}");
     assert!(json["figures"]["open_loop"].is_null());
 
-    let csv = ended_in_a_hang(&["--format", "csv"]);
+    let csv = ended_in_a_hang("--format csv").out;
     assert!(csv.contains("service_p99_is_lower_bound,1,\n"), "{csv}");
     assert!(!csv.contains("service_p50_is_lower_bound"), "{csv}");
 }
 
 #[test]
 fn a_rate_that_is_not_reached_is_told_with_its_queue() {
-    let (code, text) = load(&["-c4", "-d1s", "-R", "1000", &slow()]);
-    assert_eq!(code, Some(0), "a slow server is no error");
+    // A slow server is no error.
+    let text = load("-c4 -d1s -R 1000", &slow()).succeeds().out;
     assert!(line(&text, "offered").contains("requests/s, "), "{text}");
     assert!(line(&text, "reached").ends_with(" %"), "{text}");
     let queue = line(&text, "queue");
@@ -81,9 +70,7 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
     assert!(line(&text, "response").contains('≥'), "{text}");
 
     // On a busy machine the window may close late; no request fails for that.
-    let paced = ["-c4", "-d1s", "--timeout", "60s", "-R", "1000"];
-    let (_, json) = load(&[&paced[..], &["--format", "json", &slow()]].concat());
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let json = load("-c4 -d1s --timeout 60s -R 1000 --format json", &slow()).json();
     let (figures, found) = (&json["figures"], &json["figures"]["open_loop"]);
     let number = |name: &str| found[name].as_f64().unwrap();
     assert_eq!(found["is_behind"], true);
@@ -91,7 +78,7 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
     assert_eq!(number("due") - number("waiting"), figures["answers"].as_f64().unwrap());
     assert!(number("growth_per_s") >= 480.0, "{found}");
 
-    let (_, wrk) = load(&["-c4", "-d1s", "-R", "1000", "--format", "wrk", "--latency", &slow()]);
+    let wrk = load("-c4 -d1s -R 1000 --format wrk --latency", &slow()).out;
     assert!(!wrk.contains('≥') && wrk.contains("Latency Distribution"), "{wrk}");
 }
 
@@ -99,8 +86,7 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
 fn an_address_without_a_scheme_is_http() {
     let url = TestServer::responding(HELLO).url();
     let address = url.trim_start_matches("http://").trim_end_matches('/');
-    let (code, text) = load(&["-c2", "-n20", address]);
-    assert_eq!(code, Some(0), "{text}");
+    let text = load("-c2 -n20", address).succeeds().out;
     assert!(line(&text, "requests/s").ends_with("20 correct responses, 0 errors"), "{text}");
 }
 
@@ -116,7 +102,6 @@ fn a_load_of_which_many_requests_fail_is_not_valid() {
             client.send(HELLO);
         }
     });
-    let (code, said) = load(&["-n", "90", "-c", "2", &server.url()]);
-    assert_eq!(code, Some(3), "{said}");
+    let said = load("-n 90 -c 2", &server.url()).fails(3).out;
     assert!(line(&said, "requests/s").contains("60 correct responses, 30 errors"), "{said}");
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use crate::input::{Input, text};
 use hotlap_testbed::TestServer;
+use hotlap_testkit::{Said, Scene, ceiling};
 use serde_json::Value;
 
 /// The paths and bodies of all requests, in the order in which they came.
@@ -68,18 +67,25 @@ expect_status = 201
 expect_body = '{"user":${id}}'
 "#;
 
-fn input(content: &str) -> Input {
-    Input::new("requests.toml", "--requests-file", content)
+/// A scene with such a file.
+fn scene(content: &str) -> Scene {
+    let scene = Scene::new();
+    scene.write("requests.toml", content);
+    scene
 }
+
+/// What a command says of such a file.
+fn said(content: &str, words: &str, url: &str) -> Said {
+    scene(content).hotlap(words).words("--requests-file requests.toml").arg(url).said()
+}
+
+const RUN: &str = "run --restarts 1 --slice 50ms --export-json -";
 
 #[test]
 fn each_request_has_its_own_values_and_its_own_figures() {
     let (server, seen) = application();
-    let folder = input(REQUESTS);
-    let output =
-        folder.hotlap("load", &["-n", "400", "-c4", "-t2", "--format", "json", &server.url()]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = said(REQUESTS, "load -n 400 -c4 -t2 --format json", &server.url()).succeeds();
+    let outcome = said.json();
     let own = outcome["figures"]["by_request"].as_array().unwrap();
     let counts: Vec<(&str, u64, u64)> = own
         .iter()
@@ -98,48 +104,36 @@ fn each_request_has_its_own_values_and_its_own_figures() {
 
 #[test]
 fn the_same_seed_sends_the_same_sequence() {
-    let sent = |seed: &str| {
+    let sent = |seed: u32| {
         let (server, seen) = application();
-        let folder = input(REQUESTS);
-        let arguments = ["-n", "50", "-c1", "--no-check", "--seed", seed, &server.url()];
-        assert_eq!(folder.hotlap("load", &arguments).status.code(), Some(0));
+        let words = format!("load -n 50 -c1 --no-check --seed {seed}");
+        said(REQUESTS, &words, &server.url()).succeeds();
         seen.lock().unwrap().clone()
     };
-    assert_eq!(sent("1"), sent("1"));
-    assert_ne!(sent("1"), sent("2"));
+    assert_eq!(sent(1), sent(1));
+    assert_ne!(sent(1), sent(2));
 }
 
 #[test]
 fn a_wrong_response_is_shown_with_the_request_that_it_answered() {
     let (server, _) = application();
     let wrong = REQUESTS.replace("'{\"id\":${id}}'", "'{\"id\":1}'");
-    let folder = input(&wrong);
-    let output = folder.hotlap("load", &["-n", "40", "-c1", "--no-check", &server.url()]);
-    assert_eq!(output.status.code(), Some(3));
-    let (out, told) = (text(&output.stdout), text(&output.stderr));
-    let row = out.lines().find(|line| line.trim_start().starts_with("user")).unwrap();
-    assert_eq!(row.split_whitespace().take(3).collect::<Vec<_>>(), ["user", "0", "30"], "{out}");
-    assert!(told.contains("It answered this request:\n  | GET /users/"), "{told}");
+    let said = said(&wrong, "load -n 40 -c1 --no-check", &server.url()).fails(3);
+    said.has(" user 0 30 ").has("It answered this request: | GET /users/");
 }
 
 #[test]
 fn a_mistake_is_reported_before_anything_is_sent() {
     let (server, seen) = application();
+    let no_file = REQUESTS.replace("\"uuid\"", "{ lines = \"none\" }");
     for (requests, expected) in [
         (REQUESTS.replace("${id}}'\n\n", "${user}}'\n\n"), "requests.toml:10:15: no field user"),
         (REQUESTS.replace("[1, 100000]", "[2, 1]"), "requests.toml:3:6: field id: 2 is above 1"),
-        (
-            REQUESTS.replace("\"uuid\"", "{ lines = \"none\" }"),
-            "requests.toml:4:7: field key: cannot",
-        ),
+        (no_file, "requests.toml:4:7: field key: cannot"),
         (REQUESTS.replace("weight", "wieght"), "requests.toml:9:1: unknown field `wieght`"),
     ] {
-        let folder = input(&requests);
         for command in ["load", "run"] {
-            let output = folder.hotlap(command, &[&server.url()]);
-            let told = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{told}");
-            assert!(told.contains(expected), "{told} does not contain {expected}");
+            said(&requests, command, &server.url()).fails(2).has(expected);
         }
     }
     assert_eq!(seen.lock().unwrap().len(), 0);
@@ -150,30 +144,9 @@ fn a_mistake_is_reported_before_anything_is_sent() {
 #[test]
 fn values_are_not_repeated_in_a_run() {
     let (server, seen) = application();
-    let folder = input(REQUESTS);
-    let output = folder.hotlap(
-        "run",
-        &[
-            "--no-store",
-            "-c4",
-            "--restarts",
-            "1",
-            "--rounds",
-            "2",
-            "--export-json",
-            "-",
-            "--slice",
-            "50ms",
-            "--name",
-            "old",
-            "--name",
-            "new",
-            &server.url(),
-            &format!("{}/", server.url().trim_end_matches('/')),
-        ],
-    );
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let words = format!("{RUN} --no-store -c4 --rounds 2 --name old --name new");
+    let words = format!("{words} {}/", server.url().trim_end_matches('/'));
+    let report = said(REQUESTS, &words, &server.url()).succeeds().json();
     let rows = report["tables"][0]["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["errors"] == 0));
     assert_eq!(report["run"]["contract"], "2 requests");
@@ -190,16 +163,10 @@ fn values_are_not_repeated_in_a_run() {
 fn a_run_has_figures_of_each_request_and_names_the_one_that_was_answered_wrongly() {
     let (server, _) = application_that_refuses(20);
     let secret = "headers = { Authorization = \"Bearer s3cr3t-t0ken\", Content-Type";
-    let folder = input(&REQUESTS.replace("headers = { Content-Type", secret));
-    let page = folder.beside("page.html").display().to_string();
-    let store = folder.beside("runs.db").display().to_string();
-    let mut arguments = vec!["--store", &store, "--export-html", &page, "--export-json", "-"];
-    arguments.extend(["-c4", "--restarts", "1", "--rounds", "2", "--slice", "50ms"]);
-    let url = server.url();
-    arguments.push(&url);
-    let output = folder.hotlap("run", &arguments);
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let scene = scene(&REQUESTS.replace("headers = { Content-Type", secret));
+    let run = scene.hotlap(RUN).words("-c4 --rounds 2 --store runs.db --export-html page.html");
+    let said = run.words("--requests-file requests.toml").arg(server.url()).said().fails(3);
+    let report = said.json();
     assert_eq!(report["run"]["loads"][0]["requests"], serde_json::json!(["user", "order"]));
     let own = report["tables"][0]["by_request"].as_array().unwrap();
     let named: Vec<&str> = own.iter().map(|own| own["request"].as_str().unwrap()).collect();
@@ -214,16 +181,11 @@ fn a_run_has_figures_of_each_request_and_names_the_one_that_was_answered_wrongly
     let told = format!("{}{}", report["tables"][0]["sentences"], report["warnings"]);
     assert!(told.contains("responses were wrong (POST /orders: "), "{told}");
 
-    let shown = Command::new(env!("CARGO_BIN_EXE_hotlap"))
-        .args(["report", "--store", &store, "--details"])
-        .env("HOTLAP_CONFIG", "/dev/null")
-        .output()
-        .unwrap();
-    assert!(text(&shown.stdout).contains("\n  Each request\n"), "{}", text(&shown.stdout));
-    for bytes in [&output.stdout, &output.stderr, &shown.stdout, &fs::read(page).unwrap()] {
-        assert!(!text(bytes).contains("s3cr3t-t0ken"));
+    let shown = scene.hotlap("report --store runs.db --details").said().has(" Each request ");
+    for text in [said.out, said.err, shown.out, scene.read("page.html")] {
+        assert!(!text.contains("s3cr3t-t0ken"));
     }
-    let kept = fs::read(store).unwrap();
+    let kept = fs::read(scene.path("runs.db")).unwrap();
     assert!(!kept.windows(12).any(|window| window == b"s3cr3t-t0ken"));
 }
 
@@ -231,21 +193,13 @@ fn a_run_has_figures_of_each_request_and_names_the_one_that_was_answered_wrongly
 #[test]
 fn a_stress_and_a_requests_file_exclude_each_other() {
     let (server, seen) = application();
-    let folder = input(REQUESTS);
-    let suite = folder.beside("suite.toml");
-    let url = server.url();
+    let (scene, url) = (scene(REQUESTS), server.url());
     let lines = format!("requests_file = 'requests.toml'\nservers = ['{url}']\n");
-    fs::write(&suite, format!("{lines}stress = ['overload']\n")).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_hotlap"))
-        .args(["run", "--no-store", "--suite", &suite.display().to_string()])
-        .env("HOTLAP_CONFIG", "/dev/null")
-        .output()
-        .unwrap();
-    let told = text(&output.stderr);
-    assert_eq!((output.status.code(), seen.lock().unwrap().len()), (Some(2), 0), "{told}");
-    assert!(told.contains("run the requests file without a stress"), "{told}");
-    let output = folder.hotlap("run", &["--stress", &url]);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    scene.write("suite.toml", format!("{lines}stress = ['overload']\n"));
+    let said = scene.hotlap("run --no-store --suite ./suite.toml").said();
+    said.fails(2).has("run the requests file without a stress");
+    assert_eq!(seen.lock().unwrap().len(), 0);
+    self::said(REQUESTS, "run --stress", &url).fails(2);
 }
 
 /// The values of its fields tell why it failed.
@@ -254,12 +208,7 @@ fn a_wrong_response_to_one_request_that_varies_is_named_too() {
     let (server, _) = application_that_refuses(20);
     let order = "fields.key = \"uuid\"\n[[request]]\npath = \"/orders?key=${key}\"\n\
                  body = '{\"user\":1,\"key\":\"${key}\"}'\nexpect_status = 201\n";
-    let folder = input(order);
-    let url = server.url();
-    let mut arguments = vec!["--no-store", "-c1", "--restarts", "1", "--rounds", "1"];
-    arguments.extend(["--slice", "50ms", "--export-json", "-", &url]);
-    let output = folder.hotlap("run", &arguments);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = said(order, &format!("{RUN} --no-store -c1 --rounds 1"), &server.url()).json();
     let told = format!("{}{}", report["tables"][0]["sentences"], report["warnings"]);
     assert!(told.contains("responses were wrong (POST /orders?key="), "{told}");
     assert_eq!(report["tables"][0]["by_request"], serde_json::json!([]));
@@ -269,13 +218,9 @@ fn a_wrong_response_to_one_request_that_varies_is_named_too() {
 /// check`, which does not know the file.
 #[test]
 fn a_command_with_another_body_is_shown_with_the_expected_one() {
-    let folder = input("[[request]]\npath = \"/\"\nexpect_body = \"Hallo\"\n");
-    let command = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
-    let output = folder.hotlap("run", &["--no-store", "--start-timeout", "2s", &command]);
-    assert_eq!(output.status.code(), Some(3));
-    let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    let cause = "GET /: expected 2xx, \"Hallo\"; got body \"Hello, World!\"";
-    assert!(told.contains(cause), "{told}");
-    assert!(told.contains("correct what is expected: --expect-status"), "{told}");
+    let file = "[[request]]\npath = \"/\"\nexpect_body = \"Hallo\"\n";
+    said(file, "run --no-store --start-timeout 2s", &ceiling())
+        .fails(3)
+        .has("GET /: expected 2xx, \"Hallo\"; got body \"Hello, World!\"")
+        .has("correct what is expected: --expect-status");
 }

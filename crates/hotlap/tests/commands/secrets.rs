@@ -2,13 +2,12 @@
 //! not on a page, not in what is printed.
 
 use std::fs;
-use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hotlap::store::Store;
 use hotlap_testbed::TestServer;
-use serde_json::Value;
+use hotlap_testkit::{Hotlap, Said, Scene};
 
 /// The values that must not turn up.
 const SECRETS: [&str; 6] = [
@@ -49,10 +48,8 @@ fn echo(correct: usize) -> (String, Arc<Mutex<Vec<u8>>>) {
     (server.url(), received)
 }
 
-fn hotlap(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-    command.args(arguments).env("HOTLAP_CONFIG", "/dev/null").stdin(Stdio::null());
-    command
+fn with_headers(command: Hotlap) -> Hotlap {
+    HEADERS.iter().fold(command, |command, header| command.args(["-H", header]))
 }
 
 /// Fails if a secret is in these bytes, as text or as a list of numbers in JSON.
@@ -66,36 +63,26 @@ fn free_of_secrets(bytes: &[u8], whence: &str) {
     }
 }
 
-fn printed(output: &Output) -> Vec<u8> {
-    [&output.stdout[..], &output.stderr[..]].concat()
+fn is_free_of_secrets(said: &Said, whence: &str) {
+    free_of_secrets(format!("{}{}", said.out, said.err).as_bytes(), whence);
 }
 
 #[test]
 fn a_run_sends_secrets_and_keeps_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let (url, got) = echo(usize::MAX);
+    let (scene, (url, got)) = (Scene::new(), echo(usize::MAX));
     // Regression: the store had the path as it was sent.
-    let url = format!("{url}a?token=qu3ry-s3cr3t");
-    let mut arguments = vec!["run", &url];
-    HEADERS.iter().for_each(|header| arguments.extend(["-H", header]));
-    arguments.extend(["--redact", "x-mine", "--restarts", "1", "--rounds", "1", "--slice", "12ms"]);
-    arguments.extend(["--duration", "1s", "-c", "2", "--no-pin"]);
-    let [store, json, markdown, html, csv, junit] =
-        ["hotlap.db", "r.json", "r.md", "r.html", "r.csv", "r.xml"].map(path);
-    arguments.extend(["--store", &store, "--export-json", &json, "--export-markdown", &markdown]);
-    arguments.extend(["--export-html", &html, "--export-csv", &csv, "--export-junit", &junit]);
-    let output = hotlap(&arguments).env("HOTLAP_CACHE", path("cache")).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!([Some(0), Some(4)].contains(&output.status.code()), "{said}");
+    let run = scene.hotlap("run --redact x-mine --restarts 1 --rounds 1 --slice 12ms -d 1s -c 2");
+    let run = run.words("--no-pin --store hotlap.db --export-json r.json --export-html r.html");
+    let run = run.words("--export-markdown r.md --export-csv r.csv --export-junit r.xml");
+    let said = with_headers(run).arg(format!("{url}a?token=qu3ry-s3cr3t")).said().measured();
 
     let sent = String::from_utf8_lossy(&got.lock().unwrap()).into_owned();
     assert!(HEADERS.iter().all(|header| sent.contains(header)), "{sent}");
-    free_of_secrets(&printed(&output), "what it printed");
-    for entry in fs::read_dir(folder.path()).unwrap().flatten().filter(|e| e.path().is_file()) {
-        free_of_secrets(&fs::read(entry.path()).unwrap(), &entry.path().display().to_string());
+    is_free_of_secrets(&said, "what it printed");
+    for name in scene.names("").into_iter().filter(|name| scene.path(name).is_file()) {
+        free_of_secrets(&fs::read(scene.path(&name)).unwrap(), &name);
     }
-    let run = Store::open_existing(store.as_ref()).unwrap().run(1).unwrap();
+    let run = Store::open_existing(&scene.path("hotlap.db")).unwrap().run(1).unwrap();
     let command = run.command.join(" ");
     assert!(command.contains("-H Authorization: REDACTED -H cookie: REDACTED"), "{command}");
     assert!(command.contains("-H X-API-Key: REDACTED -H X-Mine: REDACTED"), "{command}");
@@ -103,20 +90,18 @@ fn a_run_sends_secrets_and_keeps_none() {
 
 #[test]
 fn a_load_and_its_first_wrong_response_keep_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.toml");
-    fs::write(&config, "redact = ['X-Mine']\n").unwrap();
+    let scene = Scene::new();
+    scene.write("config.toml", "redact = ['X-Mine']\n");
     for correct in [0, 20] {
         for form in ["human", "json"] {
             let (url, got) = echo(correct);
-            let mut arguments = vec!["load", "-n", "40", "-c", "1", "--format", form, &url];
-            HEADERS.iter().for_each(|header| arguments.extend(["-H", header]));
-            let output = hotlap(&arguments).env("HOTLAP_CONFIG", &config).output().unwrap();
-            free_of_secrets(&printed(&output), &format!("the output as {form}"));
+            let load = scene.hotlap(&format!("load -n 40 -c 1 --format {form}")).arg(url);
+            let said = with_headers(load).env("HOTLAP_CONFIG", "config.toml").said();
+            is_free_of_secrets(&said, &format!("the output as {form}"));
             let sent = String::from_utf8_lossy(&got.lock().unwrap()).into_owned();
             assert!(HEADERS.iter().all(|header| sent.contains(header)), "{sent}");
             if form == "json" && correct > 0 {
-                let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+                let value = said.json();
                 let headers = value["plan"]["requests"][0]["headers"].to_string();
                 let redacted = r#"["Authorization",[{"bytes":"REDACTED"}]]"#;
                 assert!(headers.contains(redacted), "{headers}");
@@ -138,8 +123,8 @@ fn an_error_says_no_secret() {
         &["check", "http://me:s3cr3t-t0ken@127.0.0.1:1/"],
         &["run", "./none --db postgres://me:s3cr3t-t0ken@db/x", "--no-store"],
     ] {
-        let output = hotlap(arguments).output().unwrap();
-        assert!(output.status.code() != Some(0), "{arguments:?}");
-        free_of_secrets(&printed(&output), &format!("{arguments:?}"));
+        let said = Scene::new().hotlap("").args(arguments).said();
+        assert!(said.code != Some(0), "{arguments:?}");
+        is_free_of_secrets(&said, &format!("{arguments:?}"));
     }
 }

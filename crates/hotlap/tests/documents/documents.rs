@@ -5,7 +5,6 @@ use crate::catalogue;
 use crate::example;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::scene::{hold, stressed, three};
 use clap::error::ErrorKind;
@@ -18,6 +17,7 @@ use hotlap::render::{Format, render};
 use hotlap::report::Report;
 use hotlap_servers::catalogue::Catalogue;
 use hotlap_servers::requests_file;
+use hotlap_testkit::Scene;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
@@ -29,15 +29,9 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap()
 }
 
-fn help(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_hotlap"))
-        .args(arguments)
-        .arg("--help")
-        .env("COLUMNS", "80")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{arguments:?}");
-    String::from_utf8(output.stdout).unwrap()
+fn help(command: &str) -> String {
+    let help = Scene::new().hotlap(command).arg("--help").env("COLUMNS", "80");
+    help.said().succeeds().out
 }
 
 /// The long options in a text.
@@ -52,7 +46,7 @@ fn options(text: &str) -> Vec<String> {
 #[test]
 fn the_action_passes_options_that_there_are() {
     let action = read("action.yml");
-    let (run, line) = (help(&["run"]), action.split("hotlap run").nth(1).unwrap());
+    let (run, line) = (help("run"), action.split("hotlap run").nth(1).unwrap());
     let line = line.split("|| code").next().unwrap();
     assert!(options(line).len() >= 5, "{line}");
     for option in options(line) {
@@ -205,7 +199,7 @@ fn with_properties(mut choice: Value, schema: &Value) -> Value {
 #[test]
 fn the_man_page_has_every_command_and_option() {
     let page = read("docs/hotlap.1").replace("\\-", "-");
-    let top = help(&[]);
+    let top = help("");
     let commands = top.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
     let name = |line: &str| Some(line.strip_prefix("  ")?.split_whitespace().next()?.to_owned());
     let commands = commands.lines().filter(|l| !l.starts_with("   ")).filter_map(name);
@@ -213,7 +207,7 @@ fn the_man_page_has_every_command_and_option() {
     for command in commands.filter(|command| command != "help") {
         assert!(page.contains(&format!(".SH \"HOTLAP {}\"", command.to_uppercase())), "{command}");
         // Examples may show options of other programs.
-        let help = help(&[&command]);
+        let help = help(&command);
         for option in options(help.split("Examples:").next().unwrap()) {
             assert!(page.contains(&option), "{command}: no {option}");
         }

@@ -1,294 +1,178 @@
-//! `hotlap load --generator-on`, with agents that are processes of this host.
+//! `hotlap run --generator-on`: the load of each lap comes from agents.
 
-use crate::laps;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hotlap_testbed::{HELLO, TestServer};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use hotlap_testkit::hosts::Hosts;
+use hotlap_testkit::{Hotlap, Running, Said, Scene, agent, ceiling, program};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
+use crate::{adds_up, laps, named, pids, short_run};
 
-/// A test that waits for longer than this has failed; nothing is measured with it.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// `hotlap load` with these generators.
-fn load(generators: &[String], arguments: &[&str]) -> Command {
-    let mut command = Command::new(HOTLAP);
-    command.arg("load").env("HOTLAP_CONFIG", "/dev/null");
-    generators.iter().for_each(|typed| {
-        command.args(["--generator-on", typed]);
-    });
-    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+fn with_generators(run: Hotlap, generators: &[String]) -> Hotlap {
+    generators.iter().fold(run, |run, typed| run.args(["--generator-on", typed]))
 }
 
-/// A generator of this host.
-fn plain() -> String {
-    format!("env {HOTLAP}")
-}
-
-/// One that writes its process number to a file, so that a test can stop or kill it.
-fn named(file: &Path) -> String {
-    format!("sh -c 'echo $$ > {}; exec \"$@\"' sh {HOTLAP}", file.display())
-}
-
-/// The process number in a file.
-fn pid(file: &Path) -> Pid {
-    let text = fs::read_to_string(file).unwrap();
-    Pid::from_raw(text.trim().parse().unwrap()).unwrap()
-}
-
-fn text(output: &Output) -> (Option<i32>, String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
-}
-
-/// Waits until something is so.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Waits for the end of a process, which must come by itself.
-fn ended(mut child: Child) -> (Option<i32>, String, String) {
-    let deadline = Instant::now() + LIMIT;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            panic!("hotlap has not ended: {:?}", text(&child.wait_with_output().unwrap()));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    text(&child.wait_with_output().unwrap())
-}
-
-/// A load without end of two generators whose process numbers are known, once it is under way.
-struct UnderWay {
-    server: TestServer,
-    child: Child,
-    agents: [Pid; 2],
-    _folder: tempfile::TempDir,
-}
-
-fn under_way(arguments: &[&str]) -> UnderWay {
-    let folder = tempfile::tempdir().unwrap();
-    let files: [PathBuf; 2] = ["a", "b"].map(|name| folder.path().join(name));
-    let server = TestServer::responding(HELLO);
-    let url = server.url();
-    let arguments = [&["--no-check", "-c4", &url], arguments].concat();
-    let child = load(&files.each_ref().map(|file| named(file)), &arguments).spawn().unwrap();
-    until("no load", || server.requests() > 100);
-    UnderWay { server, child, agents: files.each_ref().map(|file| pid(file)), _folder: folder }
-}
-
-/// Nothing is left of an agent.
-fn is_gone(agent: Pid) {
-    until("an agent goes on", || test_kill_process(agent).is_err());
+/// A short run of one server.
+fn run(scene: &Scene, generators: &[String]) -> Hotlap {
+    with_generators(short_run(scene), generators).arg(ceiling())
 }
 
 #[test]
-fn the_counts_of_two_and_four_generators_equal_those_of_the_server() {
-    for count in [2, 4] {
-        let server = TestServer::responding(HELLO);
-        let arguments = ["--no-check", "-n20000", "-c8", "--format", "json", &server.url()];
-        let output = load(&vec![plain(); count], &arguments).output().unwrap();
-        let (code, stdout, stderr) = text(&output);
-        assert!(laps::were_measured(code), "{code:?} {stderr}");
-        let json: Value = serde_json::from_str(&stdout).unwrap();
-        assert_eq!(json["figures"]["answers"], 20_000);
-        assert_eq!(json["figures"]["service"]["count"], 20_000);
-        assert_eq!(server.requests(), 20_000);
-        let each = json["generators"]["each"].as_array().unwrap();
-        let counts: Vec<u64> = each.iter().map(|g| g["responses"].as_u64().unwrap()).collect();
-        assert_eq!(counts, vec![20_000 / count as u64; count]);
-        let invalid = json["generators"]["invalid"].as_array().unwrap();
-        assert_eq!(invalid.is_empty(), code == Some(0), "{json}");
-    }
-}
-
-/// Without `--no-check`, the server is probed by a generator.
-#[test]
-fn people_see_what_each_generator_contributed() {
-    let server = TestServer::responding(HELLO);
-    let output = load(&[plain(), plain()], &["-n1000", "-c4", &server.url()]).output().unwrap();
-    let (code, stdout, stderr) = text(&output);
-    assert!(laps::were_measured(code), "{code:?} {stderr}");
-    assert!(stdout.contains("1,000 correct responses, 0 errors"), "{stdout}");
-    let rows = stdout.lines().filter(|line| line.trim_start().starts_with("env /"));
-    let rows: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().rev().collect()).collect();
-    assert_eq!(rows.len(), 2, "{stdout}");
-    assert!(rows.iter().all(|row| row.contains(&"500")), "{stdout}");
-    assert!(server.requests() > 1_000, "there were no probes");
+fn the_load_of_every_lap_comes_from_all_generators() {
+    let scene = Scene::new();
+    let said = run(&scene, &[agent(), agent()]).arg("--details").said();
+    said.has("responses by generator: ").has("The load comes from 2 generators: ");
+    let export = scene.json("run.json");
+    adds_up(&export, 2);
+    let hosts = export["host"]["generators"].as_array().unwrap();
+    assert_eq!(hosts.len(), 2);
+    assert_eq!(hosts[0]["command"], agent());
+    assert!(hosts.iter().all(|own| own["host"]["cores"].as_u64().unwrap() > 0), "{hosts:?}");
+    // Readings take a round trip, so slices are as long as those of a server on another host.
+    assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
 }
 
 #[test]
-fn latency_is_sampled_while_generators_load() {
-    let server = TestServer::responding(HELLO);
-    let sampler = plain();
-    let arguments = ["--no-check", "-c4", "-d1s", "--sample-from", &sampler, &server.url()];
-    let human = load(&[plain()], &arguments).output().unwrap();
-    let (_, stdout, stderr) = text(&human);
-    assert!(stdout.contains("\n  sampled     p50 "), "{stdout}{stderr}");
-    let arguments = [&arguments[..], &["--format", "json"]].concat();
-    let (_, stdout, stderr) = text(&load(&[plain()], &arguments).output().unwrap());
-    let json: Value = serde_json::from_str(&stdout).unwrap();
-    let sampler = &json["generators"]["sampler"];
-    let known = &sampler["latency"];
-    let seen = known["count"].as_u64().unwrap() + known["unanswered"].as_u64().unwrap();
-    assert!((50..500).contains(&seen), "{sampler}{stderr}");
-    assert_eq!(json["generators"]["each"].as_array().unwrap().len(), 1);
+fn slices_that_are_too_short_for_the_way_to_a_generator_are_lengthened() {
+    let scene = Scene::new();
+    let said = run(&scene, &[agent()]).words("--slice 1ms").said();
+    said.has("Warning: slices are ").has(" long instead of 1.0 ms: a round");
+    let slice_ms = scene.json("run.json")["run"]["schedule"]["slice_ms"].as_f64().unwrap();
+    assert!(slice_ms > 1.0, "{slice_ms}");
 }
 
 #[test]
-fn a_wrong_response_is_found_by_generators_too() {
-    let server = TestServer::responding(HELLO);
-    let arguments = ["-n100", "-c2", "--expect-body", "Bye", &server.url()];
-    let (code, _, stderr) = text(&load(&[plain()], &arguments).output().unwrap());
-    assert_eq!(code, Some(3), "{stderr}");
-    assert!(stderr.contains("a body of 13 bytes instead of 3"), "{stderr}");
+fn a_capacity_is_searched_where_servers_and_generators_are_both_elsewhere() {
+    let scene = Scene::new();
+    let search = scene.hotlap("capacity --slo p99<1s --restarts 1 -c4 -d5s --export-json run.json");
+    let search = with_generators(search, &[agent(), agent()]).args(["--server-on", &agent()]);
+    search.arg(ceiling()).said().measured();
+    let export = scene.json("run.json");
+    adds_up(&export, 2);
+    assert_eq!(export["host"]["generator"]["command"], agent());
+    assert_eq!(export["capacity"][0]["rows"].as_array().unwrap().len(), 1, "{export}");
 }
 
 #[test]
-fn a_server_that_does_not_respond_is_named() {
-    let url = format!("http://{}/", hotlap_testbed::unused_address());
-    let (code, _, stderr) = text(&load(&[plain()], &["-n100", "-c2", &url]).output().unwrap());
-    assert_eq!(code, Some(3), "{stderr}");
-    assert!(stderr.contains("while probing the server"), "{stderr}");
-}
-
-#[test]
-fn headers_with_spaces_and_quotes_arrive_as_they_are() {
-    let server = TestServer::start(|mut client| {
-        while let Some(request) = client.request() {
-            let request = String::from_utf8_lossy(&request).into_owned();
-            let is_whole = request.contains("X-Test: a 'b' \"c\" $HOME `d` \\n\r\n")
-                && request.ends_with("\r\n\r\nline 1\nline '2'");
-            let wrong = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-            client.send(if is_whole { HELLO } else { wrong });
-        }
-    });
-    let header = ["-H", "X-Test: a 'b' \"c\" $HOME `d` \\n", "--body", "line 1\nline '2'"];
-    let url = server.url();
-    let arguments = [&["--no-check", "-n50", "-c2", &url], &header[..]].concat();
-    let (code, _, stderr) = text(&load(&[plain(), plain()], &arguments).output().unwrap());
-    assert!(laps::were_measured(code), "{code:?} {stderr}");
-    assert_eq!(server.requests(), 50);
-}
-
-#[test]
-fn fewer_connections_than_generators_are_a_usage_error() {
-    let arguments = ["--no-check", "-n10", "-c1", "http://127.0.0.1:9/"];
-    let (code, _, stderr) = text(&load(&[plain(), plain()], &arguments).output().unwrap());
-    assert_eq!(code, Some(2), "{stderr}");
-    assert!(stderr.contains("1 connections cannot be divided among 2 generators"), "{stderr}");
-}
-
-#[test]
-fn a_login_banner_is_no_fault() {
-    let server = TestServer::responding(HELLO);
-    let banner = format!("sh -c 'echo Welcome; echo motd >&2; exec \"$@\"' sh {HOTLAP}");
-    let arguments = ["--no-check", "-n100", "-c2", &server.url()];
-    let (code, _, stderr) = text(&load(&[banner], &arguments).output().unwrap());
-    assert!(laps::were_measured(code), "{code:?} {stderr}");
-    assert_eq!(server.requests(), 100);
-}
-
-#[test]
-fn a_command_that_prints_an_error_and_ends_is_quoted() {
+fn what_is_wrong_with_generators_is_named_before_anything_is_started() {
+    let scene = Scene::new();
     let failing = "sh -c 'echo No route to host >&2; exit 255' sh".to_owned();
-    let arguments = ["--no-check", "-n100", "-c2", "http://127.0.0.1:9/"];
-    let (code, _, stderr) = text(&load(&[plain(), failing], &arguments).output().unwrap());
-    assert_eq!(code, Some(1), "{stderr}");
-    let expected = "while connecting: no agent answered. It printed \"No route to host\". Check";
-    assert!(stderr.contains(expected), "{stderr}");
+    run(&scene, &vec![agent(); 5])
+        .said()
+        .fails(2)
+        .has("4 connections cannot be divided among 5 generators: use at least 5 (-c)");
+    run(&scene, &[]).words("--server-address 10.0.0.1").said().fails(2).has("--generator-on");
+    run(&scene, &[agent(), failing])
+        .said()
+        .fails(1)
+        .has("while connecting: no agent answered")
+        .has("No route to host");
 }
 
-/// The other version does not end by itself.
-#[test]
-fn an_agent_of_another_version_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let (said, number) = (folder.path().join("said"), folder.path().join("pid"));
-    let hello = r#"{"protocol":1,"version":"9.9.9","host":"bench2","role":"generator"}"#;
-    let frame = [&(hello.len() as u32).to_le_bytes(), hello.as_bytes()].concat();
-    fs::write(&said, [b"\0hotlap-agent\0\n".as_slice(), &frame].concat()).unwrap();
-    let (said, pid_file) = (said.display(), number.display());
-    let other = format!("sh -c 'echo $$ > {pid_file}; cat {said}; exec sleep 1000' sh");
-    let arguments = ["--no-check", "-n100", "-c2", "http://127.0.0.1:9/"];
-    let (code, _, stderr) = ended(load(&[other], &arguments).spawn().unwrap());
-    assert_eq!(code, Some(1), "{stderr}");
-    assert!(stderr.contains("the agent on bench2 is hotlap 9.9.9"), "{stderr}");
-    is_gone(pid(&number));
+/// A run of two generators, of which one can be stopped or killed, once it has some laps.
+fn under_way(scene: &Scene, generator: &str, rounds: u32) -> Running {
+    let words = "run --restarts 1 -c4 -d600s --slice 300ms --no-ceiling --export-json run.json";
+    let run = with_generators(scene.hotlap(words), &[agent(), generator.to_owned()]);
+    let mut running = run.words(&format!("--rounds {rounds}")).arg(ceiling()).start();
+    running.until("no laps", || laps(scene) >= 3);
+    running
 }
 
-#[test]
-fn a_generator_that_is_killed_makes_the_load_invalid() {
-    let UnderWay { server, child, agents, .. } = under_way(&["-d1h", "--format", "json"]);
-    kill_process(agents[1], Signal::KILL).unwrap();
-    let (code, stdout, stderr) = ended(child);
-    assert_eq!(code, Some(4), "{stderr}");
-    assert_eq!(stdout, "", "there are no figures");
-    let expected = "NOT VALID: a generator was lost, so the load has no result: sh -c 'echo $$ > ";
-    assert!(stderr.contains(expected), "{stderr}");
-    assert!(stderr.contains("while loading: the agent ended"), "{stderr}");
-    agents.into_iter().for_each(is_gone);
-    drop(server);
+/// Laps that do not count because of a generator.
+fn left_out<'a>(export: &'a Value, why: &str) -> Vec<&'a Value> {
+    let laps = export["laps"].as_array().unwrap().iter();
+    let because = |lap: &&Value| {
+        let doubts = lap["doubts"].as_array().unwrap();
+        lap["counts"] == false && doubts.iter().any(|doubt| doubt.as_str().unwrap().contains(why))
+    };
+    laps.filter(because).collect()
 }
 
+/// One that is stopped does not answer any more, and cannot end by itself.
 #[test]
-fn a_generator_that_is_stopped_for_a_while_makes_the_load_invalid() {
-    let UnderWay { child, agents, .. } = under_way(&["-d3s", "--format", "json"]);
-    kill_process(agents[0], Signal::STOP).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    kill_process(agents[0], Signal::CONT).unwrap();
-    let (code, stdout, stderr) = ended(child);
-    assert_eq!(code, Some(4), "{stderr}");
-    assert!(stderr.contains("stood still for "), "{stderr}");
-    let json: Value = serde_json::from_str(&stdout).unwrap();
-    let invalid = json["generators"]["invalid"].as_array().unwrap();
-    assert!(invalid.iter().any(|why| why.as_str().unwrap().contains("stood still")), "{json}");
-}
-
-/// It does not answer any more, and cannot end by itself.
-#[test]
-fn a_generator_that_stays_stopped_is_lost() {
-    let UnderWay { child, agents, .. } = under_way(&["-d1h"]);
-    kill_process(agents[0], Signal::STOP).unwrap();
-    let (code, _, stderr) = ended(child);
-    assert_eq!(code, Some(4), "{stderr}");
-    assert!(stderr.contains("while loading: no answer within 10s"), "{stderr}");
-    agents.into_iter().for_each(is_gone);
+fn a_generator_that_is_killed_or_stays_stopped_costs_one_lap_at_most_and_is_started_again() {
+    for (signal, rounds, why) in
+        [(Signal::KILL, 12, "the agent ended"), (Signal::STOP, 6, "no answer within 10s")]
+    {
+        let scene = Scene::new();
+        let running = under_way(&scene, &named(&scene, "pids"), rounds);
+        let [agent] = pids(&scene, "pids")[..] else { panic!("it was started several times") };
+        kill_process(agent, signal).unwrap();
+        let said = running.end();
+        let export = scene.json("run.json");
+        let lost = left_out(&export, "a generator was lost: sh -c 'echo $$ >> ");
+        // Between two loads, it costs no lap.
+        assert!(lost.len() <= 1, "{said:?}{lost:#?}");
+        for lap in &lost {
+            let doubt = lap["doubts"][0].as_str().unwrap();
+            assert!(doubt.contains("while ") && doubt.contains(why), "{lap}");
+        }
+        assert_eq!(pids(&scene, "pids").len(), 2, "it was not started again");
+        // Two laps a round.
+        let all = export["laps"].as_array().unwrap().len();
+        assert!(all >= 2 * rounds as usize, "{said:?}");
+        adds_up(&export, 2);
+    }
 }
 
 #[test]
-fn ctrl_c_keeps_what_was_measured() {
-    let UnderWay { child, agents, .. } = under_way(&["-d1h", "--format", "json"]);
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let (code, stdout, stderr) = ended(child);
-    assert_eq!(code, Some(130), "{stderr}");
-    let json: Value = serde_json::from_str(&stdout).unwrap();
-    assert!(json["figures"]["answers"].as_u64().unwrap() > 0, "{json}");
-    agents.into_iter().for_each(is_gone);
+fn a_generator_that_stands_still_makes_its_lap_invalid() {
+    let scene = Scene::new();
+    let running = under_way(&scene, &named(&scene, "pids"), 12);
+    let agent = pids(&scene, "pids")[0];
+    kill_process(agent, Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_millis(600));
+    kill_process(agent, Signal::CONT).unwrap();
+    let said = running.end();
+    let export = scene.json("run.json");
+    // It stood still in a window, or learned of the next one too late.
+    let still = [left_out(&export, "stood still for "), left_out(&export, " ms late")].concat();
+    assert!(!still.is_empty(), "{said:?}");
+    assert_eq!(pids(&scene, "pids").len(), 1, "it was started again");
 }
 
 #[test]
-fn agents_end_when_their_controller_is_killed() {
-    let UnderWay { mut child, agents, .. } = under_way(&["-d1h"]);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    agents.into_iter().for_each(is_gone);
+fn a_generator_that_cannot_be_started_again_ends_the_run_with_what_is_finished() {
+    let scene = Scene::new();
+    let file = scene.file("pids");
+    let once = format!(
+        "sh -c 'test -e {file} && echo The host is down >&2 && exit 1; echo $$ > {file}; \
+         exec \"$@\"' sh {}",
+        program()
+    );
+    let running = under_way(&scene, &once, 1000);
+    kill_process(pids(&scene, "pids")[0], Signal::KILL).unwrap();
+    running.end().fails(3);
+    let export = scene.json("run.json");
+    assert!(export["laps"].as_array().unwrap().len() >= 4, "{export}");
+    let failure = &export["failed"][0];
+    let cause = failure["cause"].as_str().unwrap();
+    assert!(cause.contains("a generator was lost and cannot be started again: sh -c"), "{cause}");
+    assert!(cause.contains("while connecting") && cause.contains("The host is down"), "{cause}");
+    assert!(failure["remedy"].as_str().unwrap().contains("repeat the run"), "{failure}");
+}
+
+/// A short run that is started on a host.
+fn run_on(hosts: &Hosts, host: usize, scene: &Scene, more: &[&str]) -> Said {
+    let generators = [hosts.agent(1), hosts.agent(2)];
+    run(scene, &generators).args(more).under(&hosts.at(host)).said()
 }
 
 #[test]
-fn an_agent_accepts_no_terminal_and_no_other_version() {
-    let mut agent = Command::new(HOTLAP);
-    agent.arg("agent").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let (code, stdout, _) = text(&agent.output().unwrap());
-    assert_eq!((code, stdout.as_str()), (Some(1), "\0hotlap-agent\0\n"));
+fn servers_and_generators_may_be_on_several_hosts() {
+    let Some(hosts) = Hosts::new(3) else { return };
+    let scene = Scene::new();
+    run_on(&hosts, 0, &scene, &[]).has("servers are at 10.177.0.1");
+    adds_up(&scene.json("run.json"), 2);
+    // The servers' host is not the one on which hotlap is started, and neither are the generators'.
+    run_on(&hosts, 3, &scene, &["--server-on", &hosts.agent(0)]);
+    let export = scene.json("run.json");
+    adds_up(&export, 2);
+    assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
+    run_on(&hosts, 0, &scene, &["--server-address", "10.177.0.9"])
+        .fails(1)
+        .has("while looking for the servers' address")
+        .has("tried 10.177.0.9")
+        .has("--server-address");
 }

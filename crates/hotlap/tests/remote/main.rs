@@ -1,16 +1,68 @@
-//! Servers and generators on other hosts: each test that needs a host makes one from network
-//! namespaces.
-
-#[path = "../hosts/mod.rs"]
-mod hosts;
-#[path = "../laps/mod.rs"]
-mod laps;
-#[path = "../processes/mod.rs"]
-mod processes;
+//! Servers and generators on other hosts. Agents are processes of this machine, or run in network
+//! namespaces that virtual cables join (as root), or behind a real `ssh`.
 
 mod generators;
-mod namespaces;
-mod run_generators;
-mod server_faults;
-mod server_on;
+mod load;
+mod servers;
 mod ssh;
+mod thaw;
+
+use hotlap::store::Store;
+use hotlap_testkit::{Hotlap, Scene, program, until};
+use rustix::process::{Pid, test_kill_process};
+use serde_json::Value;
+
+/// A short run, of which everything is exported. Few connections: the machine may be busy.
+fn short_run(scene: &Scene) -> Hotlap {
+    let words = "run --restarts 1 --rounds 1 -c4 -d2s --no-ceiling --export-json run.json";
+    scene.hotlap(words)
+}
+
+/// The command of an agent that appends its process number to a file each time that it is started,
+/// so that a test can stop or kill it.
+fn named(scene: &Scene, file: &str) -> String {
+    format!("sh -c 'echo $$ >> {}; exec \"$@\"' sh {}", scene.file(file), program())
+}
+
+/// The process numbers in a file.
+fn pids(scene: &Scene, file: &str) -> Vec<Pid> {
+    let text = scene.read(file);
+    text.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect()
+}
+
+/// Nothing is left of an agent.
+fn is_gone(agent: Pid) {
+    until("an agent goes on", || test_kill_process(agent).is_err());
+}
+
+/// The laps that are stored.
+fn laps(scene: &Scene) -> u64 {
+    let lines = Store::open_existing(&scene.store()).and_then(|store| store.lines(None));
+    lines.map_or(0, |lines| lines.iter().map(|run| run.laps).sum())
+}
+
+/// Every lap that counts has a cost, or no response although its requests are old: on a busy host,
+/// a server may give no response for seconds, and an agent may be late.
+fn have_costs(export: &Value) {
+    let slice_ms = export["run"]["schedule"]["slice_ms"].as_f64();
+    let laps = export["laps"].as_array().unwrap();
+    assert!(!laps.is_empty(), "{export}");
+    for lap in laps.iter().filter(|lap| lap["counts"] == true) {
+        match lap["answers"].as_u64().unwrap() {
+            0 => assert!(lap["max_ms"].as_f64() > slice_ms.map(|ms| ms / 2.0), "{lap}"),
+            _ => assert!(lap["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{lap}"),
+        }
+    }
+}
+
+/// Every counted lap is the sum of what its generators contributed, and has a cost.
+fn adds_up(export: &Value, generators: usize) {
+    have_costs(export);
+    let laps = export["laps"].as_array().unwrap();
+    for lap in laps.iter().filter(|lap| lap["counts"] == true) {
+        let each = lap["generators"].as_array().unwrap();
+        assert_eq!(each.len(), generators, "{lap}");
+        let sum: u64 = each.iter().map(|own| own["answers"].as_u64().unwrap()).sum();
+        assert_eq!(Some(sum), lap["answers"].as_u64(), "{lap}");
+    }
+}

@@ -13,6 +13,7 @@ use hotlap::store::Store;
 use hotlap_bench::lap::Violation;
 use hotlap_bench::participant::Role;
 use hotlap_bench::slo::Objective;
+use hotlap_testkit::flat;
 use serde_json::Value;
 
 const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
@@ -139,7 +140,7 @@ fn searches_are_compared_by_capacity() {
     let comparison = RunComparison::of((&before, "runs 1, 2, 3"), (&after, "main")).unwrap();
     let text = terminal::comparison(&comparison, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = flat(&text);
     assert!(flat.contains("old of main meets p99 < 10 ms up to "), "{text}");
     assert!(flat.contains(" the capacity of old of runs 1, 2, 3."), "{text}");
     assert!(markdown::comparison(&comparison).contains("capacity, req/s"));

@@ -1,10 +1,9 @@
 //! Stored runs: what changed, what speaks against the comparison, and the exit codes.
 
 use std::path::Path;
-use std::process::{Command, Output};
 use std::slice::from_ref;
 
-use crate::scene::{Scene, hang, hold, hold_as, script, three};
+use crate::scene::{Scene, hang, hold, hold_as, record, script, three};
 use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::exit::Exit;
 use hotlap::model::Run;
@@ -15,6 +14,7 @@ use hotlap::report::verdict::Judged;
 use hotlap::store::Store;
 use hotlap_bench::scripted::Script;
 use hotlap_stats::Inconclusive;
+use hotlap_testkit::{Said, Scene as Folder, flat};
 
 /// The same servers, but the first of them costs `share` as much.
 fn changed(share: f64) -> Scene {
@@ -25,14 +25,9 @@ fn changed(share: f64) -> Scene {
     scene
 }
 
-fn hotlap(store: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hotlap"))
-        .args(arguments)
-        .arg("--store")
-        .arg(store)
-        .env("COLUMNS", "80")
-        .output()
-        .unwrap()
+/// What a command says of a store.
+fn said(store: &Path, words: &str) -> Said {
+    Folder::new().hotlap(words).arg("--store").arg(store).env("COLUMNS", "80").said()
 }
 
 /// Compares one run with another.
@@ -94,7 +89,7 @@ fn what_changed_is_told_and_what_did_not_is_not() {
     let comparison = RunComparison::of((&before, "main"), (&after, "runs 4–6")).unwrap();
     let text = terminal::comparison(&comparison, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = flat(&text);
     assert!(
         flat.contains(
             "go/net-http of runs 4–6: 20 % more CPU per request than go/net-http of main [20, 20]"
@@ -149,20 +144,18 @@ fn exit_codes_are_those_of_a_run() {
     keep(&three(), &store);
     keep(&changed(1.2), &store);
     keep(&three(), &other);
-    let code = |arguments: &[&str]| hotlap(&store, arguments).status.code();
-    assert_eq!(code(&["compare", "1-3", "4-6"]), Some(0));
-    assert_eq!(code(&["compare", "1-3", "4-6", "--fail-if", "cost +3%"]), Some(5));
-    assert_eq!(code(&["compare", "1-3", "4-6", "--fail-if", "cost +30%"]), Some(0));
-    assert_eq!(code(&["compare", "1", "6"]), Some(0));
-    assert_eq!(code(&["compare", "1", "6", "--fail-if", "cost +3%"]), Some(4));
-    let baseline = other.to_str().unwrap();
-    let against_file = ["compare", "4-6", "--baseline", baseline, "--fail-if", "cost +3%"];
+    let code = |words: &str| said(&store, words).code;
+    assert_eq!(code("compare 1-3 4-6"), Some(0));
+    assert_eq!(code("compare 1-3 4-6 --fail-if 'cost +3%'"), Some(5));
+    assert_eq!(code("compare 1-3 4-6 --fail-if 'cost +30%'"), Some(0));
+    assert_eq!(code("compare 1 6"), Some(0));
+    assert_eq!(code("compare 1 6 --fail-if 'cost +3%'"), Some(4));
+    let against_file = format!("compare 4-6 --fail-if 'cost +3%' --baseline {}", other.display());
     assert_eq!(code(&against_file), Some(5));
-    assert_eq!(code(&["compare", "1", "7"]), Some(1));
-    assert_eq!(code(&["compare", "1-3", "3-5"]), Some(2));
-    assert_eq!(code(&["compare"]), Some(2));
-    let json = hotlap(&store, &["compare", "1-3", "4-6", "--export-json", "-"]);
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(code("compare 1 7"), Some(1));
+    assert_eq!(code("compare 1-3 3-5"), Some(2));
+    assert_eq!(code("compare"), Some(2));
+    let json = said(&store, "compare 1-3 4-6 --export-json -").json();
     assert_eq!(json["tables"][0]["servers"][0]["changes"][1]["words"], "costs more");
     assert_eq!(json["after"]["runs"][2]["number"], 6);
 }
@@ -172,28 +165,21 @@ fn a_baseline_is_found_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let keep = |scene: &Scene, baseline: Option<&str>| {
-        let baseline = baseline.map(str::to_owned);
-        hold_as(scene, baseline, Some(Store::open(&path).unwrap()));
+        let run = Run { baseline: baseline.map(str::to_owned), ..record(scene) };
+        hold_as(scene, run, Some(Store::open(&path).unwrap()));
     };
-    let asked = |arguments: &[&str]| {
-        let output = hotlap(&path, arguments);
-        let said = [output.stdout, output.stderr].map(|s| String::from_utf8(s).unwrap()).concat();
-        (output.status.code(), said.split_whitespace().collect::<Vec<_>>().join(" "))
-    };
+    let said = |words: &str| said(&path, words);
     keep(&changed(0.5), Some("main"));
     (0..3).for_each(|_| keep(&three(), Some("main")));
-    let (code, said) = asked(&["compare", "--baseline", "main"]);
-    assert_eq!(code, Some(2));
-    assert!(said.contains("run 4 is on both sides, main (runs 2–4) and run 4"), "{said}");
+    let both = said("compare --baseline main").fails(2);
+    both.has("run 4 is on both sides, main (runs 2–4) and run 4");
     (0..3).for_each(|_| keep(&changed(1.2), None));
-    let against = ["compare", "5-7", "--baseline", "main", "--fail-if", "cost +3%"];
-    let (code, said) = asked(&against);
-    assert_eq!(code, Some(5));
-    assert!(said.contains("of main (runs 2–4)"), "the newest three of that name: {said}");
-    let (code, said) = asked(&["compare", "--baseline", "mian"]);
-    assert_eq!(code, Some(2));
-    assert!(said.contains("no baseline or file mian (there are main)"), "{said}");
-    assert!(asked(&["history"]).1.contains("baseline main · hello: go"));
+    // The newest three of that name.
+    let against = said("compare 5-7 --baseline main --fail-if 'cost +3%'").fails(5);
+    against.has("of main (runs 2–4)");
+    let none = said("compare --baseline mian").fails(2);
+    none.has("no baseline or file mian (there are main)");
+    said("history").has("baseline main · hello: go");
 }
 
 #[test]
@@ -302,16 +288,15 @@ fn the_history_of_a_server_shows_where_it_changed() {
         scene.experiment.rounds = Some(2);
         hold(&scene, Some(Store::open(&store).unwrap()));
     }
-    let said = |arguments: &[&str]| String::from_utf8(hotlap(&store, arguments).stdout).unwrap();
-    let text = said(&["history", "go/net-http"]);
+    let said = |words: &str| said(&store, words);
+    let text = said("history go/net-http").out;
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.contains("CPU µs/request  ▁▁▁▁|████"), "{text}");
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = flat(&text);
     assert!(flat.contains("From run 5 on (2026-11-21 20:15), CPU time per request is 1.30×"));
-    let json: serde_json::Value =
-        serde_json::from_str(&said(&["history", "go/net-http", "--json"])).unwrap();
+    let json = said("history go/net-http --json").json();
     assert_eq!(json["lines"][0]["changes"], serde_json::json!([4]));
-    assert!(said(&["history", "go/net-http", "--last", "3"]).contains("six runs"));
+    said("history go/net-http --last 3").has("six runs");
 }
 
 /// A p99 that rested on requests without a response was shown as exact, and called longer than that

@@ -16,6 +16,7 @@ use hotlap::store::Store;
 use hotlap_bench::experiment::Over;
 use hotlap_bench::participant::Role;
 use hotlap_stats::Rank;
+use hotlap_testkit::flat;
 use serde_json::Value;
 
 /// Two servers and the control; the second costs twice as much. Their only load offers a rate.
@@ -30,10 +31,6 @@ fn at_a_rate() -> Scene {
     scene.experiment.slice = Some(Duration::from_millis(500));
     scene.experiment.paced = true;
     scene
-}
-
-fn flat(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Such a load has paced laps alone, of which none counted: every run of it ended with exit code 4.

@@ -3,6 +3,7 @@
 #[path = "../scene/mod.rs"]
 mod scene;
 
+mod browser;
 mod by_request;
 mod capacity;
 mod compare;
@@ -10,6 +11,7 @@ mod explain;
 mod exports;
 mod layers;
 mod loads;
+mod page;
 mod pool;
 mod resume;
 mod run;

@@ -3,28 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::scene::{Scene, record, stressed, three};
+use crate::scene::{Scene, hold_as, record, stressed, three};
 use hotlap::cmd::run::{announcement, resume};
-use hotlap::console::Console;
-use hotlap::export::Exports;
 use hotlap::model::{Run, State};
-use hotlap::recorder::{Kept, Recorder};
+use hotlap::recorder::Kept;
 use hotlap::store::Store;
 use hotlap_bench::experiment::Over;
-use hotlap_bench::scripted::Scripted;
 use hotlap_bench::stress::Scenario;
 
 fn hold(scene: &Scene, run: Run, store: &Path, interrupted_at: Option<Duration>) -> Kept {
-    let mut runner = Scripted::new(
-        scene.scripts.clone(),
-        scene.experiment.loads.clone(),
-        scene.experiment.slice.expect("scripted"),
-    );
-    runner.interrupted_at = interrupted_at;
-    let (mut exports, console) =
-        (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let store = Some(Store::open(store).unwrap());
-    Recorder::new(run, store, &mut exports, &console).unwrap().keep(&scene.experiment, &mut runner)
+    let scene = Scene { interrupted_at, ..scene.clone() };
+    hold_as(&scene, run, Some(Store::open(store).unwrap()))
 }
 
 /// Restart, round, place and server of every lap.

@@ -1,7 +1,10 @@
-//! The store: what goes in comes out, laps outlive a crash, and what is wrong is said with its
-//! remedy.
+//! The store: what goes in comes out, laps outlive a crash, nothing that was measured is lost when
+//! it fails, and what is wrong is said with its remedy.
 
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
 use std::time::Duration;
 
 use crate::scene::{LAPS, hold, record, stressed, three};
@@ -9,6 +12,7 @@ use hotlap::model::{Question, Run, State, Subject};
 use hotlap::render::terminal;
 use hotlap::report::Report;
 use hotlap::store::Store;
+use hotlap_testkit::Scene;
 
 #[test]
 fn what_is_stored_is_what_is_read() {
@@ -157,7 +161,7 @@ fn a_database_of_another_program_is_left_as_it_is() {
 
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
-    let path = std::path::Path::new("/proc/hotlap/hotlap.db");
+    let path = Path::new("/proc/hotlap/hotlap.db");
     let error = Store::open(path).unwrap_err().to_string();
     assert!(error.contains("/proc/hotlap") && error.contains("cannot write the store"), "{error}");
 }
@@ -184,17 +188,127 @@ fn a_stored_run_is_shown_and_exported_again() {
     let path = folder.path().join("hotlap.db");
     hold(&three(), Some(Store::open(&path).unwrap()));
     let page = folder.path().join("report.md");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_hotlap"))
-        .args(["report", "1", "--store"])
-        .arg(&path)
-        .arg("--export-markdown")
-        .arg(&page)
-        .env("COLUMNS", "80")
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success());
+    let report = Scene::new().hotlap("report 1 --store").arg(&path).arg("--export-markdown");
+    let text = report.arg(&page).env("COLUMNS", "80").said().succeeds().out;
     assert!(text.contains("Run 1, 2026-11-21 20:15 UTC") && text.contains("of go/net-http"));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(fs::read_to_string(&page).unwrap().starts_with("# Run 1: hello"));
+}
+
+fn laps(path: &Path, number: u64) -> usize {
+    let run = Store::open_existing(path).unwrap().run(number).unwrap();
+    assert_eq!((run.state, run.servers.len()), (State::Finished, 5));
+    assert!(run.starts.iter().all(|start| !start.warmups.is_empty()));
+    run.laps.len()
+}
+
+#[test]
+fn a_store_that_fails_on_the_way_does_not_lose_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let store = Store::open(&path).unwrap();
+    // A table goes missing under the feet of a run: every further write fails.
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("DROP TABLE lap").unwrap();
+    let kept = hold(&three(), Some(store));
+    assert!(kept.store_failed);
+    assert_eq!(kept.run.laps.len(), LAPS);
+    let rescued = kept.rescued.expect("it is in a store of its own");
+    assert_eq!(rescued.parent(), Some(folder.path()));
+    assert_eq!(laps(&rescued, 1), LAPS);
+}
+
+/// SQLite goes on writing to a file that was removed, and says nothing.
+#[test]
+fn a_store_that_is_removed_or_replaced_while_it_runs_is_made_again() {
+    for is_replaced in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hotlap.db");
+        let store = Store::open(&path).unwrap();
+        for name in ["hotlap.db", "hotlap.db-wal", "hotlap.db-shm"] {
+            let _ = fs::remove_file(folder.path().join(name));
+        }
+        if is_replaced {
+            // Somebody else's run has the number 1 in the new store.
+            let other = Run { seed: 99, ..record(&three()) };
+            Store::open(&path).unwrap().begin(&other).unwrap();
+        }
+        let kept = hold(&three(), Some(store));
+        assert!(!kept.store_failed && kept.rescued.is_none());
+        let number = kept.run.number.unwrap();
+        assert_eq!(number, if is_replaced { 2 } else { 1 });
+        assert_eq!(laps(&path, number), LAPS);
+        assert_eq!(Store::open(&path).unwrap().last().unwrap(), number);
+    }
+}
+
+#[test]
+fn a_run_that_is_saved_again_keeps_its_number_and_takes_no_other_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let mut kept = hold(&three(), Some(Store::open(&path).unwrap()));
+    let mut store = Store::open(&path).unwrap();
+    kept.run.laps.truncate(10);
+    assert_eq!(store.save(&kept.run).unwrap(), 1);
+    assert_eq!(store.run(1).unwrap().laps.len(), 10);
+    let other = Run { seed: 99, ..kept.run };
+    assert_eq!(store.save(&other).unwrap(), 2);
+    assert_eq!(store.run(1).unwrap().laps.len(), 10);
+}
+
+/// Needs the permission to mount; where it is missing, `/dev/full` and `ulimit -f` in exports.rs
+/// are what remains.
+#[test]
+fn a_disk_that_is_full_while_it_runs_does_not_lose_the_run() {
+    let disk = tempfile::tempdir().unwrap();
+    let mount = |arguments: &[&str]| {
+        let mut command = Command::new("mount");
+        let done = command.args(arguments).arg(disk.path()).stderr(Stdio::null()).status();
+        done.is_ok_and(|status| status.success())
+    };
+    if !mount(&["-t", "tmpfs", "-o", "size=1m", "hotlap-test"]) {
+        eprintln!("NOT TESTED: no permission to mount a small disk");
+        return;
+    }
+    let path = disk.path().join("hotlap.db");
+    let store = Store::open(&path).unwrap();
+    let filler = disk.path().join("filler");
+    let left = fs::write(&filler, vec![0; 4 << 20]);
+    // Room for the run to begin, and not for its laps.
+    let full = fs::metadata(&filler).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&filler).unwrap().set_len(full - 96_000).unwrap();
+    let kept = hold(&three(), Some(store));
+    let unmounted = Command::new("umount").arg(disk.path()).status();
+    assert!(unmounted.unwrap().success());
+    assert!(left.is_err() && kept.store_failed);
+    let rescued = kept.rescued.expect("it is in a store of its own");
+    let count = laps(&rescued, 1);
+    fs::remove_file(&rescued).unwrap();
+    assert_eq!(count, LAPS);
+}
+
+/// Of two first runs at once, one said "table run already exists".
+#[test]
+fn ten_connections_at_once_make_one_store() {
+    let (run, laps) = (record(&three()), hold(&three(), None).run.laps);
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/hotlap.db");
+        let barrier = Barrier::new(10);
+        std::thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let mut store = Store::open(&path).unwrap();
+                    let number = store.begin(&run).unwrap();
+                    for (sequence, lap) in laps.iter().take(5).enumerate() {
+                        store.lap(number, sequence, lap).unwrap();
+                    }
+                });
+            }
+        });
+        let lines = Store::open_existing(&path).unwrap().lines(None).unwrap();
+        let counts: Vec<u64> = lines.iter().map(|line| line.laps).collect();
+        assert_eq!(counts, [5; 10]);
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hotlap::model::{Host, Part, Published, Question, Role, Run, Server, State, Subject};
+use crate::scene::{record, three};
+use hotlap::model::{Published, Question, Run, Server, State, Subject};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
 use hotlap_bench::stress::{Fate, Held, Observed, Service, Trial, judge};
@@ -93,54 +94,15 @@ fn overload() -> Report {
     let mut run = run(vec![subject("node", &failures), subject("go", &[])]);
     let published =
         Published { year: 2016, socket_errors: Some([0, 38, 21, 0]), ..Published::default() };
-    run.servers.push(Server { published: vec![published], ..server("node") });
+    let node = record(&three()).servers.swap_remove(0);
+    run.servers.push(Server { name: "node".to_owned(), published: vec![published], ..node });
     Report::of(&run)
 }
 
-fn server(name: &str) -> Server {
-    Server {
-        name: name.to_owned(),
-        role: Role::Plain,
-        command: String::new(),
-        version: String::new(),
-        about: String::new(),
-        published: Vec::new(),
-        part: Part::default(),
-        failure: None,
-    }
-}
-
+/// A run that measured nothing but this.
 fn run(stress: Vec<Subject>) -> Run {
-    let schedule = serde_json::json!({
-        "restarts": 0, "rounds": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
-        "server_cpus": [0], "generator_cpus": [1], "freeze": false, "probed": [],
-        "high_priority": false, "objectives": [], "observing": { "missing": [], "env": [] }
-    });
-    Run {
-        number: None,
-        began_ms: 0,
-        took_ms: 0,
-        state: State::Finished,
-        command: Vec::new(),
-        hotlap: String::new(),
-        suite: None,
-        baseline: None,
-        question: Question::Stress,
-        about: String::new(),
-        contract: "hello".to_owned(),
-        seed: 0,
-        schedule: serde_json::from_value(schedule).unwrap(),
-        host: Host::default(),
-        loads: Vec::new(),
-        servers: Vec::new(),
-        starts: Vec::new(),
-        laps: Vec::new(),
-        explain: Vec::new(),
-        shard: None,
-        pool: None,
-        absent: Vec::new(),
-        stress,
-    }
+    let (loads, servers, state) = (Vec::new(), Vec::new(), State::Finished);
+    Run { question: Question::Stress, stress, loads, servers, state, ..record(&three()) }
 }
 
 /// The part of the terminal's report that is about the stress.

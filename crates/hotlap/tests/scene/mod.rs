@@ -22,10 +22,13 @@ use hotlap_servers::launch::Launch;
 use hotlap_servers::verify::Requirements;
 
 /// A run as a test tells it.
+#[derive(Clone)]
 pub struct Scene {
     pub experiment: Experiment,
     pub scripts: Vec<Script>,
     pub question: Question,
+    /// When the user interrupts it.
+    pub interrupted_at: Option<Duration>,
 }
 
 pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
@@ -64,6 +67,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         },
         scripts: servers.iter().map(|s| s.2.clone()).collect(),
         question: Question::Compare,
+        interrupted_at: None,
     }
 }
 
@@ -89,6 +93,43 @@ pub fn three() -> Scene {
         ("go/net-http (again)", Role::Control, double),
         ("ceiling", Role::Ceiling, ceiling),
     ])
+}
+
+/// So many servers with names as in the catalogue, of which each is slower than the one before it,
+/// an A/A control and the ceiling.
+pub fn many(servers: usize) -> Scene {
+    const NAMES: [&str; 9] = [
+        "go/net-http",
+        "node/http:cluster",
+        "rust/axum",
+        "python3 app.py",
+        "c/libmicrohttpd",
+        "java/netty",
+        "ruby/puma",
+        "nim/asynchttpserver:a-long-variant-name",
+        "erlang/cowboy",
+    ];
+    let name = |n: usize| match n / NAMES.len() {
+        0 => NAMES[n].to_owned(),
+        round => format!("{} {round}", NAMES[n % NAMES.len()]),
+    };
+    let mut names: Vec<String> = (0..servers).map(name).collect();
+    names.extend([format!("{} (again)", names[0]), "ceiling".to_owned()]);
+    let of = |(n, name)| {
+        let (role, rate, cost) = match n {
+            0 => (Role::Reference, 57_900.0, 16_900.0),
+            n if n == servers => (Role::Control, 57_900.0, 16_900.0),
+            n if n > servers => (Role::Ceiling, 123_100.0, 7_100.0),
+            n => {
+                let n = n as f64;
+                (Role::Plain, 57_900.0 / (1.0 + n * 0.4), 16_900.0 * (1.0 + n * 0.3))
+            }
+        };
+        let wobble = (0..7).map(|lap| (((lap * 5 + n * 3) % 7) as f64 - 3.0) * 0.008);
+        (name, role, script(rate, cost, 7 + 13 * n as u64, &wobble.collect::<Vec<_>>()))
+    };
+    let servers: Vec<_> = names.iter().map(String::as_str).enumerate().map(of).collect();
+    scene(&servers)
 }
 
 pub fn record(scene: &Scene) -> Run {
@@ -141,21 +182,18 @@ pub fn record(scene: &Scene) -> Run {
 }
 
 pub fn hold(scene: &Scene, store: Option<Store>) -> Kept {
-    hold_as(scene, None, store)
+    hold_as(scene, record(scene), store)
 }
 
-/// A run that is kept as the baseline of this name.
-pub fn hold_as(scene: &Scene, baseline: Option<String>, store: Option<Store>) -> Kept {
-    let mut runner = Scripted::new(
-        scene.scripts.clone(),
-        scene.experiment.loads.clone(),
-        scene.experiment.slice.expect("scripted"),
-    );
+/// The same with a record of the test's own.
+pub fn hold_as(scene: &Scene, run: Run, store: Option<Store>) -> Kept {
+    let (scripts, loads) = (scene.scripts.clone(), scene.experiment.loads.clone());
+    let mut runner = Scripted::new(scripts, loads, scene.experiment.slice.expect("scripted"));
+    runner.interrupted_at = scene.interrupted_at;
     let (mut exports, console) =
         (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let keeper =
-        Recorder::new(Run { baseline, ..record(scene) }, store, &mut exports, &console).unwrap();
-    keeper.keep(&scene.experiment, &mut runner)
+    let recorder = Recorder::new(run, store, &mut exports, &console).unwrap();
+    recorder.keep(&scene.experiment, &mut runner)
 }
 
 /// The table of a scene, in so many columns.

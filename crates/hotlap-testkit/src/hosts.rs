@@ -1,29 +1,34 @@
-//! Hosts of a test's own: network namespaces that are joined by virtual cables. Needs root.
-#![allow(dead_code)]
+//! Hosts of a test's own: network namespaces that are joined by virtual cables, which tests unplug
+//! and slow down. Needs root.
 
-mod slow;
-
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use hotlap_testbed::{HELLO, TestServer};
+use rustix::ioctl::{Opcode, Setter, ioctl};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-pub use slow::Slow;
-
-const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
+use crate::{Hotlap, program};
 
 /// Namespaces that are removed when this is dropped: a server with address 10.177.0.1 behind a
 /// bridge, and generators with 10.177.0.2 and so on. This test's own network reaches none of them.
+#[derive(Debug)]
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// With this many generators; `Err` with the reason if that is not possible here.
-    pub fn new(generators: usize) -> Result<Self, String> {
+    /// With this many generators. `None`, with a message, if that is not possible here.
+    #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
+    pub fn new(generators: usize) -> Option<Self> {
+        Self::made(generators).inspect_err(|why| eprintln!("skipped: {why}")).ok()
+    }
+
+    fn made(generators: usize) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("making network namespaces needs root".to_owned());
         }
@@ -51,16 +56,19 @@ impl Hosts {
     }
 
     /// Replaces the cable of a host by a slow one.
-    pub fn slow_cable(&self, host: usize, slow: Slow) -> Result<(), String> {
+    pub fn slow_cable(&self, host: usize, slow: Slow) {
         let (server, own, port) = (&self.0[0], &self.0[host], format!("port{host}"));
-        ip(&format!("-n {server} link delete {port}"))?;
+        let set = |arguments: String| ip(&arguments).expect("a cable");
+        set(format!("-n {server} link delete {port}"));
         let name = port.clone();
-        let there = self.on(0, move || slow::interface(&name)).map_err(|e| e.to_string())?;
-        let here = self.on(host, || slow::interface("eth0")).map_err(|e| e.to_string())?;
-        slow::join(&there, &here, slow).map_err(|e| e.to_string())?;
-        ip(&format!("-n {server} link set {port} master br0 up"))?;
-        ip(&format!("-n {own} address add 10.177.0.{}/24 dev eth0", host + 1))?;
-        ip(&format!("-n {own} link set eth0 up"))
+        let there = self.on(0, move || interface(&name)).expect("an interface");
+        let here = self.on(host, || interface("eth0")).expect("an interface");
+        for (one, other) in [(&there, &here), (&here, &there)] {
+            pass(one.try_clone().expect("a file"), other.try_clone().expect("a file"), slow);
+        }
+        set(format!("-n {server} link set {port} master br0 up"));
+        set(format!("-n {own} address add 10.177.0.{}/24 dev eth0", host + 1));
+        set(format!("-n {own} link set eth0 up"));
     }
 
     /// Does something on a host, in a thread of its own: the thread that makes a socket or starts a
@@ -95,12 +103,13 @@ impl Hosts {
         &self,
         host: usize,
         from: usize,
-        mut agent: Command,
+        agent: &Hotlap,
     ) -> (String, mpsc::Receiver<Child>) {
         let listener = self.on(host, || TcpListener::bind("0.0.0.0:0").unwrap());
         let port = listener.local_addr().unwrap().port();
         let namespace = File::open(format!("/run/netns/{}", self.0[host])).unwrap();
         let (started, child) = mpsc::channel();
+        let mut agent = agent.command();
         std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             let kind = Some(LinkNameSpaceType::Network);
@@ -117,15 +126,13 @@ impl Hosts {
     }
 
     /// Unplugs the cable of a host (`down`) or plugs it in (`up`).
-    pub fn cable(&self, host: usize, state: &str) -> Result<(), String> {
-        ip(&format!("-n {} link set port{host} {state}", self.0[0]))
+    pub fn cable(&self, host: usize, state: &str) {
+        ip(&format!("-n {} link set port{host} {state}", self.0[0])).expect("a cable");
     }
 
-    /// A command that is started on a host.
-    pub fn command(&self, host: usize, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0[host], program]);
-        command
+    /// The words that start a command on a host.
+    pub fn at(&self, host: usize) -> String {
+        format!("ip netns exec {}", self.0[host])
     }
 
     /// Sockets of a host that are open: those that listen or are connected, as the kernel lists
@@ -139,11 +146,7 @@ impl Hosts {
 
     /// The command of an agent on a host, whose channel does not go over a cable.
     pub fn agent(&self, host: usize) -> String {
-        format!("ip netns exec {} {HOTLAP}", self.0[host])
-    }
-
-    pub fn generators(&self) -> impl Iterator<Item = String> {
-        (1..self.0.len()).map(|host| self.agent(host))
+        format!("{} {}", self.at(host), program())
     }
 }
 
@@ -166,7 +169,56 @@ fn ip(arguments: &str) -> Result<(), String> {
     }
 }
 
-/// Hosts, or `None` with a message if there can be none.
-pub fn hosts(generators: usize) -> Option<Hosts> {
-    Hosts::new(generators).inspect_err(|why| eprintln!("skipped: {why}")).ok()
+/// How a slow cable treats packets. This process passes them on between two network interfaces: few
+/// kernels can delay packets themselves (`netem`), but nearly all have such interfaces.
+#[derive(Debug, Clone, Copy)]
+pub struct Slow {
+    /// The time that a packet takes, each way.
+    pub delay: Duration,
+    /// One of so many packets is lost; none with 0.
+    pub lost_of: u64,
+}
+
+/// Makes an interface in the network of the calling thread. Its packets are read from the file and
+/// written to it.
+#[expect(unsafe_code)]
+fn interface(name: &str) -> io::Result<File> {
+    /// TUNSETIFF, with the flags IFF_TAP and IFF_NO_PI (linux/if_tun.h).
+    const SET: Opcode = 0x4004_54ca;
+    const FLAGS: u16 = 0x0002 | 0x1000;
+    let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
+    // struct ifreq: a name of 16 bytes, the flags, and room for other requests.
+    let mut request = [0_u8; 40];
+    request[..name.len()].copy_from_slice(name.as_bytes());
+    request[16..18].copy_from_slice(&FLAGS.to_ne_bytes());
+    // SAFETY: the kernel expects a pointer to a struct ifreq, which has 40 bytes.
+    unsafe { ioctl(&file, Setter::<SET, _>::new(request)) }?;
+    Ok(file)
+}
+
+/// Passes packets on until the interfaces are removed with their networks.
+fn pass(mut from: File, mut to: File, slow: Slow) {
+    let (packets, due) = mpsc::channel::<(Instant, Vec<u8>)>();
+    std::thread::spawn(move || {
+        for (at, packet) in due {
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            // While an interface is down, packets are lost.
+            let _ = to.write_all(&packet);
+        }
+    });
+    std::thread::spawn(move || {
+        let mut packet = vec![0; 1 << 16];
+        // Knuth's MMIX.
+        let mut random = 1_u64;
+        while let Ok(length @ 1..) = from.read(&mut packet) {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let is_lost = slow.lost_of > 0 && (random >> 33).is_multiple_of(slow.lost_of);
+            let due = (Instant::now() + slow.delay, packet[..length].to_vec());
+            if !is_lost && packets.send(due).is_err() {
+                return;
+            }
+        }
+    });
 }

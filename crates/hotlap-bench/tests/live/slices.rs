@@ -1,5 +1,4 @@
 //! Real processes that are frozen, thawed and measured in laps.
-#![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,40 +12,12 @@ use hotlap_bench::lap::{Lap, Violation};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::schedule;
-use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::launch::Launch;
-use hotlap_servers::verify::Requirements;
 
-mod setting;
-#[path = "../../hotlap-servers/tests/stand_in/mod.rs"]
-mod stand_in;
-use setting::{load, setting};
-use stand_in::{program, until};
+use crate::setting::{as_nobody, launch, load, participant, permit, setting};
+use crate::stand_in::{program, until};
 
 /// CPU time that the stand-in's server uses per response, in nanoseconds.
 const COST: f64 = 200_000.0;
-
-fn participant(folder: &Path, name: &str, script: &str, role: Role) -> Participant {
-    let launch = Launch {
-        argv: ["sh", "-c", script].map(str::to_owned).into(),
-        env: BTreeMap::from([
-            ("FOLDER".to_owned(), folder.display().to_string()),
-            ("STAND_IN".to_owned(), program().display().to_string()),
-        ]),
-        cwd: folder.to_owned(),
-        ..Launch::default()
-    };
-    Participant {
-        name: name.to_owned(),
-        role,
-        start: Origin::Launch(launch),
-        contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Custom,
-        version: String::new(),
-        counts: None,
-        cpus: None,
-    }
-}
 
 /// A script that serves, and counts its responses in a file named after the process.
 const SERVE: &str = "exec $STAND_IN count $PORT $FOLDER/$$";
@@ -70,7 +41,7 @@ fn laps(
     let participants: Vec<Participant> = scripts
         .iter()
         .zip(roles)
-        .map(|(script, role)| participant(folder, script, script, role))
+        .map(|(script, role)| participant(script, role, Origin::Launch(launch(folder, script))))
         .collect();
     let experiment = Experiment {
         participants,
@@ -268,13 +239,14 @@ fn as_another_user() {
 /// If one server cannot be frozen, none is from then on, and the run reports it.
 #[test]
 fn a_run_goes_on_without_freezing_where_a_freeze_is_refused() {
-    let Some(mut nobody) = another_user() else { return };
+    let own = std::env::current_exe().unwrap();
+    let Some(mut nobody) = as_nobody(&program()).and_then(|_| as_nobody(&own)) else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     permit(path, 0o777);
     std::fs::copy("/usr/bin/setpriv", path.join("become")).unwrap();
     permit(&path.join("become"), 0o4755);
-    nobody.args(["--exact", "as_another_user", "--ignored"]).env("TEST_FOLDER", path);
+    nobody.args(["--exact", "slices::as_another_user", "--ignored"]).env("TEST_FOLDER", path);
     let mut run = nobody.spawn().unwrap();
     until("slices were run", || {
         let slices = std::fs::read_to_string(path.join("slices")).unwrap_or_default();
@@ -289,29 +261,4 @@ fn a_run_goes_on_without_freezing_where_a_freeze_is_refused() {
     let told = "it cannot be frozen, so this run continues as with --no-freeze: ";
     assert_eq!(result.matches(told).count(), 1, "{result}");
     assert!(result.contains("): Operation not permitted"), "{result}");
-}
-
-/// This test program as another user, if these tests run as root and that user may execute it.
-#[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
-fn another_user() -> Option<std::process::Command> {
-    let nobody = || {
-        let mut command = std::process::Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-        command
-    };
-    let own = std::env::current_exe().unwrap();
-    let may =
-        |path: &Path| nobody().args(["test", "-x"]).arg(path).status().is_ok_and(|s| s.success());
-    if !rustix::process::geteuid().is_root() || !may(&own) || !may(&program()) {
-        eprintln!("skipped: needs root, setpriv, and a target folder that others may read");
-        return None;
-    }
-    let mut command = nobody();
-    command.arg(own);
-    Some(command)
-}
-
-fn permit(path: &Path, mode: u32) {
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-    std::fs::set_permissions(path, mode).unwrap();
 }

@@ -1,5 +1,4 @@
 //! A server on another host whose agent is told late to thaw it.
-#![cfg(target_os = "linux")]
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -19,11 +18,7 @@ use hotlap_servers::launch::Launch;
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
-
-const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
-
-/// A hang is an error; a busy machine is not.
-const LIMIT: Duration = Duration::from_secs(60);
+use hotlap_testkit::{LIMIT, Scene, program};
 
 /// Ten times as long as a slice.
 const LATE: Duration = Duration::from_secs(3);
@@ -49,16 +44,14 @@ impl<W: Write> Write for Delays<W> {
 /// a lap in which the connection was interrupted counted.
 #[test]
 fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
-    let folder = tempfile::tempdir().unwrap();
-    let supervisor = Supervisor::new(HOTLAP, &["__supervisor"]);
-    let of = |name: &str| folder.path().join(name);
-    std::fs::create_dir(of("logs")).unwrap();
+    let (scene, hotlap) = (Scene::new(), program());
+    std::fs::create_dir(scene.path("logs")).unwrap();
     let there = ServerSetting {
-        supervisor,
-        logs: of("logs"),
-        cache: of("cache"),
+        supervisor: Supervisor::new(&hotlap, &["__supervisor"]),
+        logs: scene.path("logs"),
+        cache: scene.path("cache"),
         catalogue: PathBuf::new(),
-        program: HOTLAP.into(),
+        program: hotlap.clone().into(),
     };
     let (input, to_agent) = io::pipe().unwrap();
     let (from_agent, output) = io::pipe().unwrap();
@@ -70,7 +63,7 @@ fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     let wanted = Wanted { starts: true, ..Wanted::default() };
     let host = RemoteHost::over(channel, wanted).unwrap();
 
-    let launch = Launch { argv: vec![HOTLAP.into(), "__ceiling".into()], ..Launch::default() };
+    let launch = Launch { argv: vec![hotlap, "__ceiling".into()], ..Launch::default() };
     let participant = Participant {
         name: "it".to_owned(),
         role: Place::Reference,

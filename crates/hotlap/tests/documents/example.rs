@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::mem::take;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -25,19 +24,11 @@ fn file() -> PathBuf {
 
 /// What `hotlap report` prints of the run.
 pub fn printed() -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("runs.db");
-    let mut sql = String::new();
+    let (scene, mut sql) = (hotlap_testkit::Scene::new(), String::new());
     GzDecoder::new(File::open(file()).unwrap()).read_to_string(&mut sql).unwrap();
-    Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_hotlap"))
-        .args(["report", "--no-config", "--color", "never", "--store"])
-        .arg(&path)
-        .env("COLUMNS", COLUMNS.to_string())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    Connection::open(scene.path("runs.db")).unwrap().execute_batch(&sql).unwrap();
+    let report = scene.hotlap("report --no-config --color never --store runs.db");
+    report.env("COLUMNS", COLUMNS.to_string()).said().succeeds().out
 }
 
 /// Makes the last run of a store the example.

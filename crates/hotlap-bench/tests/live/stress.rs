@@ -8,16 +8,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::participant::Role;
 use hotlap_bench::stress::{
     Impact, Reason, Scenario, StressEvent, StressSetting, Subject, Timing, Trial, stress,
 };
-use hotlap_load::plan::{Endpoint, Target};
-use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::verify::Requirements;
 use hotlap_testbed::{HELLO, TestServer};
+
+use crate::setting::{participant, running};
 
 const BAD: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 const TOO_LARGE: &[u8] =
@@ -93,28 +92,13 @@ impl Strict {
     }
 }
 
-fn participant(address: SocketAddr) -> Participant {
-    let target = Target::plain(Endpoint::Tcp(address));
-    let url = format!("http://{address}/");
-    Participant {
-        name: "it".to_owned(),
-        role: Role::Plain,
-        start: Origin::Running { url, target, host: "test".to_owned() },
-        contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Custom,
-        version: String::new(),
-        counts: None,
-        cpus: None,
-    }
-}
-
 /// Stresses a server; `timeout_ms` is the normal clients' timeout.
 fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject {
     stressed_by(address, &setting(scenarios, timeout_ms))
 }
 
 fn stressed_by(address: SocketAddr, setting: &StressSetting) -> Subject {
-    let participant = participant(address);
+    let participant = participant("it", Role::Plain, running(address));
     let subject = Subject::new(&participant, setting.good);
     stress(&participant, setting, subject, &AtomicBool::new(false), &mut |_| {})
 }
@@ -159,7 +143,7 @@ fn only(subject: &Subject) -> &Trial {
 #[test]
 fn an_interrupted_stress_continues_with_the_remaining_scenarios() {
     let setting = setting(&["half-open", "resets", "garbage"], 30_000);
-    let participant = participant(serve(Weakness::None));
+    let participant = participant("it", Role::Plain, running(serve(Weakness::None)));
     let run = |subject: Subject, trials: usize| {
         let stop = AtomicBool::new(false);
         stress(&participant, &setting, subject, &stop, &mut |event| {

@@ -1,0 +1,127 @@
+//! What runs of real servers need: settings, participants and loads.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use hotlap_bench::load_host::ThisProcess;
+use hotlap_bench::local;
+use hotlap_bench::participant::{Load, Origin, Participant, Role};
+use hotlap_load::plan::{Endpoint, Protocol, Target};
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::machine::{CpuAllocation, Network};
+
+use hotlap_servers::launch::{Launch, ServerFailure};
+use hotlap_servers::running::LocalHost;
+use hotlap_servers::start::{Started, Startup};
+use hotlap_servers::verify::Requirements;
+
+use crate::stand_in::{LIMIT, program, supervisor};
+
+/// Settings of real runners in tests: one slice length, no pinning, no probes.
+pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
+    local::Setting {
+        slice: Some(slice),
+        probe_limit: Duration::ZERO,
+        timeout: LIMIT,
+        start_limit: LIMIT,
+        level_for: Duration::ZERO,
+        warm_limit: Duration::from_secs(1),
+        grace: Duration::ZERO,
+        freeze: true,
+        counters: false,
+        cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
+        host: Arc::new(LocalHost {
+            supervisor: supervisor(),
+            logs: logs.to_owned(),
+            network: Network::loopback(),
+        }),
+        generator: Arc::new(ThisProcess),
+        against: [].into(),
+    }
+}
+
+/// A load of two keep-alive connections.
+pub fn load() -> Load {
+    Load::new(2)
+}
+
+pub fn participant(name: &str, role: Role, start: Origin) -> Participant {
+    Participant {
+        name: name.to_owned(),
+        role,
+        start,
+        contract: Contract::of(Name::Hello, None),
+        requirements: Requirements::Custom,
+        version: String::new(),
+        counts: None,
+        cpus: None,
+    }
+}
+
+/// A server that runs at this address already.
+pub fn running(address: SocketAddr) -> Origin {
+    let target = Target::plain(Endpoint::Tcp(address));
+    Origin::Running { url: format!("http://{address}/"), target, host: "test".to_owned() }
+}
+
+/// A script that may start the stand-in, and may leave files in this folder.
+pub fn launch(folder: &Path, script: &str) -> Launch {
+    Launch {
+        argv: ["sh", "-c", script].map(str::to_owned).into(),
+        env: BTreeMap::from([
+            ("FOLDER".to_owned(), folder.display().to_string()),
+            ("STAND_IN".to_owned(), program().display().to_string()),
+        ]),
+        cwd: folder.to_owned(),
+        ..Launch::default()
+    }
+}
+
+/// Starts a script, and waits for its first response.
+pub fn start(folder: &Path, script: &str, limit: Duration) -> Result<Started, ServerFailure> {
+    let startup = Startup {
+        launch: &launch(folder, script),
+        first: &Contract::of(Name::Hello, None).exchanges[0],
+        protocol: Protocol::Http1,
+        accepts_wrong: false,
+        cpus: 1,
+        cores: &[],
+        supervisor: &supervisor(),
+        log: folder.join("log"),
+        limit,
+        counters: false,
+        observes: false,
+        elsewhere: false,
+        network: &Network::loopback(),
+        stop: &AtomicBool::new(false),
+    };
+    startup.run()
+}
+
+/// This program as another user, if these tests run as root and that user may execute it.
+#[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
+pub fn as_nobody(program: &Path) -> Option<Command> {
+    let nobody = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command
+    };
+    let tried = nobody().args(["test", "-x"]).arg(program).status();
+    if !rustix::process::geteuid().is_root() || !tried.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: needs root, setpriv, and a target folder that others may read");
+        return None;
+    }
+    let mut command = nobody();
+    command.arg(program);
+    Some(command)
+}
+
+pub fn permit(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).unwrap();
+}

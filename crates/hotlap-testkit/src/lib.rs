@@ -1,0 +1,71 @@
+//! The world of a test: a folder of its own ([`Scene`]), hotlap as a command in it ([`Hotlap`],
+//! [`Running`], [`Said`]), hosts made from network namespaces ([`hosts`]) and a real browser
+//! ([`Browser`]).
+//!
+//! ```no_run
+//! # use hotlap_testkit::Scene;
+//! let scene = Scene::new();
+//! scene.hotlap("load -n 20 http://127.0.0.1:9/").said().fails(3).has("127.0.0.1:9");
+//! ```
+
+mod browser;
+pub mod hosts;
+mod hotlap;
+mod scene;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+pub use browser::Browser;
+pub use hotlap::{Hotlap, Running, Said};
+pub use scene::{Scene, pty};
+
+/// A hang is an error; a busy machine is not.
+pub const LIMIT: Duration = Duration::from_secs(180);
+
+/// Waits until a condition holds.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !so() {
+        assert!(since.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A text in one line, so that it does not matter where a terminal of some width wraps it.
+pub fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The path of the program `hotlap`, which Cargo builds before the tests of the package `hotlap`.
+pub fn program() -> String {
+    let test = std::env::current_exe().expect("a test");
+    let program = test.ancestors().nth(2).expect("a target folder").join("hotlap");
+    assert!(program.exists(), "{} is not built: cargo build -p hotlap", program.display());
+    program.display().to_string()
+}
+
+/// The command of the server that hotlap contains.
+pub fn ceiling() -> String {
+    format!("{} __ceiling", program())
+}
+
+/// The command that starts an agent on this machine. Its last word is the path of hotlap, as after
+/// `ssh host`.
+pub fn agent() -> String {
+    format!("env {}", program())
+}
+
+/// Process ids and commands of those that have this text, which is the test's own, in their
+/// environment or command.
+pub fn processes(text: &str) -> Vec<(i32, String)> {
+    let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+    let of = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let command = fs::read(entry.path().join("cmdline")).ok()?;
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let command_text = String::from_utf8_lossy(&command).replace('\0', " ");
+        (has(&command) || has(&environment)).then_some((pid, command_text))
+    };
+    fs::read_dir("/proc").expect("processes").flatten().filter_map(of).collect()
+}
