@@ -126,7 +126,7 @@ fn copies(browser: &Browser) {
     );
     browser.click("#copy");
     let copied = browser.text("window.copied");
-    assert!(copied.starts_with("hotlap run go/net-http node/http:cluster"), "{copied}");
+    assert_eq!(copied, "hotlap run 'python3 app.py'");
 }
 
 fn tells_each_lap(browser: &Browser) {

