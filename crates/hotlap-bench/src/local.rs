@@ -17,7 +17,7 @@ use hotlap_servers::launch::ServerFailure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::lap::Lap;
-use crate::participant::{Load, Participant, Role};
+use crate::participant::{Load, Origin, Participant, Role};
 use crate::runner::{OBSERVED, Probed, Ready, Runner, TrialWindow, Warmup};
 use instance::{Between, Conditions, Instance, Trouble, WarmupProfile};
 use slices::{Needs, Slices, lead_in};
@@ -235,15 +235,37 @@ impl LocalRunner {
     }
 }
 
+impl LocalRunner {
+    /// A failed start, with what to do if the server wants the port of one that runs.
+    fn with_advice_on_ports(&self, participant: usize, failure: ServerFailure) -> ServerFailure {
+        let is_started =
+            |n: usize| matches!(self.instances[n].participant.start, Origin::Launch(_));
+        let others = self.instances.iter().filter(|other| other.target.is_some());
+        let taken = others.filter_map(|other| Some((&other.participant.name, other.fixed_port?)));
+        match taken.filter(|_| is_started(participant)).next() {
+            None => failure,
+            Some((name, port)) => ServerFailure {
+                remedy: format!(
+                    "{name} runs at the same time and listens on port {port}, whatever $PORT is. \
+                     If this server wants that port too, write $PORT into both commands, or \
+                     measure each server in a run of its own"
+                ),
+                ..failure
+            },
+        }
+    }
+}
+
 impl Runner for LocalRunner {
     fn start(&mut self, participant: usize, observes: bool) -> Result<(), ServerFailure> {
-        self.then_freeze(participant, |instance| {
+        let started = self.then_freeze(participant, |instance| {
             let started = instance.start(observes);
             if started.is_err() {
                 instance.stop(Duration::ZERO);
             }
             started
-        })
+        });
+        started.map_err(|failure| self.with_advice_on_ports(participant, failure))
     }
 
     fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
@@ -428,7 +450,6 @@ mod tests {
 
     use super::*;
     use crate::load_host::ThisProcess;
-    use crate::participant::Origin;
     use hotlap_servers::contract::{Content, Contract, Name};
     use hotlap_servers::launch::Launch;
     use hotlap_servers::machine::{CpuAllocation, Network};

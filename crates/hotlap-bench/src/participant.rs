@@ -1,11 +1,16 @@
 //! The participants of an experiment.
 
-use hotlap_servers::launch::{Counts, Launch};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use hotlap_load::plan::{Protocol, Reuse, Target};
 use serde::{Deserialize, Serialize};
 
 use hotlap_servers::contract::Contract;
+use hotlap_servers::launch::{Counts, Launch, ServerFailure};
+use hotlap_servers::machine::CpuAllocation;
+use hotlap_servers::running::{RunningServer, ServerHost, StartOrder};
+use hotlap_servers::start::HOST;
 use hotlap_servers::verify::Requirements;
 
 /// A server's place in a run.
@@ -60,6 +65,95 @@ pub enum Origin {
         /// The value of the `Host` header.
         host: String,
     },
+}
+
+/// How participants are started.
+pub(crate) struct Starter<'a> {
+    pub(crate) host: &'a dyn ServerHost,
+    pub(crate) cores: &'a CpuAllocation,
+    /// Time limit from a server's start to its first correct response.
+    pub(crate) limit: Duration,
+    pub(crate) protocol: Protocol,
+    /// Whether hardware counters are attached.
+    pub(crate) counters: bool,
+    /// Whether instruments are attached.
+    pub(crate) observes: bool,
+    /// Set when the user interrupts.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// A participant that answers.
+pub(crate) struct Started {
+    /// `None` if it runs on another machine than the one that was searched.
+    pub(crate) server: Option<Box<dyn RunningServer>>,
+    /// The address at which the generator reaches it.
+    pub(crate) target: Target,
+    /// The value of the `Host` header.
+    pub(crate) host: String,
+    /// The port on which it listens instead of `PORT`, if it does.
+    pub(crate) fixed_port: Option<u16>,
+    /// Time from its start to its first response; `None` if it ran already.
+    pub(crate) ready: Option<Duration>,
+    /// Why its instructions are not counted, if they should be.
+    pub(crate) uncounted: Option<String>,
+    /// What the user should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Starter<'_> {
+    /// Starts a participant and waits until it answers. For one that is already running, finds its
+    /// processes, which are measured. Its log is named after `number`.
+    pub(crate) fn start(
+        &self,
+        number: usize,
+        participant: &Participant,
+    ) -> Result<Started, ServerFailure> {
+        let protocol = self.protocol;
+        let launch = match &participant.start {
+            Origin::Launch(launch) => launch,
+            Origin::Running { target, host, .. } => {
+                let found = self.host.find(target, self.observes)?;
+                return Ok(Started {
+                    server: found.server,
+                    target: Target { protocol, ..target.clone() },
+                    host: host.clone(),
+                    fixed_port: None,
+                    ready: None,
+                    uncounted: None,
+                    notes: found.notes,
+                });
+            }
+        };
+        let (cpus, cores) = self.cores.of_server(participant.cpus);
+        let order = StartOrder {
+            number,
+            launch: launch.clone(),
+            counts: participant.counts.clone(),
+            requirements: participant.requirements,
+            first: participant.contract.with_values(0).exchanges[0].clone(),
+            protocol,
+            accepts_wrong: false,
+            cpus,
+            cores: cores.to_vec(),
+            all_cores: match self.host.is_here() {
+                true => self.cores.all(),
+                false => cores.to_vec(),
+            },
+            limit: self.limit,
+            counters: self.counters,
+            observes: self.observes,
+        };
+        let up = self.host.start(&order, self.stop)?;
+        Ok(Started {
+            server: Some(up.server),
+            target: up.target,
+            host: HOST.to_owned(),
+            fixed_port: up.fixed_port,
+            ready: Some(up.ready),
+            uncounted: up.uncounted,
+            notes: up.notes,
+        })
+    }
 }
 
 /// How servers are loaded. An experiment has one or more loads.

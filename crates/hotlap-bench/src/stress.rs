@@ -5,34 +5,37 @@
 //! ([`judge()`])? Servers are not compared with each other: each runs alone and is compared with
 //! itself a second earlier. A server that is down is started again for the next scenario.
 //!
-//! Only servers on this machine are attacked, unless the caller allows others.
+//! Of the servers that run already, only those on this machine are attacked, unless the caller
+//! allows others.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotlap_load::http::Response;
-use hotlap_load::plan::{Endpoint, Request, Target};
+use hotlap_load::outcome::Outcome;
+use hotlap_load::plan::{Endpoint, Plan, Protocol, Request, Stop, Target};
+use hotlap_load::{Error, Session};
 use serde::{Deserialize, Serialize};
 
-use crate::participant::{Origin, Participant};
-use hotlap_observe::Sampler;
+use crate::participant::{Origin, Participant, Started, Starter};
+use attackers::Attackers;
 use hotlap_servers::contract::{self, Exchange, Fields};
-use hotlap_servers::launch::{Launch, ServerFailure};
-use hotlap_servers::machine::{CpuAllocation, Network};
-use hotlap_servers::process::{Process, Supervisor};
-use hotlap_servers::start::{HOST, LAST_LINES, Started, Startup, ask, ending};
-use hotlap_servers::verify::{LIMIT, Requirements};
+use hotlap_servers::interrupt;
+use hotlap_servers::launch::ServerFailure;
+use hotlap_servers::machine::CpuAllocation;
+use hotlap_servers::running::{RunningServer, ServerHost, State};
+use hotlap_servers::start::{ask, ending};
+use hotlap_servers::verify::LIMIT;
 
 mod attackers;
 mod judge;
 mod scenario;
-mod trial;
 
 pub use attackers::Fate;
 pub use judge::{
-    BUSY, ERRORS, Held, Impact, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed,
-    P99_LEAST_NS, P99_TIMES, PACE, PACE_AFTER, Reason, Service, THREADS_LEAST, THREADS_TIMES,
+    BUSY, ClientService, ERRORS, Held, Impact, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES,
+    Observed, P99_LEAST_NS, P99_TIMES, PACE, PACE_AFTER, Reason, THREADS_LEAST, THREADS_TIMES,
     judge, words,
 };
 pub use scenario::{Attack, Rude, Says, Scenario};
@@ -40,6 +43,23 @@ pub use scenario::{Attack, Rude, Says, Scenario};
 /// Attempts at the first load while there are no responses: on a busy machine, a server may not get
 /// a core for that long.
 const WARMUP_ATTEMPTS: usize = 5;
+
+/// How often to read the CPU time of a server without requests: at first, a collector or compiler
+/// may still be at work.
+const IDLE_LOOKS: usize = 5;
+
+/// How often to measure the load after a scenario while the server is slow.
+const AFTER_LOOKS: usize = 4;
+
+/// A server that uses less than this share of a core counts as idle.
+const IS_IDLE: f64 = 0.1;
+
+/// Interval between attempts to get a response after the scenario.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Maximum length of an attack that is a load. It is stopped once the normal clients' window has
+/// closed, and must not end earlier.
+const LINGER: Duration = Duration::from_secs(60);
 
 /// How servers are stressed.
 #[derive(Debug, Clone)]
@@ -52,10 +72,8 @@ pub struct StressSetting {
     pub good: usize,
     /// Which cores servers and generators use.
     pub cores: CpuAllocation,
-    /// The command that starts a supervisor.
-    pub supervisor: Supervisor,
-    /// Folder for the servers' logs.
-    pub logs: PathBuf,
+    /// Where servers are started.
+    pub host: Arc<dyn ServerHost>,
     /// Time limit from a server's start to its first response.
     pub start_limit: Duration,
     /// Time between SIGTERM and SIGKILL.
@@ -117,7 +135,7 @@ pub struct Subject {
     /// Connections of the normal clients.
     pub good: usize,
     /// One for each scenario that was run.
-    pub trials: Vec<Trial>,
+    pub trials: Vec<StressTrial>,
     /// Why there are no more, if it could not be started (again).
     pub failure: Option<ServerFailure>,
     /// What the user should know.
@@ -126,7 +144,7 @@ pub struct Subject {
 
 /// One scenario on one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
+pub struct StressTrial {
     /// The scenario's name.
     pub scenario: String,
     /// A one-line description of the attack.
@@ -160,7 +178,7 @@ impl Subject {
     }
 }
 
-impl Trial {
+impl StressTrial {
     /// Whether a busy machine may be the cause. It is never the cause of an exit, or of memory or
     /// threads that a server keeps.
     fn is_doubtful(&self) -> bool {
@@ -183,21 +201,23 @@ impl Trial {
 }
 
 /// Runs the remaining scenarios on one server, and reports each to `on` when it begins and ends.
+/// The server's log is named after `number`.
 pub fn stress(
+    number: usize,
     participant: &Participant,
     setting: &StressSetting,
     mut subject: Subject,
     stop: &AtomicBool,
     on: &mut dyn FnMut(&StressEvent<'_>),
 ) -> Subject {
-    let mut running: Option<StressedServer> = None;
+    let mut running: Option<Attacked> = None;
     for scenario in subject.left(&setting.scenarios) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         on(&StressEvent::Scenario { server: &participant.name, scenario: &scenario.name });
         let started = running.take().map_or_else(
-            || StressedServer::start(participant, setting, stop, &mut subject.notes),
+            || Attacked::start(number, participant, (setting, stop), &mut subject.notes),
             Ok,
         );
         let mut server = match started {
@@ -207,32 +227,30 @@ pub fn stress(
                 break;
             }
         };
-        match server.run_and_confirm(scenario, setting, stop) {
+        let trial = server.run_and_confirm(scenario);
+        let mut is_down = false;
+        match trial {
             Ok(Some(trial)) => {
-                // A server that hotlap did not start cannot be restarted, so the next scenario uses
-                // it as it is.
-                let goes_on = trial.judgement.impact != Impact::Down || server.process.is_none();
+                is_down = trial.judgement.impact == Impact::Down;
                 subject.trials.push(trial);
                 on(&StressEvent::Trial { subject: &subject });
-                if goes_on {
-                    running = Some(server);
-                } else {
-                    server.stop(setting);
-                }
             }
-            Ok(None) => {
-                server.stop(setting);
-                break;
-            }
-            Err(failure) => {
-                subject.failure = Some(failure);
-                server.stop(setting);
-                break;
-            }
+            Ok(None) => {}
+            Err(failure) => subject.failure = Some(failure),
+        }
+        let goes_on = !stop.load(Ordering::Relaxed) && subject.failure.is_none();
+        // A server that hotlap did not start cannot be restarted, so the next scenario uses it as
+        // it is.
+        match goes_on && !(is_down && server.is_started()) {
+            true => running = Some(server),
+            false => server.stop(),
+        }
+        if !goes_on {
+            break;
         }
     }
     if let Some(server) = running {
-        server.stop(setting);
+        server.stop();
     }
     subject
 }
@@ -254,10 +272,11 @@ pub enum StressEvent<'a> {
     },
 }
 
-/// A running server, and the request that it gets.
-struct StressedServer {
-    process: Option<Process>,
-    sampler: Option<Sampler>,
+/// A server under attack, and the request of its normal clients.
+struct Attacked<'a> {
+    setting: &'a StressSetting,
+    stop: &'a AtomicBool,
+    server: Option<Box<dyn RunningServer>>,
     target: Target,
     host: String,
     exchange: Exchange,
@@ -266,22 +285,34 @@ struct StressedServer {
     idle: Option<f64>,
 }
 
-impl StressedServer {
+/// A running attack.
+enum RunningAttack {
+    Load(Session),
+    Attackers(Attackers),
+}
+
+impl<'a> Attacked<'a> {
     fn start(
+        number: usize,
         participant: &Participant,
-        setting: &StressSetting,
-        stop: &AtomicBool,
+        (setting, stop): (&'a StressSetting, &'a AtomicBool),
         notes: &mut Vec<String>,
     ) -> Result<Self, ServerFailure> {
-        let (target, host, process, sampler) = match &participant.start {
-            Origin::Running { target, host, .. } => (target.clone(), host.clone(), None, None),
-            Origin::Launch(launch) => {
-                let started = start_process(participant, launch, setting, stop)?;
-                notes.extend(started.owner.note());
-                (started.target, HOST.to_owned(), Some(started.process), started.sampler)
-            }
+        if let Origin::Running { target, .. } = &participant.start {
+            check_target(target, setting)?;
+        }
+        let starter = Starter {
+            host: &*setting.host,
+            cores: &setting.cores,
+            limit: setting.start_limit,
+            protocol: Protocol::Http1,
+            counters: false,
+            observes: false,
+            stop,
         };
-        check_target(&target, setting)?;
+        let Started { server, target, host, notes: more, .. } =
+            starter.start(number, participant)?;
+        notes.extend(more);
         let (exchange, answer) = match participant.contract.name {
             Some(_) => {
                 let exchange = participant.contract.exchanges[0].clone();
@@ -294,99 +325,250 @@ impl StressedServer {
             None => infer_exchange(&target, &host, participant, notes)?,
         };
         let request = exchange.request(&host, Some(&answer), &Fields::default());
-        let mut server = Self { process, sampler, target, host, exchange, request, idle: None };
-        server.warm_up(setting, stop)?;
+        let mut server =
+            Self { setting, stop, server, target, host, exchange, request, idle: None };
+        server.warm_up()?;
         Ok(server)
     }
 
+    fn is_started(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.is_started())
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn stop(self) {
+        if let Some(server) = self.server {
+            server.stop(self.setting.grace);
+        }
+    }
+
     /// Loads the server without counting, then reads its CPU time without load.
-    fn warm_up(&mut self, setting: &StressSetting, stop: &AtomicBool) -> Result<(), ServerFailure> {
-        let mut warm = self.measure(setting, setting.timing.warm);
+    fn warm_up(&mut self) -> Result<(), ServerFailure> {
+        let warm = self.setting.timing.warm;
+        let mut fared = self.measure(warm);
         for _ in 1..WARMUP_ATTEMPTS {
-            if warm.answers > 0 || stop.load(Ordering::Relaxed) {
+            if fared.answers > 0 || self.is_interrupted() {
                 break;
             }
-            warm = self.measure(setting, setting.timing.warm);
+            fared = self.measure(warm);
         }
-        if warm.answers == 0 && !stop.load(Ordering::Relaxed) {
-            let cause = warm.unreachable.unwrap_or_else(|| {
+        if fared.answers == 0 && !self.is_interrupted() {
+            let cause = fared.unreachable.unwrap_or_else(|| {
                 format!(
                     "{} normal clients got no correct response, even without an attack",
-                    setting.good
+                    self.setting.good
                 )
             });
             return Err(failure("warm-up", cause, "`hotlap check` shows its responses"));
         }
-        self.idle = self.idle_share(setting.timing.idle);
+        self.idle = self.idle_share();
         Ok(())
     }
 
     /// Runs a scenario, and again if its normal clients fared badly, since other work on this
-    /// machine may be the cause. The better trial counts.
+    /// machine may be the cause. The better trial counts. `None` if interrupted.
     fn run_and_confirm(
         &mut self,
         scenario: &Scenario,
-        setting: &StressSetting,
-        stop: &AtomicBool,
-    ) -> Result<Option<Trial>, ServerFailure> {
-        let Some(first) = self.run_scenario(scenario, setting, stop)? else { return Ok(None) };
+    ) -> Result<Option<StressTrial>, ServerFailure> {
+        let Some(first) = self.run_scenario(scenario)? else { return Ok(None) };
         if !first.is_doubtful() {
             return Ok(Some(first));
         }
         // A server that still does not answer is not silent by chance.
-        let is_silent = first.observed.recovered_ms.is_none();
-        if is_silent && self.recover(setting.timing.recover, stop).is_none() {
+        if first.observed.recovered_ms.is_none() && self.recover().is_none() {
             return Ok(Some(first));
         }
-        Ok(Some(match self.run_scenario(scenario, setting, stop)? {
+        Ok(Some(match self.run_scenario(scenario)? {
             Some(again) => first.milder(again),
             None => first,
         }))
     }
 
-    fn stop(self, setting: &StressSetting) {
-        if let Some(process) = self.process {
-            process.stop(setting.grace);
+    /// Runs one scenario; `None` if interrupted.
+    fn run_scenario(&mut self, scenario: &Scenario) -> Result<Option<StressTrial>, ServerFailure> {
+        let timing = &self.setting.timing;
+        let mut observed = Observed {
+            before: self.measure(timing.baseline),
+            crowding: crowding(scenario, self.setting.good),
+            ..Observed::default()
+        };
+        let first = self.held();
+        let attack = self.attack(scenario)?;
+        if !interrupt::sleep(timing.attack_lead, self.stop) {
+            return Ok(None);
         }
+        let middle;
+        (observed.during, middle) = self.measure_under_attack(scenario);
+        match attack {
+            RunningAttack::Load(session) => {
+                session.stop();
+                observed.others = Some(fared(session.join()));
+            }
+            RunningAttack::Attackers(attackers) => observed.fate = Some(attackers.stop()),
+        }
+        observed.recovered_ms = self.recover();
+        if observed.recovered_ms.is_some() {
+            observed.after = self.measure_after(&observed.before);
+            let last_idle = self.wait_until_idle();
+            observed.idle = self.idle.zip(last_idle).map(|(first, last)| [first, last]);
+        }
+        if self.is_interrupted() {
+            return Ok(None);
+        }
+        let held = first.zip(middle).zip(self.held());
+        observed.held = held.map(|((first, middle), last)| [first, middle, last]);
+        let mut log_tail = Vec::new();
+        match self.state() {
+            State::Runs => {}
+            State::Ended(exit) => {
+                observed.ended = Some(ending(exit));
+                log_tail = self.server.as_ref().map_or(Vec::new(), |server| server.tail());
+            }
+            State::Unreachable(why) => return Err(failure("stress", why.cause, &why.remedy)),
+        }
+        Ok(Some(StressTrial {
+            scenario: scenario.name.clone(),
+            about: scenario.about.clone(),
+            judgement: judge(&observed),
+            observed,
+            log_tail,
+        }))
+    }
+
+    /// Measures the load of the normal clients for this long.
+    fn measure(&self, window: Duration) -> ClientService {
+        fared(hotlap_load::run(&self.normal_plan(window)))
+    }
+
+    /// The same after the scenario: the best of several measurements, because a slow one may be due
+    /// to other work on this machine.
+    fn measure_after(&self, before: &ClientService) -> ClientService {
+        let baseline = self.setting.timing.baseline;
+        let mut best = self.measure(baseline);
+        for _ in 1..AFTER_LOOKS {
+            let is_slow = best.requests_per_s < PACE_AFTER * before.requests_per_s;
+            if !is_slow || self.is_interrupted() {
+                break;
+            }
+            let again = self.measure(baseline);
+            if again.requests_per_s > best.requests_per_s {
+                best = again;
+            }
+        }
+        best
+    }
+
+    /// The same during the attack, with the server's memory and threads towards its end.
+    fn measure_under_attack(&mut self, scenario: &Scenario) -> (ClientService, Option<Held>) {
+        let timing = &self.setting.timing;
+        let mut plan = self.normal_plan(timing.attack);
+        if matches!(scenario.attack, Attack::Load { .. }) {
+            plan.timeout = timing.overload_timeout;
+        }
+        let session = match Session::start(&plan) {
+            Ok(session) => session,
+            Err(error) => return (fared(Err(error)), self.held()),
+        };
+        if let Some(window) = session.wait_for_window() {
+            let end = window.closes.unwrap_or(window.opens);
+            let left = end.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.saturating_sub(Duration::from_millis(100)));
+        }
+        let held = self.held();
+        (fared(session.join()), held)
+    }
+
+    fn normal_plan(&self, window: Duration) -> Plan {
+        let setting = self.setting;
+        let mut plan = Plan::new(self.target.clone(), self.request.clone());
+        plan.connections = setting.good;
+        plan.threads = 1;
+        plan.warmup = setting.timing.ramp;
+        plan.stop = Stop::After(window);
+        plan.timeout = setting.timing.timeout;
+        plan.cpus.clone_from(&setting.cores.generator);
+        plan
+    }
+
+    /// Starts the attack.
+    fn attack(&self, scenario: &Scenario) -> Result<RunningAttack, ServerFailure> {
+        let refused = |what: String| failure("stress", what, "raise that limit");
+        match &scenario.attack {
+            Attack::Load { connections, threads, reuse } => {
+                let mut plan = self.normal_plan(LINGER);
+                plan.timeout = self.setting.timing.overload_timeout;
+                (plan.connections, plan.threads, plan.reuse) = (*connections, *threads, *reuse);
+                let session = Session::start(&plan).map_err(|e| refused(e.to_string()))?;
+                Ok(RunningAttack::Load(session))
+            }
+            Attack::Rude(rude) => {
+                allow_files(rude.clients).map_err(refused)?;
+                let messages = rude.says.messages(&self.exchange, &self.host);
+                let cpus = &self.setting.cores.generator;
+                let attackers = Attackers::start(rude, messages, &self.target, cpus);
+                Ok(RunningAttack::Attackers(attackers.map_err(refused)?))
+            }
+        }
+    }
+
+    /// Waits until a new connection gets a correct response. Returns the time in milliseconds.
+    fn recover(&mut self) -> Option<f64> {
+        let limit = self.setting.timing.recover;
+        let began = Instant::now();
+        loop {
+            if ask(&self.target, &self.host, LIMIT, &self.exchange).is_ok() {
+                return Some(began.elapsed().as_secs_f64() * 1e3);
+            }
+            let is_over = self.state() != State::Runs;
+            if is_over || began.elapsed() > limit || !interrupt::sleep(RETRY, self.stop) {
+                return None;
+            }
+        }
+    }
+
+    /// Waits until it is idle, within limits. Returns the share of a core that it used last.
+    fn wait_until_idle(&mut self) -> Option<f64> {
+        let mut share = None;
+        for _ in 0..IDLE_LOOKS {
+            share = self.idle_share();
+            let is_idle = share.is_none_or(|share| share < self.idle.unwrap_or(0.0) + IS_IDLE);
+            if is_idle || self.is_interrupted() {
+                break;
+            }
+        }
+        share
+    }
+
+    /// The share of a core that it uses without requests.
+    fn idle_share(&mut self) -> Option<f64> {
+        let server = self.server.as_mut()?;
+        let before = server.sample(&|| 0);
+        std::thread::sleep(self.setting.timing.idle);
+        let after = server.sample(&|| 0);
+        let wall_ns = after.at.saturating_duration_since(before.at).as_nanos().max(1) as f64;
+        Some(after.cpu_ns?.saturating_sub(before.cpu_ns?) as f64 / wall_ns)
+    }
+
+    fn held(&mut self) -> Option<Held> {
+        let memory = self.server.as_mut()?.resident()?;
+        Some(Held { rss_bytes: memory.rss_bytes, threads: memory.threads })
+    }
+
+    fn state(&mut self) -> State {
+        self.server.as_mut().map_or(State::Runs, |server| server.state())
     }
 }
 
-fn start_process(
-    participant: &Participant,
-    launch: &Launch,
-    setting: &StressSetting,
-    stop: &AtomicBool,
-) -> Result<Started, ServerFailure> {
-    let (cpus, cores) = setting.cores.of_server(participant.cpus);
-    let startup = Startup {
-        launch,
-        first: &participant.contract.with_values(0).exchanges[0],
-        protocol: hotlap_load::plan::Protocol::Http1,
-        accepts_wrong: false,
-        cpus,
-        cores,
-        supervisor: &setting.supervisor,
-        log: setting.logs.join("stress.log"),
-        limit: setting.start_limit,
-        counters: false,
-        observes: false,
-        elsewhere: participant.requirements == Requirements::Custom,
-        network: &Network::loopback(),
-        stop,
-    };
-    startup.run()
-}
-
-/// Checks that this target may be attacked and speaks plain HTTP over TCP.
+/// Checks that a server that runs already may be attacked.
 fn check_target(target: &Target, setting: &StressSetting) -> Result<(), ServerFailure> {
     let Endpoint::Tcp(address) = &target.endpoint else {
         let remedy = "make it listen on a port of 127.0.0.1";
         return Err(failure("start", "a stress needs TCP".to_owned(), remedy));
     };
-    if target.tls.is_some() {
-        let cause = "a stress needs plain HTTP".to_owned();
-        return Err(failure("start", cause, "stress the server behind the TLS proxy"));
-    }
     if !address.ip().is_loopback() && !setting.allow_remote {
         let cause = format!("{} is not on this machine", address.ip());
         return Err(failure("start", cause, "pass --allow-remote if you may stress it"));
@@ -420,24 +602,64 @@ fn failure(phase: &str, cause: String, remedy: &str) -> ServerFailure {
     }
 }
 
-/// How a process ended, with its last log lines; `None` while it runs.
-fn ending_of(process: Option<&mut Process>) -> Option<(String, Vec<String>)> {
-    let process = process?;
-    let exit = process.exited()?;
-    // The first process of a program that daemonizes ends, while its children keep serving.
-    if process.members().is_ok_and(|members| !members.is_empty()) {
-        return None;
+fn crowding(scenario: &Scenario, good: usize) -> f64 {
+    match scenario.attack {
+        Attack::Load { connections, .. } => (good + connections) as f64 / good.max(1) as f64,
+        Attack::Rude(_) => 1.0,
     }
-    Some((ending(exit), process.tail(LAST_LINES)))
+}
+
+fn fared(outcome: Result<Outcome, Error>) -> ClientService {
+    match outcome {
+        Ok(outcome) => ClientService {
+            requests_per_s: outcome.rate(),
+            answers: outcome.responses,
+            p99_ns: if outcome.service_time.is_empty() {
+                0
+            } else {
+                outcome.service_time.quantile(0.99)
+            },
+            failures: outcome.failures.0.clone(),
+            unanswered: outcome.stalled,
+            unreachable: None,
+        },
+        Err(error) => {
+            ClientService { unreachable: Some(error.to_string()), ..ClientService::default() }
+        }
+    }
+}
+
+/// Raises the limit of open files for the attackers and the normal clients.
+fn allow_files(clients: usize) -> Result<(), String> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = clients as u64 + 512;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    let refused = || {
+        format!(
+            "{clients} connections need {needed} open files, but only {} are allowed (ulimit -Hn)",
+            limit.maximum.unwrap_or_default()
+        )
+    };
+    if limit.maximum.is_some_and(|hard| hard < needed) {
+        return Err(refused());
+    }
+    let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised).map_err(|_| refused())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn trial(answers: u64, last_rss_bytes: u64, ended: bool) -> Trial {
-        let pace =
-            |answers| Service { requests_per_s: answers as f64, answers, ..Service::default() };
+    fn trial(answers: u64, last_rss_bytes: u64, ended: bool) -> StressTrial {
+        let pace = |answers| ClientService {
+            requests_per_s: answers as f64,
+            answers,
+            ..ClientService::default()
+        };
         let held = |rss_bytes| Held { rss_bytes, threads: 4 };
         let observed = Observed {
             before: pace(10_000),
@@ -448,7 +670,7 @@ mod tests {
             ended: ended.then(|| "exited with code 1".to_owned()),
             ..Observed::default()
         };
-        Trial {
+        StressTrial {
             scenario: "garbage".to_owned(),
             about: String::new(),
             judgement: judge(&observed),

@@ -83,7 +83,7 @@ use std::time::{Duration, Instant};
 use hotlap_load::plan::{Pace, Request, Reuse, Stop, Tls};
 use hotlap_load::{Failure, Phase, Plan, Session, run};
 use hotlap_stats::Histogram;
-use hotlap_testbed::{Client, HELLO, TestServer};
+use hotlap_testbed::{HELLO, Peer, TestServer};
 use plan::{PlanFor, counted, counts};
 use rustls::{ServerConnection, StreamOwned};
 
@@ -96,7 +96,7 @@ fn secure(
     before_response: impl Fn() + Send + Sync + 'static,
 ) -> TestServer {
     let config = certificate::valid();
-    TestServer::start(move |client: Client| {
+    TestServer::start(move |client: Peer| {
         before_handshake(client.number);
         let connection = ServerConnection::new(config.clone()).expect("a connection");
         let mut stream = StreamOwned::new(connection, client.stream);
@@ -117,7 +117,7 @@ fn over_tls(server: &TestServer, connections: usize, requests: u64) -> Plan {
 
 #[test]
 fn wrk_counts_a_read_that_finds_nothing_as_an_error() {
-    let server = TestServer::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Peer| {
         while client.request().is_some() {
             for piece in HELLO.chunks(HELLO.len() / 3) {
                 client.send(piece);
@@ -226,7 +226,7 @@ fn gcannon_reconnects_when_its_buffers_are_full() {
 
 #[test]
 fn gcannon_counts_failed_sends_as_failed_reads() {
-    let server = TestServer::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Peer| {
         let _ = client.stream.read(&mut [0; 1024]);
         client.reset();
     });
@@ -238,7 +238,7 @@ fn gcannon_counts_failed_sends_as_failed_reads() {
 #[test]
 fn gcannon_goes_on_after_a_partial_send_with_other_bytes() {
     let bodies: Vec<Vec<u8>> = (b'a'..b'd').map(|byte| vec![byte; 3_000_000]).collect();
-    let server = TestServer::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Peer| {
         while let Some(request) = client.request() {
             let name = request[6];
             let body = request.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
@@ -316,7 +316,7 @@ fn zrk_reports_the_rate_of_its_last_interval() {
 /// requests belongs to the slow route, unlike the mean of the two 60th percentiles.
 #[test]
 fn the_benchmarker_averages_percentiles_over_routes() {
-    let server = TestServer::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Peer| {
         while let Some(request) = client.request() {
             if request.starts_with(b"GET /slow") {
                 std::thread::sleep(Duration::from_millis(20));

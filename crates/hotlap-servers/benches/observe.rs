@@ -36,7 +36,9 @@ mod linux {
     use hotlap_servers::launch::Launch;
     use hotlap_servers::machine::Network;
     use hotlap_servers::process::{Supervisor, supervisor};
-    use hotlap_servers::start::{HOST, Started, Startup};
+    use hotlap_servers::running::{LocalHost, ServerHost, StartOrder, Up};
+    use hotlap_servers::start::HOST;
+    use hotlap_servers::verify::Requirements;
     use hotlap_testbed::Planted;
 
     const WINDOW: Duration = Duration::from_millis(500);
@@ -97,13 +99,9 @@ mod linux {
         let cores = cpus::allowed().expect("the cores");
         let (last, others) = cores.split_last().expect("a core");
         let mut started = start(launch, if others.is_empty() { &cores } else { others });
-        for (instrument, state) in started.observer.as_ref().expect("it was asked for").available()
-        {
-            println!(
-                "{instrument:?}: {}",
-                state.err().map_or("available".to_owned(), |e| e.to_string())
-            );
-        }
+        let (usable, missing) = started.server.instruments();
+        println!("available: {usable:?}");
+        missing.iter().for_each(|why| println!("{why}"));
         let request = Request::get("/", HOST);
         let mut plan = Plan::new(started.target.clone(), request);
         plan.connections = CONNECTIONS;
@@ -122,63 +120,64 @@ mod linux {
             for (name, instrument) in instruments {
                 let off = window(&session, &mut started, WINDOW);
                 costs.entry("off").or_default().push(off.us_a_request());
-                let mut observer = started.observer.take().expect("there is one");
-                if observer.enable(instrument).is_ok() {
+                if started.server.enable(instrument).is_ok() {
                     let on = window(&session, &mut started, WINDOW);
-                    observer.disable();
+                    started.server.disable();
                     costs.entry(name).or_default().push(on.us_a_request() / off.us_a_request());
                     let sum = seen.entry(name).or_default();
                     sum.cpu_ns += on.cpu_ns;
                     sum.requests += on.requests;
                 }
-                started.observer = Some(observer);
             }
         }
-        started.process.thaw().expect("thawing it");
+        started.server.thaw();
         report(costs);
-        let mut observer = started.observer.take().expect("there is one");
         for (name, instrument) in instruments {
-            if let (Some(seen), Ok(observation)) = (seen.get(name), observer.take(instrument)) {
+            if let (Some(seen), Ok(observation)) = (seen.get(name), started.server.take(instrument))
+            {
                 print(seen, &observation);
             }
         }
-        observer.limits().iter().for_each(|limit| println!("{limit}"));
         session.stop();
     }
 
-    fn start(launch: &Launch, cores: &[usize]) -> Started {
-        let startup = Startup {
-            launch,
-            first: &Contract::of(Name::Hello, None).exchanges[0],
+    fn start(launch: &Launch, cores: &[usize]) -> Up {
+        let host = LocalHost {
+            supervisor: Supervisor::new(program(), &["supervisor"]),
+            logs: std::env::temp_dir(),
+            network: Network::loopback(),
+        };
+        let order = StartOrder {
+            number: std::process::id() as usize,
+            launch: launch.clone(),
+            counts: None,
+            requirements: Requirements::Custom,
+            first: Contract::of(Name::Hello, None).exchanges.remove(0),
             protocol: Protocol::Http1,
             // Two of the planted differences are in the body.
             accepts_wrong: true,
             cpus: cores.len(),
-            cores,
-            supervisor: &Supervisor::new(program(), &["supervisor"]),
-            log: std::env::temp_dir().join(format!("observe-{}.log", std::process::id())),
+            cores: cores.to_vec(),
+            all_cores: cores.to_vec(),
             limit: Duration::from_secs(60),
             counters: false,
             observes: true,
-            elsewhere: false,
-            network: &Network::loopback(),
-            stop: &AtomicBool::new(false),
         };
-        startup.run().unwrap_or_else(|failure| panic!("{failure:?}"))
+        let started = host.start(&order, &AtomicBool::new(false));
+        started.unwrap_or_else(|failure| panic!("{failure:?}"))
     }
 
     /// CPU time of a window in ns, and its requests. The server is frozen after it.
-    fn window(session: &Session, started: &mut Started, length: Duration) -> Seen {
-        let sampler = started.sampler.as_mut().expect("its processes are known");
-        let before = sampler.cpu().expect("its CPU time").cpu_ns;
-        started.process.thaw().expect("thawing it");
+    fn window(session: &Session, started: &mut Up, length: Duration) -> Seen {
+        let before = started.server.sample(&|| 0).cpu_ns.expect("its CPU time");
+        started.server.thaw();
         let window = session.open_window(Duration::ZERO, length);
         let closes = window.closes.expect("a time");
         std::thread::sleep(closes.saturating_duration_since(Instant::now()));
         let outcome = session.collect().expect("an outcome");
         session.pause(Duration::from_secs(1));
-        started.process.freeze().expect("freezing it");
-        let after = sampler.cpu().expect("its CPU time").cpu_ns;
+        started.server.freeze().expect("freezing it");
+        let after = started.server.sample(&|| 0).cpu_ns.expect("its CPU time");
         Seen { cpu_ns: after - before, requests: outcome.responses }
     }
 

@@ -4,18 +4,18 @@
 use std::net::TcpListener;
 use std::process::ExitCode;
 
-use hotlap_testbed::{Fault, Site, TestServer};
+use hotlap_testbed::{Flaw, Site, TestServer};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (site, fault) = match words[..] {
         ["supervisor"] => return hotlap_servers::process::supervisor::main(),
-        ["hello", "none"] => (Site::Hello, Fault::None),
-        ["hello", "logs-requests"] => (Site::Hello, Fault::LogsRequests),
-        ["hello", "logs-every-other-request"] => (Site::Hello, Fault::LogsEveryOtherRequest),
-        ["hello", "wrong-body"] => (Site::Hello, Fault::WrongBody),
-        ["json-api", "none"] => (Site::JsonApi, Fault::None),
+        ["hello", "none"] => (Site::Hello, Flaw::None),
+        ["hello", "logs-requests"] => (Site::Hello, Flaw::LogsRequests),
+        ["hello", "logs-every-other-request"] => (Site::Hello, Flaw::LogsEveryOtherRequest),
+        ["hello", "wrong-body"] => (Site::Hello, Flaw::WrongBody),
+        ["json-api", "none"] => (Site::JsonApi, Flaw::None),
         _ => return ExitCode::from(64),
     };
     let port = std::env::var("PORT").unwrap_or_default().parse().unwrap_or(0);

@@ -4,10 +4,11 @@
 //! This is the catalogue's test, and the first command that a contributor runs. Failures are states
 //! of a row rather than errors, so one server never keeps the others from being checked.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target, Tls};
@@ -17,8 +18,8 @@ use crate::catalogue::{CatalogueServer, SpokenProtocol};
 use crate::contract::{self, Ask, Contract, Exchange, Name};
 use crate::launch::{Certificate, Counts, LINES_LIMIT, Launch, LogLines, ServerFailure};
 use crate::machine::{self, Network};
-use crate::process::Stopped;
-use crate::start::{self, HOST, Started, Startup};
+use crate::running::{LocalHost, LocalServer, RunningServer, StartOrder, State, Up};
+use crate::start::{HOST, ending};
 use crate::verify::client::Wire;
 use crate::verify::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
 
@@ -133,12 +134,13 @@ impl Checker<'_> {
         // Variants of one build run in one folder, so those whose lines are counted are checked in
         // turn.
         let counted = Mutex::new(());
-        let rows = build::map(servers, at_a_time, |server| {
-            if self.stop().load(Ordering::Relaxed) {
+        let numbered: Vec<_> = servers.iter().enumerate().collect();
+        let rows = build::map(&numbered, at_a_time, |(number, server)| {
+            if self.builder.stop.load(Ordering::Relaxed) {
                 return None;
             }
             let alone = server.counts.as_ref().map(|_| counted.lock());
-            let row = self.check(server);
+            let row = self.check(*number, server);
             drop(alone);
             on(&row);
             Some(row)
@@ -147,7 +149,8 @@ impl Checker<'_> {
     }
 
     /// Checks a server of the catalogue against each of its contracts, over each of its protocols.
-    pub fn check(&self, server: &CatalogueServer) -> CheckedServer {
+    /// Its log is named after `number`.
+    pub fn check(&self, number: usize, server: &CatalogueServer) -> CheckedServer {
         let mut row = CheckedServer::new(&server.id);
         let built = match self.builder.build(server) {
             Ok(built) => built,
@@ -174,7 +177,14 @@ impl Checker<'_> {
                     break;
                 }
             };
-            self.start_and_verify(&mut row, &launch, &contracts, &protocols, requirements, counts);
+            let known = ToCheck {
+                launch,
+                contracts: &contracts,
+                protocols: &protocols,
+                requirements,
+                counts,
+            };
+            self.start_and_verify(&mut row, number, known);
             if row.outcome != CheckOutcome::Passed {
                 break;
             }
@@ -201,17 +211,23 @@ impl Checker<'_> {
         Ok(launch.with_certificate(&certificate, Tls::with(HOST.to_owned())))
     }
 
-    /// Checks a user's command against its own first response.
-    pub fn check_command(&self, name: &str, launch: &Launch, ask: &Ask) -> CheckedServer {
+    /// Checks a user's command against its own first response. Its log is named after `number`.
+    pub fn check_command(
+        &self,
+        number: usize,
+        name: &str,
+        launch: Launch,
+        ask: &Ask,
+    ) -> CheckedServer {
         let mut row = CheckedServer::new(name);
-        self.start_and_verify(
-            &mut row,
+        let custom = ToCheck {
             launch,
-            &[Contract::custom(ask)],
-            &[SpokenProtocol::Http1],
-            Requirements::Custom,
-            None,
-        );
+            contracts: &[Contract::custom(ask)],
+            protocols: &[SpokenProtocol::Http1],
+            requirements: Requirements::Custom,
+            counts: None,
+        };
+        self.start_and_verify(&mut row, number, custom);
         row
     }
 
@@ -236,115 +252,108 @@ impl Checker<'_> {
         row
     }
 
-    fn stop(&self) -> &AtomicBool {
-        self.builder.stop
-    }
-
-    fn start_and_verify(
-        &self,
-        row: &mut CheckedServer,
-        launch: &Launch,
-        contracts: &[Contract],
-        protocols: &[SpokenProtocol],
-        requirements: Requirements,
-        counts: Option<&Counts>,
-    ) {
-        let mut lines =
-            counts.map(|counts| LogLines::of(counts, launch, requirements != Requirements::Custom));
+    fn start_and_verify(&self, row: &mut CheckedServer, number: usize, server: ToCheck<'_>) {
+        let ToCheck { contracts, protocols, requirements, .. } = server;
         let first = row.reports.len();
-        let mut started = match self.boot(row, launch, &contracts[0], protocols[0], requirements) {
-            Ok(started) => started,
+        let mut up = match self.start(number, &server) {
+            Ok(up) => up,
             Err(failure) => {
                 row.outcome = CheckOutcome::ServerFailure(failure);
                 return;
             }
         };
-        row.notes.append(&mut started.notes);
+        row.notes.append(&mut up.notes);
         // Another start, with a certificate, is not the one to report.
         if row.ready.is_zero() {
-            row.ready = started.ready;
-            let memory = started.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
-            row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
+            row.ready = up.ready;
+            row.rss_bytes = up.server.resident().map_or(0, |memory| memory.rss_bytes);
         }
         for protocol in protocols {
-            let target = Target { protocol: protocol.version(), ..started.target.clone() };
+            let target = Target { protocol: protocol.version(), ..up.target.clone() };
             verify_contracts(row, &target, HOST, contracts, requirements, true);
         }
+        let mut checks = Vec::new();
         if requirements != Requirements::Custom {
-            let check = listens_at(&started, network(requirements).bind);
-            if !check.pass {
-                row.outcome = CheckOutcome::Failed;
-            }
-            row.reports[first].findings.required.push(check);
+            checks.push(listens_at(&up, network(requirements).bind));
         }
-        if let (Some(counts), Some(lines), CheckOutcome::Passed) =
-            (counts, &mut lines, &row.outcome)
-        {
-            let outcome = side_effect(&started.target, &contracts[0].exchanges[0], lines, counts);
-            let check = Check {
+        let is_right = row.outcome == CheckOutcome::Passed && checks.iter().all(|check| check.pass);
+        if let (Some(counts), Some(lines), true) = (server.counts, &mut up.server.lines, is_right) {
+            let outcome = side_effect(&up.target, &contracts[0].exchanges[0], lines, counts);
+            checks.push(Check {
                 name: "side effect".to_owned(),
                 expected: format!("{} lines per request in {}", counts.per_request, counts.file),
                 pass: outcome.is_ok(),
                 got: outcome.err().unwrap_or_default(),
-            };
-            if !check.pass {
-                row.outcome = CheckOutcome::Failed;
-            }
-            row.reports[first].findings.required.push(check);
+            });
         }
-        self.stop_server(row, started);
-        lines.inspect(LogLines::remove);
+        if !checks.iter().all(|check| check.pass) {
+            row.outcome = CheckOutcome::Failed;
+        }
+        if let Some(report) = row.reports.get_mut(first) {
+            report.findings.required.append(&mut checks);
+        }
+        stop(row, up.server);
     }
 
-    fn boot(
-        &self,
-        row: &CheckedServer,
-        launch: &Launch,
-        contract: &Contract,
-        protocol: SpokenProtocol,
-        requirements: Requirements,
-    ) -> Result<Started, ServerFailure> {
-        let log = self.logs.join(format!("check-{}.log", file_name(&row.id).display()));
-        let startup = Startup {
-            launch,
-            first: &contract.exchanges[0],
-            protocol: protocol.version(),
+    fn start(&self, number: usize, server: &ToCheck<'_>) -> Result<Up<LocalServer>, ServerFailure> {
+        let host = LocalHost {
+            supervisor: self.builder.supervisor.clone(),
+            logs: self.logs.to_owned(),
+            network: network(server.requirements),
+        };
+        let order = StartOrder {
+            number,
+            launch: server.launch.clone(),
+            counts: server.counts.cloned(),
+            requirements: server.requirements,
+            first: server.contracts[0].exchanges[0].clone(),
+            protocol: server.protocols[0].version(),
             accepts_wrong: true,
             cpus: machine::split_here(None).of_server(None).0,
             // Nothing is timed here, so the server may use every core.
-            cores: &[],
-            supervisor: self.builder.supervisor,
-            log,
+            cores: Vec::new(),
+            all_cores: Vec::new(),
             limit: self.start_limit,
             counters: false,
             observes: false,
-            elsewhere: requirements == Requirements::Custom,
-            network: &network(requirements),
-            stop: self.stop(),
         };
-        startup.run()
+        host.start_here(&order, self.builder.stop)
     }
+}
 
-    /// Stops the server and records how that went.
-    fn stop_server(&self, row: &mut CheckedServer, mut started: Started) {
-        let exit = started.process.ended();
-        if let (Some(exit), false) = (exit, row.outcome == CheckOutcome::Passed) {
-            row.notes.push(format!("it {} during the check", start::ending(exit)));
+/// A server that is ready to be started, and what to check.
+struct ToCheck<'a> {
+    launch: Launch,
+    contracts: &'a [Contract],
+    /// All of them with TLS, or all of them without.
+    protocols: &'a [SpokenProtocol],
+    requirements: Requirements,
+    /// The side effect to count.
+    counts: Option<&'a Counts>,
+}
+
+/// Stops a server and records how that went.
+fn stop(row: &mut CheckedServer, mut server: LocalServer) {
+    if row.outcome != CheckOutcome::Passed {
+        if let State::Ended(exit) = server.state() {
+            row.notes.push(format!("it {} during the check", ending(exit)));
         }
-        let log_tail = started.process.tail(start::LAST_LINES);
-        if row.outcome != CheckOutcome::Passed && !log_tail.is_empty() {
+        let log_tail = server.tail();
+        if !log_tail.is_empty() {
             row.notes.push(format!("its last lines: {}", log_tail.join("\n")));
         }
-        let Stopped { ignored_sigterm, left_behind, survivors, .. } = started.process.stop(GRACE);
-        if ignored_sigterm {
-            row.notes.push(format!("it ignored SIGTERM for {} s and was killed", GRACE.as_secs()));
-        }
-        if !left_behind.is_empty() {
-            row.notes.push(format!("it left child processes behind: {}", left_behind.join(", ")));
-        }
-        if !survivors.is_empty() {
-            row.notes.push(format!("these processes survived SIGKILL: {}", survivors.join(", ")));
-        }
+    }
+    let Some(stopped) = Box::new(server).stop(GRACE) else { return };
+    if stopped.ignored_sigterm {
+        row.notes.push(format!("it ignored SIGTERM for {} s and was killed", GRACE.as_secs()));
+    }
+    if !stopped.left_behind.is_empty() {
+        let left = stopped.left_behind.join(", ");
+        row.notes.push(format!("it left child processes behind: {left}"));
+    }
+    if !stopped.survivors.is_empty() {
+        let survivors = stopped.survivors.join(", ");
+        row.notes.push(format!("these processes survived SIGKILL: {survivors}"));
     }
 }
 
@@ -361,23 +370,18 @@ fn network(requirements: Requirements) -> Network {
 
 /// Checks that a server listens at `HOST` and nowhere else. Only the port that answers counts:
 /// its processes may have sockets between them.
-fn listens_at(started: &Started, host: IpAddr) -> Check {
-    let port = match &started.target.endpoint {
+fn listens_at(up: &Up<LocalServer>, host: IpAddr) -> Check {
+    let port = match &up.target.endpoint {
         Endpoint::Tcp(address) => Some(address.port()),
         Endpoint::Unix(_) => None,
     };
-    let mut others: Vec<String> = start::sockets(&started.process)
-        .iter()
-        .filter(|listening| Some(listening.port()) == port && listening.ip() != host)
-        .map(ToString::to_string)
-        .collect();
-    others.sort();
-    others.dedup();
+    let is_wrong = |at: &SocketAddr| Some(at.port()) == port && at.ip() != host;
+    let others: BTreeSet<SocketAddr> = up.server.sockets().into_iter().filter(is_wrong).collect();
     Check {
         name: "address".to_owned(),
         expected: format!("a socket at $HOST ({host}) alone"),
         pass: others.is_empty(),
-        got: others.join(", "),
+        got: others.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -437,10 +441,4 @@ fn side_effect(
         counted if counted == expected => Ok(()),
         counted => Err(format!("{counted} lines for {COUNTED} requests")),
     }
-}
-
-/// Turns an id or a command into a file name.
-fn file_name(id: &str) -> PathBuf {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' };
-    id.chars().take(80).map(safe).collect::<String>().into()
 }

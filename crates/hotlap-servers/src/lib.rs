@@ -9,8 +9,8 @@
 //!    [`MissingPackages`](build::MissingPackages) installs what is missing. A
 //!    [`Builder`](build::Builder) builds the server once, in the cache.
 //! 3. [`launch`] and [`start`]: a [`Launch`](launch::Launch) is the resulting command. A
-//!    [`Startup`](start::Startup) runs it until it answers. A server that fails on the way is a
-//!    [`ServerFailure`](launch::ServerFailure).
+//!    [`ServerHost`](running::ServerHost) runs it until it answers. A server that fails on the way
+//!    is a [`ServerFailure`](launch::ServerFailure).
 //! 4. [`process`]: a [`Process`](process::Process) runs under a [`Supervisor`](process::Supervisor),
 //!    which ends it whatever happens to hotlap.
 //! 5. [`contract`] and [`verify`]: a [`Contract`](contract::Contract) consists of

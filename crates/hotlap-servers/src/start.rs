@@ -11,75 +11,24 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::http::Response;
-use hotlap_load::plan::{Endpoint, Protocol, Target};
+use hotlap_load::plan::{Endpoint, Target};
+use hotlap_observe::{Counters, Observer, Sampler, owner, processes};
 
 use crate::contract::Exchange;
 use crate::interrupt;
-use crate::launch::{Launch, ServerFailure, TLS_CERT, TLS_KEY};
+use crate::launch::{Launch, LogLines, ServerFailure, TLS_CERT, TLS_KEY};
 use crate::machine::Network;
-use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
-use crate::verify::LIMIT;
+use crate::process::{Process, ProcessExit, ProcessSetting, Standby};
+use crate::running::{LocalHost, LocalServer, StartOrder, Up};
 use crate::verify::client::{OpenError, Wire};
-use hotlap_observe::Counters;
-use hotlap_observe::Observer;
-use hotlap_observe::Sampler;
-use hotlap_observe::processes;
-use hotlap_observe::{Owner, owner};
+use crate::verify::{LIMIT, Requirements};
 
-/// What is started, and how.
-#[derive(Debug)]
-pub struct Startup<'a> {
-    /// Its command.
-    pub launch: &'a Launch,
-    /// The request that shows whether it is up ([`Exchange::readiness`]).
-    pub first: &'a Exchange,
-    /// The protocol in which it is asked.
-    pub protocol: Protocol,
-    /// Whether to accept a wrong response after half of the time that it may take to become right,
-    /// because the verifier describes the fault better.
-    pub accepts_wrong: bool,
-    /// The number of cores that it gets, for `CPUS`.
-    pub cpus: usize,
-    /// The cores that it is pinned to; empty: not pinned.
-    pub cores: &'a [usize],
-    /// How its supervisor is started.
-    pub supervisor: &'a Supervisor,
-    /// Receives its output.
-    pub log: PathBuf,
-    /// How long it may take to answer; see also [`UNREADY`].
-    pub limit: Duration,
-    /// Whether hardware counters are attached.
-    pub counters: bool,
-    /// Whether instruments are attached, and the variables added that make a runtime name the
-    /// functions that it compiles.
-    pub observes: bool,
-    /// Whether it may listen on another port than `PORT`, as a user's command may.
-    pub elsewhere: bool,
-    /// Where it listens.
-    pub network: &'a Network,
+/// A start under way.
+pub(crate) struct Starting<'a> {
+    pub(crate) host: &'a LocalHost,
+    pub(crate) order: &'a StartOrder,
     /// Set when the user interrupts.
-    pub stop: &'a AtomicBool,
-}
-
-/// A server that answers.
-#[derive(Debug)]
-pub struct Started {
-    /// Its process.
-    pub process: Process,
-    /// Its hardware counters, switched off; or why there are none.
-    pub counters: Result<Counters, String>,
-    /// Its instruments, switched off, if they were asked for.
-    pub observer: Option<Observer>,
-    /// The address where it answers.
-    pub target: Target,
-    /// The owner of the processes that answer there.
-    pub owner: Owner,
-    /// Samples it; `None` if the processes that answer are unknown.
-    pub sampler: Option<Sampler>,
-    /// Time from its start to its first response.
-    pub ready: Duration,
-    /// What the user should know.
-    pub notes: Vec<String>,
+    pub(crate) stop: &'a AtomicBool,
 }
 
 /// Interval between attempts to reach a starting server.
@@ -155,56 +104,78 @@ const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see w
 /// How many of a server's last log lines to show.
 pub const LAST_LINES: usize = 12;
 
-impl Startup<'_> {
+impl Starting<'_> {
     /// Starts the server and waits until it answers.
-    ///
-    /// # Errors
-    /// The cause, the last lines of its log, and a remedy.
-    pub fn run(&self) -> Result<Started, ServerFailure> {
-        if let Some(command) = &self.launch.prepare {
+    pub(crate) fn run(&self) -> Result<Up<LocalServer>, ServerFailure> {
+        let counts = self.order.counts.as_ref();
+        let lines =
+            counts.map(|counts| LogLines::of(counts, &self.order.launch, !self.is_a_users()));
+        if let Some(command) = &self.order.launch.prepare {
             self.prepare(command)?;
         }
-        let port = free_port(self.network.bind)
+        let port = free_port(self.host.network.bind)
             .map_err(|e| self.failed(&format!("no local port is free: {e}"), NO_PORT))?;
         let (argv, env) = self.filled(port);
         let setting = ProcessSetting {
             argv,
             env,
-            cwd: self.launch.cwd.clone(),
-            cpus: self.cores.to_vec(),
-            log: self.log.clone(),
+            cwd: self.order.launch.cwd.clone(),
+            cpus: self.order.cores.clone(),
+            log: self.log(),
         };
         let failed = |e: crate::process::StartError| self.failed(&e.to_string(), "");
-        let standby = Standby::new(&setting, self.supervisor).map_err(failed)?;
-        let counters = match self.counters {
-            true => Counters::open(standby.supervisor_pid())
-                .map_err(|r| format!("{}; {}", r.why, r.remedy)),
-            false => Err("not asked for".to_owned()),
-        };
-        let observer = self.observes.then(|| Observer::open(&standby.roots()));
+        let standby = Standby::new(&setting, &self.host.supervisor).map_err(failed)?;
+        let (counters, uncounted) =
+            match self.order.counters.then(|| Counters::open(standby.supervisor_pid())) {
+                Some(Ok(counters)) => (Some(counters), None),
+                Some(Err(r)) => (None, Some(format!("{}; {}", r.why, r.remedy))),
+                None => (None, None),
+            };
+        let observer = self.order.observes.then(|| Observer::open(&standby.roots()));
         let began = Instant::now();
         let mut process = standby.go().map_err(failed)?;
         let target = self.await_answer(&mut process, port, began)?;
         let ready = began.elapsed();
         if let Endpoint::Tcp(address) = &target.endpoint
-            && address.ip() != self.network.bind
+            && address.ip() != self.host.network.bind
         {
             self.is_reached(&process, address.port())?;
         }
         let mut notes = process.notes().to_vec();
-        if let Endpoint::Tcp(address) = &target.endpoint
-            && address.port() != port
-        {
-            notes.push(format!(
-                "$PORT stayed closed, so the server is measured on port {}, where it responds as \
-                 expected. To make it listen on $PORT, write $PORT into its command",
-                address.port()
-            ));
-        }
+        let fixed_port = match &target.endpoint {
+            Endpoint::Tcp(address) => Some(address.port()).filter(|own| *own != port),
+            Endpoint::Unix(_) => None,
+        };
+        notes.extend(fixed_port.map(|own| {
+            format!(
+                "$PORT stayed closed, so the server is measured on port {own}, where it responds \
+                 as expected. To make it listen on $PORT, write $PORT into its command"
+            )
+        }));
         let owner = owner(&target.endpoint, &process.members().unwrap_or_default());
         notes.extend(owner.note());
         let sampler = owner.roots(Some(process.supervisor_pid())).map(Sampler::new);
-        Ok(Started { process, counters, observer, target, owner, sampler, ready, notes })
+        let server = LocalServer {
+            process: Some(process),
+            sampler,
+            counters,
+            observer,
+            lines,
+            own: self.order.cores.clone(),
+            all: self.order.all_cores.clone(),
+            ..LocalServer::default()
+        };
+        Ok(Up { server, target, fixed_port, ready, uncounted, notes })
+    }
+
+    /// The file that receives its output.
+    fn log(&self) -> PathBuf {
+        self.host.logs.join(format!("{}.log", self.order.number))
+    }
+
+    /// Whether it is a user's command, which may listen on another port than `PORT`.
+    fn is_a_users(&self) -> bool {
+        self.order.requirements == Requirements::Custom
     }
 
     /// Runs the command that prepares a start, and waits until it ends.
@@ -215,21 +186,21 @@ impl Startup<'_> {
         };
         let setting = ProcessSetting {
             argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
-            env: self.launch.env.clone(),
-            cwd: self.launch.cwd.clone(),
+            env: self.order.launch.env.clone(),
+            cwd: self.order.launch.cwd.clone(),
             cpus: Vec::new(),
-            log: self.log.clone(),
+            log: self.log(),
         };
         let mut process =
-            Process::start(&setting, self.supervisor).map_err(|e| failed(e.to_string()))?;
+            Process::start(&setting, &self.host.supervisor).map_err(|e| failed(e.to_string()))?;
         let began = Instant::now();
         let exit = loop {
             match process.exited() {
                 Some(exit) => break exit,
-                None if began.elapsed() > self.limit => {
+                None if began.elapsed() > self.order.limit => {
                     let cause = format!(
                         "the --prepare command did not end within {} s",
-                        self.limit.as_secs()
+                        self.order.limit.as_secs()
                     );
                     return Err(failed(cause));
                 }
@@ -260,26 +231,26 @@ impl Startup<'_> {
         began: Instant,
     ) -> Result<Target, ServerFailure> {
         let at = |ip: &IpAddr| SocketAddr::new(*ip, port);
-        let mut addresses: Vec<SocketAddr> = self.network.reach.iter().map(at).collect();
-        let unready = self.limit / UNREADY;
+        let mut addresses: Vec<SocketAddr> = self.host.network.reach.iter().map(at).collect();
+        let unready = self.order.limit / UNREADY;
         let (mut looked, mut wait) = (began, FIRST_WAIT);
         let (mut silence, mut wrong): (Option<String>, Option<(Instant, NotYet)>) = (None, None);
-        let takes_other_ports = self.elsewhere && !self.names_port();
+        let takes_other_ports = self.is_a_users() && !self.names_port();
         let mut on_another_port: Option<(Instant, Target)> = None;
         loop {
             for address in &addresses {
                 if address.port() != port && on_another_port.is_some() {
                     continue;
                 }
-                if TcpStream::connect_timeout(address, self.limit).is_err() {
+                if TcpStream::connect_timeout(address, self.order.limit).is_err() {
                     continue;
                 }
                 let target = Target {
                     endpoint: Endpoint::Tcp(*address),
-                    tls: self.launch.tls.clone(),
-                    protocol: self.protocol,
+                    tls: self.order.launch.tls.clone(),
+                    protocol: self.order.protocol,
                 };
-                let left = self.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
+                let left = self.order.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
                 match self.is_up(&target, wait.min(left)) {
                     Ok(()) if address.port() == port => return Ok(target),
                     Ok(()) => on_another_port = Some((Instant::now(), target)),
@@ -290,7 +261,7 @@ impl Startup<'_> {
                     Err(unfit) => {
                         let since = wrong.map_or_else(Instant::now, |(since, _)| since);
                         let is_other = matches!(unfit, NotYet::OtherProtocol(_));
-                        let is_accepted = self.accepts_wrong && !is_other;
+                        let is_accepted = self.order.accepts_wrong && !is_other;
                         if is_accepted && since.elapsed() > self.patience(&unfit) / 2 {
                             return Ok(target);
                         }
@@ -313,8 +284,8 @@ impl Startup<'_> {
             if looked.elapsed() > LOOK_AGAIN && on_another_port.is_none() {
                 looked = Instant::now();
                 if let Some(elsewhere) = listening_elsewhere(process, &addresses) {
-                    if takes_other_ports && self.network.leads_to(elsewhere.ip()) {
-                        addresses.extend(reachable(elsewhere, self.network));
+                    if takes_other_ports && self.host.network.leads_to(elsewhere.ip()) {
+                        addresses.extend(reachable(elsewhere, &self.host.network));
                         continue;
                     }
                     if began.elapsed() > unready && !is_accepted {
@@ -326,10 +297,10 @@ impl Startup<'_> {
                 && since.elapsed() > self.patience(unfit)
             {
                 let cause = format!("for {} s, {unfit}", self.patience(unfit).as_secs_f64());
-                return Err(self.out(process, &cause, unfit.remedy(self.elsewhere)));
+                return Err(self.out(process, &cause, unfit.remedy(self.is_a_users())));
             }
-            if began.elapsed() > self.limit {
-                let limit = self.limit.as_secs_f64();
+            if began.elapsed() > self.order.limit {
+                let limit = self.order.limit.as_secs_f64();
                 let (cause, remedy) = match wrong.map(|(_, unfit)| unfit.to_string()).or(silence) {
                     Some(what) => (
                         format!("it accepts connections but sent no response in {limit} s: {what}"),
@@ -337,7 +308,7 @@ impl Startup<'_> {
                     ),
                     None => (
                         format!("it does not listen on its port after {limit} s"),
-                        match self.network.is_open() {
+                        match self.host.network.is_open() {
                             true => {
                                 "make it listen on $PORT at the address in $HOST; \
                                      --start-timeout allows more time"
@@ -362,7 +333,7 @@ impl Startup<'_> {
     fn is_reached(&self, process: &Process, port: u16) -> Result<(), ServerFailure> {
         let on_port = sockets(process).into_iter().filter(|a| a.port() == port);
         let (reached, missed): (Vec<_>, Vec<_>) =
-            on_port.partition(|a| self.network.leads_to(a.ip()));
+            on_port.partition(|a| self.host.network.leads_to(a.ip()));
         match missed.first() {
             Some(address) if reached.is_empty() => {
                 Err(self.not_at_its_address(process, *address, port))
@@ -379,14 +350,14 @@ impl Startup<'_> {
         listening: SocketAddr,
         port: u16,
     ) -> ServerFailure {
-        let bind = self.network.bind;
-        let is_missed = !self.network.leads_to(listening.ip()) || listening.port() == port;
+        let bind = self.host.network.bind;
+        let is_missed = !self.host.network.leads_to(listening.ip()) || listening.port() == port;
         let (cause, remedy) = match is_missed {
             false => (
                 format!("it listens on {listening}, not on $PORT ({port})"),
                 "read PORT from the environment".to_owned(),
             ),
-            true if self.network.is_open() => (
+            true if self.host.network.is_open() => (
                 format!("it listens on {listening}, which other hosts do not reach"),
                 format!("make it listen on $HOST ({bind}), or on all addresses"),
             ),
@@ -400,7 +371,7 @@ impl Startup<'_> {
 
     /// Checks that the server gives the right response within `limit`.
     fn is_up(&self, target: &Target, limit: Duration) -> Result<(), NotYet> {
-        let exchange = self.first.readiness();
+        let exchange = self.order.first.readiness();
         let mut wire = Wire::open(target, limit).map_err(|error| match error {
             OpenError::Silent(why) => NotYet::Silent(why),
             OpenError::OtherProtocol(why) => NotYet::OtherProtocol(why),
@@ -417,31 +388,31 @@ impl Startup<'_> {
     /// How long a server may respond like this at first.
     fn patience(&self, unfit: &NotYet) -> Duration {
         match unfit {
-            NotYet::Unavailable(_) => self.limit / UNAVAILABLE,
-            _ => self.limit / UNREADY,
+            NotYet::Unavailable(_) => self.order.limit / UNAVAILABLE,
+            _ => self.order.limit / UNREADY,
         }
     }
 
     /// Whether the command or its environment has a place for the port.
     fn names_port(&self) -> bool {
         let any = [("PORT", String::new())];
-        let Launch { argv, env, .. } = self.launch;
+        let Launch { argv, env, .. } = &self.order.launch;
         argv.iter().chain(env.values()).any(|word| fill(word, &any) != *word)
     }
 
     /// Command and environment, with the port, the address, the number of cores and the files of
     /// the certificate filled in.
     fn filled(&self, port: u16) -> (Vec<String>, BTreeMap<String, String>) {
-        let Launch { argv, env, explain_env, .. } = self.launch;
+        let Launch { argv, env, explain_env, .. } = &self.order.launch;
         let of_tls = [TLS_CERT, TLS_KEY].map(|name| Some((name, env.get(name)?.clone())));
         let own = [
             ("PORT", port.to_string()),
-            ("HOST", self.network.bind.to_string()),
-            ("CPUS", self.cpus.to_string()),
+            ("HOST", self.host.network.bind.to_string()),
+            ("CPUS", self.order.cpus.to_string()),
         ];
         let values: Vec<_> = own.into_iter().chain(of_tls.into_iter().flatten()).collect();
         let argv = argv.iter().map(|word| fill(word, &values)).collect();
-        let env = env.iter().chain(explain_env.iter().filter(|_| self.observes));
+        let env = env.iter().chain(explain_env.iter().filter(|_| self.order.observes));
         let env = env.map(|(name, value)| (name.clone(), fill(value, &values)));
         let own = values.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         (argv, env.chain(own).collect())

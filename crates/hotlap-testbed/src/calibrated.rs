@@ -5,23 +5,20 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use rustix::process::{getpid, getppid};
+use rustix::time::{ClockId, clock_gettime};
 
-use crate::event_loop::Behaviour;
+use crate::NotAServer;
+use crate::event_loop::{Behaviour, ServeError, serve};
 use crate::request::Request;
-use crate::serve::{ServeError, serve};
-use cost::{burn, is_chosen, one_cycle, thread_cpu_ns, work};
-
-mod cost;
 
 /// A known property of a server. Written `name:number[:number[:number]]`, as the variants show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Calibrated {
+enum Calibrated {
     /// `fixed:US`: every response is delayed by this many microseconds.
     Fixed {
         /// Microseconds.
@@ -115,22 +112,17 @@ pub enum Calibrated {
     },
 }
 
-/// A text that is not a [`Calibrated`] server.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a calibrated server; use fixed:US, bimodal:US:SLOW_US:ONE_IN, \
-     pausing:EVERY_MS:PAUSE_MS, queue:WORKERS:US, queue:WORKERS:US:SLOW_US:ONE_IN, erring:ONE_IN, \
-     costing:NS, working:ROUNDS, walking:STEPS, calling:COUNT, bursting:EVERY:US, \
-     ticking:EVERY_MS:US, starting:ONE_IN:ROUNDS or compiling:REQUESTS:ROUNDS, or several joined \
-     by +"
-)]
-pub struct NotCalibrated(String);
+/// How the properties are written.
+const WRITTEN: &str = "fixed:US, bimodal:US:SLOW_US:ONE_IN, pausing:EVERY_MS:PAUSE_MS, \
+    queue:WORKERS:US, queue:WORKERS:US:SLOW_US:ONE_IN, erring:ONE_IN, costing:NS, working:ROUNDS, \
+    walking:STEPS, calling:COUNT, bursting:EVERY:US, ticking:EVERY_MS:US, starting:ONE_IN:ROUNDS \
+    or compiling:REQUESTS:ROUNDS, or several joined by +";
 
 impl FromStr for Calibrated {
-    type Err = NotCalibrated;
+    type Err = NotAServer;
 
-    fn from_str(text: &str) -> Result<Self, NotCalibrated> {
-        let error = || NotCalibrated(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, NotAServer> {
+        let error = || NotAServer { text: text.to_owned(), known: WRITTEN.to_owned() };
         let (name, rest) = text.split_once(':').ok_or_else(error)?;
         let numbers: Vec<u64> =
             rest.split(':').map(str::parse).collect::<Result<_, _>>().map_err(|_| error())?;
@@ -162,44 +154,15 @@ impl FromStr for Calibrated {
     }
 }
 
-impl fmt::Display for Calibrated {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Self::Fixed { us } => write!(f, "fixed:{us}"),
-            Self::Bimodal { us, slow_us, one_in } => write!(f, "bimodal:{us}:{slow_us}:{one_in}"),
-            Self::Pausing { every_ms, pause_ms } => write!(f, "pausing:{every_ms}:{pause_ms}"),
-            Self::Queue { workers, us, slow_us, one_in } => {
-                write!(f, "queue:{workers}:{us}:{slow_us}:{one_in}")
-            }
-            Self::Erring { one_in } => write!(f, "erring:{one_in}"),
-            Self::Costing { ns } => write!(f, "costing:{ns}"),
-            Self::Working { rounds } => write!(f, "working:{rounds}"),
-            Self::Walking { steps } => write!(f, "walking:{steps}"),
-            Self::Calling { count } => write!(f, "calling:{count}"),
-            Self::Bursting { every, us } => write!(f, "bursting:{every}:{us}"),
-            Self::Ticking { every_ms, us } => write!(f, "ticking:{every_ms}:{us}"),
-            Self::Starting { one_in, rounds } => write!(f, "starting:{one_in}:{rounds}"),
-            Self::Compiling { requests, rounds } => write!(f, "compiling:{requests}:{rounds}"),
-        }
-    }
-}
-
 /// A server with one or more known properties. Written `working:2000+calling:3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CalibratedServer(Vec<Calibrated>);
 
 impl FromStr for CalibratedServer {
-    type Err = NotCalibrated;
+    type Err = NotAServer;
 
-    fn from_str(text: &str) -> Result<Self, NotCalibrated> {
+    fn from_str(text: &str) -> Result<Self, NotAServer> {
         text.split('+').map(str::parse).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-impl fmt::Display for CalibratedServer {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let parts: Vec<String> = self.0.iter().map(Calibrated::to_string).collect();
-        f.write_str(&parts.join("+"))
     }
 }
 
@@ -425,39 +388,67 @@ impl Part {
     }
 }
 
+/// The CPU time of this thread, in nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
+}
+
+/// Arithmetic that takes the same time each round: each round waits for the one before it, and none
+/// touches memory, which some processors learn to skip after a while. The first round waits for
+/// `x`, the result of earlier rounds, so that a processor cannot overlap the two.
+fn work(x: u64, rounds: u64) -> u64 {
+    let mut x = std::hint::black_box(x);
+    for _ in 0..rounds {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(x >> 33);
+    }
+    std::hint::black_box(x)
+}
+
+/// Takes this much of the thread's CPU time.
+fn burn(time: Duration) {
+    let ends_ns = thread_cpu_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
+    while thread_cpu_ns() < ends_ns {
+        work(1, 100);
+    }
+}
+
+/// Whether this process is one of `one_in`. The numbers of processes in a row look random.
+fn is_chosen(process: u32, one_in: u64) -> bool {
+    (u64::from(process).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32).is_multiple_of(one_in)
+}
+
+/// A random permutation of one cycle, so that a walk visits every place before it repeats one
+/// (Sattolo, "An algorithm to generate a random cyclic permutation", Information Processing Letters
+/// 22, 1986). It is the same each time.
+fn one_cycle(places: usize) -> Vec<u32> {
+    let mut next: Vec<u32> = (0..).take(places).collect();
+    let mut x = 0x9E37_79B9_7F4A_7C15_u64;
+    for last in (1..places).rev() {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        next.swap(last, (x >> 33) as usize % last);
+    }
+    next
+}
+
 /// 10 MB of places.
 const PLACES: usize = 10_000_000 / size_of::<u32>();
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response::Reply;
+    use crate::request::Reply;
 
     #[test]
-    fn a_calibrated_server_is_parsed_as_it_is_written() {
-        for text in [
-            "fixed:100",
-            "bimodal:0:50000:100",
-            "pausing:4000:1000",
-            "queue:2:1000:20000:100",
-            "erring:100",
-            "costing:41200",
-            "working:152",
-            "walking:1000",
-            "calling:3",
-            "bursting:200000:150000",
-            "ticking:20:2000",
-            "starting:5:1000",
-            "compiling:100000:1000",
-        ] {
-            assert_eq!(text.parse::<Calibrated>().unwrap().to_string(), text);
-        }
-        assert_eq!("queue:1:500".parse(), "queue:1:500:500:1".parse::<Calibrated>());
-        let sum = "working:2000+calling:3";
-        assert_eq!(sum.parse::<CalibratedServer>().unwrap().to_string(), sum);
+    fn a_calibrated_server_is_parsed_from_names_and_numbers() {
+        let parsed = |text: &str| text.parse::<CalibratedServer>();
+        let bimodal = Calibrated::Bimodal { us: 0, slow_us: 50_000, one_in: 100 };
+        let calling = Calibrated::Calling { count: 3 };
+        let sum = parsed("bimodal:0:50000:100+calling:3");
+        assert_eq!(sum, Ok(CalibratedServer(vec![bimodal, calling])));
+        assert_eq!(parsed("queue:1:500"), parsed("queue:1:500:500:1"));
         for text in ["fixed", "fixed:", "erring:0", "bimodal:1:2", "queue:0:1", "quick:1", ""] {
-            assert_eq!(text.parse::<Calibrated>(), Err(NotCalibrated(text.to_owned())));
-            assert_eq!(text.parse::<CalibratedServer>(), Err(NotCalibrated(text.to_owned())));
+            assert!(parsed(text).unwrap_err().to_string().starts_with(&format!("{text:?} is no")));
         }
     }
 
@@ -520,5 +511,25 @@ mod tests {
         let first = due.wakes_at().unwrap();
         assert!(taken_ns(1, || due.after_events())[0] >= 1_000_000);
         assert!(due.wakes_at().unwrap() >= first + Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_walk_visits_every_place_once() {
+        let next = one_cycle(1_000);
+        let mut seen = vec![false; next.len()];
+        let mut place = 0;
+        for _ in 0..next.len() {
+            assert!(!seen[place], "{place} twice");
+            seen[place] = true;
+            place = next[place] as usize;
+        }
+        assert_eq!(place, 0);
+    }
+
+    #[test]
+    fn one_process_in_five_is_chosen() {
+        let chosen = (1_000..6_000).filter(|process| is_chosen(*process, 5)).count();
+        assert!((950..=1_050).contains(&chosen), "{chosen}");
+        assert!((1..100).all(|process| is_chosen(process, 1)));
     }
 }

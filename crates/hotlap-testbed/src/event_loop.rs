@@ -1,20 +1,20 @@
-//! An edge-triggered event loop: accept, read, respond, and nothing else.
+//! Servers of one edge-triggered event loop per thread: accept, read, respond, and nothing else. The
+//! ceiling does only that.
 //!
 //! Sockets are registered once. A read that does not fill the buffer is the last one until the next
 //! event; all responses to the requests of one read are sent in one write.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use socket2::{Domain, Socket, Type};
 
-use crate::connection::{Connection, Sent};
-use crate::request::{self, Missing, Parsed, Request};
-use crate::response::refuse;
-use crate::timer::Timer;
+use crate::request::{self, Missing, Parsed, Request, refuse};
 
 /// Which responses are sent, and when.
 pub(crate) trait Behaviour {
@@ -38,6 +38,83 @@ pub(crate) trait Behaviour {
     /// to the time of a response.
     fn busy_polls(&self) -> bool {
         false
+    }
+}
+
+/// Connections that the system queues for each thread until they are accepted. A bound on
+/// resources: Linux caps it at net.core.somaxconn, whose default is the same.
+const BACKLOG: i32 = 4096;
+
+/// Why a server cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is taken or not permitted.
+    #[error("cannot listen on {address}: {source}; set PORT and HOST to another one")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The system refused a resource that an event loop needs.
+    #[error("cannot create an event loop: {0}")]
+    Loop(#[from] io::Error),
+}
+
+/// Serves until the process ends, with `threads` threads, each with its own behaviour.
+///
+/// Each thread has its own listening socket on the same address (`SO_REUSEPORT`), so the threads
+/// share nothing.
+///
+/// # Errors
+/// The address is unavailable, or the system refuses an event loop.
+pub(crate) fn serve<B: Behaviour>(
+    address: SocketAddr,
+    threads: usize,
+    behaviour: impl Fn() -> B + Sync,
+) -> Result<(), ServeError> {
+    let listeners: Vec<TcpListener> = (0..threads.max(1))
+        .map(|_| listen(address).map_err(|source| ServeError::Listen { address, source }))
+        .collect::<Result<_, _>>()?;
+    let behaviour = &behaviour;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = listeners
+            .into_iter()
+            .map(|listener| scope.spawn(move || EventLoop::new(listener, behaviour())?.run()))
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    Ok(())
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+/// Serves the contract `hello` until the process ends, with one event loop per thread: the least
+/// work with which a correct response can be sent on this machine.
+///
+/// # Errors
+/// The address is unavailable, or the system refuses an event loop.
+pub fn serve_ceiling(address: SocketAddr, threads: usize) -> Result<(), ServeError> {
+    serve(address, threads, || Ceiling)
+}
+
+struct Ceiling;
+
+impl Behaviour for Ceiling {
+    #[inline]
+    fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
+        request.reply.write(request.close, out);
+        Duration::ZERO
     }
 }
 
@@ -81,7 +158,7 @@ const TIMER: Token = Token(usize::MAX - 1);
 /// Maximum size of one read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-pub(crate) struct EventLoop<B> {
+struct EventLoop<B> {
     poll: Poll,
     listener: TcpListener,
     behaviour: B,
@@ -102,7 +179,7 @@ pub(crate) struct EventLoop<B> {
 }
 
 impl<B: Behaviour> EventLoop<B> {
-    pub fn new(mut listener: TcpListener, behaviour: B) -> io::Result<Self> {
+    fn new(mut listener: TcpListener, behaviour: B) -> io::Result<Self> {
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         Ok(Self {
@@ -121,7 +198,7 @@ impl<B: Behaviour> EventLoop<B> {
         })
     }
 
-    pub fn run(&mut self) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         loop {
             let wait = self.wait();
@@ -340,6 +417,138 @@ impl<B: Behaviour> EventLoop<B> {
         if self.connections[index].take().is_some() {
             self.free.push(index);
         }
+    }
+}
+
+/// One connection of an event loop.
+struct Connection {
+    stream: TcpStream,
+    /// Bytes of a request that is incomplete, or that waits for a delayed response.
+    input: Vec<u8>,
+    /// What is missing from the request in `input`.
+    missing: Option<Missing>,
+    /// Bytes of responses that the socket has not taken yet, or that are delayed.
+    output: Vec<u8>,
+    /// Whether the connection closes once `output` is sent.
+    closing: bool,
+    /// Whether a response is delayed: until then, nothing is read or sent.
+    delayed: bool,
+    /// Whether `100 (Continue)` was sent for the request in `input`.
+    continued: bool,
+    /// Distinguishes this connection from an earlier one with the same index.
+    serial: u64,
+}
+
+/// The result of sending bytes.
+enum Sent {
+    /// The socket took all.
+    All,
+    /// The rest is kept until the socket takes more.
+    Part,
+    /// The connection has failed.
+    Broken,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, serial: u64) -> Self {
+        Self {
+            stream,
+            input: Vec::new(),
+            missing: None,
+            output: Vec::new(),
+            closing: false,
+            delayed: false,
+            continued: false,
+            serial,
+        }
+    }
+
+    /// Sends bytes and keeps those that the socket does not take.
+    fn send(&mut self, mut bytes: &[u8]) -> Sent {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.output.extend_from_slice(bytes);
+                    return Sent::Part;
+                }
+                Err(_) => return Sent::Broken,
+            }
+        }
+        Sent::All
+    }
+
+    /// The same in two parts.
+    fn send_in_two(&mut self, bytes: &[u8]) -> Sent {
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        match self.send(first) {
+            Sent::All => self.send(second),
+            Sent::Part => {
+                self.output.extend_from_slice(second);
+                Sent::Part
+            }
+            Sent::Broken => Sent::Broken,
+        }
+    }
+
+    /// Sends what was kept.
+    fn flush(&mut self) -> Sent {
+        if self.output.is_empty() {
+            return Sent::All;
+        }
+        let output = std::mem::take(&mut self.output);
+        self.send(&output)
+    }
+}
+
+/// A timer with nanosecond resolution, if the system has one: the timeout of a wait for events is
+/// in milliseconds.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+struct Timer(std::os::fd::OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl Timer {
+    fn new(poll: &Poll, token: Token) -> io::Result<Self> {
+        use std::os::fd::AsRawFd;
+
+        use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let mut source = mio::unix::SourceFd(&fd.as_raw_fd());
+        poll.registry().register(&mut source, token, mio::Interest::READABLE)?;
+        Ok(Self(fd))
+    }
+
+    /// Arms it for `left` from now. Returns the timeout that the wait for events needs in addition.
+    fn set(&self, left: Duration) -> Option<Duration> {
+        use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
+        // 0 would disarm it.
+        let left = left.max(Duration::from_nanos(1));
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value =
+            Timespec { tv_sec: left.as_secs() as _, tv_nsec: i64::from(left.subsec_nanos()) as _ };
+        let spec = Itimerspec { it_interval: zero, it_value: value };
+        match timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &spec) {
+            Ok(_) => None,
+            Err(_) => Some(left),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+struct Timer;
+
+#[cfg(not(target_os = "linux"))]
+impl Timer {
+    fn new(_poll: &Poll, _token: Token) -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    fn set(&self, left: Duration) -> Option<Duration> {
+        Some(left)
     }
 }
 

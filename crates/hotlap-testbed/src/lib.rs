@@ -10,7 +10,7 @@
 //!   of a difference must name it.
 //! - **Test servers** ([`TestServer`]) run in a test's own process, one blocking thread per
 //!   connection. They follow the test's script, or misbehave in a named way: hang, reset, never
-//!   respond, or break one rule of HTTP or of their contract ([`Fault`]).
+//!   respond, or break one rule of HTTP or of their contract ([`Flaw`]).
 //! - **Unruly servers** ([`Unruly`]) misbehave at random, each seed in another way.
 //!
 //! # Modules
@@ -18,34 +18,34 @@
 //! Each module imports only from those below it:
 //!
 //! ```text
-//! ceiling  calibrated  planted  misbehaving   unruly
-//!    └─────────┼──────────┘         │           │
-//!            serve                faulty        │
-//!         event_loop           http2_client ────┘
-//! connection, timer            test_server
-//!      request
-//!      response
+//! calibrated   planted      unruly
+//!     └───┬───────┘        ┌──┴──┐
+//!     event_loop         http2   │
+//!      request             └─────┤
+//!                           test_server
+//!                             faulty
 //! ```
 
 mod calibrated;
-mod ceiling;
-mod connection;
 mod event_loop;
 mod faulty;
-pub mod http2_client;
-mod misbehaving;
+pub mod http2;
 mod planted;
 mod request;
-mod response;
-mod serve;
 mod test_server;
-mod timer;
 mod unruly;
 
-pub use calibrated::{Calibrated, CalibratedServer, NotCalibrated};
-pub use ceiling::serve_ceiling;
-pub use faulty::{Fault, Site};
-pub use planted::{NotPlanted, Planted};
-pub use serve::ServeError;
-pub use test_server::{Client, HELLO, TestServer, unused_address};
+pub use calibrated::CalibratedServer;
+pub use event_loop::{ServeError, serve_ceiling};
+pub use faulty::{Flaw, Site};
+pub use planted::Planted;
+pub use test_server::{HELLO, Peer, TestServer, unused_address};
 pub use unruly::{Speaks, Unruly, for_seeds, most_memory};
+
+/// A text that names no server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no server; use {known}")]
+pub struct NotAServer {
+    text: String,
+    known: String,
+}

@@ -4,7 +4,6 @@
 //! What is planted is in functions that are not inlined and whose names begin with `planted_`, so
 //! that a profile shows them.
 
-use std::fmt;
 use std::hint::black_box;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -17,10 +16,9 @@ use flate2::{Compress, Compression, FlushCompress};
 use memmap2::MmapMut;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::event_loop::Behaviour;
-use crate::request::Request;
-use crate::response::Reply;
-use crate::serve::{ServeError, serve};
+use crate::NotAServer;
+use crate::event_loop::{Behaviour, ServeError, serve};
+use crate::request::{Reply, Request};
 
 /// CPU time of [`Planted::Arithmetic`] for each response, in nanoseconds.
 const ARITHMETIC_NS: u64 = 20_000;
@@ -63,7 +61,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them, the server without a difference first.
-    pub const ALL: [Self; 11] = [
+    const ALL: [Self; 11] = [
         Self::Nothing,
         Self::Getpid,
         Self::Write,
@@ -77,6 +75,10 @@ impl Planted {
         Self::Gzip,
     ];
 
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
     /// Serves until the process ends, with one event loop per thread. All but
     /// [`Planted::Body`] and [`Planted::Gzip`] keep the contract `hello`.
     ///
@@ -89,38 +91,15 @@ impl Planted {
     }
 }
 
-impl fmt::Display for Planted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "nothing",
-            Self::Getpid => "getpid",
-            Self::Write => "write",
-            Self::Handover => "handover",
-            Self::Arithmetic => "arithmetic",
-            Self::Faults => "faults",
-            Self::Allocation => "allocation",
-            Self::Lock => "lock",
-            Self::Body => "body",
-            Self::Stat => "stat",
-            Self::Gzip => "gzip",
-        })
-    }
-}
-
-/// A text that is not a [`Planted`] difference.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a planted difference; use {all}",
-    all = Planted::ALL.map(|one| one.to_string()).join(", ")
-)]
-pub struct NotPlanted(String);
-
 impl FromStr for Planted {
-    type Err = NotPlanted;
+    type Err = NotAServer;
 
-    fn from_str(text: &str) -> Result<Self, NotPlanted> {
-        let found = Self::ALL.into_iter().find(|one| one.to_string() == text);
-        found.ok_or_else(|| NotPlanted(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, NotAServer> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| NotAServer {
+            text: text.to_owned(),
+            known: Self::ALL.map(Self::name).join(", "),
+        })
     }
 }
 
@@ -392,7 +371,7 @@ mod tests {
         assert!(hello.ends_with("\r\n\r\nHello, World!"));
         for kind in Planted::ALL {
             if ![Planted::Body, Planted::Gzip].contains(&kind) {
-                assert_eq!(response(kind), hello, "{kind}");
+                assert_eq!(response(kind), hello, "{kind:?}");
             }
         }
     }
@@ -407,9 +386,9 @@ mod tests {
     #[test]
     fn every_difference_has_a_name() {
         for kind in Planted::ALL {
-            assert_eq!(kind.to_string().parse(), Ok(kind));
+            assert_eq!(kind.name().parse(), Ok(kind));
         }
         let told = "sleep".parse::<Planted>().unwrap_err().to_string();
-        assert!(told.starts_with("\"sleep\" is not a planted difference; use nothing, getpid, "));
+        assert!(told.starts_with("\"sleep\" is no server; use nothing, getpid, "), "{told}");
     }
 }

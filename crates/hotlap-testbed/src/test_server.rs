@@ -1,12 +1,16 @@
-//! A server whose behaviour a test scripts, on a thread per connection.
+//! A server in a test's own process, on a thread per connection: it follows the test's script, or
+//! misbehaves in one named way.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use socket2::Socket;
+
+use crate::faulty::{Flaw, Site, serve};
 
 /// The response of the contract `hello`.
 pub const HELLO: &[u8] =
@@ -29,12 +33,12 @@ struct Counts {
 
 impl TestServer {
     /// A server on a port of 127.0.0.1; `serve` is called for each connection.
-    pub fn start(serve: impl Fn(Client) + Send + Sync + 'static) -> Self {
+    pub fn start(serve: impl Fn(Peer) + Send + Sync + 'static) -> Self {
         Self::on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"), serve)
     }
 
     /// A server on a listening socket, which may be a Unix one.
-    pub fn on(listener: impl Into<Socket>, serve: impl Fn(Client) + Send + Sync + 'static) -> Self {
+    pub fn on(listener: impl Into<Socket>, serve: impl Fn(Peer) + Send + Sync + 'static) -> Self {
         let listener: Socket = listener.into();
         let address = listener.local_addr().expect("an address").as_socket();
         let (counts, serve) = (Arc::new(Counts::default()), Arc::new(serve));
@@ -46,11 +50,69 @@ impl TestServer {
                 let number = counts.accepted.fetch_add(1, Ordering::SeqCst);
                 let counts = Arc::clone(&counts);
                 let (client, serve) =
-                    (Client { stream, number, counts, rest: Vec::new() }, Arc::clone(&serve));
+                    (Peer { stream, number, counts, rest: Vec::new() }, Arc::clone(&serve));
                 std::thread::spawn(move || serve(client));
             }
         });
         server
+    }
+
+    /// Sends the same response to every request.
+    pub fn responding(response: impl Into<Vec<u8>>) -> Self {
+        let response = response.into();
+        Self::start(move |mut client| client.respond(&response))
+    }
+
+    /// Sends one response on each connection, then closes it.
+    pub fn closing(response: impl Into<Vec<u8>>) -> Self {
+        let response = response.into();
+        Self::start(move |mut client| {
+            client.request();
+            client.send(&response);
+        })
+    }
+
+    /// Reads requests and never responds.
+    pub fn silent() -> Self {
+        Self::start(|mut client| client.drain())
+    }
+
+    /// Responds to `after` requests. On the next one it hangs on all connections, once, for
+    /// `length`.
+    pub fn hanging(after: usize, length: Duration, response: &'static [u8]) -> Self {
+        let count = AtomicUsize::new(0);
+        let until = Mutex::new(None);
+        Self::start(move |mut client| {
+            while client.request().is_some() {
+                if count.fetch_add(1, Ordering::SeqCst) >= after {
+                    let end = *until.lock().expect("sound").get_or_insert(Instant::now() + length);
+                    sleep(end.saturating_duration_since(Instant::now()));
+                }
+                client.send(response);
+            }
+        })
+    }
+
+    /// Has a single worker, which takes `time` per request.
+    pub fn one_at_a_time(time: Duration, response: &'static [u8]) -> Self {
+        let worker = Mutex::new(());
+        Self::start(move |mut client| {
+            while client.request().is_some() {
+                let _one_at_a_time = worker.lock().expect("sound");
+                sleep(time);
+                client.send(response);
+            }
+        })
+    }
+
+    /// Serves a contract with a [`Flaw`].
+    pub fn faulty(site: Site, flaw: Flaw) -> Self {
+        Self::start(serve(site, flaw))
+    }
+
+    /// The same on a listening socket.
+    pub fn faulty_on(listener: impl Into<Socket>, site: Site, flaw: Flaw) -> Self {
+        Self::on(listener, serve(site, flaw))
     }
 
     /// Its address.
@@ -71,7 +133,7 @@ impl TestServer {
         self.counts.accepted.load(Ordering::SeqCst)
     }
 
-    /// The number of requests that [`Client::request`] has returned.
+    /// The number of requests that [`Peer::request`] has returned.
     pub fn requests(&self) -> usize {
         self.counts.requests.load(Ordering::SeqCst)
     }
@@ -79,8 +141,8 @@ impl TestServer {
 
 /// One accepted connection, as the server sees it.
 #[derive(Debug)]
-pub struct Client {
-    /// The connection. Bytes that [`Client::request`] has read ahead are no longer in it.
+pub struct Peer {
+    /// The connection. Bytes that [`Peer::request`] has read ahead are no longer in it.
     pub stream: Socket,
     /// The number of connections that the server accepted before this one.
     pub number: usize,
@@ -88,7 +150,7 @@ pub struct Client {
     rest: Vec<u8>,
 }
 
-impl Client {
+impl Peer {
     /// Reads one request, with its body if it has a `Content-Length`; `None` if the client has
     /// disconnected.
     pub fn request(&mut self) -> Option<Vec<u8>> {

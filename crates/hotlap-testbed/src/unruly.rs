@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::http2_client::{Http2Client, frame, kind, response};
-use crate::test_server::{Client, HELLO, TestServer};
+use crate::http2::{Http2Peer, frame, kind, response};
+use crate::test_server::{HELLO, Peer, TestServer};
 
 /// The body of a correct response.
 const BODY: &[u8] = b"Hello, World!";
@@ -242,7 +242,7 @@ impl Unruly {
         self.speaks == Speaks::Http1 && self.actions.iter().all(is_plain)
     }
 
-    fn serve(&self, client: Client) {
+    fn serve(&self, client: Peer) {
         let _ = client.stream.set_write_timeout(Some(ENDLESS));
         match self.speaks {
             Speaks::Http1 => self.http1(client),
@@ -258,7 +258,7 @@ impl Unruly {
         Some(&self.actions[after % self.actions.len()])
     }
 
-    fn http1(&self, mut client: Client) {
+    fn http1(&self, mut client: Peer) {
         while client.request().is_some() {
             let action = self.next();
             if !self.act(action.unwrap_or(&Action::Respond), &mut client, HELLO) {
@@ -267,8 +267,8 @@ impl Unruly {
         }
     }
 
-    fn http2(&self, client: Client) {
-        let Some(mut client) = Http2Client::begin(client, &[]) else { return };
+    fn http2(&self, client: Peer) {
+        let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
         while let Some(stream) = client.request() {
             let action = match self.next() {
                 None => &Action::Respond,
@@ -290,7 +290,7 @@ impl Unruly {
         }
     }
 
-    fn tls(&self, mut client: Client) {
+    fn tls(&self, mut client: Peer) {
         if client.receive().is_some() {
             let action = self.next().unwrap_or(&self.actions[0]);
             self.act(action, &mut client, HELLO);
@@ -298,8 +298,8 @@ impl Unruly {
     }
 
     /// Carries out an action. Returns whether the connection goes on.
-    fn act(&self, action: &Action, client: &mut Client, correct: &[u8]) -> bool {
-        let respond = |client: &mut Client| {
+    fn act(&self, action: &Action, client: &mut Peer, correct: &[u8]) -> bool {
+        let respond = |client: &mut Peer| {
             let is_sent = client.send(correct);
             self.sent.fetch_add(u64::from(is_sent), Ordering::SeqCst);
             is_sent

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hotlap::cmd::selftest::arena::Arena;
-use hotlap::cmd::selftest::queues::{QUEUES, search};
+use hotlap::cmd::selftest::trials::{QUEUES, search};
 use hotlap_servers::machine::Priority;
 use neighbour::Neighbour;
 

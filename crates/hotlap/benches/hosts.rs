@@ -30,7 +30,6 @@ use hotlap_servers::launch::{Launch, ServerFailure};
 use hotlap_servers::running::{Found, LocalHost, ServerHost, StartOrder, Up};
 use hotlap_servers::verify::Requirements;
 use hotlap_stats::Effect;
-use hotlap_testbed::Calibrated;
 
 /// A server and its load, each with a place of its own.
 #[derive(Debug)]
@@ -114,7 +113,7 @@ fn main() {
     let participants: Vec<Participant> = (0..)
         .zip(&mixed.placed)
         .map(|(index, placed)| match &typed {
-            None => arena.participant(&placed.name, Calibrated::Working { rounds: 0 }, role(index)),
+            None => arena.participant(&placed.name, "working:0", role(index)),
             Some(typed) => of_command(&arena, &placed.name, typed, role(index)),
         })
         .collect();
@@ -199,6 +198,6 @@ fn of_command(arena: &Arena, name: &str, typed: &str, role: Role) -> Participant
         start: Origin::Launch(launch),
         requirements: Requirements::Custom,
         version: String::new(),
-        ..arena.participant(name, Calibrated::Working { rounds: 0 }, role)
+        ..arena.participant(name, "working:0", role)
     }
 }

@@ -35,7 +35,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hotlap::cmd::selftest::arena::pinned;
-use hotlap::cmd::selftest::extra::{difference, tolerance};
+use hotlap::cmd::selftest::trials::{difference, tolerance};
 use hotlap_servers::machine::{self, Machine};
 use hotlap_stats::{Estimate, median};
 use hotlap_testbed::unused_address;

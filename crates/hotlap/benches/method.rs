@@ -27,16 +27,12 @@ use std::time::Duration;
 
 use hotlap::analysis::{Analysis, Measure, MeasuredServer};
 use hotlap::cmd::selftest::arena::Arena;
-use hotlap::console::Console;
-use hotlap::export::Exports;
-use hotlap::recorder::Recorder;
 use hotlap_bench::lap::{Kind, Lap};
 use hotlap_bench::local::LocalRunner;
-use hotlap_bench::participant::Role;
+use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::machine::Machine;
 use hotlap_stats::{Criterion, Reading, Share, Verdict, effect, median, pairs, verdicts};
-use hotlap_testbed::Calibrated;
 use neighbour::Neighbour;
 use serde::{Deserialize, Serialize};
 
@@ -168,12 +164,11 @@ impl Options {
     }
 
     /// A server that works for so many iterations more than the reference on each request.
-    fn server(&self, iterations: u64) -> Calibrated {
+    fn server(&self, iterations: u64) -> String {
         const STEPS: u64 = 1_000;
-        if self.data {
-            Calibrated::Walking { steps: STEPS + iterations }
-        } else {
-            Calibrated::Working { rounds: iterations }
+        match self.data {
+            true => format!("walking:{}", STEPS + iterations),
+            false => format!("working:{iterations}"),
         }
     }
 
@@ -218,8 +213,8 @@ fn beside_neighbour(arena: &Arena, options: &Options, run: u64, iterations: u64)
 
 /// The cost of a request to a server without extra work.
 fn plain_cost_ns(arena: &Arena, options: &Options) -> f64 {
-    let participants = [arena.participant("plain", options.server(0), Role::Plain)];
-    let loads = [arena.load(options.connections)];
+    let participants = [arena.participant("plain", &options.server(0), Role::Plain)];
+    let loads = [Load::new(options.connections)];
     let setting = arena.setting(Some(Duration::from_millis(12)), Duration::from_secs(1));
     let mut live =
         LocalRunner::new(setting, &participants, &loads, Arc::new(AtomicBool::new(false)));
@@ -233,22 +228,19 @@ fn plain_cost_ns(arena: &Arena, options: &Options) -> f64 {
 
 /// One run.
 fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Found {
-    let plain = options.server(0);
+    let plain = &options.server(0);
     let participants = vec![
         arena.participant("reference", plain, Role::Reference),
         arena.participant("reference (again)", plain, Role::Control),
         arena.participant("twin", plain, Role::Plain),
-        arena.participant("costlier", options.server(iterations), Role::Plain),
+        arena.participant("costlier", &options.server(iterations), Role::Plain),
     ];
     let budget = Duration::from_secs(options.seconds);
     let experiment =
         arena.experiment(participants, options.connections, options.slice(), budget, run);
-    let setting = arena.setting(options.slice(), (budget / 16).max(Duration::from_millis(500)));
+    let warm_limit = (budget / 16).max(Duration::from_millis(500));
     let stop = Arc::new(AtomicBool::new(false));
-    let mut runner = LocalRunner::new(setting, &experiment.participants, &experiment.loads, stop);
-    let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let keeper = Recorder::new(arena.record(&experiment), None, &mut exports, &quiet);
-    let kept = keeper.expect("a record").keep(&experiment, &mut runner).run;
+    let kept = arena.measure(&experiment, warm_limit, &stop).expect("a record");
     let analysis = Analysis::of(&kept, 0);
     let found = |server: usize, measure| analysis.servers[server].against?.found[measure];
     let ln = |server: usize, measure| {
@@ -303,9 +295,9 @@ fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> O
 
 /// The usual way: three long laps of one, then three of the other, and the best of each.
 fn best_of_three(arena: &Arena, options: &Options) -> f64 {
-    let plain = options.server(0);
+    let plain = &options.server(0);
     let participants = ["one", "two"].map(|name| arena.participant(name, plain, Role::Plain));
-    let loads = [arena.load(options.connections)];
+    let loads = [Load::new(options.connections)];
     let setting =
         arena.setting(Some(Duration::from_secs(options.best_seconds)), Duration::from_secs(1));
     let mut live =

@@ -37,7 +37,6 @@ mod unix {
     use hotlap_bench::local::LocalRunner;
     use hotlap_bench::participant::Role;
     use hotlap_stats::{Reading, Share, effect, pairs};
-    use hotlap_testbed::Calibrated;
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -124,8 +123,7 @@ mod unix {
 
     /// One race as `hotlap run` holds it, watched or not.
     fn experiment(arena: &Arena, options: &Options, seed: u64, is_on: bool) -> (f64, f64) {
-        let known = Calibrated::Working { rounds: 0 };
-        let participants = vec![arena.participant("reference", known, Role::Reference)];
+        let participants = vec![arena.participant("reference", "working:0", Role::Reference)];
         let (lap, budget) =
             (Duration::from_millis(options.lap_ms), Duration::from_secs(options.seconds));
         let experiment =

@@ -260,6 +260,9 @@ pub struct CheckArgs {
     /// Path to request from commands (default: /)
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
+    /// Expected status of commands and URLs (default: 200 to 299)
+    #[arg(long, value_name = "N")]
+    pub expect_status: Option<u16>,
     /// The contract to check (default: all that the server has)
     #[arg(long, value_name = "NAME")]
     pub contract: Option<String>,

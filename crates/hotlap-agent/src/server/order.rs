@@ -148,6 +148,7 @@ pub struct StartedThere {
     pub(super) server: KeptThere,
     /// Where it answers, as the agent's host sees it.
     pub(super) address: SocketAddr,
+    pub(super) fixed_port: Option<u16>,
     pub(super) ready: Duration,
     pub(super) uncounted: Option<String>,
     pub(super) notes: Vec<String>,

@@ -247,8 +247,8 @@ impl RemoteHost {
             tls: order.launch.tls.clone(),
             protocol: order.protocol,
         };
-        let (ready, uncounted, notes) = (started.ready, started.uncounted, started.notes);
-        Ok(Up { server, target, ready, uncounted, notes })
+        let StartedThere { fixed_port, ready, uncounted, notes, .. } = started;
+        Ok(Up { server, target, fixed_port, ready, uncounted, notes })
     }
 
     /// The host was lost.

@@ -141,8 +141,8 @@ impl ServerService {
             });
         };
         let server = self.keep(up.server);
-        let (ready, uncounted, notes) = (up.ready, up.uncounted, up.notes);
-        Ok(StartedThere { server, address, ready, uncounted, notes })
+        let Up { fixed_port, ready, uncounted, notes, .. } = up;
+        Ok(StartedThere { server, address, fixed_port, ready, uncounted, notes })
     }
 
     /// Finds the processes of a server that runs already.

@@ -135,6 +135,8 @@ pub(super) struct Instance {
     server: Option<Box<dyn RunningServer>>,
     /// Its address, while it runs.
     pub target: Option<Target>,
+    /// The port on which it listens instead of `PORT`, if it does.
+    pub fixed_port: Option<u16>,
     /// The value of its `Host` header.
     host: String,
     /// Its requests with the right responses, set when it was verified first.
@@ -313,6 +315,7 @@ impl Instance {
             participant,
             server: None,
             target: None,
+            fixed_port: None,
             host: String::new(),
             requests: Vec::new(),
             values_used: (contract::PROBES, None),

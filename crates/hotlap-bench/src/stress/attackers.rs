@@ -2,6 +2,7 @@
 //! number of sockets.
 //!
 //! The load generator cannot send such requests, and the verifier opens one connection at a time.
+//! Over TLS, an attacker completes the handshake and then attacks as it does without TLS.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use hotlap_load::plan::{Endpoint, Target};
+use hotlap_load::tls::{TlsConfig, TlsConnection};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use serde::{Deserialize, Serialize};
@@ -52,23 +55,25 @@ pub(super) struct Attackers {
 }
 
 impl Attackers {
-    /// Starts them.
-    ///
-    /// # Errors
-    /// The event loop or its thread cannot be created.
+    /// Starts them, or says why that is not possible.
     pub(super) fn start(
         rude: &Rude,
         messages: Vec<Message>,
-        address: SocketAddr,
+        target: &Target,
         cpus: &[usize],
-    ) -> io::Result<Self> {
+    ) -> Result<Self, String> {
+        let Endpoint::Tcp(address) = target.endpoint else {
+            return Err("a stress needs TCP".to_owned());
+        };
         let over = Arc::new(AtomicBool::new(false));
+        let failed = |e: io::Error| format!("cannot create an event loop: {e}");
         let mut attack = AttackLoop {
-            poll: Poll::new()?,
+            poll: Poll::new().map_err(failed)?,
+            tls: TlsConfig::of(target).map_err(|e| e.to_string())?,
             rude: rude.clone(),
             messages,
             address,
-            clients: (0..rude.clients).map(|_| Client::default()).collect(),
+            clients: (0..rude.clients).map(|_| Attacker::default()).collect(),
             fate: Fate::default(),
         };
         let (flag, cpus) = (over.clone(), cpus.to_vec());
@@ -80,7 +85,8 @@ impl Attackers {
             attack.run(&flag);
             attack.fate
         };
-        let thread = std::thread::Builder::new().name("attackers".to_owned()).spawn(work)?;
+        let thread = std::thread::Builder::new().name("attackers".to_owned()).spawn(work);
+        let thread = thread.map_err(failed)?;
         Ok(Self { over, thread: Some(thread) })
     }
 
@@ -108,16 +114,18 @@ impl Drop for Attackers {
 /// The state of the attackers' thread.
 struct AttackLoop {
     poll: Poll,
+    /// `None` without TLS.
+    tls: Option<TlsConfig>,
     rude: Rude,
     messages: Vec<Message>,
     address: SocketAddr,
-    clients: Vec<Client>,
+    clients: Vec<Attacker>,
     fate: Fate,
 }
 
 #[derive(Default)]
-struct Client {
-    stream: Option<TcpStream>,
+struct Attacker {
+    stream: Option<Stream>,
     is_established: bool,
     /// Bytes sent so far: of the part sent at once, and of the part sent slowly.
     sent: (usize, usize),
@@ -128,6 +136,68 @@ struct Client {
     is_answered: bool,
     /// Its connection has ended, and it opens no other.
     is_done: bool,
+}
+
+/// A connection that never blocks.
+struct Stream {
+    tcp: TcpStream,
+    /// `None` without TLS.
+    channel: Option<Box<TlsConnection>>,
+    /// Encrypted bytes that the socket has not taken yet.
+    sealed: Vec<u8>,
+}
+
+impl Read for Stream {
+    /// Over TLS, bytes beyond the end of `plain` are lost: an attacker looks at the first only.
+    fn read(&mut self, plain: &mut [u8]) -> io::Result<usize> {
+        self.flush()?;
+        let Some(channel) = &mut self.channel else { return self.tcp.read(plain) };
+        if channel.peer_has_closed() {
+            return Ok(0);
+        }
+        let count = self.tcp.read(plain)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        let mut opened = Vec::new();
+        let received = channel.receive(&plain[..count], &mut opened);
+        self.flush()?;
+        received.map_err(io::Error::other)?;
+        if opened.is_empty() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        let length = opened.len().min(plain.len());
+        plain[..length].copy_from_slice(&opened[..length]);
+        Ok(length)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(channel) = &mut self.channel else { return self.tcp.write(bytes) };
+        if channel.is_handshaking() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        channel.send(bytes).map_err(io::Error::other)?;
+        self.flush()?;
+        Ok(bytes.len())
+    }
+
+    /// Sends what is encrypted, and keeps what the socket does not take.
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some(channel) = &mut self.channel {
+            channel.drain(&mut self.sealed);
+        }
+        while !self.sealed.is_empty() {
+            match self.tcp.write(&self.sealed) {
+                Ok(count) => drop(self.sealed.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What to do after the events of a socket.
@@ -202,9 +272,10 @@ impl AttackLoop {
             Ok(stream)
         });
         match connected {
-            Ok(stream) => {
-                let client = Client { stream: Some(stream), since: Some(now), ..Client::default() };
-                self.clients[number] = client;
+            Ok(tcp) => {
+                let channel = self.tls.as_ref().and_then(TlsConfig::connect);
+                let stream = Some(Stream { tcp, channel, sealed: Vec::new() });
+                self.clients[number] = Attacker { stream, since: Some(now), ..Attacker::default() };
             }
             Err(_) => {
                 self.fate.refused += 1;
@@ -231,27 +302,28 @@ impl AttackLoop {
         let client = &mut self.clients[number];
         let Some(stream) = &mut client.stream else { return Next::Wait };
         if !client.is_established {
-            if !matches!(stream.take_error(), Ok(None)) {
+            if !matches!(stream.tcp.take_error(), Ok(None)) {
                 return Next::Close;
             }
-            match stream.peer_addr() {
+            match stream.tcp.peer_addr() {
                 Ok(_) => {
-                    let _ = stream.set_nodelay(true);
+                    let _ = stream.tcp.set_nodelay(true);
                     client.is_established = true;
                     self.fate.connected += 1;
                 }
                 Err(_) => return Next::Wait,
             }
         }
-        while client.sent.0 < message.at_once.len() {
-            match stream.write(&message.at_once[client.sent.0..]) {
-                Ok(sent) => client.sent.0 += sent,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // There may still be a response.
-                Err(_) => break,
-            }
-        }
         loop {
+            // A handshake may have ended with the last read.
+            while client.sent.0 < message.at_once.len() {
+                match stream.write(&message.at_once[client.sent.0..]) {
+                    Ok(sent) => client.sent.0 += sent,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    // There may still be a response.
+                    Err(_) => break,
+                }
+            }
             match stream.read(buffer) {
                 Ok(0) => return Next::Close,
                 Ok(length) => {
@@ -275,7 +347,7 @@ impl AttackLoop {
         if let Some(stream) = &self.clients[number].stream {
             // Closing with a linger time of 0 aborts the connection (RFC 9293 section 3.10.5).
             let linger = Some(Duration::ZERO);
-            let _ = rustix::net::sockopt::set_socket_linger(stream.as_fd(), linger);
+            let _ = rustix::net::sockopt::set_socket_linger(stream.tcp.as_fd(), linger);
         }
         self.close(number, false);
     }

@@ -82,13 +82,13 @@ pub const BUSY: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Observed {
     /// The normal clients before the attack.
-    pub before: Service,
+    pub before: ClientService,
     /// The normal clients during the attack.
-    pub during: Service,
+    pub during: ClientService,
     /// The normal clients after the attack.
-    pub after: Service,
+    pub after: ClientService,
     /// The attackers, if the attack is a load.
-    pub others: Option<Service>,
+    pub others: Option<ClientService>,
     /// Client connections during the attack over those before: the factor by which throughput may
     /// fairly drop.
     pub crowding: f64,
@@ -107,7 +107,7 @@ pub struct Observed {
 
 /// How the normal clients fared in one phase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Service {
+pub struct ClientService {
     /// Right responses per second.
     pub requests_per_s: f64,
     /// Right responses.
@@ -229,7 +229,7 @@ impl Observed {
     }
 }
 
-impl Service {
+impl ClientService {
     /// Requests that failed, or that hung when the window closed.
     pub fn failed(&self) -> u64 {
         let failures: u64 = self.failures.iter().map(|f| f.count).sum();
@@ -339,15 +339,15 @@ mod tests {
 
     use super::*;
 
-    fn pace(answers: u64, p99_ns: u64, timeouts: u64) -> Service {
+    fn pace(answers: u64, p99_ns: u64, timeouts: u64) -> ClientService {
         let failure =
             FailureCount { failure: Failure::Timeout, phase: Phase::FirstByte, count: timeouts };
-        Service {
+        ClientService {
             requests_per_s: answers as f64,
             answers,
             p99_ns,
             failures: (timeouts > 0).then_some(failure).into_iter().collect(),
-            ..Service::default()
+            ..ClientService::default()
         }
     }
 
@@ -432,9 +432,10 @@ mod tests {
 
     #[test]
     fn silence_is_hurt_even_if_no_request_has_timed_out_yet() {
-        let silent = Observed { during: Service::default(), ..calm() };
+        let silent = Observed { during: ClientService::default(), ..calm() };
         assert_eq!(judge(&silent).impact, Impact::Failing);
-        let unreachable = Service { unreachable: Some("refused".to_owned()), ..Service::default() };
+        let unreachable =
+            ClientService { unreachable: Some("refused".to_owned()), ..ClientService::default() };
         assert_eq!(judge(&Observed { during: unreachable, ..calm() }).impact, Impact::Failing);
     }
 
@@ -462,7 +463,7 @@ mod tests {
             ended: Some("exited with code 1".to_owned()),
             recovered_ms: None,
             during: pace(100, 2_000_000, 900),
-            after: Service::default(),
+            after: ClientService::default(),
             ..calm()
         };
         let (impact, why) = judged(ended);
@@ -471,7 +472,7 @@ mod tests {
         let down = |o: Observed| judge(&o).impact == Impact::Down;
         assert!(down(Observed { recovered_ms: None, ..calm() }));
         assert!(down(Observed { after: pace(9_000, 2_000_000, 100), ..calm() }));
-        assert!(down(Observed { after: Service::default(), ..calm() }));
+        assert!(down(Observed { after: ClientService::default(), ..calm() }));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
 use hotlap_load::plan::Endpoint;
-use hotlap_observe::Owner;
-use hotlap_servers::start::Started;
+use hotlap_observe::{Owner, owner};
+use hotlap_servers::running::{LocalServer, RunningServer, Up};
 use hotlap_testbed::unused_address;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -59,10 +59,9 @@ fn ask(address: SocketAddr, times: u32) -> std::io::Result<(u64, u64)> {
 /// Compares the measured CPU time with what the server itself reports. What the server reports
 /// before a sample is at most what the sample says, and the other way round, so other load on the
 /// machine makes no difference.
-fn assert_is_the_servers(started: &mut Started) {
+fn assert_is_the_servers(started: &mut Up<LocalServer>) {
     let Endpoint::Tcp(address) = started.target.endpoint else { panic!("TCP only") };
-    let sampler = started.sampler.as_mut().expect("it is measured");
-    let mut sample = || sampler.cpu().unwrap().cpu_ns;
+    let mut sample = || started.server.sample(&|| 0).cpu_ns.expect("it is measured");
     let (_, before) = ask(address, 1).unwrap();
     let sampled = sample();
     let (first, last) = ask(address, 300).unwrap();
@@ -79,7 +78,7 @@ fn assert_is_the_servers(started: &mut Started) {
 fn a_server_started_directly_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let mut started = start(folder.path(), "exec $STAND_IN serve $PORT", LIMIT).unwrap();
-    assert_eq!(started.owner, Owner::Started);
+    assert_eq!(started.notes, [""; 0]);
     assert_is_the_servers(&mut started);
 }
 
@@ -91,14 +90,14 @@ fn a_server_that_a_daemon_starts_is_measured_in_place_of_its_client() {
     let daemon = Guard(daemon.arg("daemon").arg(folder.path()).spawn().unwrap());
     let script = "echo $PORT > $FOLDER/request; exec sleep 1000";
     let mut started = start(folder.path(), script, LIMIT).unwrap();
-    let Owner::Others(tops) = started.owner.clone() else { panic!("{:?}", started.owner) };
+    let Owner::Others(tops) = owner(&started.target.endpoint, &[]) else { panic!("no process") };
     // The daemon does not listen itself.
     assert_eq!((tops.len(), tops[0].parent), (1, daemon.0.id()));
     assert!(started.notes.iter().any(|note| note.contains("which hotlap did not start")));
     assert_is_the_servers(&mut started);
     // It is unknown what may come in its place.
     kill_process(pid(tops[0].pid), Signal::KILL).unwrap();
-    until("it is gone", || started.sampler.as_mut().unwrap().cpu().is_err());
+    until("it is gone", || started.server.sample(&|| 0).cpu_ns.is_none());
 }
 
 #[test]
@@ -106,7 +105,7 @@ fn a_server_whose_launcher_exits_is_still_in_the_tree() {
     let folder = tempfile::tempdir().unwrap();
     let script = "(setsid $STAND_IN serve $PORT &); exit 0";
     let mut started = start(folder.path(), script, LIMIT).unwrap();
-    assert_eq!(started.owner, Owner::Started);
+    assert_eq!(started.notes, [""; 0]);
     assert_is_the_servers(&mut started);
 }
 

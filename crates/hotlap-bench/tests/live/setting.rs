@@ -16,8 +16,7 @@ use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::machine::{CpuAllocation, Network};
 
 use hotlap_servers::launch::{Launch, ServerFailure};
-use hotlap_servers::running::LocalHost;
-use hotlap_servers::start::{Started, Startup};
+use hotlap_servers::running::{LocalHost, LocalServer, StartOrder, Up};
 use hotlap_servers::verify::Requirements;
 
 use crate::stand_in::{LIMIT, program, supervisor};
@@ -83,24 +82,32 @@ pub fn launch(folder: &Path, script: &str) -> Launch {
 }
 
 /// Starts a script, and waits for its first response.
-pub fn start(folder: &Path, script: &str, limit: Duration) -> Result<Started, ServerFailure> {
-    let startup = Startup {
-        launch: &launch(folder, script),
-        first: &Contract::of(Name::Hello, None).exchanges[0],
+pub fn start(
+    folder: &Path,
+    script: &str,
+    limit: Duration,
+) -> Result<Up<LocalServer>, ServerFailure> {
+    let host = LocalHost {
+        supervisor: supervisor(),
+        logs: folder.to_owned(),
+        network: Network::loopback(),
+    };
+    let order = StartOrder {
+        number: 0,
+        launch: launch(folder, script),
+        counts: None,
+        requirements: Requirements::Custom,
+        first: Contract::of(Name::Hello, None).exchanges.remove(0),
         protocol: Protocol::Http1,
         accepts_wrong: false,
         cpus: 1,
-        cores: &[],
-        supervisor: &supervisor(),
-        log: folder.join("log"),
+        cores: Vec::new(),
+        all_cores: Vec::new(),
         limit,
         counters: false,
         observes: false,
-        elsewhere: false,
-        network: &Network::loopback(),
-        stop: &AtomicBool::new(false),
     };
-    startup.run()
+    host.start_here(&order, &AtomicBool::new(false))
 }
 
 /// This program as another user, if these tests run as root and that user may execute it.

@@ -1,4 +1,4 @@
-//! Servers whose first response takes longer than usual.
+//! Servers whose first response takes longer than usual, or never comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Origin, Role};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::launch::ServerFailure;
+use hotlap_testbed::unused_address;
 
 use crate::setting::{launch, load, participant, setting, start};
 
@@ -22,6 +23,20 @@ fn a_first_response_may_take_seconds() {
     let mut runner = LocalRunner::new(setting, &[participant], &[load()], Arc::default());
     let ready = runner.bring_up(0).expect("a late first response");
     assert!(ready.ready_ms.is_some_and(|ms| ms >= 4_000.0), "{ready:?}");
+}
+
+/// All servers of a run run at the same time.
+#[test]
+fn a_server_that_wants_the_port_of_another_fails_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("exec $STAND_IN serve {}", unused_address().port());
+    let own = |name| participant(name, Role::Plain, Origin::Launch(launch(folder.path(), &script)));
+    let both = [own("one"), own("two")];
+    let setting = setting(Duration::from_millis(12), folder.path());
+    let mut runner = LocalRunner::new(setting, &both, &[load()], Arc::default());
+    runner.bring_up(0).expect("the port is free");
+    let failure = runner.bring_up(1).unwrap_err();
+    assert!(failure.remedy.starts_with("one runs at the same time and listens on"), "{failure:?}");
 }
 
 /// The result of starting this script.

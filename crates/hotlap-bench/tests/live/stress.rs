@@ -1,20 +1,27 @@
 //! Servers with one weakness each, and a correct one: the impact depends on the server, not on how
 //! busy the machine is.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hotlap_bench::participant::Role;
+use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::stress::{
-    Impact, Reason, Scenario, StressEvent, StressSetting, Subject, Timing, Trial, stress,
+    Impact, Reason, Scenario, StressEvent, StressSetting, StressTrial, Subject, Timing, stress,
 };
-use hotlap_servers::machine::CpuAllocation;
+use hotlap_load::plan::{Endpoint, Target, Tls};
+use hotlap_load::tls;
+use hotlap_servers::launch::Certificate;
+use hotlap_servers::machine::{CpuAllocation, Network};
 use hotlap_servers::process::Supervisor;
+use hotlap_servers::running::LocalHost;
 use hotlap_testbed::{HELLO, TestServer};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::setting::{participant, running};
 
@@ -42,6 +49,37 @@ struct Strict {
 fn serve(weakness: Weakness) -> SocketAddr {
     let server = Strict { weakness, is_dead: AtomicBool::new(false), reading: Mutex::new(()) };
     TestServer::start(move |client| server.converse(client.stream)).address()
+}
+
+/// The same server behind TLS, with the certificate of a folder.
+fn serve_over_tls(folder: &Path) -> Participant {
+    let certificate = Certificate::kept_in(folder).unwrap();
+    let key = tls::private_key(&fs::read(&certificate.key_file).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der.clone().into()],
+            PrivatePkcs8KeyDer::from(key).into(),
+        );
+    let config = Arc::new(config.unwrap());
+    let strict = Strict {
+        weakness: Weakness::None,
+        is_dead: AtomicBool::new(false),
+        reading: Mutex::new(()),
+    };
+    let address = TestServer::start(move |client| {
+        let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+        strict.converse(StreamOwned::new(connection, client.stream));
+    })
+    .address();
+    let mut settings = Tls::with("localhost".to_owned());
+    settings.authorities = vec![certificate.der];
+    let target = Target { tls: Some(settings), ..Target::plain(Endpoint::Tcp(address)) };
+    let (url, host) = (format!("https://{address}/"), "test".to_owned());
+    participant("it", Role::Plain, Origin::Running { url, target, host })
 }
 
 impl Strict {
@@ -98,9 +136,12 @@ fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject
 }
 
 fn stressed_by(address: SocketAddr, setting: &StressSetting) -> Subject {
-    let participant = participant("it", Role::Plain, running(address));
-    let subject = Subject::new(&participant, setting.good);
-    stress(&participant, setting, subject, &AtomicBool::new(false), &mut |_| {})
+    stressed_as(&participant("it", Role::Plain, running(address)), setting)
+}
+
+fn stressed_as(participant: &Participant, setting: &StressSetting) -> Subject {
+    let subject = Subject::new(participant, setting.good);
+    stress(0, participant, setting, subject, &AtomicBool::new(false), &mut |_| {})
 }
 
 fn setting(scenarios: &[&str], timeout_ms: u64) -> StressSetting {
@@ -124,8 +165,11 @@ fn setting(scenarios: &[&str], timeout_ms: u64) -> StressSetting {
         },
         good: 2,
         cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
-        supervisor: Supervisor::new("/none", &[]),
-        logs: PathBuf::new(),
+        host: Arc::new(LocalHost {
+            supervisor: Supervisor::new("/none", &[]),
+            logs: PathBuf::new(),
+            network: Network::loopback(),
+        }),
         start_limit: ms(30_000),
         grace: ms(1_000),
         allow_remote: false,
@@ -134,7 +178,7 @@ fn setting(scenarios: &[&str], timeout_ms: u64) -> StressSetting {
     setting
 }
 
-fn only(subject: &Subject) -> &Trial {
+fn only(subject: &Subject) -> &StressTrial {
     assert_eq!(subject.trials.len(), 1, "{subject:?}");
     &subject.trials[0]
 }
@@ -146,7 +190,7 @@ fn an_interrupted_stress_continues_with_the_remaining_scenarios() {
     let participant = participant("it", Role::Plain, running(serve(Weakness::None)));
     let run = |subject: Subject, trials: usize| {
         let stop = AtomicBool::new(false);
-        stress(&participant, &setting, subject, &stop, &mut |event| {
+        stress(0, &participant, &setting, subject, &stop, &mut |event| {
             if let StressEvent::Trial { subject } = event {
                 stop.store(subject.trials.len() >= trials, Ordering::SeqCst);
             }
@@ -169,7 +213,7 @@ fn a_correct_server_serves_normal_clients_and_rejects_attackers() {
     let subject = stressed(serve(Weakness::None), &scenarios, 30_000);
     assert_eq!(subject.failure, None);
     for trial in &subject.trials {
-        let Trial { scenario, observed, judgement, .. } = trial;
+        let StressTrial { scenario, observed, judgement, .. } = trial;
         assert!(judgement.impact < Impact::Failing, "{scenario}: {:?}", judgement.reasons);
         assert_eq!(observed.during.failed(), 0, "{scenario}");
         let fate = observed.fate.as_ref().unwrap();
@@ -183,6 +227,24 @@ fn a_correct_server_serves_normal_clients_and_rejects_attackers() {
     assert!(fate(2).of_class(4) > 0 && fate(2).of_class(2) == 0, "{:?}", fate(2));
     // A response to bytes that were not all read may be lost in a reset.
     assert!(fate(3).of_class(4) + fate(3).closed > 0, "{:?}", fate(3));
+}
+
+/// Attackers complete the handshake, or the server would not see what they send.
+#[test]
+fn attacks_and_normal_clients_reach_a_server_behind_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve_over_tls(&folder.path().join("tls"));
+    let subject = stressed_as(&server, &setting(&["overload", "resets", "garbage"], 30_000));
+    assert_eq!(subject.failure, None);
+    let [overload, resets, garbage] = &subject.trials[..] else { panic!("{subject:?}") };
+    for trial in [overload, resets, garbage] {
+        assert_eq!(trial.observed.during.failed(), 0, "{trial:?}");
+        assert!(trial.observed.during.answers > 0 && trial.observed.recovered_ms.is_some());
+    }
+    assert!(overload.observed.others.as_ref().unwrap().answers > 0);
+    let fate = |trial: &StressTrial| trial.observed.fate.clone().unwrap();
+    assert!(fate(resets).of_class(2) > 0 && fate(resets).of_class(4) == 0, "{:?}", fate(resets));
+    assert!(fate(garbage).of_class(4) > 0 && fate(garbage).of_class(2) == 0, "{garbage:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::plan::{PlanFor, counted, counts, until};
 use hotlap_load::plan::{ExpectedBody, Reuse, Stop};
 use hotlap_load::{Failure, Phase, Plan, Session, run};
-use hotlap_testbed::{Client, HELLO, TestServer};
+use hotlap_testbed::{HELLO, Peer, TestServer};
 
 /// Ten requests over one connection to a server that responds to each with these bytes.
 fn ten_times(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
@@ -27,7 +27,7 @@ fn ten_failures(failure: Failure, phase: Phase) -> (u64, Vec<(Failure, Phase, u6
 
 #[test]
 fn a_response_split_at_every_byte_is_correct() {
-    let server = TestServer::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Peer| {
         while client.request().is_some() {
             for byte in HELLO {
                 client.send(&[*byte]);

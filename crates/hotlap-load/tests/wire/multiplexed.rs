@@ -7,17 +7,15 @@ use crate::plan::{PlanFor, counted, counts, until};
 use hotlap_load::plan::{Field, Pace, Protocol, Request, Reuse, Stop, ValueSource};
 use hotlap_load::{Failure, Outcome, Phase, Plan, Session, run};
 use hotlap_testbed::TestServer;
-use hotlap_testbed::http2_client::{END_HEADERS, END_STREAM, Http2Client, frame, kind, response};
+use hotlap_testbed::http2::{END_HEADERS, END_STREAM, Http2Peer, frame, kind, response};
 
 const BODY: &[u8] = b"Hello, World!";
 
 /// A server that calls this for each request with its number on the connection, its stream and the
 /// connection. It closes a connection when that returns false.
-fn server(
-    answer: impl Fn(u32, u32, &mut Http2Client) -> bool + Send + Sync + 'static,
-) -> TestServer {
+fn server(answer: impl Fn(u32, u32, &mut Http2Peer) -> bool + Send + Sync + 'static) -> TestServer {
     TestServer::start(move |client| {
-        let Some(mut client) = Http2Client::begin(client, &[]) else { return };
+        let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
         let mut number = 0;
         while let Some(stream) = client.request() {
             if !answer(number, stream, &mut client) {
@@ -72,7 +70,7 @@ fn responses_may_come_in_any_order() {
 fn no_more_streams_are_opened_than_the_server_allows() {
     let server = TestServer::start(|client| {
         // MAX_CONCURRENT_STREAMS 3.
-        let Some(mut client) = Http2Client::begin(client, &[0, 3, 0, 0, 0, 3]) else { return };
+        let Some(mut client) = Http2Peer::begin(client, &[0, 3, 0, 0, 0, 3]) else { return };
         let mut waiting = Vec::new();
         while let Some(stream) = client.request() {
             waiting.push(stream);
@@ -194,7 +192,7 @@ fn more_requests_are_sent_again_than_a_new_connection_may_open_at_once() {
     let server = TestServer::start(|client| {
         // MAX_CONCURRENT_STREAMS 300.
         let is_first = client.number == 0;
-        let Some(mut client) = Http2Client::begin(client, &[0, 3, 0, 0, 1, 44]) else { return };
+        let Some(mut client) = Http2Peer::begin(client, &[0, 3, 0, 0, 1, 44]) else { return };
         let mut number = 0;
         while let Some(stream) = client.request() {
             let goes_away = is_first && number == 350;
@@ -311,7 +309,7 @@ fn an_open_loop_uses_the_streams() {
 fn bodies_are_sent_as_flow_control_allows() {
     let body = vec![b'x'; 200_000];
     let server = TestServer::start(|client| {
-        let Some(mut client) = Http2Client::begin(client, &[]) else { return };
+        let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
         let Some(stream) = client.request() else { return };
         let mut received = 0;
         // Until the body is complete; each DATA frame is given back to both windows.

@@ -9,11 +9,11 @@ use crate::certificate::{certificate, expired, valid};
 use crate::plan::{PlanFor, counted, counts};
 use hotlap_load::plan::{Identity, Plan, Protocol, Reuse, Tls};
 use hotlap_load::{Failure, Phase, run};
-use hotlap_testbed::{Client, HELLO, TestServer};
+use hotlap_testbed::{HELLO, Peer, TestServer};
 use rustls::{ServerConfig, ServerConnection};
 
 fn server(config: Arc<ServerConfig>, response: &'static [u8]) -> TestServer {
-    TestServer::start(move |client: Client| {
+    TestServer::start(move |client: Peer| {
         let connection = ServerConnection::new(config.clone()).expect("a connection");
         let mut stream = rustls::StreamOwned::new(connection, client.stream);
         let mut buffer = [0; 4096];
@@ -39,7 +39,7 @@ enum End {
 /// Sends one response on each connection, and ends the connection.
 fn ends(response: &'static [u8], end: End) -> TestServer {
     let config = valid();
-    TestServer::start(move |client: Client| {
+    TestServer::start(move |client: Peer| {
         let connection = ServerConnection::new(config.clone()).expect("a connection");
         let mut stream = rustls::StreamOwned::new(connection, client.stream);
         if !stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
@@ -123,7 +123,7 @@ fn a_handshake_that_breaks_off_is_a_tls_failure() {
     // The first connection ends at the first request. The others get a response without TLS, or are
     // closed.
     let config = valid();
-    let server = TestServer::start(move |mut client: Client| {
+    let server = TestServer::start(move |mut client: Peer| {
         if client.number == 0 {
             let connection = ServerConnection::new(config.clone()).expect("a connection");
             let mut stream = rustls::StreamOwned::new(connection, client.stream);

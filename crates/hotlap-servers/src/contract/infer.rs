@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use hotlap_load::http::Response;
@@ -85,7 +86,29 @@ fn list(names: &[String]) -> String {
 }
 
 /// A response, or why there is none.
-type Probe = Result<Response, String>;
+type Probe = Result<Answer, String>;
+
+/// A response whose body is shared with others that have the same: bodies may be large, and every
+/// request is sent several times.
+struct Answer {
+    /// Without its body.
+    response: Response,
+    body: Rc<Vec<u8>>,
+}
+
+impl Answer {
+    /// Shares the body of an earlier response, if there is one that has the same.
+    fn new(mut response: Response, earlier: &[Probe]) -> Self {
+        let body = std::mem::take(&mut response.body);
+        let same = earlier.iter().flatten().find(|answer| *answer.body == body);
+        let body = same.map_or_else(|| Rc::new(body), |answer| Rc::clone(&answer.body));
+        Self { response, body }
+    }
+
+    fn whole(&self) -> Response {
+        Response { body: self.body.to_vec(), ..self.response.clone() }
+    }
+}
 
 struct Prober<'a> {
     target: &'a Target,
@@ -100,7 +123,7 @@ impl Prober<'_> {
     /// values of another request.
     fn probe(mut self, contract: &Contract) -> Vec<Vec<Probe>> {
         let first = contract.with_values(0).exchanges;
-        let mut probes: Vec<Vec<Probe>> = first.iter().map(|e| vec![self.ask(e)]).collect();
+        let mut probes: Vec<Vec<Probe>> = first.iter().map(|e| vec![self.ask(e, &[])]).collect();
         let began = Instant::now();
         let is_safe = first.iter().any(Exchange::is_safe);
         for (round, pause) in (1..).zip(PAUSES_MS).filter(|_| is_safe) {
@@ -108,7 +131,8 @@ impl Prober<'_> {
             for (exchange, probes) in contract.with_values(round).exchanges.iter().zip(&mut probes)
             {
                 if exchange.is_safe() && began.elapsed() < LIMIT {
-                    probes.push(self.ask(exchange));
+                    let probe = self.ask(exchange, probes);
+                    probes.push(probe);
                 }
             }
             // Send the next round over another connection.
@@ -119,7 +143,7 @@ impl Prober<'_> {
 
     /// Sends a request, over the last connection if it is kept open. If that fails, a request that
     /// may be repeated is, since an idle connection may be closed at any time.
-    fn ask(&mut self, exchange: &Exchange) -> Probe {
+    fn ask(&mut self, exchange: &Exchange, earlier: &[Probe]) -> Probe {
         if exchange.is_safe()
             && let Some(wire) = &mut self.wire
             && let Ok(answer) = wire.ask(exchange, self.host)
@@ -127,12 +151,12 @@ impl Prober<'_> {
             if !answer.keep_alive {
                 self.wire = None;
             }
-            return Ok(answer);
+            return Ok(Answer::new(answer, earlier));
         }
         let mut wire = Wire::open(self.target, self.limit)?;
         let answer = wire.ask(exchange, self.host)?;
         self.wire = answer.keep_alive.then_some(wire);
-        Ok(answer)
+        Ok(Answer::new(answer, earlier))
     }
 }
 
@@ -143,16 +167,16 @@ fn settle(
     probes: &[Probe],
     fields: &Fields,
 ) -> Result<(Response, Option<String>), String> {
-    let is_right = |answer: &&Response| match exchange.status {
-        ExpectedStatus::Success => (200..300).contains(&answer.status),
-        ExpectedStatus::Exactly(status) => answer.status == status,
+    let is_right = |answer: &&Answer| match exchange.status {
+        ExpectedStatus::Success => (200..300).contains(&answer.response.status),
+        ExpectedStatus::Exactly(status) => answer.response.status == status,
         ExpectedStatus::Any => true,
     };
-    let right: Vec<&Response> = probes.iter().flatten().filter(is_right).collect();
+    let right: Vec<&Answer> = probes.iter().flatten().filter(is_right).collect();
     let Some(&first) = right.first() else { return Err(refused(exchange, probes)) };
-    let same_status = right.iter().all(|answer| answer.status == first.status);
+    let same_status = right.iter().all(|answer| answer.response.status == first.response.status);
     if exchange.status == ExpectedStatus::Success && same_status {
-        exchange.status = ExpectedStatus::Exactly(first.status);
+        exchange.status = ExpectedStatus::Exactly(first.response.status);
     }
     let learns_content = exchange.content == Content::Any;
     let note = if right.len() < probes.len() || !same_status {
@@ -188,15 +212,15 @@ fn settle(
         exchange.content = content;
         note
     };
-    Ok((first.clone(), note))
+    Ok((first.whole(), note))
 }
 
 /// A note if responses do not have the expected body. The server is measured all the same, and its
 /// wrong responses are counted.
-fn disagreement(exchange: &Exchange, right: &[&Response], fields: &Fields) -> Option<String> {
-    let is_wrong = |(round, answer): &(u64, &&Response)| {
+fn disagreement(exchange: &Exchange, right: &[&Answer], fields: &Fields) -> Option<String> {
+    let is_wrong = |(round, answer): &(u64, &&Answer)| {
         let content = exchange.with_values(fields, *round).content;
-        matches!(content, Content::Bytes { bytes, .. } if bytes != answer.body)
+        matches!(content, Content::Bytes { bytes, .. } if bytes != *answer.body)
     };
     let (round, answer) = (0..).zip(right).find(is_wrong)?;
     let Content::Bytes { bytes, .. } = exchange.with_values(fields, round).content else {
@@ -208,18 +232,18 @@ fn disagreement(exchange: &Exchange, right: &[&Response], fields: &Fields) -> Op
 /// Why no probe got a response that can be right.
 fn refused(exchange: &Exchange, probes: &[Probe]) -> String {
     let name = &exchange.name;
-    match (probes.iter().flatten().next(), exchange.status) {
+    match (probes.iter().flatten().next().map(Answer::whole), exchange.status) {
         (Some(answer), ExpectedStatus::Exactly(status)) => {
-            format!("{name}: expected status {status}, got {}", described(answer))
+            format!("{name}: expected status {status}, got {}", described(&answer))
         }
         (Some(answer), _) if answer.status == 503 => format!(
             "{name}: got {}, so the server was not ready in time; --start-timeout allows more time",
-            described(answer)
+            described(&answer)
         ),
         (Some(answer), _) => format!(
             "{name}: got {}; set the right path with --path, or accept this status with \
              --expect-status {}",
-            described(answer),
+            described(&answer),
             answer.status
         ),
         (None, _) => {
@@ -233,7 +257,7 @@ fn refused(exchange: &Exchange, probes: &[Probe]) -> String {
 fn tally(probes: &[Probe]) -> String {
     let mut statuses: BTreeMap<u16, usize> = BTreeMap::new();
     for answer in probes.iter().flatten() {
-        *statuses.entry(answer.status).or_default() += 1;
+        *statuses.entry(answer.response.status).or_default() += 1;
     }
     let mut parts: Vec<String> =
         statuses.iter().map(|(status, count)| format!("{count} × {status}")).collect();

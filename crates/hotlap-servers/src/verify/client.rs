@@ -11,13 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_load::http::{Framing, GrowingResponse, Response};
-use hotlap_load::plan::{Endpoint, Protocol, Target};
+use hotlap_load::http2::{BlockForm, ClientConnection, ErrorCode, Limits, StreamEvent, encode};
+use hotlap_load::plan::{Endpoint, Protocol, Request, Target};
 use hotlap_load::tls::{TlsConfig, TlsConnection};
 
-use super::http2::Conversation;
-use super::size::{ANSWER_LIMIT, too_large};
 use crate::contract::{Exchange, quoted};
 use crate::interrupt;
+
+/// The largest response that the verifier accepts.
+const ANSWER_LIMIT: usize = 64 << 20;
+
+/// Why a response is not read to its end.
+fn too_large() -> String {
+    format!("a response of over {} MiB", ANSWER_LIMIT >> 20)
+}
 
 pub struct Wire {
     stream: Stream,
@@ -348,7 +355,7 @@ impl Wire {
     /// Waits until the server closes the connection. Any byte before that is an error. Even for
     /// slow responses, the close must follow at once.
     pub fn closed(&mut self) -> Result<(), String> {
-        let limit = self.limit.min(super::verifier::LIMIT);
+        let limit = self.limit.min(super::LIMIT);
         self.quiet(limit)?;
         match self.over {
             true => Ok(()),
@@ -398,4 +405,134 @@ fn head_end(buf: &[u8]) -> Option<usize> {
         }
     }
     None
+}
+
+/// The state of HTTP/2 on a connection.
+struct Conversation {
+    client: ClientConnection,
+    /// Requests sent.
+    requests: u32,
+    /// The response that is arriving.
+    partial: Option<Partial>,
+    /// The code of the server's last GOAWAY.
+    goaway: Option<ErrorCode>,
+}
+
+/// A response as far as it has arrived.
+struct Partial {
+    status: u16,
+    headers: Vec<(String, Vec<u8>)>,
+    body: Vec<u8>,
+}
+
+/// The header block of a request, which does not use the server's table.
+pub(super) fn block(exchange: &Exchange, host: &str, scheme: &str) -> Vec<u8> {
+    let Exchange { method, path, headers, body, .. } = exchange;
+    let encoded = encode(&[Request::build(method, path, host, headers, body)], scheme);
+    encoded.block(0, BlockForm::Plain).constant().unwrap_or_default().to_vec()
+}
+
+impl Conversation {
+    /// Begins: `out` gets what a connection begins with.
+    fn begin(out: &mut Vec<u8>) -> Self {
+        let mut client = ClientConnection::new(Limits::default());
+        client.keep_fields();
+        client.open(out);
+        Self { client, requests: 0, partial: None, goaway: None }
+    }
+
+    /// Whether the server's SETTINGS have arrived: it speaks HTTP/2.
+    fn has_settings(&self) -> bool {
+        self.client.has_settings()
+    }
+
+    /// Appends the frames of a request to `out`.
+    fn request(
+        &mut self,
+        exchange: &Exchange,
+        host: &str,
+        scheme: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let block = block(exchange, host, scheme);
+        self.requests += 1;
+        self.partial = None;
+        let stream =
+            self.client.request(self.requests, &block, &exchange.body, exchange.is_head(), out);
+        match stream {
+            Some(_) => Ok(()),
+            None => Err("the server takes no more requests on this connection".to_owned()),
+        }
+    }
+
+    /// Takes the frames that have arrived, up to the end of a response. `out` gets answers to the
+    /// server's own frames.
+    fn read(
+        &mut self,
+        received: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Response>, String> {
+        let Self { client, partial, goaway, .. } = self;
+        let bytes = std::mem::take(received);
+        let mut rest = bytes.as_slice();
+        let answer = loop {
+            match client.take(&mut rest, out) {
+                StreamEvent::NeedMore => break Ok(None),
+                StreamEvent::Head { status, .. } => {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let fields = client.fields().iter();
+                    let headers = fields.map(|(name, value)| (text(name), value.clone())).collect();
+                    *partial = Some(Partial { status, headers, body: Vec::new() });
+                }
+                StreamEvent::Data { data, .. } => {
+                    if let Some(partial) = partial {
+                        partial.body.extend_from_slice(data);
+                        if partial.body.len() > ANSWER_LIMIT {
+                            break Err(too_large());
+                        }
+                    }
+                }
+                StreamEvent::End { .. } => break Ok(partial.take().map(Partial::complete)),
+                StreamEvent::Reset { code, .. } => {
+                    break Err(format!("the server reset the stream: {code}"));
+                }
+                StreamEvent::GoAway { code, .. } => *goaway = Some(code),
+                StreamEvent::Refused { .. } => {
+                    let code = goaway.map_or(String::new(), |code| format!(" {code}"));
+                    let text = match client.goaway_text() {
+                        "" => String::new(),
+                        text => format!(": {text}"),
+                    };
+                    let why = "the server did not process the request";
+                    break Err(format!("{why} (GOAWAY{code}{text})"));
+                }
+                StreamEvent::Malformed { why, .. } => {
+                    break Err(format!("a malformed response: {why}"));
+                }
+                StreamEvent::Broken { why, .. } if !client.has_settings() => {
+                    let got = quoted(&bytes);
+                    break Err(format!("the server does not speak HTTP/2 here ({why}): {got}"));
+                }
+                StreamEvent::Broken { why, .. } => break Err(format!("a protocol error: {why}")),
+            }
+        };
+        *received = rest.to_vec();
+        answer
+    }
+}
+
+impl Partial {
+    fn complete(self) -> Response {
+        let length = self.body.len() as u64;
+        Response {
+            status: self.status,
+            minor: 1,
+            headers: self.headers,
+            body: self.body,
+            consumed: 0,
+            keep_alive: true,
+            framing: Framing::Length(length),
+            interim: Vec::new(),
+        }
+    }
 }

@@ -65,7 +65,7 @@ impl Bench {
     }
 
     fn check(&self, server: &CatalogueServer) -> CheckedServer {
-        self.with(|checker| checker.check(server))
+        self.with(|checker| checker.check(0, server))
     }
 }
 
@@ -220,7 +220,7 @@ fn a_command_is_compared_with_its_own_first_response() {
     let bench = Bench::new();
     let argv = [program().to_str().unwrap(), "hello", "wrong-body"].map(str::to_owned).into();
     let launch = Launch { argv, cwd: bench.root.path().to_owned(), ..Launch::default() };
-    let row = bench.with(|checker| checker.check_command("faulty", &launch, &Ask::default()));
+    let row = bench.with(|checker| checker.check_command(0, "faulty", launch, &Ask::default()));
     assert_eq!(row.outcome, CheckOutcome::Passed, "{row:#?}");
     assert_eq!(row.reports[0].contract, None);
 }

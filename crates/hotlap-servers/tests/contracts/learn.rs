@@ -6,7 +6,7 @@ use std::time::Duration;
 use hotlap_load::plan::{Endpoint, ExpectedBody, ExpectedStatus, Target};
 use hotlap_servers::contract::{Ask, Content, Contract, Fields, Inferred, Requests, infer};
 use hotlap_servers::verify::{self, PAUSE, Requirements, Verifier};
-use hotlap_testbed::{Fault, Site, TestServer};
+use hotlap_testbed::{Flaw, Site, TestServer};
 
 /// Time limit for a response: a hang is an error, a busy machine is not.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -15,14 +15,14 @@ fn target(server: &TestServer) -> Target {
     Target::plain(Endpoint::Tcp(server.address()))
 }
 
-fn inferred(site: Site, fault: Fault, ask: &Ask) -> Result<Inferred, String> {
+fn inferred(site: Site, fault: Flaw, ask: &Ask) -> Result<Inferred, String> {
     let server = TestServer::faulty(site, fault);
     infer(&target(&server), "localhost", LIMIT, &Contract::custom(ask))
 }
 
 #[test]
 fn later_responses_are_compared_with_a_fixed_one() {
-    let inferred = inferred(Site::Hello, Fault::None, &Ask::default()).unwrap();
+    let inferred = inferred(Site::Hello, Flaw::None, &Ask::default()).unwrap();
     assert_eq!(inferred.notes, [""; 0]);
     let exchange = &inferred.contract.exchanges[0];
     assert_eq!(exchange.status, ExpectedStatus::Exactly(200));
@@ -31,7 +31,7 @@ fn later_responses_are_compared_with_a_fixed_one() {
 
 #[test]
 fn a_clock_is_left_out_of_the_comparison_with_a_note() {
-    let inferred = inferred(Site::Clock, Fault::None, &Ask::default()).unwrap();
+    let inferred = inferred(Site::Clock, Flaw::None, &Ask::default()).unwrap();
     let Content::Bytes { varies, .. } = &inferred.contract.exchanges[0].content else { panic!() };
     assert_eq!(varies.len(), 1);
     assert_eq!((varies[0].start, varies[0].end), (12, 25));
@@ -40,7 +40,7 @@ fn a_clock_is_left_out_of_the_comparison_with_a_note() {
 
 #[test]
 fn a_counter_is_reported() {
-    let inferred = inferred(Site::Hello, Fault::CountsRequests, &Ask::default()).unwrap();
+    let inferred = inferred(Site::Hello, Flaw::CountsRequests, &Ask::default()).unwrap();
     assert_eq!(inferred.contract.exchanges[0].content, Content::Any);
     assert_eq!(inferred.notes.len(), 1);
 }
@@ -49,24 +49,24 @@ fn a_counter_is_reported() {
 fn an_error_status_is_an_error_unless_expected() {
     let ask = Ask { path: "/nowhere".to_owned(), ..Ask::default() };
     assert_eq!(
-        inferred(Site::Hello, Fault::None, &ask).unwrap_err(),
+        inferred(Site::Hello, Flaw::None, &ask).unwrap_err(),
         "GET /nowhere: got 404 \"Not Found\"; set the right path with --path, or accept this \
          status with --expect-status 404"
     );
     let ask = Ask { status: ExpectedStatus::Exactly(404), ..ask };
-    assert!(inferred(Site::Hello, Fault::None, &ask).is_ok());
+    assert!(inferred(Site::Hello, Flaw::None, &ask).is_ok());
 }
 
 #[test]
 fn an_expected_body_is_not_inferred() {
     let ask = Ask { answer: Some(b"Hi".to_vec()), ..Ask::default() };
-    let inferred = inferred(Site::Hello, Fault::None, &ask).unwrap();
+    let inferred = inferred(Site::Hello, Flaw::None, &ask).unwrap();
     assert_eq!(inferred.contract.exchanges[0].content, Content::exactly(b"Hi"));
 }
 
 #[test]
 fn an_inferred_contract_verifies_and_loads() {
-    let server = TestServer::faulty(Site::Clock, Fault::ClosesUnannounced);
+    let server = TestServer::faulty(Site::Clock, Flaw::ClosesUnannounced);
     let target = target(&server);
     let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default())).unwrap();
     let report = verify::verify(&Verifier {

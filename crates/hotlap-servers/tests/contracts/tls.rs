@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target, Tls};
 use hotlap_servers::contract::{Ask, Contract, Inferred, infer};
-use hotlap_testbed::{Client, TestServer};
+use hotlap_testbed::{Peer, TestServer};
 use rustls::{ServerConnection, StreamOwned};
 
 /// Time limit for a response: a hang is an error, a busy machine is not.
@@ -29,7 +29,7 @@ enum End {
 /// Sends one response on each connection and ends it.
 fn ends(response: &'static [u8], end: End) -> TestServer {
     let config = certificate::valid();
-    TestServer::start(move |client: Client| {
+    TestServer::start(move |client: Peer| {
         let connection = ServerConnection::new(config.clone()).unwrap();
         let mut stream = StreamOwned::new(connection, client.stream);
         if !stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {

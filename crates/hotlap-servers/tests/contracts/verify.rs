@@ -6,7 +6,7 @@ use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::catalogue::ServerKind;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::verify::{self, Findings, Requirements, Verifier};
-use hotlap_testbed::{Fault, Site, TestServer, unused_address};
+use hotlap_testbed::{Flaw, Site, TestServer, unused_address};
 
 const FRAMEWORK: Requirements =
     Requirements::Catalogue { kind: ServerKind::Framework, keep_alive: true };
@@ -14,13 +14,13 @@ const FRAMEWORK: Requirements =
 /// Time limit for a response that must come: a hang is an error, a busy machine is not.
 const HANG: Duration = Duration::from_secs(60);
 
-fn verified(site: Site, fault: Fault, requirements: Requirements) -> Findings {
+fn verified(site: Site, fault: Flaw, requirements: Requirements) -> Findings {
     // A fault that shows as a missing response takes the whole time limit; one that shows as
     // unexpected bytes is seen as soon as they arrive, however late.
     let (limit, pause, rude) = match fault {
-        Fault::Silent | Fault::DropsPipelined => (verify::LIMIT, verify::PAUSE, true),
-        Fault::RespondsBeforeRequest => (HANG, HANG / 8, true),
-        Fault::RespondsToEachRead => (verify::LIMIT, Duration::from_millis(500), false),
+        Flaw::Silent | Flaw::DropsPipelined => (verify::LIMIT, verify::PAUSE, true),
+        Flaw::RespondsBeforeRequest => (HANG, HANG / 8, true),
+        Flaw::RespondsToEachRead => (verify::LIMIT, Duration::from_millis(500), false),
         _ => (HANG, verify::PAUSE, true),
     };
     let server = TestServer::faulty(site, fault);
@@ -53,7 +53,7 @@ fn missed(report: &Findings) -> Vec<&str> {
 }
 
 /// Exactly this required check fails, with this text.
-fn finds(site: Site, fault: Fault, name: &str, got: &str) {
+fn finds(site: Site, fault: Flaw, name: &str, got: &str) {
     let report = verified(site, fault, FRAMEWORK);
     assert_eq!(failed(&report), [name], "{fault:?}: {:#?}", report.required);
     let check = report.failures().next().unwrap();
@@ -63,7 +63,7 @@ fn finds(site: Site, fault: Fault, name: &str, got: &str) {
 #[test]
 fn a_correct_server_passes_all_checks() {
     for site in [Site::Hello, Site::Clock, Site::JsonApi] {
-        let report = verified(site, Fault::None, FRAMEWORK);
+        let report = verified(site, Flaw::None, FRAMEWORK);
         assert_eq!(failed(&report), [""; 0], "{site:?}: {:#?}", report.required);
         assert_eq!(missed(&report), [""; 0], "{site:?}: {:#?}", report.conformance);
         assert_eq!(report.conformance_count(), (14, 14));
@@ -73,48 +73,48 @@ fn a_correct_server_passes_all_checks() {
 
 #[test]
 fn a_server_with_one_connection_at_a_time_is_slow_but_not_wrong() {
-    let report = verified(Site::Hello, Fault::OneConnectionAtATime, FRAMEWORK);
+    let report = verified(Site::Hello, Flaw::OneConnectionAtATime, FRAMEWORK);
     assert!(report.passed(), "{:#?}", report.required);
 }
 
 #[test]
 fn a_response_before_the_request_ends_the_verification() {
-    finds(Site::Hello, Fault::RespondsBeforeRequest, "silence", "bytes: \"HTTP/1.1 200");
+    finds(Site::Hello, Flaw::RespondsBeforeRequest, "silence", "bytes: \"HTTP/1.1 200");
 }
 
 #[test]
 fn a_wrong_response_is_found_and_shown() {
-    finds(Site::Hello, Fault::WrongBody, "GET /", "body \"Hello, world!\"");
-    finds(Site::Hello, Fault::WrongContentType, "GET /", "Content-Type text/html");
-    finds(Site::Hello, Fault::Silent, "GET /", "no response within 2 s");
+    finds(Site::Hello, Flaw::WrongBody, "GET /", "body \"Hello, world!\"");
+    finds(Site::Hello, Flaw::WrongContentType, "GET /", "Content-Type text/html");
+    finds(Site::Hello, Flaw::Silent, "GET /", "no response within 2 s");
 }
 
 #[test]
 fn a_clock_that_is_stopped_or_off_is_found() {
-    finds(Site::Clock, Fault::StaleClock, "GET /", "the same time for 1.5 s");
-    finds(Site::Clock, Fault::WrongClock, "GET /", "ms off");
+    finds(Site::Clock, Flaw::StaleClock, "GET /", "the same time for 1.5 s");
+    finds(Site::Clock, Flaw::WrongClock, "GET /", "ms off");
 }
 
 #[test]
 fn a_json_application_that_accepts_anything_is_found() {
-    finds(Site::JsonApi, Fault::AcceptsAnyMediaType, "POST /bla as text/plain", "200 \"{");
+    finds(Site::JsonApi, Flaw::AcceptsAnyMediaType, "POST /bla as text/plain", "200 \"{");
 }
 
 #[test]
 fn missing_framing_is_found() {
-    finds(Site::Hello, Fault::BareLineFeeds, "line ends", "a bare LF");
-    let report = verified(Site::Hello, Fault::NoContentLength, FRAMEWORK);
+    finds(Site::Hello, Flaw::BareLineFeeds, "line ends", "a bare LF");
+    let report = verified(Site::Hello, Flaw::NoContentLength, FRAMEWORK);
     assert_eq!(failed(&report), ["framing", "keep-alive", "pipelining"]);
 }
 
 #[test]
 fn a_server_that_answers_reads_instead_of_requests_is_found() {
-    finds_among(Fault::RespondsToEachRead, "split request", "a response to the first piece alone");
-    finds_among(Fault::RespondsTwice, "split request", "after the response, ");
+    finds_among(Flaw::RespondsToEachRead, "split request", "a response to the first piece alone");
+    finds_among(Flaw::RespondsTwice, "split request", "after the response, ");
 }
 
 /// This check fails with this text. Others may fail as well, because the fault affects them too.
-fn finds_among(fault: Fault, name: &str, got: &str) {
+fn finds_among(fault: Flaw, name: &str, got: &str) {
     let report = verified(Site::Hello, fault, FRAMEWORK);
     let check = report.failures().find(|check| check.name == name);
     let check = check.unwrap_or_else(|| panic!("{fault:?}: {:#?}", report.required));
@@ -123,17 +123,17 @@ fn finds_among(fault: Fault, name: &str, got: &str) {
 
 #[test]
 fn dropped_and_swapped_responses_are_found() {
-    finds(Site::Hello, Fault::DropsPipelined, "pipelining", "second response: no response");
-    finds(Site::Hello, Fault::SwapsPipelined, "pipelining", "first response: 404");
-    finds(Site::JsonApi, Fault::SwapsPipelined, "pipelining", "first response: body");
+    finds(Site::Hello, Flaw::DropsPipelined, "pipelining", "second response: no response");
+    finds(Site::Hello, Flaw::SwapsPipelined, "pipelining", "first response: 404");
+    finds(Site::JsonApi, Flaw::SwapsPipelined, "pipelining", "first response: body");
 }
 
 #[test]
 fn connections_closed_too_early_or_too_late_are_found() {
-    finds(Site::Hello, Fault::IgnoresConnectionClose, "close", "still open after 2 s");
-    finds(Site::Hello, Fault::KeepsHttp10Open, "HTTP/1.0", "still open after 2 s");
-    finds(Site::Hello, Fault::ChunksToHttp10, "HTTP/1.0", "chunked");
-    let report = verified(Site::Hello, Fault::ClosesUnannounced, FRAMEWORK);
+    finds(Site::Hello, Flaw::IgnoresConnectionClose, "close", "still open after 2 s");
+    finds(Site::Hello, Flaw::KeepsHttp10Open, "HTTP/1.0", "still open after 2 s");
+    finds(Site::Hello, Flaw::ChunksToHttp10, "HTTP/1.0", "chunked");
+    let report = verified(Site::Hello, Flaw::ClosesUnannounced, FRAMEWORK);
     assert_eq!(failed(&report), ["keep-alive", "pipelining"]);
 }
 
@@ -141,7 +141,7 @@ fn connections_closed_too_early_or_too_late_are_found() {
 /// server may be measured.
 #[test]
 fn a_server_that_answers_http_1_0_with_505_fails_one_conformance_check() {
-    let report = verified(Site::Hello, Fault::RefusesHttp10, FRAMEWORK);
+    let report = verified(Site::Hello, Flaw::RefusesHttp10, FRAMEWORK);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
     let refused = report.conformance.iter().find(|check| check.name == "HTTP/1.0");
     assert_eq!(refused.unwrap().got, "505 and a close");
@@ -150,27 +150,27 @@ fn a_server_that_answers_http_1_0_with_505_fails_one_conformance_check() {
 #[test]
 fn a_server_that_closes_by_design_must_announce_it() {
     let by_design = Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: false };
-    let report = verified(Site::Hello, Fault::ClosesAnnounced, by_design);
+    let report = verified(Site::Hello, Flaw::ClosesAnnounced, by_design);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
     assert_eq!(report.conformance_count(), (14, 16));
-    let report = verified(Site::Hello, Fault::ClosesUnannounced, by_design);
+    let report = verified(Site::Hello, Flaw::ClosesUnannounced, by_design);
     assert_eq!(failed(&report), ["says close"]);
 }
 
 #[test]
 fn a_server_that_bad_clients_can_crash_is_found() {
-    finds(Site::Hello, Fault::DiesOnGarbage, "garbage", "closed without a response");
-    finds(Site::Hello, Fault::DiesOnReset, "reset", "");
-    finds(Site::Hello, Fault::DiesOnHalfARequest, "gone halfway", "");
-    let report = verified(Site::Hello, Fault::DiesOnGarbage, FRAMEWORK);
+    finds(Site::Hello, Flaw::DiesOnGarbage, "garbage", "closed without a response");
+    finds(Site::Hello, Flaw::DiesOnReset, "reset", "");
+    finds(Site::Hello, Flaw::DiesOnHalfARequest, "gone halfway", "");
+    let report = verified(Site::Hello, Flaw::DiesOnGarbage, FRAMEWORK);
     assert_eq!(report.ended.unwrap(), "it no longer responds after the check \"garbage\"");
 }
 
 #[test]
 fn an_unknown_path_is_required_of_frameworks_and_reported_of_the_others() {
-    finds(Site::Hello, Fault::AcceptsAnyPath, "unknown path", "200 \"Hello, World!\"");
+    finds(Site::Hello, Flaw::AcceptsAnyPath, "unknown path", "200 \"Hello, World!\"");
     let bare = Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: true };
-    let report = verified(Site::Hello, Fault::AcceptsAnyPath, bare);
+    let report = verified(Site::Hello, Flaw::AcceptsAnyPath, bare);
     assert!(report.passed());
     assert_eq!(missed(&report), ["unknown path"]);
 }
@@ -178,21 +178,21 @@ fn an_unknown_path_is_required_of_frameworks_and_reported_of_the_others() {
 #[test]
 fn each_conformance_fault_fails_its_own_check_only() {
     let faults = [
-        (Fault::BodyToHead, "HEAD"),
-        (Fault::AcceptsAnyMethod, "unknown method"),
-        (Fault::ClosesOnLargeHeaders, "64 KiB header"),
-        (Fault::TakesChunksForRequests, "chunked body"),
-        (Fault::NoDate, "Date"),
-        (Fault::StaleDate, "Date"),
-        (Fault::WrongDate, "Date"),
-        (Fault::NoServerHeader, "Server"),
-        (Fault::NoContinue, "100-continue"),
-        (Fault::ClosesOnFoldedHeaders, "folded header"),
-        (Fault::AcceptsAnyVersion, "bad version"),
-        (Fault::AcceptsMissingHost, "no Host"),
-        (Fault::AcceptsSpaceBeforeColon, "space before colon"),
-        (Fault::AcceptsTwoLengths, "two lengths"),
-        (Fault::RejectsAbsoluteTarget, "absolute target"),
+        (Flaw::BodyToHead, "HEAD"),
+        (Flaw::AcceptsAnyMethod, "unknown method"),
+        (Flaw::ClosesOnLargeHeaders, "64 KiB header"),
+        (Flaw::TakesChunksForRequests, "chunked body"),
+        (Flaw::NoDate, "Date"),
+        (Flaw::StaleDate, "Date"),
+        (Flaw::WrongDate, "Date"),
+        (Flaw::NoServerHeader, "Server"),
+        (Flaw::NoContinue, "100-continue"),
+        (Flaw::ClosesOnFoldedHeaders, "folded header"),
+        (Flaw::AcceptsAnyVersion, "bad version"),
+        (Flaw::AcceptsMissingHost, "no Host"),
+        (Flaw::AcceptsSpaceBeforeColon, "space before colon"),
+        (Flaw::AcceptsTwoLengths, "two lengths"),
+        (Flaw::RejectsAbsoluteTarget, "absolute target"),
     ];
     std::thread::scope(|scope| {
         for (fault, name) in faults {
@@ -207,7 +207,7 @@ fn each_conformance_fault_fails_its_own_check_only() {
 
 #[test]
 fn a_custom_server_needs_only_silence_and_a_response() {
-    let report = verified(Site::Hello, Fault::ClosesUnannounced, Requirements::Custom);
+    let report = verified(Site::Hello, Flaw::ClosesUnannounced, Requirements::Custom);
     assert!(report.passed());
     let names: Vec<_> = report.required.iter().map(|check| check.name.as_str()).collect();
     assert_eq!(names, ["silence", "GET /"]);

@@ -1,5 +1,7 @@
 //! Warnings: what makes the figures of a run unreliable.
 
+use std::collections::BTreeMap;
+
 use hotlap_load::outcome::Negotiated;
 use hotlap_stats::{Bursts, Estimate};
 
@@ -67,6 +69,13 @@ pub enum ServerWarning {
         failures: u64,
         /// All requests.
         requests: u64,
+    },
+    /// It ended connections with an error (HTTP/2).
+    Goaways {
+        /// How many.
+        connections: u64,
+        /// The code and text of the GOAWAY, or of the most frequent one.
+        reason: String,
     },
     /// It sent no response in this many rounds.
     Silent(u32),
@@ -192,6 +201,7 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
             .map(ServerWarning::InSlices),
         analysis.bursts(server).map(ServerWarning::Bursty),
         failing(run, analysis.load, server),
+        goaways(run, analysis.load, server),
         (measured.silent_rounds > 0).then_some(ServerWarning::Silent(measured.silent_rounds)),
         behind.map(|(offered, reached)| ServerWarning::Behind { offered, reached }),
         // If no lap counts, the sentences of the table give the reason.
@@ -201,6 +211,18 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// A server that ended connections with an error, by the most frequent reason.
+fn goaways(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
+    let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l);
+    let mut all = BTreeMap::new();
+    for (reason, count) in run.laps.iter().filter(own).flat_map(|lap| &lap.outcome.goaways) {
+        *all.entry(reason).or_default() += count;
+    }
+    let connections = all.values().sum();
+    let (reason, _) = all.into_iter().max_by_key(|(_, count): &(_, u64)| *count)?;
+    Some(ServerWarning::Goaways { connections, reason: reason.clone() })
 }
 
 /// A server whose laps count although more than 1% of their requests failed.

@@ -66,7 +66,7 @@ pub struct RunArgs {
     /// what normal clients notice, and whether it recovers
     ///
     /// Takes about half a minute per server. The result is stored.
-    #[arg(long, conflicts_with_all = ["layers", "fail_if", "https", "server_on", "generator_on"])]
+    #[arg(long, conflicts_with_all = ["layers", "fail_if", "generator_on"])]
     pub stress: bool,
     /// Only this scenario of --stress; repeat it for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]

@@ -15,6 +15,7 @@ use hotlap_servers::process::Supervisor;
 use serde_json::json;
 
 use super::build::build_all;
+use super::load::requests::expected;
 use super::run::logs::Logs;
 use super::run::spec::server;
 use crate::assets;
@@ -62,8 +63,8 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     };
     let at_a_time = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut rows = checker.check_all(&servers, at_a_time, &show);
-    for text in &strangers {
-        let row = custom(&checker, text, args)?;
+    for (number, text) in (servers.len()..).zip(&strangers) {
+        let row = custom(&checker, number, text, args)?;
         show(&row);
         rows.push(row);
     }
@@ -87,6 +88,12 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>
     };
     let (strangers, patterns): (Vec<String>, Vec<String>) =
         args.servers.iter().cloned().partition(|s| server::is_custom(s));
+    if strangers.is_empty() && args.expect_status.is_some() {
+        return usage(
+            "--expect-status applies to commands and URLs, and only built-in servers are checked: \
+             their contract defines their responses",
+        );
+    }
     let mut servers = Vec::new();
     if strangers.is_empty() || !patterns.is_empty() {
         let catalogue = Catalogue::open(&assets::servers()?)?;
@@ -109,8 +116,14 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>
     Ok((servers, strangers))
 }
 
-fn custom(checker: &Checker, text: &str, args: &CheckArgs) -> anyhow::Result<CheckedServer> {
+fn custom(
+    checker: &Checker,
+    number: usize,
+    text: &str,
+    args: &CheckArgs,
+) -> anyhow::Result<CheckedServer> {
     let (start, mut ask) = server::custom(text, args.shell)?;
+    ask.status = expected(args.expect_status);
     match (&start, &args.path) {
         (_, None) => {}
         (Origin::Running { .. }, Some(_)) => {
@@ -127,7 +140,7 @@ fn custom(checker: &Checker, text: &str, args: &CheckArgs) -> anyhow::Result<Che
         }
     }
     Ok(match start {
-        Origin::Launch(launch) => checker.check_command(text, &launch, &ask),
+        Origin::Launch(launch) => checker.check_command(number, text, launch, &ask),
         Origin::Running { target, host, .. } => {
             checker.check_running(text, &target, &host, &ask, false)
         }

@@ -4,9 +4,7 @@
 pub mod arena;
 mod bare;
 pub mod claim;
-pub mod extra;
-pub mod queues;
-mod trials;
+pub mod trials;
 
 use std::time::Duration;
 
@@ -70,9 +68,9 @@ fn claims(
     claims.extend(trials::pausing(arena, &stop)?);
     live.phase("the capacity of three queues".to_owned());
     claims.extend(trials::capacities(arena, SEARCH, 1, &stop)?);
-    for trial in &extra::TRIALS {
-        live.phase(format!("a known cost: {}", trial.name));
-        claims.push(extra::measure(arena, trial, 1, &stop)?);
+    for known in &trials::COSTS {
+        live.phase(format!("a known cost: {}", known.name));
+        claims.push(trials::known_cost(arena, known, 1, &stop)?);
     }
     live.phase("two equal servers, and one with 3 % more CPU".to_owned());
     let budget = args.duration.saturating_sub(OTHERS).max(TWINS);

@@ -4,8 +4,8 @@
 //! with an interval.
 
 use hotlap_bench::stress::{
-    ERRORS, Fate, Impact, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES,
-    PACE, Service, Subject, THREADS_LEAST, THREADS_TIMES, Trial, words,
+    ClientService, ERRORS, Fate, Impact, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS,
+    P99_TIMES, PACE, StressTrial, Subject, THREADS_LEAST, THREADS_TIMES, words,
 };
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ pub struct StressedServer {
     pub published: Vec<String>,
     /// All measured values.
     #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
-    pub measured: Vec<Trial>,
+    pub measured: Vec<StressTrial>,
 }
 
 /// One scenario of one server.
@@ -142,7 +142,7 @@ fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
 }
 
 /// Failures by kind: `38 × connection reset, 3 × timeout`.
-fn by_kind(pace: &Service) -> String {
+fn by_kind(pace: &ClientService) -> String {
     if let Some(why) = &pace.unreachable {
         return why.clone();
     }
@@ -161,7 +161,7 @@ fn by_kind(pace: &Service) -> String {
 }
 
 impl ScenarioResult {
-    fn of(trial: &Trial) -> Self {
+    fn of(trial: &StressTrial) -> Self {
         let Observed { before, during, fate, held, recovered_ms, others, .. } = &trial.observed;
         let fair = during.requests_per_s * trial.observed.crowding.max(1.0);
         let share = fair / before.requests_per_s.max(f64::MIN_POSITIVE) * 100.0;

@@ -111,6 +111,11 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
             count(*failures),
             count(*requests)
         ),
+        ServerWarning::Goaways { connections, reason } => format!(
+            "{name} ended {} with an error (GOAWAY {reason}). Look for a limit on streams or on \
+             requests per connection in its configuration, or in its log.",
+            plural(*connections as usize, "connection")
+        ),
         ServerWarning::Silent(rounds) => format!(
             "{name} sent no response in {}. They count: its requests/s in such a restart are all of \
              its responses ÷ all of its time. Look for what made it wait, for instance in its log.",

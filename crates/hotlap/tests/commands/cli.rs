@@ -317,6 +317,17 @@ fn a_suite_may_leave_out_servers_whose_toolchain_is_missing() {
 
 /// A server that does not speak the load's protocol is neither built nor started, and the others are
 /// measured.
+/// Regression: the failure told users of `check` to pass an option that only `run` had.
+#[test]
+fn a_path_may_respond_with_an_error_on_purpose() {
+    let scene = scene();
+    let check = |line: &str| scene.hotlap(line).arg(ceiling()).said();
+    check("check --path /missing").fails(3).has("--expect-status 404");
+    check("check --path /missing --expect-status 404").succeeds();
+    let why = "--expect-status applies to commands and URLs";
+    said(&scene, "check go/net-http --expect-status 404").fails(2).has(why);
+}
+
 #[test]
 fn a_run_leaves_out_servers_that_do_not_speak_its_protocol() {
     let scene = scene();

@@ -44,6 +44,20 @@ fn a_server_under_an_agent_is_measured_and_nothing_stays_behind() {
 }
 
 #[test]
+fn a_server_under_an_agent_is_stressed() {
+    let scene = Scene::new();
+    let line = "run --stress --scenario garbage --export-json run.json --server-on";
+    let said = scene.hotlap(line).args([agent(), ceiling()]).said();
+    let export = scene.json("run.json");
+    let measured = &export["stress"]["servers"][0]["measured"][0]["observed"];
+    assert!(measured["during"]["answers"].as_u64() > Some(0), "{}", said.flat());
+    assert!(measured["fate"]["answered"]["400"].as_u64() > Some(0), "{measured}");
+    assert!(measured["held"][2]["rss_bytes"].as_u64() > Some(0), "{measured}");
+    assert!(measured["idle"].is_array(), "its CPU time is known: {measured}");
+    scene.is_clean();
+}
+
+#[test]
 fn what_is_missing_over_there_is_named() {
     let scene = Scene::new();
     run(&scene, "sh -c 'echo no such host >&2; exit 127'", &ceiling())

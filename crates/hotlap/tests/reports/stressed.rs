@@ -6,17 +6,22 @@ use crate::scene::{record, three};
 use hotlap::model::{Published, Question, Run, Server, State, Subject};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
-use hotlap_bench::stress::{Fate, Held, Observed, Service, Trial, judge};
+use hotlap_bench::stress::{ClientService, Fate, Held, Observed, StressTrial, judge};
 use hotlap_load::Failure;
 use hotlap_load::outcome::FailureCount;
 
-fn pace(requests_per_s: f64, p99_ms: u64) -> Service {
+fn pace(requests_per_s: f64, p99_ms: u64) -> ClientService {
     let answers = requests_per_s as u64;
-    Service { requests_per_s, answers, p99_ns: p99_ms * 1_000_000, ..Service::default() }
+    ClientService {
+        requests_per_s,
+        answers,
+        p99_ns: p99_ms * 1_000_000,
+        ..ClientService::default()
+    }
 }
 
-fn trial(scenario: &str, observed: Observed) -> Trial {
-    Trial {
+fn trial(scenario: &str, observed: Observed) -> StressTrial {
+    StressTrial {
         scenario: scenario.to_owned(),
         about: "somebody comes".to_owned(),
         judgement: judge(&observed),
@@ -45,8 +50,8 @@ fn two_scenarios() -> Report {
         ..Observed::default()
     };
     let idle = Observed {
-        during: Service { unanswered: 8, ..Service::default() },
-        after: Service::default(),
+        during: ClientService { unanswered: 8, ..ClientService::default() },
+        after: ClientService::default(),
         fate: Some(Fate { connected: 1000, closed: 1000, refused: 1000, ..Fate::default() }),
         recovered_ms: None,
         ended: Some("exited with code 1".to_owned()),
@@ -78,7 +83,7 @@ fn overload() -> Report {
         before: pace(10_000.0, 1),
         during: pace(400.0, 25),
         after: pace(9_900.0, 1),
-        others: Some(Service { failures: failures.to_vec(), ..pace(9_300.0, 25) }),
+        others: Some(ClientService { failures: failures.to_vec(), ..pace(9_300.0, 25) }),
         crowding: 26.0,
         recovered_ms: Some(0.4),
         ..Observed::default()

@@ -15,7 +15,7 @@ use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
-use hotlap_bench::stress::{Observed, Service, Subject, Trial, judge};
+use hotlap_bench::stress::{ClientService, Observed, StressTrial, Subject, judge};
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
@@ -212,7 +212,8 @@ pub fn printed(run: &Run, width: usize) -> String {
 
 /// A server that one scenario left well.
 pub fn stressed(name: &str) -> Subject {
-    let pace = Service { requests_per_s: 10_000.0, answers: 10_000, ..Service::default() };
+    let pace =
+        ClientService { requests_per_s: 10_000.0, answers: 10_000, ..ClientService::default() };
     let observed = Observed {
         before: pace.clone(),
         during: pace.clone(),
@@ -226,7 +227,7 @@ pub fn stressed(name: &str) -> Subject {
         name: name.to_owned(),
         version: format!("{name} 1.0"),
         good: 8,
-        trials: vec![Trial {
+        trials: vec![StressTrial {
             scenario: "overload".to_owned(),
             about: "200 connections".to_owned(),
             judgement: judge(&observed),

@@ -6,13 +6,12 @@ use hotlap_load::http::Response;
 use hotlap_load::plan::Target;
 use hotlap_servers::catalogue;
 use hotlap_servers::contract::{self, Exchange};
-use hotlap_servers::launch::{Launch, ServerFailure};
-use hotlap_servers::running::StartOrder;
-use hotlap_servers::start::{HOST, ask};
+use hotlap_servers::launch::ServerFailure;
+use hotlap_servers::start::ask;
 use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, verify};
 
 use super::Instance;
-use crate::participant::{Origin, Participant, Role};
+use crate::participant::{Role, Starter};
 use crate::runner::Ready;
 
 /// Longer verifications are reported, since the budget does not include them. A convention.
@@ -22,47 +21,22 @@ impl Instance {
     /// Starts the server and waits until it answers. For one that is already running, finds its
     /// process, which is measured. With `observes`, instruments can be used on it.
     pub fn start(&mut self, observes: bool) -> Result<(), ServerFailure> {
-        match self.participant.start.clone() {
-            Origin::Running { target, host, .. } => {
-                let found = self.run.setting.host.find(&target, observes)?;
-                let protocol = self.run.protocol();
-                self.server = found.server;
-                self.notes.extend(found.notes);
-                (self.target, self.host) = (Some(Target { protocol, ..target }), host);
-                Ok(())
-            }
-            Origin::Launch(launch) => self.launch(launch, observes),
-        }
-    }
-
-    fn launch(&mut self, launch: Launch, observes: bool) -> Result<(), ServerFailure> {
         let setting = &self.run.setting;
-        let Participant { counts, requirements, contract, cpus, .. } = &self.participant;
-        let (cpus, cores) = setting.cores.of_server(*cpus);
-        let order = StartOrder {
-            number: self.number,
-            launch,
-            counts: counts.clone(),
-            requirements: *requirements,
-            first: contract.with_values(0).exchanges[0].clone(),
-            protocol: self.run.protocol(),
-            cpus,
-            cores: cores.to_vec(),
-            all_cores: match setting.host.is_here() {
-                true => setting.cores.all(),
-                false => cores.to_vec(),
-            },
+        let starter = Starter {
+            host: &*setting.host,
+            cores: &setting.cores,
             limit: setting.start_limit,
+            protocol: self.run.protocol(),
             counters: setting.counters,
             observes,
+            stop: &self.run.stop,
         };
-        let up = setting.host.start(&order, &self.run.stop)?;
-        self.host = HOST.to_owned();
-        self.server = Some(up.server);
-        self.target = Some(up.target);
-        self.ready = Some(up.ready);
-        self.notes = up.notes;
-        self.uncounted = up.uncounted.or(self.uncounted.take());
+        let started = starter.start(self.number, &self.participant)?;
+        (self.server, self.host) = (started.server, started.host);
+        self.target = Some(started.target);
+        (self.fixed_port, self.ready) = (started.fixed_port, started.ready);
+        self.notes.extend(started.notes);
+        self.uncounted = started.uncounted.or(self.uncounted.take());
         Ok(())
     }
 

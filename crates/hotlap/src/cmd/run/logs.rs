@@ -149,12 +149,10 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Whether a run writes files of this name: `3.log` for its fourth server, `stress.log`, `run`. A
-/// check writes `check-NAME.log`.
+/// Whether a run or a check writes files of this name: `3.log` for its fourth server, `run`.
 fn is_a_runs(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let is_log = |stem: &str| is_number(stem) || stem == "stress" || stem.starts_with("check-");
-    name == RUN || name.strip_suffix(".log").is_some_and(is_log)
+    name == RUN || name.strip_suffix(".log").is_some_and(is_number)
 }
 
 #[cfg(test)]
@@ -165,7 +163,7 @@ mod tests {
     fn killed(all: &Path, name: &str) -> PathBuf {
         let folder = all.join(name);
         fs::create_dir_all(&folder).unwrap();
-        for file in ["0.log", "1.log", "stress.log", LOCK] {
+        for file in ["0.log", "1.log", LOCK] {
             fs::write(folder.join(file), "ready\n").unwrap();
         }
         folder
@@ -223,6 +221,6 @@ mod tests {
         assert_eq!(names(all.path()), [LOCK, "7", "9", "check-go.log", "mine"]);
         assert_eq!(names(&dead), ["2.log", "notes.log"]);
         assert_eq!(names(&all.path().join("mine")), ["0.log"]);
-        assert_eq!(names(&theirs.path().join("run")), [LOCK, "0.log", "1.log", "stress.log"]);
+        assert_eq!(names(&theirs.path().join("run")), [LOCK, "0.log", "1.log"]);
     }
 }

@@ -104,22 +104,12 @@ pub fn run(
     console.note(wrap(&announcement, 0, console.width).trim_end());
     let _priority = priority(spec)?;
     let logs = Logs::new()?;
-    let generators = participants.generators.as_ref();
-    let network = generators.and_then(|started| started.network.as_ref());
-    let host = match &participants.elsewhere {
-        Some(host) => Arc::clone(host) as Arc<dyn ServerHost>,
-        None => Arc::new(LocalHost {
-            supervisor: Supervisor::this_program("__supervisor")
-                .context("cannot find hotlap's own program")?,
-            logs: logs.folder().to_owned(),
-            network: network.map_or_else(Network::loopback, |(network, _)| network.clone()),
-        }),
-    };
+    let host = server_host(participants, &logs)?;
     let generator = match &participants.generators {
         Some(started) => Arc::clone(&started.host) as Arc<dyn LoadHost>,
         None => Arc::new(ThisProcess),
     };
-    let setting = setting(spec, &experiment, &run, &cores, (host, generator));
+    let setting = setting(spec, &experiment, &run, &cores, (Arc::clone(&host), generator));
     let (servers, loads) = (&experiment.participants, &experiment.loads);
     let mut runner = LocalRunner::new(setting, servers, loads, interrupt.shared());
     let mut recorder = Recorder::new(run, store, exports, console)?;
@@ -131,15 +121,8 @@ pub fn run(
         false => recorder.experiment(&experiment, &mut runner),
     };
     if over != Over::Interrupted && !spec.scenarios.is_empty() {
-        let stressed = stress::stress_all(
-            spec,
-            participants,
-            &cores,
-            &logs,
-            &mut recorder,
-            interrupt,
-            console,
-        );
+        let stressed =
+            stress::stress_all(spec, participants, &cores, host, &mut recorder, interrupt, console);
         match stressed {
             Ok(true) => {}
             Ok(false) => over = Over::Interrupted,
@@ -151,6 +134,24 @@ pub fn run(
     }
     let kept = recorder.end(over, experiment.past.spent + runner.elapsed());
     finish(&kept, spec, &spec.rules, exports, console)
+}
+
+/// Where servers run: on the host of `--server-on`, or on this machine.
+pub fn server_host(
+    participants: &Participants,
+    logs: &Logs,
+) -> anyhow::Result<Arc<dyn ServerHost>> {
+    if let Some(host) = &participants.elsewhere {
+        return Ok(Arc::clone(host) as Arc<dyn ServerHost>);
+    }
+    let generators = participants.generators.as_ref();
+    let network = generators.and_then(|started| started.network.as_ref());
+    Ok(Arc::new(LocalHost {
+        supervisor: Supervisor::this_program("__supervisor")
+            .context("cannot find hotlap's own program")?,
+        logs: logs.folder().to_owned(),
+        network: network.map_or_else(Network::loopback, |(network, _)| network.clone()),
+    }))
 }
 
 fn setting(

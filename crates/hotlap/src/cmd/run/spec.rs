@@ -224,7 +224,7 @@ impl RunSpec {
             reference = Reference::Server(place.unwrap_or(0));
         }
         let scenarios = scenarios(args, suite, question, sends_all)?;
-        let elsewhere = Elsewhere::of(placement, &scenarios)?;
+        let elsewhere = Elsewhere::of(placement);
         let remote = placement.generator_on.clone();
         elsewhere::check_generators(placement, &loads, &scenarios)?;
         Ok(Self {

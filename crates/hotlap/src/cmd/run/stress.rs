@@ -1,20 +1,20 @@
 //! `hotlap run --stress`: what overload and misbehaving clients do to servers and their normal
 //! clients. It runs alone, or after the measurement of a suite that asks for it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use hotlap_bench::experiment::Over;
 use hotlap_bench::stress::{StressEvent, StressSetting, Subject, Timing, stress};
 use hotlap_servers::machine::CpuAllocation;
-use hotlap_servers::process::Supervisor;
+use hotlap_servers::running::ServerHost;
 
 use super::finish::finish;
 use super::logs::Logs;
 use super::participants::{Participants, is_named};
 use super::spec::RunSpec;
 use super::timing::GRACE;
-use super::{announcement, record, resume};
+use super::{announcement, measure, record, resume};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::export::Exports;
@@ -56,7 +56,8 @@ pub fn run(
     console.note(&announcement::of_stress(&participants.ready, &run, &spec.scenarios));
     let mut recorder = Recorder::new(run, store, exports, console)?;
     logs.measures(recorder.so_far().number, recorder.store_path());
-    let stressed = stress_all(spec, participants, &cores, &logs, &mut recorder, interrupt, console);
+    let host = measure::server_host(participants, &logs)?;
+    let stressed = stress_all(spec, participants, &cores, host, &mut recorder, interrupt, console);
     let over = match stressed {
         Ok(true) => Over::Done,
         Ok(false) => Over::Interrupted,
@@ -75,7 +76,7 @@ pub fn stress_all(
     spec: &RunSpec,
     participants: &Participants,
     cores: &CpuAllocation,
-    logs: &Logs,
+    host: Arc<dyn ServerHost>,
     recorder: &mut Recorder<'_>,
     interrupt: &Interrupt,
     console: &Console,
@@ -85,15 +86,14 @@ pub fn stress_all(
         timing: Timing::default(),
         good: GOOD,
         cores: cores.clone(),
-        supervisor: Supervisor::this_program("__supervisor")
-            .context("cannot find hotlap's own program")?,
-        logs: logs.folder().to_owned(),
+        host,
         start_limit: spec.start_timeout,
         grace: GRACE,
         allow_remote: spec.allow_remote,
     };
     let mut live = Live::start(console);
-    for participant in participants.ready.iter().filter(|e| is_named(e)) {
+    let named = participants.ready.iter().enumerate().filter(|(_, e)| is_named(e));
+    for (number, participant) in named {
         let run = recorder.so_far();
         let is_out = |s: &model::Server| s.name == participant.name && s.failure.is_some();
         let before = run.stress.iter().find(|s| s.name == participant.name).cloned();
@@ -101,8 +101,13 @@ pub fn stress_all(
         if run.servers.iter().any(is_out) || before.left(&setting.scenarios).is_empty() {
             continue;
         }
-        let subject =
-            stress(participant, &setting, before, interrupt.flag(), &mut |event| match event {
+        let subject = stress(
+            number,
+            participant,
+            &setting,
+            before,
+            interrupt.flag(),
+            &mut |event| match event {
                 StressEvent::Scenario { server, scenario } => {
                     live.phase(format!("{server}: {scenario}"))
                 }
@@ -113,7 +118,8 @@ pub fn stress_all(
                     }
                     recorder.stressed((*subject).clone());
                 }
-            });
+            },
+        );
         // The results so far are already stored.
         if subject.failure.is_some() {
             recorder.stressed(subject);

@@ -2,16 +2,17 @@
 //! servers. The benchmark of the method uses it too.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
+use anyhow::Context;
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::explain::Explain;
 use hotlap_bench::load_host::ThisProcess;
-use hotlap_bench::local::Setting;
+use hotlap_bench::local::{LocalRunner, Setting};
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_observe::cpus;
 use hotlap_servers::contract::{Contract, Name};
@@ -23,8 +24,10 @@ use hotlap_servers::verify::Requirements;
 
 use crate::cmd::run::logs::Logs;
 use crate::cmd::run::timing::{GRACE, START_LIMIT};
+use crate::console::Console;
+use crate::export::Exports;
 use crate::model::{self, Observing, Question, Run, State};
-use anyhow::Context;
+use crate::recorder::Recorder;
 
 /// The timeout of a request: longer than the longest pause.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,9 +66,9 @@ impl Arena {
     }
 
     /// A test server, as a [`hotlap_testbed::CalibratedServer`] is written.
-    pub fn participant(&self, name: &str, known: impl Display, role: Role) -> Participant {
+    pub fn participant(&self, name: &str, known: &str, role: Role) -> Participant {
         let program = self.program.to_string_lossy().into_owned();
-        let argv = vec![program, "__known".to_owned(), known.to_string()];
+        let argv = vec![program, "__known".to_owned(), known.to_owned()];
         Participant {
             name: name.to_owned(),
             role,
@@ -88,11 +91,6 @@ impl Arena {
         let timed = pinned(&self.cores.server, || command.output())?;
         let text = String::from_utf8_lossy(&timed.stdout);
         text.trim().parse().with_context(|| format!("{known} was not timed alone: {text:?}"))
-    }
-
-    /// A load over this many connections: a closed loop, or half of its rate.
-    pub fn load(&self, connections: usize) -> Load {
-        Load::new(connections)
     }
 
     /// This machine.
@@ -135,7 +133,7 @@ impl Arena {
     ) -> Experiment {
         Experiment {
             participants,
-            loads: vec![self.load(connections)],
+            loads: vec![Load::new(connections)],
             budget,
             may_grow: false,
             precision: None,
@@ -150,6 +148,25 @@ impl Arena {
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),
         }
+    }
+
+    /// Carries out such an experiment, as `run` does.
+    pub fn measure(
+        &self,
+        experiment: &Experiment,
+        warm_limit: Duration,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Run> {
+        let mut runner = LocalRunner::new(
+            self.setting(experiment.slice, warm_limit),
+            &experiment.participants,
+            &experiment.loads,
+            Arc::clone(stop),
+        );
+        let mut exports = Exports::default();
+        let quiet = Console { quiet: true, ..Console::plain(80) };
+        let recorder = Recorder::new(self.record(experiment), None, &mut exports, &quiet)?;
+        Ok(recorder.keep(experiment, &mut runner).run)
     }
 
     /// The record of such an experiment; it is not stored.

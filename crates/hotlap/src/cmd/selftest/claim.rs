@@ -61,18 +61,22 @@ pub enum Word {
 }
 
 impl Claim {
+    /// The claim that a figure is `real`, give or take `tolerance`.
+    pub fn new(
+        (server, figure): (&str, &str),
+        unit: Unit,
+        claimed: f64,
+        real: f64,
+        tolerance: f64,
+    ) -> Self {
+        let (server, figure) = (server.to_owned(), figure.to_owned());
+        Self { server, figure, unit, claimed, real, tolerance, least: None, bare: None }
+    }
+
     /// The claim that a time is `real_us`, within the tolerance for times.
     pub fn time(server: &str, figure: &str, claimed_us: f64, real_us: f64) -> Self {
-        Self {
-            server: server.to_owned(),
-            figure: figure.to_owned(),
-            unit: Unit::Us,
-            claimed: claimed_us,
-            real: real_us,
-            tolerance: TIME_US.max(real_us * TIME_SHARE),
-            least: None,
-            bare: None,
-        }
+        let tolerance = TIME_US.max(real_us * TIME_SHARE);
+        Self::new((server, figure), Unit::Us, claimed_us, real_us, tolerance)
     }
 
     /// Judges the claim.
@@ -194,16 +198,7 @@ mod tests {
             hundred.clone(),
             Claim { figure: "p99".to_owned(), claimed: 431.0, least: Some(121.0), ..hundred },
             Claim::time("fixed:10000", "p99", 10_118.0, 10_018.0),
-            Claim {
-                server: "erring:100".to_owned(),
-                figure: "wrong answers".to_owned(),
-                unit: Unit::Count,
-                claimed: 1_234.0,
-                real: 1_234.0,
-                tolerance: 2.0,
-                least: None,
-                bare: None,
-            },
+            Claim::new(("erring:100", "wrong answers"), Unit::Count, 1_234.0, 1_234.0, 2.0),
         ]
     }
 

@@ -1,27 +1,26 @@
 //! The trials of the self-test: the true figures of each test server, and what hotlap measures.
+//! The benchmarks of the method use the queues and the known costs too.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use hotlap_bench::experiment::Experiment;
 use hotlap_bench::lap::{Kind, Lap};
-use hotlap_bench::local::LocalRunner;
-use hotlap_bench::participant::Role;
+use hotlap_bench::local::{LocalRunner, Setting};
+use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::runner::Runner;
+use hotlap_bench::slo::Objective;
 use hotlap_load::Failure;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_stats::{Estimate, Histogram, Verdict, samples_suffice};
-use hotlap_testbed::Calibrated;
 
 use super::arena::Arena;
 use super::bare::{self, Asking};
 use super::claim::{Claim, Unit};
-use super::queues::{self, KnownQueue, QUEUES};
-use crate::analysis::{Analysis, Measure};
-use crate::console::Console;
-use crate::export::Exports;
-use crate::recorder::Recorder;
+use crate::analysis::capacity::Highest;
+use crate::analysis::{Analysis, CapacityAnalysis, Measure};
 
 /// Few enough connections that no request waits for another, and enough for half load at 10 ms
 /// each.
@@ -46,7 +45,8 @@ const PAUSING_RATE: f64 = 500.0;
 /// more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
 
-/// The tolerance of a capacity, as a share.
+/// The tolerance of a capacity, as a share: a third of the time of `hotlap capacity`, whose
+/// intervals are about this wide.
 const CAPACITY: f64 = 0.06;
 
 /// The tolerance of a ratio of CPU times.
@@ -61,18 +61,17 @@ struct Alone<'a> {
 impl<'a> Alone<'a> {
     fn start(
         arena: &'a Arena,
-        known: Calibrated,
+        known: &str,
         lap: Duration,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let participants = [arena.participant(&known.to_string(), known, Role::Plain)];
+        let participants = [arena.participant(known, known, Role::Plain)];
         // It is not frozen, because the minimal client needs it running.
-        let setting =
-            hotlap_bench::local::Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
-        let mut live =
-            LocalRunner::new(setting, &participants, &[arena.load(CONNECTIONS)], Arc::clone(stop));
-        live.bring_up(0).map_err(|why| told(&known, &why))?;
-        live.warm(0, 0, &mut |_| ()).map_err(|why| told(&known, &why))?;
+        let setting = Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
+        let loads = [Load::new(CONNECTIONS)];
+        let mut live = LocalRunner::new(setting, &participants, &loads, Arc::clone(stop));
+        live.bring_up(0).map_err(|why| told(known, &why))?;
+        live.warm(0, 0, &mut |_| ()).map_err(|why| told(known, &why))?;
         Ok(Self { arena, live })
     }
 
@@ -92,7 +91,7 @@ impl<'a> Alone<'a> {
     }
 }
 
-fn told(known: &Calibrated, why: &ServerFailure) -> anyhow::Error {
+fn told(known: &str, why: &ServerFailure) -> anyhow::Error {
     anyhow!("the test server {known} failed: {why} ({})", why.log_tail.join("; "))
 }
 
@@ -145,7 +144,7 @@ fn known_us(times: &Histogram, q: f64) -> Option<f64> {
 /// The server with a fixed service time, at half load: p50 and p99 are that time plus the round
 /// trip.
 pub fn fixed(arena: &Arena, us: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
-    let mut alone = Alone::start(arena, Calibrated::Fixed { us }, LAP, stop)?;
+    let mut alone = Alone::start(arena, &format!("fixed:{us}"), LAP, stop)?;
     let half = HalfLoad::run(&mut alone, us as f64)?;
     alone.stop();
     let claim = |(figure, q)| half.claim(&time(us), (figure, q, us as f64));
@@ -159,13 +158,12 @@ fn time(us: u64) -> String {
 
 /// The bimodal server, at half load: 1 % of the responses take 50 ms, the others 1 ms.
 pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
-    let (us, slow_us, one_in) = (1_000, 50_000, 100);
-    let mut alone = Alone::start(arena, Calibrated::Bimodal { us, slow_us, one_in }, LAP, stop)?;
-    let half = HalfLoad::run(&mut alone, us as f64)?;
+    let (us, slow_us) = (1_000.0, 50_000.0);
+    let mut alone = Alone::start(arena, "bimodal:1000:50000:100", LAP, stop)?;
+    let half = HalfLoad::run(&mut alone, us)?;
     alone.stop();
     let server = "1 ms; 1 in 100 takes 50 ms";
-    let quantiles =
-        [("p50", 0.5, us as f64), ("p98", 0.98, us as f64), ("p99.5", 0.995, slow_us as f64)];
+    let quantiles = [("p50", 0.5, us), ("p98", 0.98, us), ("p99.5", 0.995, slow_us)];
     let mut claims = quantiles.map(|quantile| half.claim(server, quantile)).to_vec();
     let laps = half.laps;
     let answers: u64 = laps.iter().map(|lap| lap.outcome.responses).sum();
@@ -175,18 +173,10 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
             lap.outcome.responses as f64 * (1.0 - lap.outcome.service_time.share_within(25_000_000))
         })
         .sum();
-    claims.push(Claim {
-        server: server.to_owned(),
-        figure: "slow ones".to_owned(),
-        unit: Unit::Share,
-        claimed: slow / answers as f64,
-        real: 0.01,
-        // At each of the two edges of a lap, up to one request per connection may count on either
-        // side.
-        tolerance: 0.000_2 + 2.0 * f64::from(LAPS) / answers as f64,
-        least: None,
-        bare: None,
-    });
+    // At each of the two edges of a lap, up to one request per connection may count on either side.
+    let tolerance = 0.000_2 + 2.0 * f64::from(LAPS) / answers as f64;
+    let share = slow / answers as f64;
+    claims.push(Claim::new((server, "slow ones"), Unit::Share, share, 0.01, tolerance));
     Ok(claims)
 }
 
@@ -201,7 +191,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let (every_ms, pause_ms) = PAUSING;
     let (period_us, pause_us) = ((every_ms + pause_ms) as f64 * 1e3, pause_ms as f64 * 1e3);
     let lap = Duration::from_millis(every_ms + pause_ms);
-    let mut alone = Alone::start(arena, Calibrated::Pausing { every_ms, pause_ms }, lap, stop)?;
+    let mut alone = Alone::start(arena, &format!("pausing:{every_ms}:{pause_ms}"), lap, stop)?;
     let flat = alone.lap(Kind::Flat)?;
     let paced = alone.lap(Kind::Paced { rate: PAUSING_RATE })?;
     alone.stop();
@@ -232,29 +222,77 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
 /// The server that sends a wrong response to exactly 1 of 100 requests: each is counted, and such a
 /// lap does not count.
 pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
-    let one_in = 100;
-    let mut alone = Alone::start(arena, Calibrated::Erring { one_in }, LAP, stop)?;
+    let mut alone = Alone::start(arena, "erring:100", LAP, stop)?;
     let laps = [alone.lap(Kind::Flat)?, alone.lap(Kind::Flat)?];
     alone.stop();
     let wrong: u64 = laps.iter().map(|l| l.outcome.failures.of(Failure::WrongBody)).sum();
     let requests: u64 = laps.iter().map(|l| l.outcome.responses + l.outcome.failures.total()).sum();
-    let count = |figure: &str, claimed: usize, real: f64, tolerance| Claim {
-        server: "errs in 1 of 100".to_owned(),
-        figure: figure.to_owned(),
-        unit: Unit::Count,
-        claimed: claimed as f64,
-        real,
-        tolerance,
-        least: None,
-        bare: None,
-    };
-    let wrong = usize::try_from(wrong).unwrap_or(usize::MAX);
     let ranked = laps.iter().filter(|l| l.counts()).count();
+    let count = |figure, claimed: f64, real: f64, tolerance| {
+        Claim::new(("errs in 1 of 100", figure), Unit::Count, claimed, real, tolerance)
+    };
     Ok(vec![
         // At each edge of a lap, one request may count on either side.
-        count("wrong answers", wrong, requests as f64 / one_in as f64, 2.0 * laps.len() as f64),
-        count("laps that count", ranked, 0.0, 0.0),
+        count("wrong answers", wrong as f64, requests as f64 / 100.0, 2.0 * laps.len() as f64),
+        count("laps that count", ranked as f64, 0.0, 0.0),
     ])
+}
+
+/// The goal of all searches.
+const GOAL: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
+
+/// Enough connections that requests wait in the server.
+const WAITING_CONNECTIONS: usize = 64;
+
+/// A queue, and the highest rate that meets the goal for long.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownQueue {
+    /// What it is, in words.
+    pub name: &'static str,
+    /// The server.
+    server: &'static str,
+    /// The capacity, in requests/s, from 40 simulated minutes at each rate:
+    /// `tests/capacity.rs` of `hotlap-stats` computes it, and checks its queue against the formula
+    /// for M/D/1 (Erlang, 1909).
+    pub rate: f64,
+}
+
+/// One worker, two workers, and one for which 1 request of 100 takes 20 times as long.
+pub const QUEUES: [KnownQueue; 3] = [
+    KnownQueue { name: "one worker, 0.5 ms", server: "queue:1:500", rate: 1_767.3 },
+    KnownQueue { name: "two workers, 1 ms", server: "queue:2:1000", rate: 1_758.0 },
+    KnownQueue {
+        name: "0.25 ms; 1 in 100 takes 5 ms",
+        server: "queue:1:250:5000:100",
+        rate: 3_082.4,
+    },
+];
+
+/// Searches the capacities of all queues, as `hotlap capacity` does. Returns them in order, and the
+/// number of restarts; `None` for one that was not found.
+pub fn search(
+    arena: &Arena,
+    budget: Duration,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Option<(Estimate, usize)>>> {
+    let role = |place| if place == 0 { Role::Reference } else { Role::Plain };
+    let participant = |(place, queue): (usize, &KnownQueue)| {
+        arena.participant(queue.name, queue.server, role(place))
+    };
+    let participants = QUEUES.iter().enumerate().map(participant).collect();
+    let experiment = Experiment {
+        objectives: vec![GOAL],
+        precision: Some(0.05),
+        ..arena.experiment(participants, WAITING_CONNECTIONS, None, budget, seed)
+    };
+    let run = arena.measure(&experiment, WARM, stop)?;
+    let found =
+        CapacityAnalysis::of(&run, 0).servers.into_iter().map(|server| match server.found {
+            Highest::Rate(rate) => Some((rate, server.restarts())),
+            Highest::AtLeast(_) | Highest::Below(_) | Highest::Unknown => None,
+        });
+    Ok(found.collect())
 }
 
 /// Three queues of known service time: the rate up to which they keep p99 < 10 ms.
@@ -264,17 +302,12 @@ pub fn capacities(
     seed: u64,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Vec<Claim>> {
-    let found = queues::search(arena, budget, seed, stop)?;
-    let claim = |(queue, found): (&KnownQueue, Option<(Estimate, usize)>)| Claim {
-        server: format!("queue, {}", queue.name),
-        figure: "p99 < 10 ms up to".to_owned(),
-        unit: Unit::Rate,
-        claimed: found.map_or(f64::NAN, |(rate, _)| rate.value),
-        real: queue.rate,
-        // A third of the time of `hotlap capacity`, whose intervals are about this wide.
-        tolerance: queue.rate * CAPACITY,
-        least: None,
-        bare: None,
+    let found = search(arena, budget, seed, stop)?;
+    let claim = |(queue, found): (&KnownQueue, Option<(Estimate, usize)>)| {
+        let (server, rate) = (format!("queue, {}", queue.name), found.map(|(rate, _)| rate.value));
+        let name = (server.as_str(), "p99 < 10 ms up to");
+        let tolerance = queue.rate * CAPACITY;
+        Claim::new(name, Unit::Rate, rate.unwrap_or(f64::NAN), queue.rate, tolerance)
     };
     Ok(QUEUES.iter().zip(found).map(claim).collect())
 }
@@ -286,55 +319,139 @@ pub fn costlier(
     seed: u64,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Vec<Claim>> {
-    let costing = |ns| Calibrated::Costing { ns };
+    let (usual, more) = (format!("costing:{}", COST_NS.0), format!("costing:{}", COST_NS.1));
     let participants = vec![
-        arena.participant("40 µs", costing(COST_NS.0), Role::Reference),
-        arena.participant("40 µs (again)", costing(COST_NS.0), Role::Control),
-        arena.participant("its twin", costing(COST_NS.0), Role::Plain),
-        arena.participant("3 % more CPU", costing(COST_NS.1), Role::Plain),
+        arena.participant("40 µs", &usual, Role::Reference),
+        arena.participant("40 µs (again)", &usual, Role::Control),
+        arena.participant("its twin", &usual, Role::Plain),
+        arena.participant("3 % more CPU", &more, Role::Plain),
     ];
     let lap = Duration::from_millis(300);
     let experiment = arena.experiment(participants, CONNECTIONS, Some(lap), budget, seed);
-    let mut runner = LocalRunner::new(
-        arena.setting(Some(lap), WARM),
-        &experiment.participants,
-        &experiment.loads,
-        Arc::clone(stop),
-    );
-    let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let kept = Recorder::new(arena.record(&experiment), None, &mut exports, &quiet)?
-        .keep(&experiment, &mut runner);
-    let analysis = Analysis::of(&kept.run, 0);
+    let run = arena.measure(&experiment, WARM, stop)?;
+    let analysis = Analysis::of(&run, 0);
     let level = analysis.servers[0].level[Measure::Cost].map_or(f64::NAN, |cost| cost.value / 1e3);
-    let ratio = |server: usize, figure: &str, real| {
-        let cost = analysis.servers[server].against.and_then(|a| a.found[Measure::Cost]);
-        Claim {
-            server: "CPU time a request".to_owned(),
-            figure: figure.to_owned(),
-            unit: Unit::Ratio,
-            claimed: cost.map_or(f64::NAN, |(effect, _)| effect.ratio.value),
-            real,
-            tolerance: RATIO,
-            least: None,
-            bare: None,
-        }
+    let cost =
+        |server: usize| analysis.servers[server].against.and_then(|a| a.found[Measure::Cost]);
+    let of_pair = |figure, unit, claimed, real, tolerance| {
+        Claim::new(("CPU time a request", figure), unit, claimed, real, tolerance)
     };
-    let verdict = analysis.servers[3]
-        .against
-        .and_then(|a| a.found[Measure::Cost])
-        .map(|(_, verdict)| verdict);
-    let worse = f64::from(u8::from(verdict == Some(Verdict::Worse)));
+    let ratio = |server: usize, figure, real| {
+        let claimed = cost(server).map_or(f64::NAN, |(effect, _)| effect.ratio.value);
+        of_pair(figure, Unit::Ratio, claimed, real, RATIO)
+    };
+    let is_worse = cost(3).is_some_and(|(_, verdict)| verdict == Verdict::Worse);
+    let worse = f64::from(u8::from(is_worse));
     let of_level = Claim::time("CPU time a request", "made to be 40 µs", level, 40.0);
     Ok(vec![
         Claim { tolerance: 40.0 * RATIO, ..of_level },
         ratio(2, "twin ÷ twin", 1.0),
         ratio(3, "3 % more CPU ÷ twin", COST_NS.1 as f64 / COST_NS.0 as f64),
-        Claim {
-            figure: "verdicts: costs more".to_owned(),
-            unit: Unit::Count,
-            claimed: worse,
-            tolerance: 0.0,
-            ..ratio(3, "", 1.0)
-        },
+        of_pair("verdicts: costs more", Unit::Count, worse, 1.0, 0.0),
     ])
+}
+
+/// The work of both servers of a pair, which is about half of what a request costs.
+const COST_BASE: &str = "working:2000";
+
+/// The time for one known cost, and for a warm-up.
+const COST_BUDGET: Duration = Duration::from_secs(10);
+const COST_WARM: Duration = Duration::from_millis(300);
+
+/// The length of the slices in which it is measured.
+const COST_SLICE: Duration = Duration::from_millis(12);
+
+/// The tolerance of a difference, as a share of what the work costs alone.
+const COST_TOLERANCE: f64 = 0.06;
+
+/// Work of known cost: it is timed alone, without hotlap. Then hotlap must find it as the
+/// difference between a server that does the work and one that does not.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownCost {
+    /// What it is, in words.
+    pub name: &'static str,
+    /// The work, as a calibrated server is written.
+    work: &'static str,
+    connections: usize,
+    /// The number of requests in a stretch in which the work is timed alone.
+    stretch: u64,
+}
+
+/// A loop on many and on few connections, system calls, and bursts.
+pub const COSTS: [KnownCost; 4] = [
+    KnownCost { name: "a loop", work: "working:1500", connections: 64, stretch: 1_000 },
+    KnownCost {
+        name: "a loop, 4 connections",
+        work: "working:1500",
+        connections: 4,
+        stretch: 1_000,
+    },
+    KnownCost { name: "20 system calls", work: "calling:20", connections: 64, stretch: 1_000 },
+    KnownCost {
+        name: "40 ms every 20,000 requests",
+        work: "bursting:20000:40000",
+        connections: 64,
+        stretch: 20_000,
+    },
+];
+
+/// Measures a pair of servers, and claims that their difference is what the work costs alone.
+pub fn known_cost(
+    arena: &Arena,
+    known: &KnownCost,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Claim> {
+    let participants = vec![
+        arena.participant("without", COST_BASE, Role::Reference),
+        arena.participant("with", &format!("{COST_BASE}+{}", known.work), Role::Plain),
+    ];
+    let experiment =
+        arena.experiment(participants, known.connections, Some(COST_SLICE), COST_BUDGET, seed);
+    let before_ns = arena.alone_ns(known.work, known.stretch)?;
+    let run = arena.measure(&experiment, COST_WARM, stop)?;
+    let after_ns = arena.alone_ns(known.work, known.stretch)?;
+    let analysis = Analysis::of(&run, 0);
+    let base_us = analysis.servers[0].level[Measure::Cost].map(|cost| cost.value / 1e3);
+    let ratio = analysis.servers[1].against.and_then(|against| against.found[Measure::Cost]);
+    let found_us = base_us.zip(ratio).map(|(us, (effect, _))| difference(us, &effect.ratio));
+    Ok(cost_claim(known.name, found_us, f64::midpoint(before_ns, after_ns) / 1e3))
+}
+
+/// A server's cost less that of the reference, by the latter and the ratio of the two.
+pub fn difference(reference: f64, ratio: &Estimate) -> Estimate {
+    let more = |ratio: f64| reference * (ratio - 1.0);
+    Estimate { value: more(ratio.value), low: more(ratio.low), high: more(ratio.high) }
+}
+
+/// How far a difference may be from the truth: a share of it, or as far as the interval reaches.
+pub fn tolerance(found: &Estimate, real: f64) -> f64 {
+    let reach = if real > found.value { found.high - found.value } else { found.value - found.low };
+    reach.max(real * COST_TOLERANCE)
+}
+
+fn cost_claim(name: &str, found_us: Option<Estimate>, alone_us: f64) -> Claim {
+    let claimed = found_us.map_or(f64::NAN, |found| found.value);
+    let tolerance = found_us.map_or(0.0, |found| tolerance(&found, alone_us));
+    Claim::new(("more CPU time a request", name), Unit::Us, claimed, alone_us, tolerance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::selftest::claim::Word;
+
+    #[test]
+    fn a_cost_is_found_within_six_per_cent_or_within_its_interval() {
+        let word = |low, high, alone_us| {
+            let ratio = Estimate { value: 1.5, low, high };
+            cost_claim("", Some(difference(4.0, &ratio)), alone_us).judge()
+        };
+        assert_eq!(word(1.49, 1.51, 1.9), Word::Right);
+        assert_eq!(word(1.49, 1.51, 1.8), Word::Off);
+        assert_eq!(word(1.44, 1.51, 1.8), Word::Right);
+        assert_eq!(word(1.49, 1.51, 2.2), Word::Off);
+        assert_eq!(word(1.49, 1.56, 2.2), Word::Right);
+        assert_eq!(cost_claim("", None, 2.0).judge(), Word::Off);
+    }
 }

@@ -21,12 +21,9 @@ pub struct Elsewhere {
 
 impl Elsewhere {
     /// The host of the servers, if it is another one.
-    pub fn of(placement: &Placement, scenarios: &[Scenario]) -> anyhow::Result<Option<Self>> {
-        let Some(command) = placement.server_on.clone() else { return Ok(None) };
-        if !scenarios.is_empty() {
-            return usage("a stress starts servers on this machine: leave out --server-on");
-        }
-        Ok(Some(Self { command, address: placement.server_address }))
+    pub fn of(placement: &Placement) -> Option<Self> {
+        let command = placement.server_on.clone()?;
+        Some(Self { command, address: placement.server_address })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Header blocks are not decoded. A test decides by the number of a request what it answers.
 
-use crate::Client;
+use crate::Peer;
 
 /// The types of frames (RFC 9113 section 6).
 pub mod kind {
@@ -43,14 +43,14 @@ pub fn response(stream: u32, body: &[u8]) -> Vec<u8> {
 
 /// A client that speaks HTTP/2.
 #[derive(Debug)]
-pub struct Http2Client {
-    client: Client,
+pub struct Http2Peer {
+    client: Peer,
     received: Vec<u8>,
 }
 
-impl Http2Client {
+impl Http2Peer {
     /// Reads the client's preface and sends these SETTINGS; `None` if it is not HTTP/2.
-    pub fn begin(mut client: Client, settings: &[u8]) -> Option<Self> {
+    pub fn begin(mut client: Peer, settings: &[u8]) -> Option<Self> {
         let mut received = Vec::new();
         while received.len() < PREFACE.len() {
             received.extend(client.receive()?);
@@ -64,7 +64,7 @@ impl Http2Client {
     }
 
     /// The connection.
-    pub fn client(&mut self) -> &mut Client {
+    pub fn client(&mut self) -> &mut Peer {
         &mut self.client
     }
 

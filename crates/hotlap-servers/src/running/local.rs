@@ -1,17 +1,22 @@
-//! A running server of this machine.
+//! This machine as a host of servers, and a server that runs on it.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::server::{LogWait, RunningServer, Sample, State};
-use crate::launch::LogLines;
-use crate::process::{Process, Stopped};
-use crate::start::LAST_LINES;
-use hotlap_observe::Owner;
+use hotlap_load::plan::Target;
 use hotlap_observe::cpus::{ClockFlush, move_threads};
-use hotlap_observe::{Compiler, Compilers};
-use hotlap_observe::{Counters, HardwareCounts};
-use hotlap_observe::{Instrument, Observation, ObserveError, Observer};
-use hotlap_observe::{Memory, Sampler, Switches};
+use hotlap_observe::{
+    Compiler, Compilers, Counters, HardwareCounts, Instrument, Memory, Observation, ObserveError,
+    Observer, Owner, Sampler, Switches,
+};
+
+use super::{Found, LogWait, RunningServer, Sample, ServerHost, StartOrder, State, Up};
+use crate::launch::{LogLines, ServerFailure};
+use crate::machine::Network;
+use crate::process::{Process, Stopped, Supervisor};
+use crate::start::{self, LAST_LINES, Starting};
 
 /// A log that has not grown for this long is complete.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -27,20 +32,72 @@ const TOGETHER: Duration = Duration::from_millis(1);
 /// Processes of a large tree may take longer than that each time.
 const MOST_READINGS: u32 = 3;
 
+/// This machine.
+#[derive(Debug, Clone)]
+pub struct LocalHost {
+    /// The command that starts a supervisor.
+    pub supervisor: Supervisor,
+    /// Folder for the servers' logs.
+    pub logs: PathBuf,
+    /// Where servers listen.
+    pub network: Network,
+}
+
+impl LocalHost {
+    /// Starts a server and waits until it answers, as [`ServerHost::start`] does.
+    ///
+    /// # Errors
+    /// The cause, the last lines of its log, and a remedy.
+    pub fn start_here(
+        &self,
+        order: &StartOrder,
+        stop: &AtomicBool,
+    ) -> Result<Up<LocalServer>, ServerFailure> {
+        let mut up = Starting { host: self, order, stop }.run()?;
+        // Open the file before another server of this folder starts and replaces it.
+        up.server.lines(LogWait::No);
+        Ok(up)
+    }
+}
+
+impl ServerHost for LocalHost {
+    fn is_here(&self) -> bool {
+        true
+    }
+
+    fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
+        let Up { server, target, fixed_port, ready, uncounted, notes } =
+            self.start_here(order, stop)?;
+        Ok(Up { server: Box::new(server), target, fixed_port, ready, uncounted, notes })
+    }
+
+    fn find(&self, target: &Target, observes: bool) -> Result<Found, ServerFailure> {
+        if !hotlap_observe::is_here(&target.endpoint) {
+            let note = format!(
+                "CPU time is unknown: {target} is on another host. Name that host with --server-on"
+            );
+            return Ok(Found { server: None, notes: vec![note] });
+        }
+        let owner = hotlap_observe::owner(&target.endpoint, &[]);
+        let server = Box::new(LocalServer::of(&owner, observes));
+        Ok(Found { server: Some(server), notes: owner.note().into_iter().collect() })
+    }
+}
+
 /// A running server of this machine.
 #[derive(Debug, Default)]
 pub struct LocalServer {
-    pub(super) process: Option<Process>,
-    pub(super) sampler: Option<Sampler>,
-    pub(super) counters: Option<Counters>,
-    pub(super) observer: Option<Observer>,
-    pub(super) lines: Option<LogLines>,
+    pub(crate) process: Option<Process>,
+    pub(crate) sampler: Option<Sampler>,
+    pub(crate) counters: Option<Counters>,
+    pub(crate) observer: Option<Observer>,
+    pub(crate) lines: Option<LogLines>,
     /// Its own cores; empty: not pinned.
-    pub(super) own: Vec<usize>,
+    pub(crate) own: Vec<usize>,
     /// The cores that it may use while it is spread.
-    pub(super) all: Vec<usize>,
-    pub(super) is_spread: bool,
-    pub(super) compilers: Compilers,
+    pub(crate) all: Vec<usize>,
+    pub(crate) is_spread: bool,
+    pub(crate) compilers: Compilers,
 }
 
 impl LocalServer {
@@ -52,6 +109,11 @@ impl LocalServer {
             observer: owner.roots(None).filter(|_| observes).map(|roots| Observer::open(&roots)),
             ..Self::default()
         }
+    }
+
+    /// The addresses where its processes listen.
+    pub fn sockets(&self) -> Vec<SocketAddr> {
+        self.process.as_ref().map_or(Vec::new(), start::sockets)
     }
 
     /// The cores that it runs on; empty: not pinned.
