@@ -27,16 +27,12 @@
 //! binary data", JASA 80, 1985).
 
 mod curve;
-mod root;
-mod trial;
 
-use std::collections::BTreeMap;
-
-use crate::compare::{Reading, Share, Shift, shifted_level};
+use crate::compare::{Shift, shifted_level};
 use crate::estimate::Estimate;
-use curve::Curve;
-pub use trial::Trial;
-use trial::border;
+use crate::reading::{Reading, Share};
+pub use curve::Trial;
+use curve::{Curve, border};
 
 /// How far the trials of a search lie from its estimate on the scale of the curve, in turn. Trials
 /// at several distances show how steep the curve is.
@@ -63,14 +59,9 @@ const HALF: f64 = 0.5;
 /// The capacity by restart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capacity {
-    /// ln(odds of a miss) grows by this much per ln(rate).
-    pub slope: f64,
-    /// The standard error of the slope, as a share of the slope.
-    slope_error: f64,
+    curve: Curve,
     /// The share of windows that miss the goal at the sustained rate.
     sustained: f64,
-    /// ln(rate) by restart.
-    by_restart: BTreeMap<u32, f64>,
 }
 
 /// Which side of the present estimate to try.
@@ -86,10 +77,8 @@ impl Capacity {
     /// Fits the curve. `None` unless the trials bracket it: lower rates kept the goal, higher ones
     /// did not.
     pub fn fit(trials: &[Trial], share: f64) -> Option<Self> {
-        let curve = Curve::fit(trials)?;
-        let Curve { slope, slope_error, by_restart, .. } = curve;
         let sustained = (BURSTS * share).clamp(f64::EPSILON, HALF);
-        Some(Self { slope, slope_error, sustained, by_restart })
+        Some(Self { curve: Curve::fit(trials)?, sustained })
     }
 
     /// The sustained rate by restart, as readings of one round.
@@ -99,13 +88,13 @@ impl Capacity {
             round: 0,
             share: Share::whole(log.exp() * self.sustained_share()),
         };
-        self.by_restart.iter().map(reading).collect()
+        self.curve.by_restart.iter().map(reading).collect()
     }
 
     /// The rate at which a window meets the goal as often as not, in requests/s: the geometric mean
     /// over restarts.
     pub fn rate(&self) -> f64 {
-        (self.by_restart.values().sum::<f64>() / self.by_restart.len().max(1) as f64).exp()
+        self.curve.log_rate.exp()
     }
 
     /// The rate at which the goal is met for long, in requests/s: where the curve has few enough
@@ -116,12 +105,12 @@ impl Capacity {
 
     /// The number of restarts.
     pub fn restarts(&self) -> usize {
-        self.by_restart.len()
+        self.curve.by_restart.len()
     }
 
     /// What the error of the slope adds to the error of the sustained rate.
     pub fn error(&self) -> Shift {
-        Shift { log: 0.0, standard_error: -self.sustained_share().ln() * self.slope_error }
+        Shift { log: 0.0, standard_error: -self.sustained_share().ln() * self.curve.slope_error }
     }
 
     /// The sustained rate, with its interval at `confidence`.
@@ -131,7 +120,7 @@ impl Capacity {
 
     fn sustained_share(&self) -> f64 {
         let log_odds = ((1.0 - self.sustained) / self.sustained).ln();
-        (-log_odds / self.slope).exp()
+        (-log_odds / self.curve.slope).exp()
     }
 }
 
@@ -218,10 +207,10 @@ mod tests {
         let trials: Vec<Trial> = (0..5).flat_map(|n| restart(n, 1_000.0)).collect();
         let fit = Capacity::fit(&trials, 0.01).unwrap();
         assert!((fit.rate() / 1_000.0 - 1.0).abs() < 5e-3, "{fit:?}");
-        assert!((20.0..60.0).contains(&fit.slope), "{fit:?}");
+        assert!((20.0..60.0).contains(&fit.curve.slope), "{fit:?}");
         assert_eq!(fit.readings().len(), 5);
         let sustained = fit.sustained();
-        assert!((sustained / fit.rate() - (-(9.0_f64.ln()) / fit.slope).exp()).abs() < 1e-12);
+        assert!((sustained / fit.rate() - (-(9.0_f64.ln()) / fit.curve.slope).exp()).abs() < 1e-12);
         let mean = fit.readings().iter().map(|r| r.share.amount.ln()).sum::<f64>() / 5.0;
         assert!(sustained < fit.rate() && (mean.exp() / sustained - 1.0).abs() < 1e-9);
     }
@@ -296,7 +285,7 @@ mod tests {
             let trials: Vec<Trial> = tried.into_iter().map(trial).collect();
             if let Some(fit) = Capacity::fit(&trials, 0.01) {
                 prop_assert!(fit.rate().is_finite() && fit.rate() > 0.0);
-                prop_assert!(fit.slope.is_finite() && fit.slope > 0.0);
+                prop_assert!(fit.curve.slope.is_finite() && fit.curve.slope > 0.0);
             }
             for side in [Side::Below, Side::Above] {
                 let rate = next_rate(&trials, 10.0, side);

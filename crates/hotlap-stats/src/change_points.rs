@@ -1,6 +1,6 @@
 //! Change points: where in a history of stored runs a figure moved to another level.
 
-use crate::robust::{MAD_TO_SD, median};
+use crate::estimate::{MAD_TO_SD, median};
 
 /// The shortest segment. Two outlying runs are not a new level; three is the smallest number whose
 /// median a single outlier does not move. A convention.

@@ -9,22 +9,11 @@
 //! All of it is computed on logarithms: ratios and levels are positive, and noise multiplies them.
 //! Only an [`Amount`], which is added to others, has its own unit.
 
-mod amount;
-mod bursts;
-mod change;
-mod location;
-mod node;
-mod reading;
+use std::collections::BTreeMap;
 
 use crate::estimate::Estimate;
-use crate::fisher::MANY;
-pub use amount::Amount;
-pub use bursts::Bursts;
-pub use change::Change;
-use location::{Location, by_unit};
-pub use node::{NodeSpread, by_node};
-use reading::totals;
-pub use reading::{Pair, Reading, Share, pairs, values_by_restart};
+use crate::reading::{Pair, Reading, totals};
+use crate::student::{self, MANY};
 
 /// One server's figure relative to another's.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -163,9 +152,207 @@ fn of_pairs(pairs: &[Pair]) -> Option<(usize, Location)> {
     Some((means.len(), Location::student(&means)?))
 }
 
+/// An estimated location, on the scale of the values (natural logarithms for ratios).
+#[derive(Debug, Clone, Copy)]
+struct Location {
+    value: f64,
+    /// Standard error of `value`; infinite for a single value.
+    standard_error: f64,
+    /// Degrees of freedom of the standard error.
+    df: f64,
+}
+
+impl Location {
+    /// The mean of independent values, with the standard error of Student's t; `None` without a
+    /// value.
+    fn student(values: &[f64]) -> Option<Self> {
+        let n = values.len() as f64;
+        let standard_error =
+            if values.len() < 2 { f64::INFINITY } else { (variance(values) / n).sqrt() };
+        (n > 0.0).then(|| Self { value: mean(values), standard_error, df: n - 1.0 })
+    }
+
+    /// Half the width of Student's interval.
+    fn half_width(&self, confidence: f64) -> f64 {
+        match self.standard_error {
+            0.0 => 0.0,
+            error => student::quantile(1.0 - confidence, self.df) * error,
+        }
+    }
+
+    /// Two-sided p-value of the hypothesis that the location is 0.
+    fn p(&self) -> f64 {
+        // Without an error the quotient is infinite, or NaN if the value is 0: p is then 0 or 1.
+        student::two_sided_p(self.value / self.standard_error, self.df)
+    }
+
+    /// The difference of two locations that were measured independently. The squared errors add up,
+    /// with Welch's degrees of freedom ("The generalization of 'Student's' problem when several
+    /// different population variances are involved", Biometrika 34, 1947).
+    fn minus(&self, other: &Self) -> Self {
+        let (a, b) = (self.standard_error.powi(2), other.standard_error.powi(2));
+        let df = match a + b {
+            sum if sum > 0.0 && sum.is_finite() => {
+                sum.powi(2) / (welch_term(a, self.df) + welch_term(b, other.df))
+            }
+            _ => self.df.min(other.df),
+        };
+        Self { value: self.value - other.value, standard_error: (a + b).sqrt(), df }
+    }
+
+    /// Takes the exponential: turns an estimate in log units into one of a ratio or a level.
+    fn exp(&self, confidence: f64) -> Estimate {
+        let half = self.half_width(confidence);
+        let [value, low, high] = [self.value, self.value - half, self.value + half].map(f64::exp);
+        Estimate { value, low, high }
+    }
+}
+
+/// The term of one squared error in the denominator of Welch's degrees of freedom. An error of 0
+/// has none, even if it has no degrees of freedom.
+fn welch_term(squared_error: f64, df: f64) -> f64 {
+    if squared_error > 0.0 { squared_error.powi(2) / df } else { 0.0 }
+}
+
+/// The mean of each unit's values (a restart, a node), in the order of the units.
+fn by_unit(values: impl IntoIterator<Item = (u32, f64)>) -> Vec<f64> {
+    let mut units = BTreeMap::<u32, Vec<f64>>::new();
+    for (unit, value) in values {
+        units.entry(unit).or_default().push(value);
+    }
+    units.values().map(|values| mean(values)).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Sample variance; 0 for fewer than two values.
+fn variance(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let centre = mean(values);
+    let squares: f64 = values.iter().map(|v| (v - centre).powi(2)).sum();
+    squares / (values.len() - 1) as f64
+}
+
+/// An amount per request, or a difference between two servers in one: in its own unit, not on
+/// logarithms, because it may be 0 or negative, and because amounts are added up.
+///
+/// The estimate is the mean of the restarts' means, so the estimates of parts add up to the
+/// estimate of their sum.
+#[derive(Debug)]
+pub struct Amount {
+    location: Location,
+    /// The number of restarts.
+    pub restarts: u32,
+}
+
+impl Amount {
+    /// From values, each with its restart; `None` without a finite one.
+    pub fn of(values: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
+        let finite = values.into_iter().filter(|(_, value)| value.is_finite());
+        let means = by_unit(finite);
+        let location = Location::student(&means)?;
+        Some(Self { location, restarts: means.len() as u32 })
+    }
+
+    /// The amount with its interval at `confidence` (0.95).
+    pub fn estimate(&self, confidence: f64) -> Estimate {
+        let (value, half) = (self.location.value, self.location.half_width(confidence));
+        Estimate { value, low: value - half, high: value + half }
+    }
+
+    /// Two-sided p-value of the hypothesis that it is 0.
+    pub fn p(&self) -> f64 {
+        self.location.p()
+    }
+
+    /// The difference of two amounts that were measured independently, with Welch's interval.
+    pub fn minus(&self, other: &Self) -> Self {
+        Self {
+            location: self.location.minus(&other.location),
+            restarts: self.restarts.min(other.restarts),
+        }
+    }
+}
+
+// Nodes: the level above restarts, where a comparison was repeated on several machines.
+//
+// Restarts on one machine share whatever is particular to it, so an interval that is to hold for
+// machines of a kind must rest on machines, as one within a machine rests on restarts (Kalibera
+// and Jones 2013, section 6: the highest level that was repeated). Each restart is labelled with
+// its node, and [`crate::effect`] takes the mean of a node's restarts and Student's interval over
+// the nodes.
+//
+// Nodes have equal weight. Weights from each node's own variance, as in a meta-analysis, rest on
+// the few restarts of a node; `tests/nodes` compares both.
+
+/// The pairs, each with its node in place of the restart. `node_of` has the node of each restart;
+/// restarts without one are left out.
+pub fn by_node(pairs: &[Pair], node_of: &[u32]) -> Vec<Pair> {
+    let of_node = |pair: &Pair| {
+        let restart = *node_of.get(pair.restart as usize)?;
+        Some(Pair { restart, ..*pair })
+    };
+    pairs.iter().filter_map(of_node).collect()
+}
+
+/// How much nodes differ in a ratio: the variance component above restarts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NodeSpread {
+    /// The number of nodes.
+    pub nodes: u32,
+    /// Standard deviation between nodes, in log units, with its interval. An interval that begins
+    /// at 0 does not prove that nodes differ.
+    pub between: Estimate,
+    /// What restarts alone explain of the differences between nodes: the standard deviation of a
+    /// node's mean, in log units (root mean square over nodes).
+    pub within: f64,
+}
+
+impl NodeSpread {
+    /// How much nodes differ, from pairs by node ([`by_node`]), with an interval at `confidence`.
+    /// `None` with one node, or if no node has two restarts, so that nothing tells nodes from
+    /// restarts.
+    ///
+    /// The variance is that of the nodes' means minus what restarts explain, at least 0. Its
+    /// interval is Williams's and Tukey's ("A confidence interval for variance components",
+    /// Biometrika 49, 1962), with the harmonic mean of the numbers of restarts where they differ
+    /// (Thomas and Hultquist, "Interval estimation for the unbalanced case of the one-way random
+    /// effects model", Annals of Statistics 6, 1978).
+    pub fn of(pairs: &[Pair], confidence: f64) -> Option<Self> {
+        let mut nodes = BTreeMap::<u32, Vec<f64>>::new();
+        for pair in pairs.iter().filter(|p| p.log_ratio.is_finite()) {
+            nodes.entry(pair.restart).or_default().push(pair.log_ratio);
+        }
+        let count = nodes.len();
+        let spare: usize = nodes.values().map(|node| node.len() - 1).sum();
+        if count < 2 || spare == 0 {
+            return None;
+        }
+        let means: Vec<f64> = nodes.values().map(|node| mean(node)).collect();
+        let squares = nodes.values().map(|node| variance(node) * (node.len() - 1) as f64);
+        let each = squares.sum::<f64>() / spare as f64;
+        let per_node = nodes.values().map(|node| 1.0 / node.len() as f64).sum::<f64>();
+        let (found, within) = (variance(&means), each * per_node / count as f64);
+        let (above, below) = ((count - 1) as f64, spare as f64);
+        let end = |alpha: f64| {
+            let f = student::fisher_quantile(alpha, above, below);
+            ((found - within * f) / student::fisher_quantile(alpha, above, MANY)).max(0.0).sqrt()
+        };
+        let tail = (1.0 - confidence) / 2.0;
+        let value = (found - within).max(0.0).sqrt();
+        let between = Estimate { value, low: end(tail), high: end(1.0 - tail) };
+        Some(Self { nodes: count as u32, between, within: within.sqrt() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::Share;
 
     fn readings(values: &[f64]) -> Vec<Reading> {
         let reading = |(restart, &value)| Reading { restart, round: 0, share: Share::whole(value) };
@@ -259,5 +446,182 @@ mod tests {
         assert!((found.ratio.value.ln() - 0.3).abs() < 1e-9);
         assert!(found.restarts == 4 && found.p < 0.001 && found.ratio.low.ln() > 0.25);
         assert_eq!(across_nodes(&of(0.5), &[], 0.95), None);
+    }
+}
+
+#[cfg(test)]
+mod location_tests {
+    use super::*;
+
+    fn location(value: f64, standard_error: f64, df: f64) -> Location {
+        Location { value, standard_error, df }
+    }
+
+    fn close(ours: f64, theirs: f64) {
+        assert!((ours / theirs - 1.0).abs() < 1e-8, "ours {ours:e}, theirs {theirs:e}");
+    }
+
+    #[test]
+    fn a_single_value_has_no_interval() {
+        let one = Location::student(&[3.0]).unwrap();
+        assert_eq!((one.value, one.half_width(0.95), one.p()), (3.0, f64::INFINITY, 1.0));
+        assert!(Location::student(&[]).is_none());
+    }
+
+    #[test]
+    fn the_p_value_of_a_location_without_error_says_whether_it_is_zero() {
+        assert_eq!(location(0.0, 0.0, 2.0).p(), 1.0);
+        assert_eq!(location(0.1, 0.0, 2.0).p(), 0.0);
+        assert_eq!(location(0.1, f64::INFINITY, 0.0).p(), 1.0);
+        assert_eq!(location(0.1, 0.0, 0.0).half_width(0.95), 0.0);
+        close(location(0.2, 0.1, 2.0).half_width(0.95), 0.430_265_272_974_946);
+    }
+
+    /// Welch (1947): (a + b)² / (a² / df_a + b² / df_b), of the squared errors a and b.
+    #[test]
+    fn a_difference_has_welchs_degrees_of_freedom() {
+        let of = |a, b| {
+            let difference = location(5.0, a, 4.0).minus(&location(3.0, b, 2.0));
+            assert_eq!(difference.value, 2.0);
+            (difference.standard_error, difference.df)
+        };
+        let (error, df) = of(3.0, 4.0);
+        assert_eq!(error, 5.0);
+        close(df, 625.0 / (81.0 / 4.0 + 256.0 / 2.0));
+        // An exact one adds nothing; for two exact ones the lower number holds.
+        assert_eq!((of(3.0, 0.0), of(0.0, 3.0)), ((3.0, 4.0), (3.0, 2.0)));
+        assert_eq!(of(0.0, 0.0), (0.0, 2.0));
+        assert_eq!(of(f64::INFINITY, 1.0), (f64::INFINITY, 2.0));
+        assert_eq!((welch_term(0.0, 0.0), welch_term(0.0, 4.0)), (0.0, 0.0));
+        assert_eq!(welch_term(3.0, 4.0), 2.25);
+    }
+
+    #[test]
+    fn a_variance_takes_two_values() {
+        assert_eq!(variance(&[]), 0.0);
+        assert_eq!(variance(&[3.0]), 0.0);
+        assert_eq!(variance(&[3.0, 5.0]), 2.0);
+    }
+}
+
+#[cfg(test)]
+mod amount_tests {
+    use super::*;
+
+    fn of(values: &[f64]) -> Amount {
+        Amount::of((0..).zip(values.iter().copied())).unwrap()
+    }
+
+    /// Student's interval, computed in Python: mean 2, standard error 1/√3, t = 4.302653.
+    #[test]
+    fn the_interval_of_one_value_per_restart_is_students() {
+        let amount = of(&[1.0, 2.0, 3.0]);
+        let found = amount.estimate(0.95);
+        assert_eq!((found.value, amount.restarts), (2.0, 3));
+        assert!((found.high - 4.484_137_8).abs() < 1e-6, "{found:?}");
+        assert!((found.low + 0.484_137_8).abs() < 1e-6, "{found:?}");
+        assert!((amount.p() - 0.074_179_9).abs() < 1e-6, "{}", amount.p());
+    }
+
+    #[test]
+    fn parts_add_up_to_their_sum() {
+        let (one, other) = ([1.0, 7.0, 2.5], [0.5, -3.0, 40.0]);
+        let sum: Vec<f64> = one.iter().zip(other).map(|(a, b)| a + b).collect();
+        let value = |values: &[f64]| of(values).estimate(0.95).value;
+        assert!((value(&one) + value(&other) - value(&sum)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn equal_values_are_known_exactly_and_a_single_one_is_not() {
+        let same = of(&[1.0; 4]);
+        assert_eq!((same.estimate(0.95).low, same.p()), (1.0, 0.0));
+        assert_eq!(of(&[0.0; 4]).p(), 1.0);
+        let single = of(&[1.0]);
+        assert_eq!((single.estimate(0.95).is_bounded(), single.p()), (false, 1.0));
+        assert!(Amount::of([(0, f64::NAN)]).is_none());
+    }
+
+    #[test]
+    fn a_difference_has_the_errors_of_both() {
+        let difference = of(&[5.0, 6.0, 7.0]).minus(&of(&[1.0, 2.0, 3.0, 2.0]));
+        let found = difference.estimate(0.95);
+        assert!((found.value - 4.0).abs() < 1e-12 && difference.restarts == 3);
+        assert!(found.low > 1.0 && found.low < 3.0, "{found:?}");
+    }
+}
+
+#[cfg(test)]
+mod node_tests {
+    use super::*;
+    use crate::effect;
+
+    fn pair(restart: u32, log_ratio: f64) -> Pair {
+        Pair { restart, log_ratio, rounds: 1 }
+    }
+
+    #[test]
+    fn each_restart_is_labelled_with_its_node() {
+        let pairs = [pair(0, 0.1), pair(1, 0.3), pair(2, 0.5), pair(7, 0.9)];
+        assert_eq!(by_node(&pairs, &[4, 4, 6]), [pair(4, 0.1), pair(4, 0.3), pair(6, 0.5)]);
+        assert_eq!(by_node(&[], &[0]), []);
+    }
+
+    /// Regression: a node was the robust mean of its restarts, which left out slow starts.
+    #[test]
+    fn a_slow_start_has_its_weight_in_the_mean_of_a_node() {
+        let node = |node: u32| (0..5).map(move |n| pair(node, if n == 4 { 0.3 } else { 0.0 }));
+        let found = effect(&node(0).chain(node(1)).collect::<Vec<_>>(), 0.95).unwrap();
+        assert!((found.ratio.value.ln() - 0.06).abs() < 1e-12, "{found:?}");
+    }
+
+    /// Many restarts of two nodes do not make up for there being two nodes.
+    #[test]
+    fn an_interval_rests_on_nodes_and_not_on_restarts() {
+        let restarts = |node: u32, around: f64| {
+            (0..8).map(move |i| pair(node * 8 + i, around + 0.001 * f64::from(i)))
+        };
+        let pairs: Vec<Pair> = restarts(0, 0.10).chain(restarts(1, 0.14)).collect();
+        let node_of: Vec<u32> = (0..16).map(|restart| restart / 8).collect();
+        let (alone, merged) = (effect(&pairs, 0.95), effect(&by_node(&pairs, &node_of), 0.95));
+        let (alone, merged) = (alone.unwrap(), merged.unwrap());
+        assert_eq!((alone.restarts, merged.restarts, merged.rounds), (16, 2, 16));
+        // Means 0.1035 and 0.1435, standard error 0.02, t(1) = 12.706.
+        assert!((merged.ratio.value.ln() - 0.1235).abs() < 1e-9);
+        assert!((merged.ratio.high.ln() - 0.1235 - 12.7062 * 0.02).abs() < 1e-4, "{merged:?}");
+        assert!(alone.ratio.high.ln() < 0.14);
+    }
+
+    /// Nodes of means 0.1, 0.2 and 0.3; restarts scatter by ±0.01 around them. Variance of the
+    /// means: 0.01. Of restarts: 0.0002, of which a mean of two has half. F(2, 3) has the quantiles
+    /// 16.0441 and 0.0255 (1 ÷ F(3, 2) = 1 ÷ 39.1655), χ²(2) ÷ 2 has −ln 0.025 = 3.6889 and −ln
+    /// 0.975 = 0.0253178.
+    #[test]
+    fn the_spread_of_nodes_is_what_restarts_do_not_explain() {
+        let node = |node: u32, around: f64| [pair(node, around - 0.01), pair(node, around + 0.01)];
+        let pairs = [node(0, 0.1), node(1, 0.2), node(2, 0.3)].concat();
+        let found = NodeSpread::of(&pairs, 0.95).unwrap();
+        assert!((found.between.value.powi(2) - 0.0099).abs() < 1e-12, "{found:?}");
+        assert!((found.within.powi(2) - 0.0001).abs() < 1e-12, "{found:?}");
+        let low = (0.01 - 0.0001 * 16.0441) / 3.6889;
+        let high = (0.01 - 0.0001 / 39.1655) / 0.025_317_8;
+        assert!((found.between.low.powi(2) / low - 1.0).abs() < 1e-3, "{found:?}");
+        assert!((found.between.high.powi(2) / high - 1.0).abs() < 1e-3, "{found:?}");
+        assert!(found.between.low > 0.0 && found.nodes == 3);
+    }
+
+    #[test]
+    fn nodes_that_restarts_explain_are_not_proven_to_differ() {
+        let pairs: Vec<Pair> =
+            (0..12).map(|i| pair(i % 4, [0.0, 0.1, -0.1][(i / 4) as usize])).collect();
+        let found = NodeSpread::of(&pairs, 0.95).unwrap();
+        assert_eq!((found.between.value, found.between.low), (0.0, 0.0));
+        assert!(found.within > 0.05);
+    }
+
+    #[test]
+    fn one_node_or_one_restart_per_node_says_nothing_about_nodes() {
+        assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(0, 0.2)], 0.95), None);
+        assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(1, 0.2)], 0.95), None);
+        assert_eq!(NodeSpread::of(&[], 0.95), None);
     }
 }

@@ -1,10 +1,9 @@
 //! A histogram of times with a stated error.
-//!
-//! `hdrhistogram` is used here and in [`export`] only.
 
-pub(crate) mod export;
+use std::time::{Duration, SystemTime};
 
 use hdrhistogram::Histogram as Hdr;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +48,7 @@ impl Histogram {
     }
 
     /// Adds one time, `count` times.
-    pub fn record_many(&mut self, ns: u64, count: u64) {
+    pub(crate) fn record_many(&mut self, ns: u64, count: u64) {
         self.0.saturating_record_n(ns, count);
     }
 
@@ -104,9 +103,12 @@ impl Histogram {
         self.0.min()
     }
 
-    /// HdrHistogram's compressed V2 encoding, which other tools read.
+    /// HdrHistogram's compressed V2 encoding, which other tools read. No bytes if it is empty.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
+        if self.is_empty() {
+            return bytes;
+        }
         V2DeflateSerializer::new()
             .serialize(&self.0, &mut bytes)
             .expect("writing to a Vec cannot fail");
@@ -114,39 +116,92 @@ impl Histogram {
     }
 
     /// Reads what [`Histogram::to_bytes`] wrote.
-    ///
-    /// # Errors
-    /// The bytes are not such an encoding, or contain times beyond this histogram's range.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadHistogram> {
-        let read: Hdr<u64> = Deserializer::new()
-            .deserialize(&mut &bytes[..])
-            .map_err(|e| BadHistogram(e.to_string()))?;
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let mut own = Self::new();
-        own.0.add(&read).map_err(|e| BadHistogram(e.to_string()))?;
+        if !bytes.is_empty() {
+            let bad = |error: &dyn std::fmt::Display| format!("not a stored histogram: {error}");
+            let read = Deserializer::new().deserialize(&mut &bytes[..]);
+            let read: Hdr<u64> = read.map_err(|error| bad(&error))?;
+            own.0.add(&read).map_err(|error| bad(&error))?;
+        }
         Ok(own)
     }
 }
 
-/// Bytes that are not a stored histogram.
-#[derive(Debug, thiserror::Error)]
-#[error("not a stored histogram: {0}")]
-pub struct BadHistogram(String);
-
 impl Serialize for Histogram {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let bytes = if self.is_empty() { Vec::new() } else { self.to_bytes() };
-        serializer.serialize_bytes(&bytes)
+        serializer.serialize_bytes(&self.to_bytes())
     }
 }
 
 impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let bytes = Vec::<u8>::deserialize(deserializer)?;
-        match &bytes[..] {
-            [] => Ok(Self::new()),
-            bytes => Self::from_bytes(bytes).map_err(serde::de::Error::custom),
-        }
+        Self::from_bytes(&bytes).map_err(serde::de::Error::custom)
     }
+}
+
+/// Ticks in each halving of the distance to 100 %, as HdrHistogram prints them.
+const TICKS_PER_HALF_DISTANCE: u32 = 5;
+
+/// Counts per bucket at three significant digits: the power of two that distinguishes 2 × 10³
+/// values.
+const SUB_BUCKETS: u32 = 2048;
+
+impl Histogram {
+    /// HdrHistogram's percentile distribution (`.hgrm`), which its plotter reads and which wrk2
+    /// prints. Times are divided by `unit_ns` (1,000,000 for milliseconds).
+    pub fn to_hgrm(&self, unit_ns: f64) -> String {
+        let mut text = format!(
+            "{:>12} {:>14} {:>10} {:>14}\n\n",
+            "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+        );
+        let mut count = 0;
+        for step in self.0.iter_quantiles(TICKS_PER_HALF_DISTANCE) {
+            count += step.count_since_last_iteration();
+            let quantile = step.quantile_iterated_to();
+            let left = 1.0 - quantile;
+            let odds = if left > 0.0 { format!("{:>14.2}", 1.0 / left) } else { String::new() };
+            let value = step.value_iterated_to() as f64 / unit_ns;
+            let row = format!("{value:>12.3} {quantile:>14.12} {count:>10} {odds}");
+            text.push_str(row.trim_end());
+            text.push('\n');
+        }
+        let (mean, stdev) = (self.mean() / unit_ns, self.stdev() / unit_ns);
+        let (max, total) = (self.max() as f64 / unit_ns, self.len());
+        text.push_str(&format!("#[Mean    = {mean:>12.3}, StdDeviation   = {stdev:>12.3}]\n"));
+        text.push_str(&format!("#[Max     = {max:>12.3}, Total count    = {total:>12}]\n"));
+        let (buckets, sub_buckets) = (self.0.buckets(), SUB_BUCKETS);
+        text.push_str(&format!("#[Buckets = {buckets:>12}, SubBuckets     = {sub_buckets:>12}]\n"));
+        text
+    }
+}
+
+/// HdrHistogram's compressed interval log (`.hlog`), which its log processor and analyzer read: one
+/// line per histogram, all of the interval that began at `opened`. The first has no tag. Values are
+/// in nanoseconds; the maximum beside each histogram, for human readers, is in milliseconds. A tag
+/// that the format cannot hold (with a comma, a space or a line break) is left out.
+pub fn interval_log(
+    opened: SystemTime,
+    length: Duration,
+    first: &Histogram,
+    tagged: &[(&str, &Histogram)],
+) -> String {
+    const INFALLIBLE: &str = "writing to a Vec cannot fail";
+    let (mut bytes, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
+    let mut builder = IntervalLogWriterBuilder::new();
+    builder
+        .add_comment("[Histogram log format version 1.3]")
+        .with_start_time(opened)
+        .with_base_time(opened)
+        .with_max_value_divisor(1e6);
+    let mut log = builder.begin_log_with(&mut bytes, &mut serializer).expect(INFALLIBLE);
+    log.write_histogram(&first.0, Duration::ZERO, length, None).expect(INFALLIBLE);
+    for (tag, histogram) in tagged {
+        let tag = Tag::new(tag);
+        log.write_histogram(&histogram.0, Duration::ZERO, length, tag).expect(INFALLIBLE);
+    }
+    String::from_utf8(bytes).expect("the format is text")
 }
 
 #[cfg(test)]
@@ -202,6 +257,36 @@ mod tests {
     #[test]
     fn other_bytes_are_an_error_with_its_cause() {
         let error = Histogram::from_bytes(b"not one").unwrap_err();
-        assert!(error.to_string().starts_with("not a stored histogram: "), "{error}");
+        assert!(error.starts_with("not a stored histogram: "), "{error}");
+    }
+}
+
+#[cfg(test)]
+mod export_tests {
+    use super::*;
+
+    #[test]
+    fn hgrm_is_what_plotters_read() {
+        let mut histogram = Histogram::new();
+        (1..=4).for_each(|ms| histogram.record(ms * 1_000_000));
+        let expected = "       Value     Percentile TotalCount 1/(1-Percentile)
+
+       1.000 0.000000000000          1           1.00
+       1.000 0.100000000000          1           1.11
+       1.000 0.200000000000          1           1.25
+       2.001 0.300000000000          2           1.43
+       2.001 0.400000000000          2           1.67
+       2.001 0.500000000000          2           2.00
+       3.000 0.550000000000          3           2.22
+       3.000 0.600000000000          3           2.50
+       3.000 0.650000000000          3           2.86
+       3.000 0.700000000000          3           3.33
+       4.002 0.750000000000          4           4.00
+       4.002 1.000000000000          4
+#[Mean    =        2.500, StdDeviation   =        1.118]
+#[Max     =        4.002, Total count    =            4]
+#[Buckets =           32, SubBuckets     =         2048]
+";
+        assert_eq!(histogram.to_hgrm(1e6), expected);
     }
 }

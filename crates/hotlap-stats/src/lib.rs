@@ -23,32 +23,14 @@
 //! 8. **Nodes.** Where a run was repeated on several machines, [`by_node`] labels each restart with
 //!    its node, so that [`effect`] rests on nodes. [`NodeSpread`] says how much nodes differ.
 //! 9. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
-//!
-//! # Modules
-//!
-//! Each module imports only from those below it:
-//!
-//! ```text
-//!       stop
-//!     verdict   capacity                                     survival
-//!        │         │                                             │
-//!     compare ─────┘  steady      change_points              censored
-//!        │               │              │                       │
-//!      fisher            │              │                       │
-//!        │               │              │                       │
-//!   estimate, student, robust ──────────┘                   histogram    sample_size
-//! ```
 #![forbid(unsafe_code)]
 
 mod capacity;
-mod censored;
 mod change_points;
 mod compare;
 mod estimate;
-mod fisher;
 mod histogram;
-mod robust;
-mod sample_size;
+mod reading;
 mod steady;
 mod stop;
 pub mod student;
@@ -56,23 +38,19 @@ mod survival;
 mod verdict;
 
 pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
-pub use censored::{Ages, Censored};
 pub use change_points::change_points;
 pub use compare::{
-    Amount, Bursts, Change, Effect, NodeSpread, Pair, Reading, Share, Shift, across_nodes,
-    across_runs, by_node, effect, level, level_of_nodes, level_of_runs, logs_by_restart, pairs,
-    shifted_effect, shifted_level, values_by_restart,
+    Amount, Effect, NodeSpread, Shift, across_nodes, across_runs, by_node, effect, level,
+    level_of_nodes, level_of_runs, logs_by_restart, shifted_effect,
 };
-pub use estimate::Estimate;
-pub use histogram::export::interval_log;
-pub use histogram::{BadHistogram, Histogram};
-pub use robust::{mad, median};
-pub use sample_size::{Concurrency, samples_suffice};
+pub use estimate::{Estimate, mad, median};
+pub use histogram::{Histogram, interval_log};
+pub use reading::{Bursts, Drift, Pair, Reading, Share, pairs, values_by_restart};
 pub use steady::{
     Class, DetectorSettings, KnownSpeed, PreviousWarmup, SteadyDetector, SteadyState,
 };
 pub use stop::{Costs, RESTARTS_BEFORE_LOOK, confidence, further_restarts, is_precise};
-pub use survival::{Percentile, Survival};
+pub use survival::{Ages, Censored, Concurrency, Percentile, Survival, samples_suffice};
 pub use verdict::{
     Better, CONTROL_ALPHA, Criterion, Inconclusive, MIN_RESTARTS, Rank, Verdict, holm, ranks,
     verdicts,

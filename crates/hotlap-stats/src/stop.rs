@@ -5,7 +5,8 @@
 //! (Armitage, McPherson and Rowe, "Repeated significance tests on accumulating data", JRSS A 132,
 //! 1969).
 
-use crate::compare::{Pair, effect};
+use crate::compare::effect;
+use crate::reading::Pair;
 use crate::student;
 use crate::verdict::MIN_RESTARTS;
 

@@ -114,6 +114,28 @@ fn density(t: f64, df: f64) -> f64 {
     (ln_front - half * (t * t / df).ln_1p()).exp()
 }
 
+/// Degrees of freedom of the denominator that stand for infinitely many: χ² divided by its degrees
+/// of freedom is F with a denominator that is known exactly. The error is about 1 in 10⁵.
+pub(crate) const MANY: f64 = 1e5;
+
+/// The value that F exceeds with probability `alpha` (0 < alpha < 1), at `d1` and `d2` degrees of
+/// freedom, both positive: the root of P(F > x) = I(d2 ÷ (d2 + d1 x); d2 ÷ 2, d1 ÷ 2) (Abramowitz
+/// and Stegun 26.6.2), by bisection of its logarithm.
+pub(crate) fn fisher_quantile(alpha: f64, d1: f64, d2: f64) -> f64 {
+    let exceeds = |x: f64| incomplete_beta(d2 / (d2 + d1 * x), d2 / 2.0, d1 / 2.0);
+    let (mut low, mut high) = (-40.0_f64, 40.0_f64);
+    // 80 ÷ 2⁵⁰ is less than the precision of the distribution function.
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        if exceeds(middle.exp()) > alpha {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    f64::midpoint(low, high).exp()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +228,38 @@ mod tests {
         assert!(!converges_slowly(0.6, 2.0, 1.0) && converges_slowly(0.601, 2.0, 1.0));
         assert_eq!([0.0, -1e-301].map(nonzero), [1e-300; 2]);
         assert_eq!([2.0, -2.0, -1e-300].map(nonzero), [2.0, -2.0, -1e-300]);
+    }
+}
+
+#[cfg(test)]
+mod fisher_tests {
+    use super::*;
+
+    /// F with one degree of freedom above is the square of Student's t.
+    #[test]
+    fn with_one_degree_of_freedom_it_is_the_square_of_t() {
+        for df in [1.0, 3.0, 10.0] {
+            for alpha in [0.5, 0.05, 0.01] {
+                let t = quantile(alpha, df);
+                let ratio = fisher_quantile(alpha, 1.0, df) / (t * t);
+                assert!((ratio - 1.0).abs() < 1e-8, "df {df}, alpha {alpha}: {ratio}");
+            }
+        }
+    }
+
+    /// Swapping numerator and denominator inverts F.
+    #[test]
+    fn the_lower_quantile_is_the_inverse_of_the_upper_one() {
+        let product = fisher_quantile(0.975, 4.0, 9.0) * fisher_quantile(0.025, 9.0, 4.0);
+        assert!((product - 1.0).abs() < 1e-8, "{product}");
+    }
+
+    /// χ² with two degrees of freedom is exponential: P(χ² > x) = exp(-x / 2).
+    #[test]
+    fn with_many_degrees_of_freedom_below_it_is_chi_squared() {
+        for alpha in [0.975, 0.5, 0.025] {
+            let ratio = 2.0 * fisher_quantile(alpha, 2.0, MANY) / (-2.0 * f64::ln(alpha));
+            assert!((ratio - 1.0).abs() < 1e-4, "{alpha}: {ratio}");
+        }
     }
 }

@@ -1,0 +1,330 @@
+//! What servers did in each round, and the pairs of two servers' restarts.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::estimate::median;
+use crate::student::two_sided_p;
+
+/// An amount and what it is divided by: CPU time and requests, or responses and seconds. Shares are
+/// summed before they are divided, so that a lap in which a server stalled has its true weight.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Share {
+    /// The numerator, for instance CPU time.
+    pub amount: f64,
+    /// The denominator, for instance requests.
+    pub of: f64,
+}
+
+impl Share {
+    /// A value that is divided by nothing.
+    pub fn whole(value: f64) -> Self {
+        Self { amount: value, of: 1.0 }
+    }
+
+    /// The sum of both.
+    pub fn and(self, other: Self) -> Self {
+        Self { amount: self.amount + other.amount, of: self.of + other.of }
+    }
+
+    /// The ratio; `None` if the denominator is 0.
+    pub fn value(self) -> Option<f64> {
+        (self.of > 0.0).then(|| self.amount / self.of)
+    }
+
+    /// The logarithm of the ratio; `None` unless it is positive and finite.
+    fn log(self) -> Option<f64> {
+        self.value().filter(|value| value.is_finite() && *value > 0.0).map(f64::ln)
+    }
+}
+
+/// What one server did in one round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// The restart that the round belongs to.
+    pub restart: u32,
+    /// The round within the restart.
+    pub round: u32,
+    /// The sum of the server's laps in this round.
+    pub share: Share,
+}
+
+impl Reading {
+    fn place(&self) -> (u32, u32) {
+        (self.restart, self.round)
+    }
+}
+
+/// One restart of a server against the same restart of the reference. Disturbances that affect both
+/// cancel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pair {
+    /// The restart; in a pool, see [`crate::by_node`], the node.
+    pub restart: u32,
+    /// ln(server / reference), of the totals over all rounds that both have.
+    pub log_ratio: f64,
+    /// The number of these rounds.
+    pub rounds: u32,
+}
+
+/// The logarithm of each restart's total amount over its total denominator. A restart without a
+/// positive total has none.
+pub(crate) fn totals<'a>(
+    readings: impl IntoIterator<Item = &'a Reading>,
+) -> BTreeMap<u32, (f64, u32)> {
+    let mut sums = BTreeMap::<u32, (Share, u32)>::new();
+    for reading in readings {
+        let (sum, rounds) = sums.entry(reading.restart).or_default();
+        (*sum, *rounds) = (sum.and(reading.share), *rounds + 1);
+    }
+    let log = |(restart, (sum, rounds)): (u32, (Share, u32))| Some((restart, (sum.log()?, rounds)));
+    sums.into_iter().filter_map(log).collect()
+}
+
+/// Pairs the restarts of two servers. A round counts if both servers have it, so that whatever
+/// happened to the machine meanwhile happened to both.
+pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
+    let of_reference = totals(of_both(reference, server));
+    let pair = |(restart, (log, rounds)): (u32, (f64, u32))| {
+        let log_ratio = log - of_reference.get(&restart)?.0;
+        Some(Pair { restart, log_ratio, rounds })
+    };
+    totals(of_both(server, reference)).into_iter().filter_map(pair).collect()
+}
+
+/// The value of each restart of a server, over the rounds that the other server has too.
+pub fn values_by_restart(server: &[Reading], other: &[Reading]) -> BTreeMap<u32, f64> {
+    let value = |(restart, (log, _)): (u32, (f64, u32))| (restart, log.exp());
+    totals(of_both(server, other)).into_iter().map(value).collect()
+}
+
+/// The readings of one server in rounds that the other one has too.
+fn of_both<'a>(own: &'a [Reading], other: &[Reading]) -> impl Iterator<Item = &'a Reading> {
+    let others: BTreeSet<(u32, u32)> = other.iter().map(Reading::place).collect();
+    own.iter().filter(move |reading| others.contains(&reading.place()))
+}
+
+/// The ratio of server and reference in each round that both have, in log units.
+fn round_ratios(server: &[Reading], reference: &[Reading]) -> Vec<f64> {
+    let log = |r: &Reading| Some((r.place(), r.share.log()?));
+    let reference: BTreeMap<(u32, u32), f64> = reference.iter().filter_map(log).collect();
+    let server = server.iter().filter_map(log);
+    server.filter_map(|(place, log)| Some(log - reference.get(&place)?)).collect()
+}
+
+/// Degrees of freedom below which a change is unknown.
+const LEAST_DF: usize = 3;
+
+/// The change of a server's cost from the first to the last round of a restart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drift {
+    /// In log units, negative if the cost falls.
+    pub log: f64,
+    /// How likely a change at least as large is by chance, if rounds are independent.
+    pub p: f64,
+}
+
+impl Drift {
+    /// The change of a server relative to the mean of others, in the rounds that any of them has
+    /// too. Without others, its own change.
+    ///
+    /// A line is fitted to the logarithms of the rounds by least squares, with the same slope in
+    /// each restart. The change is this slope times the mean length of a restart. `None` if there
+    /// are too few rounds.
+    pub fn of(server: &[Reading], others: &[&[Reading]]) -> Option<Self> {
+        let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
+        let logs = |readings: &[Reading]| -> HashMap<(u32, u32), f64> {
+            readings.iter().filter_map(|r| Some((r.place(), r.share.log()?))).collect()
+        };
+        let others: Vec<_> = others.iter().map(|readings| logs(readings)).collect();
+        for (place, own) in logs(server) {
+            let at: Vec<f64> = others.iter().filter_map(|o| o.get(&place).copied()).collect();
+            if at.is_empty() && !others.is_empty() {
+                continue;
+            }
+            let mean = at.iter().sum::<f64>() / at.len().max(1) as f64;
+            restarts.entry(place.0).or_default().push((f64::from(place.1), own - mean));
+        }
+        restarts.retain(|_, rounds| rounds.len() > 1);
+        let rounds: usize = restarts.values().map(Vec::len).sum();
+        let df = rounds.checked_sub(restarts.len() + 1).filter(|df| *df >= LEAST_DF)?;
+        let [mut xx, mut xy, mut yy, mut length] = [0.0; 4];
+        for rounds in restarts.values() {
+            let n = rounds.len() as f64;
+            let (x, y) = rounds.iter().fold((0.0, 0.0), |(x, y), r| (x + r.0 / n, y + r.1 / n));
+            for (at, log) in rounds {
+                let (dx, dy) = (at - x, log - y);
+                (xx, xy, yy) = (xx + dx * dx, xy + dx * dy, yy + dy * dy);
+            }
+            length += (n - 1.0) / restarts.len() as f64;
+        }
+        let slope = xy / xx;
+        let rest = (yy - slope * xy).max(f64::MIN_POSITIVE);
+        let error = (rest / df as f64 / xx).sqrt();
+        Some(Self { log: slope * length, p: two_sided_p(slope / error, df as f64) })
+    }
+}
+
+/// A round is a burst if the server costs this much more than in the median round, as a ratio.
+const BURST: f64 = 1.25;
+
+/// Bursts are reported if they raise the mean by this much, as a ratio.
+const REPORTED: f64 = 1.02;
+
+/// Rounds in which a server cost far more than usual, relative to the reference.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bursts {
+    /// How much more it cost in these rounds, as a ratio to the median round.
+    pub factor: f64,
+    /// The number of these rounds.
+    pub rounds: u32,
+    /// The number of all rounds.
+    pub of: u32,
+}
+
+impl Bursts {
+    /// The bursts of a server; `None` if they hardly matter, or if it bursts so often that no
+    /// median tells what is usual.
+    pub fn of(server: &[Reading], reference: &[Reading]) -> Option<Self> {
+        let ratios = round_ratios(server, reference);
+        let usual = median(&ratios)?;
+        let above: Vec<f64> =
+            ratios.iter().map(|ratio| (ratio - usual).exp()).filter(|r| *r > BURST).collect();
+        let (rounds, of) = (above.len() as f64, ratios.len() as f64);
+        let excess: f64 = above.iter().map(|factor| factor - 1.0).sum();
+        (excess / of > REPORTED - 1.0 && rounds < of / 4.0).then(|| Self {
+            factor: 1.0 + excess / rounds,
+            rounds: above.len() as u32,
+            of: ratios.len() as u32,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(restart: u32, round: u32, amount: f64, of: f64) -> Reading {
+        Reading { restart, round, share: Share { amount, of } }
+    }
+
+    #[test]
+    fn only_rounds_that_both_servers_have_are_paired() {
+        let server = [
+            reading(0, 0, 8.0, 1.0),
+            reading(0, 1, 6.0, 1.0),
+            reading(0, 2, 600.0, 1.0),
+            reading(1, 0, 9.0, 1.0),
+            reading(1, 1, f64::NAN, 1.0),
+            reading(2, 0, 5.0, 1.0),
+        ];
+        let reference = [reading(1, 0, 0.0, 1.0), reading(0, 1, 3.0, 1.0), reading(0, 0, 4.0, 1.0)];
+        let pairs = pairs(&server, &reference);
+        assert_eq!(pairs.len(), 1, "{pairs:?}");
+        assert_eq!((pairs[0].restart, pairs[0].rounds), (0, 2));
+        assert!((pairs[0].log_ratio - f64::ln(14.0 / 7.0)).abs() < 1e-12);
+    }
+
+    /// Regression: a robust mean over rounds left out a server's own bursts.
+    #[test]
+    fn a_round_in_which_a_server_costs_ten_times_as_much_has_its_weight() {
+        let rounds = |last: f64| (0..10).map(move |n| if n < 9 { 1.0 } else { last });
+        let readings = |last| -> Vec<Reading> {
+            (0..).zip(rounds(last)).map(|(n, cost)| reading(0, n, cost * 50.0, 50.0)).collect()
+        };
+        let pairs = pairs(&readings(10.0), &readings(1.0));
+        assert!((pairs[0].log_ratio.exp() - 1.9).abs() < 1e-12);
+    }
+
+    /// Regression: a round without a request was left out, or counted as if it had cost nothing.
+    #[test]
+    fn what_is_spent_without_a_request_belongs_to_the_restart() {
+        let readings = [reading(0, 0, 50.0, 10.0), reading(0, 1, 50.0, 0.0)];
+        assert_eq!(totals(&readings)[&0], (10.0_f64.ln(), 2));
+        assert!(totals(&[reading(0, 0, 50.0, 0.0)]).is_empty(), "no cost without a request");
+    }
+
+    #[test]
+    fn a_round_ratio_needs_both_servers() {
+        let ratios = round_ratios(
+            &[reading(0, 0, 4.0, 1.0), reading(0, 1, 4.0, 1.0), reading(1, 0, 4.0, 0.0)],
+            &[reading(0, 1, 2.0, 1.0), reading(1, 0, 2.0, 1.0)],
+        );
+        assert_eq!(ratios, [2.0_f64.ln()]);
+    }
+}
+
+#[cfg(test)]
+mod change_tests {
+    use super::*;
+    use crate::Share;
+
+    /// Three restarts of five rounds, with a machine that becomes slower by 10% a round.
+    fn readings(cost: impl Fn(u32, u32) -> f64) -> Vec<Reading> {
+        let machine = |round: u32| 1.1_f64.powi(round as i32);
+        let places = (0..3).flat_map(|restart| (0..5).map(move |round| (restart, round)));
+        places
+            .map(|(restart, round)| {
+                let wobble = 1.0 + 0.01 * f64::from((restart * 5 + round) * 7 % 3);
+                let share = Share::whole(cost(restart, round) * machine(round) * wobble);
+                Reading { restart, round, share }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_server_that_falls_in_each_restart_changes_and_the_machine_does_not_count() {
+        let falling = readings(|_, round| 50.0 * 0.8_f64.powi(round as i32));
+        let flat = readings(|restart, _| 20.0 + f64::from(restart));
+        let found = Drift::of(&falling, &[&flat]).unwrap();
+        assert!((found.log - 4.0 * 0.8_f64.ln()).abs() < 0.02 && found.p < 1e-6, "{found:?}");
+        let other = readings(|restart, _| 30.0 - f64::from(restart));
+        let found = Drift::of(&flat, &[&other, &other]).unwrap();
+        assert!(found.log.abs() < 0.02 && found.p > 0.01, "{found:?}");
+        // Without others, the machine cannot be told from the server.
+        assert!((Drift::of(&flat, &[]).unwrap().log - 4.0 * 1.1_f64.ln()).abs() < 0.02);
+    }
+
+    #[test]
+    fn restarts_of_one_round_tell_nothing() {
+        let one = readings(|_, _| 1.0).into_iter().filter(|r| r.round == 0).collect::<Vec<_>>();
+        assert_eq!(Drift::of(&one, &[]), None);
+        let two = readings(|_, _| 1.0).into_iter().filter(|r| r.round < 2).collect::<Vec<_>>();
+        assert_eq!(Drift::of(&two, &[]), None, "two degrees of freedom");
+    }
+}
+
+#[cfg(test)]
+mod bursts_tests {
+    use super::*;
+    use crate::Share;
+
+    fn bursts(costs: &[f64]) -> Option<Bursts> {
+        let reading = |(n, cost): (u32, f64)| Reading {
+            restart: n / 4,
+            round: n % 4,
+            share: Share::whole(cost),
+        };
+        let server: Vec<Reading> = (0..).zip(costs.iter().copied()).map(reading).collect();
+        let reference: Vec<Reading> = (0..).zip(costs.iter().map(|_| 5.0)).map(reading).collect();
+        Bursts::of(&server, &reference)
+    }
+
+    #[test]
+    fn a_server_that_costs_twice_as_much_in_one_of_twelve_rounds_is_bursty() {
+        let mut costs = [5.0; 12];
+        costs[7] = 10.0;
+        let found = bursts(&costs).unwrap();
+        assert!((found.factor - 2.0).abs() < 1e-9 && (found.rounds, found.of) == (1, 12));
+        costs[7] = 6.0;
+        assert_eq!(bursts(&costs), None, "20% more in one round is noise");
+    }
+
+    #[test]
+    fn a_rare_burst_is_not_worth_a_sentence_and_a_usual_one_is_none() {
+        let mut costs = [5.0; 60];
+        costs[7] = 10.0;
+        assert_eq!(bursts(&costs), None, "1.7% of the cost");
+        assert_eq!(bursts(&[5.0, 10.0, 5.0, 10.0, 5.0]), None);
+        assert_eq!(bursts(&[]), None);
+    }
+}
