@@ -86,14 +86,10 @@ impl Budget {
             experiment: experiment.clone(),
         };
         for lap in &experiment.past.laps {
-            if let Some(rounds) = budget.had.get_mut(lap.at.restart as usize) {
-                *rounds = (*rounds).max(lap.at.round + 1);
+            if let Some(rounds) = budget.had.get_mut(lap.restart as usize) {
+                *rounds = (*rounds).max(lap.round + 1);
             }
-            let share = lap.cost.unwrap_or(lap.rate);
-            budget.costs[lap.participant][lap.load].push((lap.at.restart, lap.at.round, share));
-            if Some(lap.load) == experiment.closed_loop() {
-                budget.rates[lap.participant].extend(lap.rate.value());
-            }
+            budget.lap(lap);
         }
         budget
     }

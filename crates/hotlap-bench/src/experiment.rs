@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use hotlap_stats::Share;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -61,28 +60,13 @@ pub struct Experiment {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Past {
     /// The closed-loop laps that count.
-    pub laps: Vec<PastLap>,
+    pub laps: Vec<Lap>,
     /// Participants that have failed.
     pub out: Vec<usize>,
     /// The rate of its paced laps, in requests/s.
     pub rate: Option<f64>,
     /// Time spent.
     pub spent: Duration,
-}
-
-/// The parts of an earlier lap that are needed to continue.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PastLap {
-    /// The participant.
-    pub participant: usize,
-    /// The load.
-    pub load: usize,
-    /// The position in the schedule.
-    pub at: Place,
-    /// Its share of the CPU time per request of its round, in nanoseconds.
-    pub cost: Option<Share>,
-    /// Its share of the requests/s of its round.
-    pub rate: Share,
 }
 
 /// Position in the schedule.

@@ -157,7 +157,7 @@ impl Starter<'_> {
 }
 
 /// How servers are loaded. An experiment has one or more loads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Load {
     /// Its name in tables if an experiment has several: `close`, `POST /bla`; empty if it is the
     /// only one.
@@ -169,8 +169,10 @@ pub struct Load {
     /// Whether the number of threads follows from the generator's cores, as the user gave none.
     pub has_usual_threads: bool,
     /// Keep-alive, or a new connection for each request.
+    #[schemars(with = "String")]
     pub reuse: Reuse,
     /// The version of HTTP.
+    #[schemars(with = "String")]
     pub protocol: Protocol,
     /// Whether servers are started with a certificate and spoken to over TLS. All loads of an
     /// experiment agree, because servers are started once for all of them.
@@ -181,6 +183,11 @@ pub struct Load {
     pub request: Option<usize>,
     /// The offered rate in requests/s; `None`: a closed loop.
     pub rate: Option<f64>,
+    /// The requests that it sends to servers, in words: `GET /`, `POST /x (request 1f0c3a55)`;
+    /// empty as long as the servers are unknown.
+    pub sends: String,
+    /// The names of its requests, in order, if it sends several, and the same to all servers.
+    pub requests: Vec<String>,
 }
 
 impl Load {
@@ -198,7 +205,21 @@ impl Load {
             pipeline: 1,
             request: Some(0),
             rate: None,
+            sends: String::new(),
+            requests: Vec::new(),
         }
+    }
+
+    /// Whether both are the same load, whatever their names. The servers of a run may be sent
+    /// different requests, and one of the servers may be missing in the other run, so one common
+    /// request is enough. An unknown request matches any.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let shape = |l: &Self| {
+            (l.connections, l.threads, l.reuse, (l.protocol, l.https), l.pipeline, l.rate)
+        };
+        let is_unknown = self.sends.is_empty() || other.sends.is_empty();
+        let has = |request: &str| other.sends.split(", ").any(|theirs| theirs == request);
+        shape(self) == shape(other) && (is_unknown || self.sends.split(", ").any(has))
     }
 
     /// Uses one thread for each core of the generator, but at most one for each connection. A

@@ -17,7 +17,7 @@ mod published;
 
 pub use definition::{Question, Suite, SuiteError, Written};
 pub use entry::{CustomRequest, Entry, Loading, STREAMS};
-pub use published::{Absent, Publication, PublishedFigure};
+pub use published::{Absent, Citation, Publication, PublishedFigure};
 
 impl Suite {
     /// Opens a suite of the folder by its name, or a file by its path: an argument that contains

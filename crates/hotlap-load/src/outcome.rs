@@ -110,40 +110,16 @@ pub struct OpenLoop {
 /// became due.
 const BEHIND: f64 = 0.01;
 
-/// The histograms of an outcome.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Histograms {
-    /// Service time.
-    pub service: Histogram,
-    /// Response time.
-    pub response: Histogram,
-    /// How late the generator sent.
-    pub lag: Histogram,
-    /// Time to connect.
-    pub connect: Histogram,
-    /// Time of TLS handshakes.
-    pub handshake: Histogram,
-}
-
 impl Outcome {
-    /// Takes the histograms out, and leaves empty ones.
-    pub fn take_histograms(&mut self) -> Histograms {
-        Histograms {
-            service: std::mem::take(&mut self.service_time),
-            response: std::mem::take(&mut self.response_time),
-            lag: std::mem::take(&mut self.lag),
-            connect: std::mem::take(&mut self.connect_time),
-            handshake: std::mem::take(&mut self.handshake_time),
-        }
-    }
-
-    /// Puts histograms back.
-    pub fn put_histograms(&mut self, times: Histograms) {
-        self.service_time = times.service;
-        self.response_time = times.response;
-        self.lag = times.lag;
-        self.connect_time = times.connect;
-        self.handshake_time = times.handshake;
+    /// Its histograms: service time, response time, lag, time to connect, time of TLS handshakes.
+    pub fn histograms_mut(&mut self) -> [&mut Histogram; 5] {
+        [
+            &mut self.service_time,
+            &mut self.response_time,
+            &mut self.lag,
+            &mut self.connect_time,
+            &mut self.handshake_time,
+        ]
     }
 
     /// The share of the window in which the busiest thread had something to do, from 0 to 1.
@@ -205,29 +181,42 @@ impl Outcome {
 
     /// Correct responses per second.
     pub fn rate(&self) -> f64 {
-        self.per_second(self.responses as f64)
+        self.responses as f64 * 1e9 / self.window_ns.max(1) as f64
     }
 
     /// How the offered rate compares with the achieved rate, over one window. `None` in a closed
     /// loop.
     pub fn open_loop(&self) -> Option<OpenLoop> {
-        let waiting_at_open = self.response_time_censored.entered.len();
-        let waiting = self.in_flight + self.queued;
-        let growth = waiting as f64 - waiting_at_open as f64;
-        (self.due > 0).then(|| OpenLoop {
-            offered_per_s: self.per_second(self.due as f64),
-            reached_per_s: self.rate(),
-            due: self.due,
-            waiting,
-            growth_per_s: self.per_second(growth),
-            oldest_ns: self.oldest_ns,
-            is_behind: !self.response_time_censored.waiting.is_empty()
-                && growth > self.due as f64 * BEHIND,
-        })
+        OpenLoop::over([self])
     }
+}
 
-    fn per_second(&self, count: f64) -> f64 {
-        count * 1e9 / self.window_ns.max(1) as f64
+impl OpenLoop {
+    /// How the offered rate compares with the achieved rate, over windows that came one after the
+    /// other. `None` without one, and in a closed loop.
+    pub fn over<'a>(windows: impl IntoIterator<Item = &'a Outcome>) -> Option<Self> {
+        let [mut window_ns, mut responses, mut due, mut queued, mut waiting, mut before] = [0; 6];
+        let mut oldest_ns = 0;
+        for window in windows {
+            window_ns += window.window_ns;
+            responses += window.responses;
+            due += window.due;
+            queued += window.response_time_censored.waiting.len();
+            waiting += window.in_flight + window.queued;
+            before += window.response_time_censored.entered.len();
+            oldest_ns = oldest_ns.max(window.oldest_ns);
+        }
+        let growth = waiting as f64 - before as f64;
+        let per_second = |count: f64| count * 1e9 / window_ns.max(1) as f64;
+        (due > 0).then(|| Self {
+            offered_per_s: per_second(due as f64),
+            reached_per_s: per_second(responses as f64),
+            due,
+            waiting,
+            growth_per_s: per_second(growth),
+            oldest_ns,
+            is_behind: queued > 0 && growth > due as f64 * BEHIND,
+        })
     }
 }
 

@@ -183,7 +183,9 @@ pub(crate) trait Device: std::fmt::Debug + Send {
 }
 
 /// Why an instrument cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema, thiserror::Error,
+)]
 #[error("{what} cannot be observed: {why}; {remedy}")]
 pub struct ObserveError {
     /// What would have been observed (`system calls`).

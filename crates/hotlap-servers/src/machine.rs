@@ -23,7 +23,7 @@ pub use priority::Priority;
 const WATCH: Duration = Duration::from_millis(200);
 
 /// A machine. `None` means unknown.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
@@ -69,6 +69,11 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// The kind of virtual machine or container, if any.
+    pub fn virtualisation(&self) -> Option<&str> {
+        self.container.as_deref().or(self.virtual_machine.then_some("virtual machine"))
+    }
+
     /// Describes this machine. Samples it for 0.2 s: call this while hotlap is idle.
     pub fn describe() -> Self {
         let before = CpuTimes::now();

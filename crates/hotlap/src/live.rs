@@ -5,20 +5,23 @@
 //! terminal. Without a terminal, it prints a plain line per restart instead.
 
 mod board;
-#[cfg(unix)]
-mod keys;
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::console::Console;
+use crate::model::Lap;
 use crate::{redact, text};
-
-pub use board::{Board, Seen};
+use board::Board;
 
 /// The time between two draws; each round draws twice: once for the text, once for the spinner.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -37,8 +40,7 @@ pub struct Live {
     console: Console,
     status: Arc<Mutex<Status>>,
     drawing: Option<Drawing>,
-    #[cfg(unix)]
-    keys: Option<keys::Keys>,
+    keys: Option<Keys>,
 }
 
 struct Drawing {
@@ -53,13 +55,7 @@ impl Live {
         let status = Arc::new(Mutex::new(Status::default()));
         let width = console.width;
         let drawing = console.live.then(|| Drawing::start(Arc::clone(&status), width));
-        Self {
-            console: *console,
-            status,
-            drawing,
-            #[cfg(unix)]
-            keys: None,
-        }
+        Self { console: *console, status, drawing, keys: None }
     }
 
     /// Starts to draw the view of an experiment with these servers; a server with an empty name is
@@ -67,9 +63,8 @@ impl Live {
     pub fn experiment(console: &Console, names: Vec<String>) -> Self {
         let mut live = Self::start(console);
         live.change(|status| status.board = Board::new(names));
-        #[cfg(unix)]
         if live.drawing.is_some() {
-            live.keys = keys::Keys::watch();
+            live.keys = Keys::watch();
         }
         live
     }
@@ -85,8 +80,8 @@ impl Live {
     }
 
     /// A lap has ended.
-    pub fn lap(&self, seen: Seen) {
-        self.change(|status| status.board.lap(seen));
+    pub fn lap(&self, lap: &Lap) {
+        self.change(|status| status.board.lap(lap));
     }
 
     /// A restart begins.
@@ -124,7 +119,6 @@ impl Live {
 
     /// Clears the live view.
     pub fn clear(&mut self) {
-        #[cfg(unix)]
         drop(self.keys.take());
         if let Some(Drawing { bar, thread, ends }) = self.drawing.take() {
             drop(ends);
@@ -180,6 +174,80 @@ impl Status {
         let parts = [Some(self.restart.clone()), Some(self.phase.clone()), left];
         let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
         parts.join(" · ")
+    }
+}
+
+/// The maximum wait for a key.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Watches the keyboard: `q` during a run is the same as Ctrl-C.
+///
+/// Reading single keys needs another terminal mode. The mode is restored when this value is dropped
+/// and at the first signal, so that a second signal, which kills hotlap, leaves the terminal
+/// usable.
+struct Keys {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Restores the terminal mode.
+struct Restore(Termios);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+impl Keys {
+    /// Watches the keyboard, if standard input is a terminal and hotlap is in its foreground.
+    fn watch() -> Option<Self> {
+        let group = tcgetpgrp(io::stdin()).ok()?;
+        (group == rustix::process::getpgrp()).then_some(())?;
+        let before = tcgetattr(io::stdin()).ok()?;
+        let over = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&over)).ok()?;
+        }
+        let mut single = before.clone();
+        single.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Now, &single).ok()?;
+        let restore = Restore(before);
+        let watched = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            let _restore = restore;
+            listen(&watched);
+        });
+        Some(Self { over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(over: &AtomicBool) {
+    let patience = PATIENCE.try_into().ok();
+    let stdin = io::stdin();
+    while !over.load(Ordering::Relaxed) {
+        let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+        if !matches!(poll(&mut waiting, patience.as_ref()), Ok(n) if n > 0) {
+            continue;
+        }
+        let mut keys = [0; 16];
+        match rustix::io::read(&stdin, &mut keys) {
+            Ok(n) if keys[..n].contains(&b'q') => {
+                let own = rustix::process::getpid();
+                let _ = rustix::process::kill_process(own, rustix::process::Signal::INT);
+            }
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
     }
 }
 

@@ -1,39 +1,30 @@
 //! What is kept of a run, without the secrets that requests carry ([`crate::redact`]).
 //!
-//! A [`Run`] has the machine that it was measured on ([`host`]), its servers ([`server`]) and its
-//! loads ([`load`]). Each server is started and warmed up in every restart ([`Start`]), and then
+//! A [`Run`] has the machine that it was measured on ([`Host`]), its servers ([`Server`]) and its
+//! loads ([`Load`]). Each server is started and warmed up in every restart ([`Start`]), and then
 //! measured in laps ([`Lap`]). Laps that explain a difference ([`ExplainLap`]) are kept apart.
-//! Starts and both kinds of laps are the records of the measurement itself. A run grows during the
+//! Loads, starts, laps and the machine are kept as the experiment has them. A run grows during the
 //! experiment: servers fail, starts and laps are added, and the state changes at the end. A run
-//! that was merged from several machines says so ([`pool`]).
+//! that was merged from several machines says so ([`Pool`]).
 //!
 //! [`crate::store`] writes and reads runs, and [`crate::analysis`] computes figures from them.
 //! Neither module knows the other.
 
-pub mod explain;
-pub mod host;
-pub mod load;
-pub mod pool;
-pub mod server;
-
 use serde::{Deserialize, Serialize};
 
-use crate::redact;
-
-pub use explain::{Missing, Observing};
-pub use host::{GeneratorHost, Host, RemoteGenerator};
 pub use hotlap_bench::explain::ExplainLap;
 pub use hotlap_bench::lap::{Count, Lap, Violation};
-pub use hotlap_bench::participant::Role;
+pub use hotlap_bench::participant::{Load, Role};
 pub use hotlap_bench::runner::{Probed, Start, Warmup};
 pub use hotlap_bench::slo::Objective;
 pub use hotlap_bench::stress::Subject;
-pub use hotlap_bench::suite::{Absent, Question};
+pub use hotlap_bench::suite::{Absent, Citation, PublishedFigure, Question};
 pub use hotlap_servers::launch::ServerFailure;
+pub use hotlap_servers::machine::Machine;
 pub use hotlap_stats::Class;
-pub use load::Load;
-pub use pool::{Apart, MergedShard, Pool, Shard};
-pub use server::{Part, Published, Server, Than};
+
+use hotlap_bench::participant::{Origin, Participant};
+use hotlap_observe::ObserveError;
 
 /// One `hotlap run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -137,11 +128,207 @@ pub struct Schedule {
     pub observing: Observing,
 }
 
-/// The words of this command line, with secrets redacted, as they can be typed again; the program
-/// is called `hotlap`, whatever its path.
-pub fn typed() -> Vec<String> {
-    let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    redact::words(&std::iter::once("hotlap".to_owned()).chain(typed).collect::<Vec<_>>())
+/// How servers were observed, to explain where a difference in cost comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Observing {
+    /// What could not be observed.
+    pub missing: Vec<Unobserved>,
+    /// Environment variables (`NAME=value`) that made a runtime name its functions, with the index
+    /// of the server.
+    pub env: Vec<(usize, String)>,
+}
+
+/// Something of a server that could not be observed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Unobserved {
+    /// The index of the server.
+    pub server: usize,
+    /// What would have been observed, the cause, and what would permit it.
+    #[serde(flatten)]
+    pub error: ObserveError,
+}
+
+/// The machine of the servers, and what loaded them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Host {
+    /// The machine.
+    pub machine: Machine,
+    /// Properties of all machines that make the figures less reliable.
+    pub doubts: Vec<String>,
+    /// The name of the machine in a pool, if the run is a shard.
+    pub node: Option<String>,
+    /// The machine on which hotlap was started, if servers were started on another one. It
+    /// generated the load, unless there are `generators`.
+    pub controller: Option<Controller>,
+    /// The generators of the load, if they were agents.
+    pub generators: Vec<GeneratorMachine>,
+}
+
+/// The machine on which hotlap was started, if servers were started on another one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Controller {
+    /// The command that started the agent on the servers' host: `ssh bench2`.
+    pub command: String,
+    /// The address at which servers that hotlap started were loaded; `null` if it started none, and
+    /// did not reach their host at any.
+    pub address: Option<String>,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// The machine of a generator that is an agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct GeneratorMachine {
+    /// The command that started it: `ssh gen1`.
+    pub command: String,
+    /// The name of its host, as that host calls itself.
+    pub name: String,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// A server of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// Its name in tables; unique in its run.
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// How it is started: the command, or the URL of a server that was already running.
+    pub command: String,
+    /// Its version, as its toolchain reports it; empty when unknown.
+    pub version: String,
+    /// One line about it; empty when unknown.
+    pub about: String,
+    /// Figures published elsewhere.
+    pub published: Vec<Published>,
+    /// The index of the server that is the layer below, in a run that compares layers.
+    pub on: Option<usize>,
+    /// The number of cores that it was told to use, if any, and its name without that number.
+    pub cpus: Option<(usize, String)>,
+    /// Why it failed, if it did.
+    pub failure: Option<ServerFailure>,
+}
+
+/// A figure published elsewhere for a server under one load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// The figure.
+    pub figure: PublishedFigure,
+    /// Where it comes from.
+    pub citation: Citation,
+    /// What it is compared with.
+    pub than: Option<Than>,
+}
+
+/// The server that a source compares the others with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Than {
+    /// The index of the server.
+    pub server: usize,
+    /// Its published figure.
+    pub requests_per_s: f64,
+}
+
+/// The part of a suite that a run measured (`--shard`). With the servers and the loads of the run,
+/// it says all that [`crate::pool`] must know to merge it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Its number, from 0.
+    pub number: usize,
+    /// The number of shards.
+    pub of: usize,
+    /// How many shards measure each server.
+    pub nodes_per_server: usize,
+    /// The seed of the pool, from which the division and the seeds of all shards follow.
+    pub seed: u64,
+    /// A hash of the suite: its file, its requests file, and the names of its servers.
+    pub suite_hash: u64,
+    /// Options that change what is measured, as they can be typed.
+    pub options: Vec<String>,
+    /// The server that all others are compared with.
+    pub reference: String,
+    /// The servers that it measures.
+    pub servers: Vec<String>,
+}
+
+impl Shard {
+    /// Why another shard is not one of the same pool, if it is not.
+    pub fn other_pool(&self, other: &Self) -> Option<String> {
+        let facts = |shard: &Self| {
+            [
+                ("the suite has the hash", format!("{:016x}", shard.suite_hash)),
+                ("the number of shards is", shard.of.to_string()),
+                ("--nodes-per-server is", shard.nodes_per_server.to_string()),
+                ("--seed is", shard.seed.to_string()),
+                ("the reference is", shard.reference.clone()),
+                ("options are", format!("{:?}", shard.options.join(" "))),
+            ]
+        };
+        let mut both = facts(self).into_iter().zip(facts(other));
+        let ((what, own), (_, theirs)) = both.find(|(own, theirs)| own != theirs)?;
+        Some(format!("{what} {theirs} instead of {own}"))
+    }
+}
+
+/// The nodes and shards of a merged run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Pool {
+    /// The nodes whose shards count, by name.
+    pub nodes: Vec<String>,
+    /// The node of each restart of the merged run, as an index.
+    pub node_of: Vec<u32>,
+    /// The shards of the plan that have a result on this kind of machine, by number.
+    pub shards: Vec<MergedShard>,
+    /// The number of shards of the plan.
+    pub planned: usize,
+    /// The numbers of the shards without a result.
+    pub missing: Vec<usize>,
+    /// Other things that the reader must know about the shards.
+    pub notes: Vec<String>,
+}
+
+/// A shard with a result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MergedShard {
+    /// Its number, from 0.
+    pub shard: usize,
+    /// Its node, by name.
+    pub node: String,
+    /// Restarts that it measured.
+    pub restarts: u32,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+    /// Its noise floor in CPU time per request, in log units; `None` if unknown.
+    pub noise: Option<f64>,
+    /// CPU time per request of its ceiling, in nanoseconds; `None` if unknown.
+    pub ceiling_ns: Option<f64>,
+    /// Why it is set apart and counts for nothing; `None` if it counts.
+    pub apart: Option<Apart>,
+}
+
+/// Why a shard is set apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Apart {
+    /// The reference failed or has no lap that counts, so there is nothing to compare with.
+    NoReference,
+    /// The A/A control differs from the reference, which is the same program.
+    ControlDiffers,
+    /// Its noise floor is far above the pool's; both in log units.
+    Noise {
+        /// Its own.
+        own: f64,
+        /// The pool's median.
+        pool: f64,
+    },
+    /// Its ceiling, which is the same program everywhere, costs something else; in nanoseconds per
+    /// request.
+    Ceiling {
+        /// Its own.
+        own: f64,
+        /// The pool's median.
+        pool: f64,
+    },
 }
 
 impl Run {
@@ -188,5 +375,33 @@ impl Run {
     pub fn has_valid_laps(&self) -> bool {
         let mut own = self.explain.iter().filter(|_| self.question == Question::Explain);
         self.laps.iter().any(|lap| self.is_main(lap) && lap.counts()) || own.any(ExplainLap::counts)
+    }
+}
+
+impl From<&Participant> for Server {
+    fn from(participant: &Participant) -> Self {
+        let command = match &participant.start {
+            Origin::Launch(launch) => shell_words::join(&launch.argv),
+            Origin::Running { url, .. } => url.clone(),
+        };
+        Self {
+            name: participant.name.clone(),
+            role: participant.role,
+            command,
+            version: participant.version.clone(),
+            about: String::new(),
+            published: Vec::new(),
+            on: None,
+            cpus: None,
+            failure: None,
+        }
+    }
+}
+
+impl Host {
+    /// A machine by itself.
+    pub fn of(machine: Machine) -> Self {
+        let doubts = machine.doubts().iter().map(|d| format!("{}: {}", d.what, d.remedy)).collect();
+        Self { machine, doubts, ..Self::default() }
     }
 }

@@ -17,12 +17,9 @@ use hotlap_stats::MIN_RESTARTS;
 
 use crate::console::Console;
 use crate::export::Exports;
-use crate::live::{Live, Seen};
-use crate::model::{
-    ExplainLap, Lap, Missing, Question, Role, Run, Server, ServerFailure, Start, State, Subject,
-    Warmup,
-};
-use crate::redact;
+use crate::live::Live;
+use crate::model::{Question, Role, Run, Server, Start, State, Subject, Unobserved, Warmup};
+use crate::redact::{self, Redacted};
 use crate::report::Report;
 use crate::store::{Store, StoreError};
 use crate::text::number::duration;
@@ -32,7 +29,7 @@ const REWRITE: Duration = Duration::from_secs(5);
 
 /// The recorder of one run.
 pub struct Recorder<'a> {
-    run: Run,
+    run: Redacted<Run>,
     store: Option<Store>,
     exports: &'a mut Exports,
     live: Live,
@@ -64,7 +61,7 @@ pub struct Kept {
 impl<'a> Recorder<'a> {
     /// Begins a record, and stores it if there is a store.
     pub fn new(
-        mut run: Run,
+        run: Run,
         mut store: Option<Store>,
         exports: &'a mut Exports,
         console: &'a Console,
@@ -74,6 +71,7 @@ impl<'a> Recorder<'a> {
             Role::Plain | Role::Reference | Role::Ceiling => server.name.clone(),
         };
         let names = run.servers.iter().map(shown).collect();
+        let mut run = redact::run(run);
         if let Some(open) = store.take() {
             store = Some(begun(open, &mut run)?);
         }
@@ -106,7 +104,8 @@ impl<'a> Recorder<'a> {
             Question::Explain => own.max(),
             _ => laps.max(),
         };
-        self.run.schedule.restarts = restarts.map_or(0, |last| last + 1);
+        let restarts = restarts.map_or(0, |last| last + 1);
+        self.run.set(restarts, |run, restarts| run.schedule.restarts = restarts);
         self.live.clear();
         over
     }
@@ -123,30 +122,24 @@ impl<'a> Recorder<'a> {
 
     /// Records the stress results of a server so far.
     pub fn stressed(&mut self, subject: Subject) {
-        let stress = &self.run.stress;
-        let known = stress.iter().position(|s| s.name == subject.name);
-        let sequence = known.unwrap_or(stress.len());
-        let subject = redact::record(subject);
-        match self.run.stress.get_mut(sequence) {
-            Some(place) => *place = subject,
-            None => self.run.stress.push(subject),
-        }
+        self.run.add(redact::record(subject), |run, subject| {
+            match run.stress.iter_mut().find(|known| known.name == subject.name) {
+                Some(known) => *known = subject,
+                None => run.stress.push(subject),
+            }
+        });
         self.updated();
         self.rewrite();
     }
 
     /// Ends the record of a run that an error of hotlap itself ends; finished laps are kept.
     pub fn fail(mut self, took: Duration) {
-        self.run.state = State::Failed;
-        self.run.took_ms = took.as_millis() as u64;
-        self.updated();
-        self.live.clear();
+        self.over(State::Failed, took);
     }
 
     /// Ends the record.
     pub fn end(mut self, over: Over, took: Duration) -> Kept {
-        self.run.took_ms = took.as_millis() as u64;
-        self.run.state = match over {
+        let state = match over {
             Over::Interrupted => State::Interrupted,
             // A stress run without a measurement has no laps.
             _ if self.run.has_valid_laps() => State::Finished,
@@ -155,8 +148,7 @@ impl<'a> Recorder<'a> {
             }
             Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Invalid,
         };
-        self.updated();
-        self.live.clear();
+        self.over(state, took);
         let (mut store_failed, mut rescued) = (false, None);
         if let Some(store) = self.failed.take() {
             store_failed = saved(&store, &mut self.run).is_err();
@@ -164,7 +156,14 @@ impl<'a> Recorder<'a> {
                 rescued = self.rescue(&store);
             }
         }
-        Kept { run: self.run, over, store_failed, rescued }
+        Kept { run: self.run.into_inner(), over, store_failed, rescued }
+    }
+
+    fn over(&mut self, state: State, took: Duration) {
+        let took_ms = took.as_millis() as u64;
+        self.run.set((state, took_ms), |run, ended| (run.state, run.took_ms) = ended);
+        self.updated();
+        self.live.clear();
     }
 
     fn watch(&mut self, event: &Event) {
@@ -179,8 +178,9 @@ impl<'a> Recorder<'a> {
             // Servers that are started to be observed may have flags that cost something.
             Event::Started { .. } | Event::Warmed { .. } if self.explains_after() => {}
             Event::Started { participant, restart, ready } => {
-                let (ready, warmups) = (redact::record(ready.clone()), Vec::new());
-                self.run.starts.push(Start { server: participant, restart, ready, warmups });
+                let (server, ready, warmups) = (participant, ready.clone(), Vec::new());
+                let start = redact::record(Start { server, restart, ready, warmups });
+                self.run.add(start, |run, start| run.starts.push(start));
                 self.updated();
             }
             Event::Warming { participant, .. } => {
@@ -190,16 +190,20 @@ impl<'a> Recorder<'a> {
                 self.live.warming(participant, requests_per_s);
             }
             Event::Warmed { participant, restart, warmup, .. } => {
-                self.warmed(participant, restart, warmup.clone());
+                self.run.add(redact::record((participant, restart, warmup.clone())), warmed);
+                self.updated();
             }
             Event::Probing { participant, .. } => {
                 self.live
                     .phase(format!("choosing the slice length: {}", name(&self.run, participant)));
             }
             Event::Sliced { slice, ref probed } => {
-                self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
+                let ms = slice.as_secs_f64() * 1e3;
+                self.run.set(ms, |run, ms| run.schedule.slice_ms = Some(ms));
                 // A resumed run already has a slice length and does not probe.
-                self.run.schedule.probed.extend(probed);
+                for own in probed {
+                    self.run.set(*own, |run, own| run.schedule.probed.push(own));
+                }
                 self.updated();
             }
             Event::Lapping { participant, .. } => {
@@ -207,20 +211,28 @@ impl<'a> Recorder<'a> {
                 self.live.phase(format!("measuring {}", name(&self.run, participant)));
             }
             Event::Lap(lap) => {
-                let lap = redact::lap(lap.clone());
-                if lap.counts() && lap.load == 0 {
-                    self.live.lap(seen(&lap));
-                }
-                let sequence = self.run.laps.len();
-                self.run.laps.push(lap);
-                self.stored(|store, run, number| store.lap(number, sequence, &run.laps[sequence]));
+                self.live.lap(lap);
+                self.run.add(redact::lap(lap.clone()), |run, lap| run.laps.push(lap));
+                self.stored(Store::add_lap);
             }
-            Event::ExplainLap(explains) => self.explained(explains),
+            Event::ExplainLap(own) => {
+                self.run.add(redact::explain_lap(own.clone()), |run, own| run.explain.push(own));
+                self.stored(Store::add_explain_lap);
+            }
             Event::Unobserved { participant, why } => {
-                self.unobserved(Missing::new(participant, why));
+                let found = Unobserved { server: participant, error: why.clone() };
+                self.run.add(redact::record(found), |run, found| {
+                    let missing = &mut run.schedule.observing.missing;
+                    // Each restart finds it again.
+                    if !missing.contains(&found) {
+                        missing.push(found);
+                    }
+                });
+                self.updated();
             }
             Event::Extended { budget } => {
-                self.run.schedule.budget_s = budget.as_secs_f64();
+                let budget_s = budget.as_secs_f64();
+                self.run.set(budget_s, |run, budget_s| run.schedule.budget_s = budget_s);
                 self.updated();
                 self.extended(budget);
             }
@@ -234,8 +246,10 @@ impl<'a> Recorder<'a> {
                 self.rewrite();
             }
             Event::ServerFailure { participant, why } => {
-                let failure: ServerFailure = redact::record(why.clone());
-                self.run.servers[participant].failure = Some(failure);
+                let failure = redact::record((participant, why.clone()));
+                self.run.add(failure, |run, (server, why)| {
+                    run.servers[server].failure = Some(why);
+                });
                 self.updated();
                 self.live.say(&format!("{} failed: {why}", name(&self.run, participant)));
             }
@@ -258,27 +272,9 @@ impl<'a> Recorder<'a> {
         self.explains && self.run.question != Question::Explain
     }
 
-    fn explained(&mut self, explains: &ExplainLap) {
-        let lap = redact::lap(explains.lap.clone());
-        let sequence = self.run.explain.len();
-        self.run.explain.push(ExplainLap { lap, observation: explains.observation.clone() });
-        self.stored(|store, run, number| {
-            store.explain_lap(number, sequence, &run.explain[sequence])
-        });
-    }
-
-    /// Records once that something of a server cannot be observed.
-    fn unobserved(&mut self, missing: Missing) {
-        if self.run.schedule.observing.missing.contains(&missing) {
-            return;
-        }
-        self.run.schedule.observing.missing.push(missing);
-        self.updated();
-    }
-
     /// Stores what has changed, except for laps.
     fn updated(&mut self) {
-        self.stored(|store, run, _| store.update(run));
+        self.stored(Store::update);
     }
 
     /// Says once that the measurement takes longer than announced.
@@ -293,22 +289,13 @@ impl<'a> Recorder<'a> {
         ));
     }
 
-    fn warmed(&mut self, server: usize, restart: u32, warmup: Warmup) {
-        let mut starts = self.run.starts.iter_mut().rev();
-        let Some(start) = starts.find(|s| s.server == server && s.restart == restart) else {
-            return;
-        };
-        start.warmups.push(warmup);
-        self.updated();
-    }
-
     /// Stores the latest addition, which is already in the run.
-    fn stored(&mut self, act: impl FnOnce(&mut Store, &Run, u64) -> Result<(), StoreError>) {
-        let (Some(store), Some(number)) = (self.store.as_mut(), self.run.number) else { return };
+    fn stored(&mut self, act: fn(&mut Store, &Redacted<Run>) -> Result<(), StoreError>) {
+        let Some(store) = &mut self.store else { return };
         let path = store.path().to_owned();
         let error = match store.is_gone() {
             true => format!("the store {} was removed or replaced", path.display()),
-            false => match act(store, &self.run, number) {
+            false => match act(store, &self.run) {
                 Ok(()) => return,
                 Err(error) => error.to_string(),
             },
@@ -363,7 +350,7 @@ impl<'a> Recorder<'a> {
 
 /// Begins a run in a store, or continues one that has a number. A store that was removed since it
 /// was opened is created again.
-fn begun(mut store: Store, run: &mut Run) -> Result<Store, StoreError> {
+fn begun(mut store: Store, run: &mut Redacted<Run>) -> Result<Store, StoreError> {
     if store.is_gone() {
         let path = store.path().to_owned();
         // Its locks would block the new connection.
@@ -372,30 +359,25 @@ fn begun(mut store: Store, run: &mut Run) -> Result<Store, StoreError> {
     }
     match run.number {
         Some(_) => {
-            (run.state, run.took_ms) = (State::UnderWay, 0);
+            run.set(State::UnderWay, |run, state| (run.state, run.took_ms) = (state, 0));
             store.update(run)?;
         }
-        None => run.number = Some(store.begin(run)?),
+        None => run.set(store.begin(run)?, |run, number| run.number = Some(number)),
     }
     Ok(store)
 }
 
 /// Opens a store and stores the whole run in it, under a new number there.
-fn saved(path: &Path, run: &mut Run) -> Result<Store, StoreError> {
+fn saved(path: &Path, run: &mut Redacted<Run>) -> Result<Store, StoreError> {
     let mut store = Store::open(path)?;
-    run.number = Some(store.save(run)?);
+    run.set(store.save(run)?, |run, number| run.number = Some(number));
     Ok(store)
 }
 
-/// What the live view shows of a lap.
-fn seen(lap: &Lap) -> Seen {
-    Seen {
-        server: lap.server,
-        restart: lap.restart,
-        round: lap.round,
-        requests_per_s: lap.requests_per_s(),
-        cost_ns: lap.cost_ns(),
-        busy: lap.outcome.busiest(),
-        late_ns: lap.rate().map(|_| lap.outcome.lag.quantile(0.99)),
+/// Adds a warm-up to the last start of its server.
+fn warmed(run: &mut Run, (server, restart, warmup): (usize, u32, Warmup)) {
+    let mut starts = run.starts.iter_mut().rev();
+    if let Some(start) = starts.find(|s| s.server == server && s.restart == restart) {
+        start.warmups.push(warmup);
     }
 }

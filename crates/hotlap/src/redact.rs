@@ -11,19 +11,23 @@
 //! resumed takes the true values from its own command line or suite again.
 //!
 //! The list belongs to the process, not to a command, because every way out must know it.
+//!
+//! The store takes only what is [`Redacted`], and only the functions of this module make that.
 
+use std::ops::Deref;
 use std::sync::{PoisonError, RwLock};
 
-use hotlap_bench::lap::Lap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::model::{ExplainLap, Lap, Run};
 
 /// What stands in place of a secret: a word that means the same in a shell, in a URL and on a page.
 pub const MARK: &str = "REDACTED";
 
 /// Headers whose values are always redacted.
-pub const USUAL: [&str; 10] = [
+const USUAL: [&str; 10] = [
     "authorization",
     "proxy-authorization",
     "cookie",
@@ -38,7 +42,7 @@ pub const USUAL: [&str; 10] = [
 
 /// How names of secrets end, in lower case and without separators: `DB_PASSWORD=x`, `?token=x`,
 /// `--api-key x`, `"clientSecret": "x"`.
-pub const ENDINGS: [&str; 8] =
+const ENDINGS: [&str; 8] =
     ["password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey"];
 
 /// The shortest secret that is looked for in free text. Shorter ones are redacted where they stand
@@ -104,8 +108,15 @@ pub fn text(text: &str) -> String {
     out
 }
 
+/// The words of this command line as they can be typed again, without secrets; the program is
+/// called `hotlap`, whatever its path.
+pub fn command_line() -> Vec<String> {
+    let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    words(&std::iter::once("hotlap".to_owned()).chain(typed).collect::<Vec<_>>())
+}
+
 /// A command line of hotlap without secrets.
-pub fn words(words: &[String]) -> Vec<String> {
+fn words(words: &[String]) -> Vec<String> {
     let mut out = Vec::new();
     let mut is_header = false;
     for word in words {
@@ -163,25 +174,69 @@ pub fn bytes_of(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
+/// A value without secrets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redacted<T>(T);
+
+impl<T> Deref for Redacted<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Redacted<T> {
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+
+    /// Adds a part without secrets. `add` is a plain function, so it brings nothing else along.
+    pub fn add<P>(&mut self, part: Redacted<P>, add: fn(&mut T, P)) {
+        add(&mut self.0, part.0);
+    }
+
+    /// Sets a figure, which has no text.
+    pub fn set<F: Copy>(&mut self, figure: F, set: fn(&mut T, F)) {
+        set(&mut self.0, figure);
+    }
+}
+
 /// A record without secrets in any of its texts.
-pub fn record<T: Serialize + DeserializeOwned>(record: T) -> T {
-    let Ok(whole) = serde_json::to_value(&record) else { return record };
+pub fn record<T: Serialize + DeserializeOwned>(record: T) -> Redacted<T> {
+    let Ok(whole) = serde_json::to_value(&record) else { return Redacted(record) };
     let mut redacted = whole.clone();
     walk(&mut redacted);
     if redacted == whole {
-        return record;
+        return Redacted(record);
     }
-    serde_json::from_value(redacted).unwrap_or(record)
+    Redacted(serde_json::from_value(redacted).unwrap_or(record))
+}
+
+/// A run without secrets.
+pub fn run(mut run: Run) -> Redacted<Run> {
+    // What is not part of the record: everything without a text, and the laps.
+    let (number, pool) = (run.number, run.pool.take());
+    let (laps, explain) = (std::mem::take(&mut run.laps), std::mem::take(&mut run.explain));
+    let laps = laps.into_iter().map(|own| lap(own).0).collect();
+    let explain = explain.into_iter().map(|own| explain_lap(own).0).collect();
+    Redacted(Run { number, laps, explain, pool, ..record(run).0 })
 }
 
 /// A lap without secrets in the texts that come from a server. Its first wrong response is among
 /// the failed checks, as text.
-pub fn lap(mut lap: Lap) -> Lap {
-    lap.failed = record(lap.failed);
+pub fn lap(mut lap: Lap) -> Redacted<Lap> {
+    lap.failed = record(lap.failed).0;
     lap.outcome.first_wrong = None;
-    lap.outcome.first_connect_error = record(lap.outcome.first_connect_error);
+    lap.outcome.first_connect_error = record(lap.outcome.first_connect_error).0;
     lap.outcome.goaways = lap.outcome.goaways.iter().map(|(why, n)| (text(why), *n)).collect();
-    lap
+    Redacted(lap)
+}
+
+/// A lap that explains, without secrets.
+pub fn explain_lap(explains: ExplainLap) -> Redacted<ExplainLap> {
+    Redacted(ExplainLap { lap: lap(explains.lap).0, ..explains })
 }
 
 fn walk(value: &mut Value) {
@@ -366,7 +421,7 @@ mod tests {
         assert_eq!(text("a line of a log: sid-0815-x"), "a line of a log: REDACTED");
         assert_eq!(text("text/plain, Bearer, lang=en"), "text/plain, Bearer, lang=en");
         let found = record(vec![("sid-0815-x".to_owned(), 1.5)]);
-        assert_eq!(found, [("REDACTED".to_owned(), 1.5)]);
+        assert_eq!(*found, [("REDACTED".to_owned(), 1.5)]);
     }
 
     #[test]

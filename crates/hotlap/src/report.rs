@@ -23,7 +23,7 @@ pub mod warnings;
 use serde::Serialize;
 
 use crate::analysis::{Analysis, CapacityAnalysis, Explanation};
-use crate::model::{Question, Run};
+use crate::model::{Host, Question, Run};
 
 pub use crate::analysis::{Measure, PerMeasure};
 pub use crate::model::{Absent, Role, State};
@@ -205,16 +205,16 @@ impl Report {
         ];
         facts.extend(run.loads_in_words.iter().map(|load| ("load", load.clone())));
         facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.budget_s)));
-        let elsewhere = self.host.facts.generator.as_ref();
-        facts.extend(elsewhere.map(|generator| {
-            let at = generator.address.iter().map(|address| format!(", at {address}"));
-            ("servers on", generator.command.clone() + &at.collect::<String>())
+        let controller = self.host.facts.controller.as_ref();
+        facts.extend(controller.map(|controller| {
+            let at = controller.address.iter().map(|address| format!(", at {address}"));
+            ("servers on", controller.command.clone() + &at.collect::<String>())
         }));
         let generators = self.host.facts.generators.iter();
         facts
             .extend(generators.map(|own| ("load from", format!("{} ({})", own.command, own.name))));
-        let of_host = self.host.facts.facts.iter().cloned();
-        let all = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(of_host);
+        facts.extend(machine_facts(&self.host.facts));
+        let all = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
         all.filter(|(_, value)| !value.is_empty()).collect()
     }
 
@@ -263,4 +263,32 @@ fn measured(row: &Row) -> Option<String> {
     let bound = if row.generator_limited { "at least " } else { "" };
     let cost = row.cpu_us.as_ref().map(|c| format!(", at {} µs of CPU time each", c.full()));
     Some(format!("{} serves {bound}{rate} requests/s{}.", row.name, cost.unwrap_or_default()))
+}
+
+/// Facts about the servers' machine; empty if unknown.
+fn machine_facts(host: &Host) -> Vec<(&'static str, String)> {
+    let machine = &host.machine;
+    let number = |number: usize| if number > 0 { number.to_string() } else { String::new() };
+    let digits = |value: Option<f64>, digits: usize| {
+        value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+    };
+    let yes = |known: Option<bool>| match known {
+        Some(true) => "yes".to_owned(),
+        Some(false) => "no".to_owned(),
+        None => String::new(),
+    };
+    vec![
+        ("physical cores", number(machine.cores)),
+        ("hardware threads", number(machine.threads)),
+        ("quota, cores", digits(machine.quota, 2)),
+        ("governor", machine.governor.clone().unwrap_or_default()),
+        ("turbo", yes(machine.turbo)),
+        ("two threads a core", yes(machine.smt)),
+        ("on battery", yes(machine.battery)),
+        ("load average", digits(machine.load, 2)),
+        ("busy before the run, %", digits(machine.busy, 0)),
+        ("stolen before the run, %", digits(machine.steal, 1)),
+        ("fingerprint", machine.fingerprint.clone()),
+        ("node", host.node.clone().unwrap_or_default()),
+    ]
 }

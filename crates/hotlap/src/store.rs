@@ -5,9 +5,7 @@
 //! [`crate::model`], without computed values.
 
 mod error;
-mod row;
-mod schema;
-mod sound;
+mod record;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -16,15 +14,44 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Params, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, OptionalExtension, Params, Row, Transaction, TransactionBehavior, params,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ExplainLap, Lap, Role, Run, Start, State};
+use crate::model::{Role, Run, Start, State};
+use crate::redact::Redacted;
 pub use error::StoreError;
-use error::{explain, refused};
-use row::{put_explain_lap, put_lap, read_explain_lap, read_lap, read_record, record};
-use schema::Refused;
+use error::{Refused, explain, refused};
+use record::{put_lap, put_run, read_explain_lap, read_lap, read_record, record};
+
+/// The version of the schema, in `user_version`. It changes with the schema and with the records.
+const VERSION: i64 = 1;
+
+/// Marks a store of hotlap, in `application_id`: "hotl".
+const APPLICATION: i64 = 0x686f_746c;
+
+/// A run is one row with its record in JSON. Its laps are rows of their own, because each is
+/// written when it has ended. Histograms and observations are packed, and read only if they are
+/// needed.
+const SCHEMA: &str = "
+    CREATE TABLE run (
+        number   INTEGER PRIMARY KEY,
+        began_ms INTEGER NOT NULL,
+        seed     INTEGER NOT NULL,
+        suite    TEXT,
+        baseline TEXT,
+        record   TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE lap (
+        run         INTEGER NOT NULL REFERENCES run (number) ON DELETE CASCADE,
+        explains    INTEGER NOT NULL,
+        sequence    INTEGER NOT NULL,
+        record      TEXT    NOT NULL,
+        times       BLOB    NOT NULL,
+        observation BLOB,
+        PRIMARY KEY (run, explains, sequence)
+    ) STRICT;
+";
 
 /// How long to wait for another process that writes to the store: much longer than any transaction
 /// of hotlap takes.
@@ -41,7 +68,7 @@ pub struct Store {
 
 /// An entry of the list of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
+pub struct ListedRun {
     /// Its number.
     pub number: u64,
     /// When it began, in milliseconds since 1970 (UTC).
@@ -62,9 +89,6 @@ pub struct Line {
     pub laps: u64,
 }
 
-/// How many of the newest runs are searched for the last start of a server.
-const RECENT: u32 = 100;
-
 /// The part of a run that a list shows.
 #[derive(Deserialize)]
 struct Listed {
@@ -77,26 +101,10 @@ struct Listed {
     servers: Vec<Named>,
 }
 
-/// The part of a run that says how its servers started.
-#[derive(Deserialize)]
-struct Starts {
-    servers: Vec<Named>,
-    starts: Vec<Start>,
-}
-
 #[derive(Deserialize)]
 struct Named {
     name: String,
     role: Role,
-}
-
-/// Stores a run without its laps, under `number` or the next free one.
-fn put_run(tx: &Transaction, run: &Run, number: Option<i64>) -> rusqlite::Result<u64> {
-    tx.execute(
-        "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        params![number, run.began_ms as i64, run.seed as i64, run.suite, run.baseline, record(run)],
-    )?;
-    Ok(tx.last_insert_rowid() as u64)
 }
 
 /// Creates an empty file that only the user may read, unless the file exists. The commands,
@@ -120,9 +128,9 @@ impl Store {
         private(path);
         let mut db = Connection::open(path).map_err(|e| explain(path, &e))?;
         db.busy_timeout(PATIENCE).map_err(|e| explain(path, &e))?;
-        schema::create(&mut db).map_err(|why| refused(path, why))?;
+        create(&mut db).map_err(|why| refused(path, why))?;
         let store = Self { path: path.to_owned(), db, file: file(path) };
-        store.prepare().map_err(|e| store.explain(&e))?;
+        store.read(prepare)?;
         Ok(store)
     }
 
@@ -137,7 +145,7 @@ impl Store {
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
         let db = Connection::open_with_flags(path, flags).map_err(|e| explain(path, &e))?;
         let mut store = Self { path: path.to_owned(), db, file: file(path) };
-        let version = schema::is_store(&store.db);
+        let version = is_store(&store.db);
         if matches!(version, Err(Refused::Sql(_))) && !has_log(path) {
             // Even a reader of a store with a write-ahead log makes files beside it. In a folder
             // that is not its own it may not, and where nothing waits in a log it need not.
@@ -145,7 +153,7 @@ impl Store {
             let unchanging = Connection::open_with_flags(unchanging(path), flags);
             store.db = unchanging.map_err(|e| explain(path, &e))?;
         }
-        match schema::is_store(&store.db).map_err(|why| refused(path, why))? {
+        match is_store(&store.db).map_err(|why| refused(path, why))? {
             true => Ok(store),
             false => Err(StoreError::Empty { path: store.shown() }),
         }
@@ -161,36 +169,14 @@ impl Store {
         self.file.is_none() || file(&self.path) != self.file
     }
 
-    fn prepare(&self) -> rusqlite::Result<()> {
-        self.db.pragma_update(None, "foreign_keys", true)?;
-        // A lap that is lost to a power cut is no loss; one that is lost to a crash of hotlap
-        // would be, and WAL with NORMAL keeps that one.
-        self.db.pragma_update(None, "synchronous", "normal")?;
-        let is_wal = || {
-            self.db.pragma_query_value(None, "journal_mode", |row| {
-                Ok(row.get::<_, String>(0)? == "wal")
-            })
-        };
-        // Where another process opens the store too, SQLite may refuse to change the mode at once,
-        // whatever the busy timeout is (sqlite.org/c3ref/busy_handler.html).
-        let until = Instant::now() + PATIENCE;
-        while !is_wal()? {
-            match self.db.pragma_update(None, "journal_mode", "wal") {
-                Err(e) if is_busy(&e) && Instant::now() < until => sleep(Duration::from_millis(5)),
-                done => return done,
-            }
-        }
-        Ok(())
-    }
-
     /// Stores a run that begins, and returns its number.
-    pub fn begin(&mut self, run: &Run) -> Result<u64, StoreError> {
+    pub fn begin(&mut self, run: &Redacted<Run>) -> Result<u64, StoreError> {
         self.write(|tx| put_run(tx, run, None))
     }
 
     /// Stores a run as a whole, as far as it has come: it replaces the run with its number if the
     /// store has it, else it gets a new number. Used after a store has failed.
-    pub fn save(&mut self, run: &Run) -> Result<u64, StoreError> {
+    pub fn save(&mut self, run: &Redacted<Run>) -> Result<u64, StoreError> {
         self.write(|tx| {
             let same = "DELETE FROM run WHERE number = ?1 AND began_ms = ?2 AND seed = ?3";
             let known = match run.number {
@@ -201,77 +187,67 @@ impl Store {
                 None => None,
             };
             let number = put_run(tx, run, known)?;
-            let mut laps = run.laps.iter().enumerate();
-            laps.try_for_each(|(sequence, lap)| put_lap(tx, number, sequence, lap))?;
-            let mut explain = run.explain.iter().enumerate();
-            explain.try_for_each(|(sequence, lap)| put_explain_lap(tx, number, sequence, lap))?;
+            for (sequence, lap) in run.laps.iter().enumerate() {
+                put_lap(tx, number, (false, sequence), lap, None)?;
+            }
+            for (sequence, own) in run.explain.iter().enumerate() {
+                put_lap(tx, number, (true, sequence), &own.lap, own.observation.as_ref())?;
+            }
             Ok(number)
         })
     }
 
     /// Replaces the record of a run that is already stored. Its laps stay as they are.
-    pub fn update(&mut self, run: &Run) -> Result<(), StoreError> {
+    pub fn update(&mut self, run: &Redacted<Run>) -> Result<(), StoreError> {
         let number = run.number.map(|number| number as i64);
         let sql = "UPDATE run SET record = ?2 WHERE number = ?1";
-        self.write(|tx| tx.execute(sql, params![number, record(run)]).map(drop))
+        self.write(|tx| tx.execute(sql, params![number, record(&**run)]).map(drop))
     }
 
-    /// Stores a lap, as the `sequence`-th of its run.
-    pub fn lap(&mut self, run: u64, sequence: usize, lap: &Lap) -> Result<(), StoreError> {
-        self.write(|tx| put_lap(tx, run, sequence, lap))
+    /// Stores the last lap of a run that is already stored.
+    pub fn add_lap(&mut self, run: &Redacted<Run>) -> Result<(), StoreError> {
+        let (Some(number), [before @ .., lap]) = (run.number, &run.laps[..]) else {
+            return Ok(());
+        };
+        self.write(|tx| put_lap(tx, number, (false, before.len()), lap, None))
     }
 
-    /// Stores a lap that explains, as the `sequence`-th of its run.
-    pub fn explain_lap(
-        &mut self,
-        run: u64,
-        sequence: usize,
-        lap: &ExplainLap,
-    ) -> Result<(), StoreError> {
-        self.write(|tx| put_explain_lap(tx, run, sequence, lap))
+    /// Stores the last lap that explains, of a run that is already stored.
+    pub fn add_explain_lap(&mut self, run: &Redacted<Run>) -> Result<(), StoreError> {
+        let (Some(number), [before @ .., own]) = (run.number, &run.explain[..]) else {
+            return Ok(());
+        };
+        let place = (true, before.len());
+        self.write(|tx| put_lap(tx, number, place, &own.lap, own.observation.as_ref()))
     }
 
     /// The number of the last run of a suite.
     pub fn last_of(&self, suite: &str) -> Result<Option<u64>, StoreError> {
-        let sql = "SELECT max(number) FROM run WHERE suite = ?1";
-        let asked = self.db.query_row(sql, [suite], |row| row.get::<_, Option<i64>>(0));
-        asked.map(|n| n.map(|n| n as u64)).map_err(|e| self.explain(&e))
+        Ok(self.newest_if(1, "suite = ?1", [suite])?.pop())
     }
 
     /// The numbers of the newest three runs saved as this baseline, the oldest first. Without
     /// such a run, the names of all baselines.
     pub fn baseline(&self, name: &str) -> Result<Result<Vec<u64>, Vec<String>>, StoreError> {
-        let found = || -> rusqlite::Result<_> {
-            let newest = self.newest_if("baseline = ?1", [name])?;
-            if !newest.is_empty() {
-                return Ok(Ok(newest));
-            }
-            let sql = "SELECT DISTINCT baseline FROM run WHERE baseline NOT NULL ORDER BY 1";
-            let mut names = self.db.prepare(sql)?;
-            let names = names.query_map([], |row| row.get(0))?;
-            Ok(Err(names.collect::<Result<_, _>>()?))
-        };
-        found().map_err(|e| self.explain(&e))
+        let newest = self.newest_if(3, "baseline = ?1", [name])?;
+        if !newest.is_empty() {
+            return Ok(Ok(newest));
+        }
+        let sql = "SELECT DISTINCT baseline FROM run WHERE baseline NOT NULL ORDER BY 1";
+        let names = self.read(|db| db.prepare(sql)?.query_map([], |row| row.get(0))?.collect());
+        Ok(Err(names?))
     }
 
     /// The number of the last run.
     pub fn last(&self) -> Result<u64, StoreError> {
-        self.last_if("true")?.ok_or_else(|| StoreError::Empty { path: self.shown() })
+        let last = self.newest_if(1, "true", [])?.pop();
+        last.ok_or_else(|| StoreError::Empty { path: self.shown() })
     }
 
     /// The numbers of the newest three runs, the oldest first.
     pub fn newest(&self) -> Result<Vec<u64>, StoreError> {
-        let found = self.newest_if("true", []).map_err(|e| self.explain(&e))?;
+        let found = self.newest_if(3, "true", [])?;
         if found.is_empty() { Err(StoreError::Empty { path: self.shown() }) } else { Ok(found) }
-    }
-
-    fn newest_if(&self, condition: &str, of: impl Params) -> rusqlite::Result<Vec<u64>> {
-        let newest =
-            format!("SELECT number FROM run WHERE {condition} ORDER BY number DESC LIMIT 3");
-        let sql = format!("SELECT number FROM ({newest}) ORDER BY number");
-        let mut found = self.db.prepare(&sql)?;
-        let found = found.query_map(of, |row| row.get::<_, i64>(0))?;
-        found.map(|number| number.map(|n| n as u64)).collect()
     }
 
     /// The number of the last run with a lap, an explanation or a stress; if there is none, of the
@@ -279,13 +255,21 @@ impl Store {
     pub fn last_with_figures(&self) -> Result<u64, StoreError> {
         let has_figures = "EXISTS (SELECT 1 FROM lap WHERE run = number)
                            OR json_array_length(record, '$.stress') > 0";
-        self.last_if(has_figures)?.map_or_else(|| self.last(), Ok)
+        self.newest_if(1, has_figures, [])?.pop().map_or_else(|| self.last(), Ok)
     }
 
-    fn last_if(&self, condition: &str) -> Result<Option<u64>, StoreError> {
-        let sql = format!("SELECT max(number) FROM run WHERE {condition}");
-        let asked = self.db.query_row(&sql, [], |row| row.get::<_, Option<i64>>(0));
-        asked.map(|number| number.map(|n| n as u64)).map_err(|e| self.explain(&e))
+    /// The numbers of at most this many runs, the newest that meet a condition, the oldest first.
+    fn newest_if(
+        &self,
+        most: u32,
+        condition: &str,
+        of: impl Params,
+    ) -> Result<Vec<u64>, StoreError> {
+        let newest =
+            format!("SELECT number FROM run WHERE {condition} ORDER BY number DESC LIMIT {most}");
+        let sql = format!("SELECT number FROM ({newest}) ORDER BY number");
+        let number = |row: &Row| row.get::<_, i64>(0).map(|number| number as u64);
+        self.read(|db| db.prepare(&sql)?.query_map(of, number)?.collect())
     }
 
     /// A run with all its laps.
@@ -300,57 +284,38 @@ impl Store {
     }
 
     fn found(&self, number: u64, times: bool) -> Result<Run, StoreError> {
-        let read = self.read_run(number as i64, times).map_err(|e| self.explain(&e))?;
-        let Some(run) = read else {
-            let last = self.last()?;
-            let there = format!("the last one is {last} (`hotlap history` lists them)");
-            return Err(StoreError::NoSuchRun { number, path: self.shown(), there });
-        };
-        Ok(run)
+        if let Some(run) = self.read(|db| read_run(db, number as i64, times))? {
+            return Ok(run);
+        }
+        let there = format!("the last one is {} (`hotlap history` lists them)", self.last()?);
+        Err(StoreError::NoSuchRun { number, path: self.shown(), there })
     }
 
-    /// How a server started when it was last measured, in the first restart of its run.
+    /// How a server started when it was last measured, in the first restart of its run; only the
+    /// newest hundred runs are searched.
     pub fn first_start(&self, server: &str) -> Result<Option<Start>, StoreError> {
-        let found = || -> rusqlite::Result<_> {
-            let sql = "SELECT record FROM run ORDER BY number DESC LIMIT ?1";
-            let mut runs = self.db.prepare(sql)?;
-            for starts in runs.query_map([RECENT], read_record::<Starts>)? {
-                let Starts { servers, starts } = starts?;
-                let place = servers.iter().position(|known| known.name == server);
-                let is_first = |start: &Start| {
-                    Some(start.server) == place && start.restart == 0 && !start.warmups.is_empty()
-                };
-                if let Some(start) = starts.into_iter().find(is_first) {
-                    return Ok(Some(start));
-                }
-            }
-            Ok(None)
-        };
-        found().map_err(|e| self.explain(&e))
+        let sql = "
+            SELECT start.value AS record
+            FROM (SELECT number, record FROM run ORDER BY number DESC LIMIT 100) AS newest,
+                 json_each(newest.record, '$.servers') AS server,
+                 json_each(newest.record, '$.starts') AS start
+            WHERE server.value ->> 'name' = ?1
+                AND start.value ->> 'server' = server.key
+                AND start.value ->> 'restart' = 0
+                AND json_array_length(start.value, '$.warmups') > 0
+            ORDER BY newest.number DESC LIMIT 1";
+        self.read(|db| db.query_row(sql, [server], read_record).optional())
     }
 
     /// The stored runs, oldest first; with `server`, only those that contain it.
-    pub fn lines(&self, server: Option<&str>) -> Result<Vec<Line>, StoreError> {
-        let lines = self.read_lines().map_err(|e| self.explain(&e))?;
-        let has = |servers: &[Named]| {
-            server.is_none_or(|name| servers.iter().any(|server| server.name == name))
-        };
-        let own = lines.into_iter().filter(|(_, servers)| has(servers));
-        Ok(own.map(|(line, _)| line).collect())
-    }
-
-    /// The stored runs, each with all of its servers.
-    fn read_lines(&self) -> rusqlite::Result<Vec<(Line, Vec<Named>)>> {
-        let mut runs = self.db.prepare(
-            "SELECT number, record, (SELECT count(*) FROM lap WHERE run = number) AS laps
-             FROM run ORDER BY number",
-        )?;
-        let rows = runs.query_map([], |row| {
+    pub fn lines(&self, server: Option<&str>) -> Result<Vec<ListedRun>, StoreError> {
+        let is_asked = |own: &[Named]| server.is_none_or(|name| own.iter().any(|s| s.name == name));
+        let listed = |row: &Row| {
             let Listed { began_ms, took_ms, state, baseline, suite, contract, servers } =
                 read_record(row)?;
             let is_shown = |server: &&Named| matches!(server.role, Role::Plain | Role::Reference);
             let shown = servers.iter().filter(is_shown).map(|server| server.name.clone());
-            let line = Line {
+            Ok(is_asked(&servers).then_some(ListedRun {
                 number: row.get::<_, i64>("number")? as u64,
                 began_ms,
                 took_ms,
@@ -360,29 +325,20 @@ impl Store {
                 contract,
                 servers: shown.collect(),
                 laps: row.get::<_, i64>("laps")? as u64,
-            };
-            Ok((line, servers))
-        })?;
-        rows.collect()
+            }))
+        };
+        let sql = "SELECT number, record, (SELECT count(*) FROM lap WHERE run = number) AS laps
+                   FROM run ORDER BY number";
+        self.read(|db| {
+            db.prepare(sql)?.query_map([], listed)?.filter_map(Result::transpose).collect()
+        })
     }
 
-    fn read_run(&self, number: i64, times: bool) -> rusqlite::Result<Option<Run>> {
-        let sql = "SELECT record FROM run WHERE number = ?1";
-        let Some(mut run) = self.db.query_row(sql, [number], read_record::<Run>).optional()? else {
-            return Ok(None);
-        };
-        run.number = Some(number as u64);
-        let sql = "SELECT * FROM lap WHERE run = ?1 AND explains = ?2 ORDER BY sequence";
-        let mut laps = self.db.prepare(sql)?;
-        run.laps = laps
-            .query_map(params![number, false], |row| read_lap(row, times))?
-            .collect::<Result<_, _>>()?;
-        if times {
-            let explain = laps.query_map(params![number, true], read_explain_lap)?;
-            run.explain = explain.collect::<Result<_, _>>()?;
-        }
-        sound::check(&run).map_err(row::damaged)?;
-        Ok(Some(run))
+    fn read<T>(
+        &self,
+        ask: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        ask(&self.db).map_err(|e| explain(&self.path, &e))
     }
 
     fn write<T>(
@@ -401,10 +357,46 @@ impl Store {
     fn shown(&self) -> String {
         self.path.display().to_string()
     }
+}
 
-    fn explain(&self, error: &rusqlite::Error) -> StoreError {
-        explain(&self.path, error)
+/// A run with its laps; without `times`, only the parts of [`Store::outline`].
+fn read_run(db: &Connection, number: i64, times: bool) -> rusqlite::Result<Option<Run>> {
+    let sql = "SELECT record FROM run WHERE number = ?1";
+    let Some(mut run) = db.query_row(sql, [number], read_record::<Run>).optional()? else {
+        return Ok(None);
+    };
+    run.number = Some(number as u64);
+    let sql = "SELECT * FROM lap WHERE run = ?1 AND explains = ?2 ORDER BY sequence";
+    let mut laps = db.prepare(sql)?;
+    run.laps = laps
+        .query_map(params![number, false], |row| read_lap(row, times))?
+        .collect::<Result<_, _>>()?;
+    if times {
+        let explain = laps.query_map(params![number, true], read_explain_lap)?;
+        run.explain = explain.collect::<Result<_, _>>()?;
     }
+    record::check(&run).map_err(record::damaged)?;
+    Ok(Some(run))
+}
+
+/// Sets how an open store is written.
+fn prepare(db: &Connection) -> rusqlite::Result<()> {
+    db.pragma_update(None, "foreign_keys", true)?;
+    // A lap that is lost to a power cut is no loss; one that is lost to a crash of hotlap
+    // would be, and WAL with NORMAL keeps that one.
+    db.pragma_update(None, "synchronous", "normal")?;
+    let is_wal =
+        || db.pragma_query_value(None, "journal_mode", |row| Ok(row.get::<_, String>(0)? == "wal"));
+    // Where another process opens the store too, SQLite may refuse to change the mode at once,
+    // whatever the busy timeout is (sqlite.org/c3ref/busy_handler.html).
+    let until = Instant::now() + PATIENCE;
+    while !is_wal()? {
+        match db.pragma_update(None, "journal_mode", "wal") {
+            Err(e) if is_busy(&e) && Instant::now() < until => sleep(Duration::from_millis(5)),
+            done => return done,
+        }
+    }
+    Ok(())
 }
 
 /// The identity of a file: device and inode.
@@ -428,4 +420,31 @@ fn unchanging(path: &Path) -> String {
     let path = path.display().to_string();
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     format!("file:{path}?immutable=1")
+}
+
+/// Creates the tables in an empty database. The version is read within the transaction, so if
+/// several processes open a new store at once, one of them creates the tables and the others find
+/// them.
+fn create(db: &mut Connection) -> Result<(), Refused> {
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if is_store(&tx)? {
+        return Ok(tx.rollback()?);
+    }
+    tx.execute_batch(SCHEMA)?;
+    tx.pragma_update(None, "application_id", APPLICATION)?;
+    tx.pragma_update(None, "user_version", VERSION)?;
+    Ok(tx.commit()?)
+}
+
+/// Whether a database is a store of this version; `false` for an empty one.
+fn is_store(db: &Connection) -> Result<bool, Refused> {
+    let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let tables = "SELECT count(*) FROM sqlite_master";
+    let tables: i64 = db.query_row(tables, [], |row| row.get(0))?;
+    match (pragma("application_id")?, pragma("user_version")?) {
+        (APPLICATION, VERSION) => Ok(true),
+        (APPLICATION, other) => Err(Refused::OtherVersion(other)),
+        (0, 0) if tables == 0 => Ok(false),
+        _ => Err(Refused::Foreign),
+    }
 }

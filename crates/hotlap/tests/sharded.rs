@@ -149,7 +149,7 @@ fn the_command_of_the_kubernetes_job_runs_the_shard_of_its_index() {
     assert!(command.env("HOTLAP_NODE", "worker-7").status().unwrap().success(), "{words:?}");
     assert_eq!(pool.results(), ["shard-2.db"]);
     let store = Store::open_existing(Path::new(&pool.path("pool/shard-2.db"))).unwrap();
-    assert_eq!(store.run(1).unwrap().host.node(), Some("worker-7"));
+    assert_eq!(store.run(1).unwrap().host.node.as_deref(), Some("worker-7"));
 }
 
 /// The script for an array of Slurm, with the variables that Slurm sets.
@@ -164,5 +164,5 @@ fn the_slurm_script_runs_the_shard_of_its_task() {
     assert!(command.env("SLURMD_NODENAME", "n5").status().unwrap().success());
     assert_eq!(pool.results(), ["shard-1.db"]);
     let store = Store::open_existing(Path::new(&pool.path("pool/shard-1.db"))).unwrap();
-    assert_eq!(store.run(1).unwrap().host.node(), Some("n5"));
+    assert_eq!(store.run(1).unwrap().host.node.as_deref(), Some("n5"));
 }

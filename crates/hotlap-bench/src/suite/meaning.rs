@@ -12,7 +12,7 @@ use hotlap_servers::catalogue::line_of;
 use super::definition::{Question, Suite, SuiteError, Written};
 use super::entry::{Entry, Loading, STREAMS};
 use super::keys::{Item, Keys, List, LoadKeys, ProtocolKey, SourceKeys};
-use super::published::{Publication, PublishedFigure};
+use super::published::{Citation, Publication, PublishedFigure};
 use crate::stress::Scenario;
 
 /// Default number of connections.
@@ -312,15 +312,14 @@ fn sourced(
         },
         None => rows.iter().any(|row| row.entry == usual).then_some(usual),
     };
-    Ok(Publication {
+    let citation = Citation {
         source: keys.source,
         year: keys.year,
         machine: keys.machine,
         command: keys.command,
         doubt: keys.doubt,
-        reference,
-        rows,
-    })
+    };
+    Ok(Publication { citation, reference, rows })
 }
 
 #[cfg(test)]

@@ -5,16 +5,8 @@ use serde::{Deserialize, Serialize};
 /// One publication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Publication {
-    /// Its source.
-    pub source: String,
-    /// The year.
-    pub year: u32,
-    /// The machine.
-    pub machine: String,
-    /// The measuring command.
-    pub command: String,
-    /// What speaks against all of its figures.
-    pub doubt: String,
+    /// Where its figures come from.
+    pub citation: Citation,
     /// The entry that the others are compared with; `None` if it has no figure for the suite's
     /// reference and names no other.
     pub reference: Option<usize>,
@@ -22,8 +14,23 @@ pub struct Publication {
     pub rows: Vec<PublishedFigure>,
 }
 
+/// Where published figures come from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Citation {
+    /// The source.
+    pub source: String,
+    /// The year.
+    pub year: u32,
+    /// The machine.
+    pub machine: String,
+    /// The measuring command.
+    pub command: String,
+    /// What speaks against all of its figures; empty if nothing is known.
+    pub doubt: String,
+}
+
 /// A figure published for one server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublishedFigure {
     /// The server, as an index of the suite's entries.
     pub entry: usize,
@@ -41,7 +48,7 @@ pub struct PublishedFigure {
     pub cpu_percent: Option<f64>,
     /// Socket errors under overload: connect, read, write, timeout.
     pub socket_errors: Option<[u64; 4]>,
-    /// What speaks against this figure.
+    /// What speaks against this figure; empty if nothing is known.
     pub doubt: String,
 }
 

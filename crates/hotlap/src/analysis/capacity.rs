@@ -3,7 +3,8 @@
 
 use hotlap_bench::slo::{Objective, WindowOutcome};
 use hotlap_stats::{
-    Better, Capacity, Criterion, Estimate, Reading, Shift, Trial, median, pairs, shifted_effect,
+    Better, Capacity, Criterion, Estimate, Reading, Shift, Survival, Trial, median, pairs,
+    shifted_effect,
 };
 
 use super::compare::{Found, judged};
@@ -226,19 +227,13 @@ impl ServerCapacity {
 
 impl TrialView {
     fn of(lap: &Lap, objectives: &[Objective]) -> Self {
-        let window = WindowOutcome {
-            responses: lap.outcome.responses,
-            failures: &lap.outcome.failures,
-            response_time: &lap.outcome.response_time,
-            censored: &lap.outcome.response_time_censored,
-        };
+        let window = WindowOutcome::of(&lap.outcome);
         let missed = (0..objectives.len()).filter(|goal| !objectives[*goal].is_kept(&window));
         let missed: Vec<usize> = missed.collect();
         let latency = objectives.iter().find_map(Objective::latency);
         let latency_ns = latency.and_then(|(quantile, _)| {
-            let times =
-                Times::merged([(&lap.outcome.response_time, &lap.outcome.response_time_censored)])
-                    .survival();
+            let (answered, censored) = Times::of(lap, true);
+            let times = Survival::new(answered, censored);
             let found = times.quantile(quantile);
             (!times.is_empty()).then_some((found.ns, found.is_lower_bound))
         });

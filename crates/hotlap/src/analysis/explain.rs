@@ -4,28 +4,20 @@
 //! functions ([`ledger`]); what was counted shows what a server does more often ([`counts`]). Laps
 //! that explain count for nothing else, and no other laps count here.
 
-mod amounts;
-mod callers;
 pub mod counts;
-mod flame;
 pub mod function;
-pub mod group;
 pub mod ledger;
-mod sampled;
 
 use hotlap_bench::lap::readings;
 use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, values_by_restart};
 
 use super::confidence;
 use crate::model::{ExplainLap, Role, Run};
-pub use amounts::Amounts;
-use amounts::ByRestart;
-pub use counts::{CountLine, Counted};
-pub use flame::FlameStack;
-pub use function::Function;
-pub use group::{Group, is_collector};
-pub use ledger::{FunctionLine, GroupLine, Ledger};
-use sampled::Sampled;
+pub use counts::{Amounts, CountLine, CountedEvent};
+use counts::{ByRestart, apart};
+pub use function::{CodeGroup, Function, is_collector};
+use ledger::Sampled;
+pub use ledger::{FlameStack, FunctionLine, GroupLine, Ledger};
 
 /// The largest p-value at which the difference itself counts.
 const ALPHA: f64 = 0.05;
@@ -78,13 +70,12 @@ impl Explanation {
         };
         let (a, b) = (laps(reference), laps(server));
         let both = [&a[..], &b[..]];
-        let plain = Plain::of(both)?;
-        let difference = plain.difference()?;
-        let cost = plain.amounts(&difference, confidence)?;
+        let [of_reference, of_server] = plain(both);
+        let cost = Amounts::of(&of_reference, &of_server, confidence)?;
         let differs = cost.p <= ALPHA && cost.restarts >= MIN_RESTARTS;
-        let [of_reference, of_server] = &plain.by_restart;
-        let sampled = Sampled::of_both(both, [of_reference, of_server]);
+        let sampled = Sampled::of_both(both, [&of_reference, &of_server]);
         let ledger = sampled.as_ref().and_then(|both| Ledger::of(both, confidence, differs));
+        let difference = Amount::of(apart(&of_reference, &of_server))?;
         let distortion =
             ledger.as_ref().map(|ledger| ledger.profiled.minus(&difference).estimate(confidence));
         Some(Self {
@@ -96,7 +87,7 @@ impl Explanation {
             ledger,
             distortion,
             counts: counts::counts(both, confidence),
-            stacks: sampled.as_ref().map(flame::stacks).unwrap_or_default(),
+            stacks: sampled.as_ref().map(ledger::stacks).unwrap_or_default(),
         })
     }
 
@@ -106,46 +97,15 @@ impl Explanation {
     }
 }
 
-/// CPU time per request of the laps without an instrument, by restart, over the rounds that both
-/// servers have.
-struct Plain {
-    by_restart: [ByRestart; 2],
-}
-
-impl Plain {
-    /// Of a reference and a server; `None` without a round of both.
-    fn of(laps: [&[&ExplainLap]; 2]) -> Option<Self> {
-        let of_both = laps.map(|laps| {
-            let plain = laps.iter().filter(|explains| explains.observation.is_none());
-            let shares = plain.filter_map(|explains| {
-                Some((explains.lap.restart, explains.lap.round, explains.cost_share()?))
-            });
-            readings(shares)
+/// CPU time per request of the laps of a reference and a server without an instrument, by restart,
+/// over the rounds that both have.
+fn plain(laps: [&[&ExplainLap]; 2]) -> [ByRestart; 2] {
+    let [reference, server] = laps.map(|laps| {
+        let plain = laps.iter().filter(|explains| explains.observation.is_none());
+        let shares = plain.filter_map(|explains| {
+            Some((explains.lap.restart, explains.lap.round, explains.cost_share()?))
         });
-        let [reference, server] = &of_both;
-        let by_restart =
-            [values_by_restart(reference, server), values_by_restart(server, reference)];
-        (!by_restart[0].is_empty()).then_some(Self { by_restart })
-    }
-
-    /// The difference, restart by restart.
-    fn difference(&self) -> Option<Amount> {
-        let [a, b] = &self.by_restart;
-        Amount::of(
-            a.iter().filter_map(|(restart, value)| Some((*restart, b.get(restart)? - value))),
-        )
-    }
-
-    fn amounts(&self, difference: &Amount, confidence: f64) -> Option<Amounts> {
-        let level = |own: &ByRestart| {
-            Some(Amount::of(own.iter().map(|(n, value)| (*n, *value)))?.estimate(confidence))
-        };
-        Some(Amounts {
-            reference: level(&self.by_restart[0])?,
-            server: level(&self.by_restart[1])?,
-            difference: difference.estimate(confidence),
-            p: difference.p(),
-            restarts: difference.restarts,
-        })
-    }
+        readings(shares)
+    });
+    [values_by_restart(&reference, &server), values_by_restart(&server, &reference)]
 }

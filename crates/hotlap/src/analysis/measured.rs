@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use hotlap_bench::lap::{Usage, is_silent, rates, readings};
-use hotlap_load::{Failures, OpenLoop, Outcome};
+use hotlap_load::outcome::RequestOutcome;
+use hotlap_load::{Failures, OpenLoop};
 use hotlap_observe::HardwareCounts;
-use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, median};
+use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, Survival, median};
 
+use super::bias::{self, Unsteady};
 use super::compare::ServerComparison;
-use super::latency::{Times, known};
-use super::unsteady::Unsteady;
-use super::{Level, Measure, MeasuredRequest, PerMeasure, bias};
+use super::latency::{Times, known, stall_shares};
+use super::{Level, Measure, PerMeasure};
 use crate::model::{Lap, Run, Violation, Warmup};
 
 /// A server keeps up with an open loop if it answers at least this share of the requests that
@@ -128,7 +129,7 @@ impl MeasuredServer {
                 .and_then(|lap| lap.rate())
                 .map(|rate| (Times::merged(paced.iter().map(|lap| Times::of(lap, true))), rate)),
             response_laps: paced.iter().map(|lap| Times::merged([Times::of(lap, true)])).collect(),
-            open_loop: open_loop(&paced),
+            open_loop: OpenLoop::over(paced.iter().map(|lap| &lap.outcome)),
             requests: MeasuredRequest::all_of(requests, &laps, &good, &paced),
             used: Used::of(&main, &good, &warmups().collect::<Vec<_>>()),
             failures,
@@ -228,23 +229,6 @@ fn keeps_up(laps: &[&Lap]) -> bool {
     !laps.is_empty() && answers as f64 >= KEEPS_UP * due as f64
 }
 
-/// How a rate compares with the responses, over all of these laps; `None` without a lap.
-fn open_loop(laps: &[&Lap]) -> Option<OpenLoop> {
-    let sum = |of: fn(&Lap) -> u64| laps.iter().map(|lap| of(lap)).sum();
-    let all = Times::merged(laps.iter().map(|lap| Times::of(lap, true))).censored;
-    let together = Outcome {
-        window_ns: sum(|lap| lap.outcome.window_ns),
-        responses: sum(|lap| lap.outcome.responses),
-        due: sum(|lap| lap.outcome.due),
-        in_flight: sum(|lap| lap.outcome.in_flight),
-        queued: all.waiting.len(),
-        oldest_ns: all.open.max().max(all.waiting.max()),
-        response_time_censored: all,
-        ..Outcome::default()
-    };
-    together.open_loop()
-}
-
 /// The number of wrong responses in a lap.
 fn wrong(lap: &Lap) -> u64 {
     let of = |violation: &Violation| match violation {
@@ -257,4 +241,72 @@ fn wrong(lap: &Lap) -> u64 {
 /// Whether the lap has any response times, observed completely or not.
 fn has_responses(lap: &Lap) -> bool {
     !lap.outcome.response_time.is_empty() || !lap.outcome.response_time_censored.is_empty()
+}
+
+/// One of a load's requests, on one server.
+#[derive(Debug)]
+pub struct MeasuredRequest {
+    /// Its place among the requests of the load.
+    pub place: usize,
+    /// Correct responses in all laps.
+    pub answers: u64,
+    /// Failures in all laps, wrong responses included.
+    pub failures: u64,
+    /// Service time at saturation, over all laps that count; response time in an open loop.
+    pub service: RequestTimes,
+    /// Response time at the common rate, over all laps that count; empty if there are none.
+    pub response: RequestTimes,
+}
+
+/// Times of one request.
+#[derive(Debug)]
+pub struct RequestTimes {
+    /// Their distribution.
+    pub survival: Survival,
+    /// Its share of the requests that one stall delays, see [`stall_shares`].
+    pub stall_share: f64,
+}
+
+impl MeasuredRequest {
+    /// The first `count` requests of a load, from all laps of a server, those of them that count,
+    /// and those at the common rate that count. None if the laps do not tell requests apart.
+    fn all_of(count: usize, laps: &[&Lap], good: &[&Lap], paced: &[&Lap]) -> Vec<Self> {
+        if laps.iter().all(|lap| lap.outcome.by_request.is_empty()) {
+            return Vec::new();
+        }
+        let sum = |place: usize, of: fn(&RequestOutcome) -> u64| -> u64 {
+            laps.iter().filter_map(|lap| lap.outcome.by_request.get(place)).map(of).sum()
+        };
+        let times = times_of(count, good).into_iter().zip(times_of(count, paced));
+        let requests = times.enumerate().map(|(place, (service, response))| Self {
+            place,
+            answers: sum(place, |own| own.responses),
+            failures: sum(place, |own| own.failures),
+            service,
+            response,
+        });
+        requests.collect()
+    }
+
+    /// Requests with a response or a failure, in all laps.
+    pub fn requests(&self) -> u64 {
+        self.answers + self.failures
+    }
+}
+
+/// The times of each request, over all of these laps.
+fn times_of(count: usize, laps: &[&Lap]) -> Vec<RequestTimes> {
+    let merged = |place: usize| {
+        let mut times = Times::default();
+        for own in laps.iter().filter_map(|lap| lap.outcome.by_request.get(place)) {
+            own.latency.add_to(&mut times.answered);
+            times.censored.merge(&own.censored);
+        }
+        times
+    };
+    let times: Vec<Times> = (0..count).map(merged).collect();
+    let shares = stall_shares(&times.iter().map(|times| &times.answered).collect::<Vec<_>>());
+    let both = times.iter().zip(shares);
+    both.map(|(times, stall_share)| RequestTimes { survival: times.survival(), stall_share })
+        .collect()
 }

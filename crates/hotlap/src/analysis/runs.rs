@@ -1,19 +1,18 @@
-//! The comparison of stored runs: some runs on one side, some on the other.
+//! Stored runs: the comparison of some runs with others, and one server over many runs ([`Trend`]).
 //!
 //! Each run is one sample of the machine, so an interval is over runs, and a verdict needs three
 //! runs on each side. Requests/s and CPU time are compared as ratios to the ceiling, which is the
 //! same program in all runs. What the machine does to the server and to the ceiling cancels.
 
 use hotlap_stats::{
-    Better, Criterion, Effect, Estimate, Inconclusive, MIN_RESTARTS, across_runs, level_of_runs,
-    logs_by_restart, pairs,
+    Better, Criterion, Effect, Estimate, Inconclusive, MIN_RESTARTS, across_runs, change_points,
+    level_of_runs, logs_by_restart, median, pairs,
 };
 
 use super::capacity::{CapacityAnalysis, Highest, ServerCapacity};
 use super::compare::{Found, found_in_families, judged};
 use super::load::for_steady;
-use super::measured::MeasuredServer;
-use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence};
+use super::{Analysis, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison, confidence};
 use crate::model::{Load, Run};
 
 /// The runs before, and the runs after. Neither is empty.
@@ -73,7 +72,7 @@ pub fn matched_loads(sides: Sides) -> Vec<Matched> {
             let is_taken = |place| all.iter().any(|taken| taken.0[side][run] == place);
             let run = &sides[side][run];
             let is_same = |(place, other): (usize, &Load)| {
-                let is_unknown = load.request.is_empty() || other.request.is_empty();
+                let is_unknown = load.sends.is_empty() || other.sends.is_empty();
                 let is_alike = load.is_same(other) && !is_taken(place);
                 is_alike && (!is_unknown || share_a_contract(newest, run))
             };
@@ -101,13 +100,38 @@ fn confidence_of(sides: Sides) -> f64 {
     sides.into_iter().flatten().map(confidence).fold(0.0, f64::max)
 }
 
-/// The runs of both sides under one load.
+/// The analyses of the runs of both sides, under one load.
 #[derive(Debug)]
-pub struct LoadSides {
-    runs: [Vec<Analysis>; 2],
+pub struct AnalysedSides<A> {
+    runs: [Vec<A>; 2],
     too_few: Option<Inconclusive>,
     /// The confidence of every interval.
     confidence: f64,
+}
+
+/// Both sides of runs that compare servers.
+pub type LoadSides = AnalysedSides<Analysis>;
+
+/// Both sides of searches.
+pub type SearchSides = AnalysedSides<CapacityAnalysis>;
+
+impl<A> AnalysedSides<A> {
+    fn new(sides: Sides, load: &Matched, analysed: impl Fn(&Run, usize) -> A) -> Self {
+        Self {
+            runs: load.in_all(sides, analysed),
+            too_few: too_few(sides),
+            confidence: confidence_of(sides),
+        }
+    }
+
+    /// One server in each run.
+    fn in_each<'a, S>(
+        &'a self,
+        server: &Matched,
+        of: impl Fn(&'a A, usize) -> &'a S,
+    ) -> [Vec<&'a S>; 2] {
+        server.in_all(self.runs.each_ref().map(Vec::as_slice), of)
+    }
 }
 
 /// One server in all runs.
@@ -116,28 +140,27 @@ type InEach<'a> = [Vec<&'a MeasuredServer>; 2];
 impl LoadSides {
     /// The runs, under a load that they all have.
     pub fn of(sides: Sides, load: &Matched) -> Self {
-        let runs = load.in_all(sides, Analysis::of);
-        Self { runs, too_few: too_few(sides), confidence: confidence_of(sides) }
+        Self::new(sides, load, Analysis::of)
     }
 
     /// Each server of the later runs, compared with itself in the earlier runs.
     pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
             let compared = |server: &Matched| {
-                let in_each = self.in_each(server);
+                let in_each = self.measured(server);
                 let criterion = for_steady(self.criterion(measure), &in_each.concat(), measure);
                 Some((criterion, self.effect(&in_each, measure)?))
             };
             servers.iter().map(compared).collect()
         });
-        let limited = |server: &Matched| keep_up(&self.in_each(server)).then_some(Limited::Both);
+        let limited = |server: &Matched| keep_up(&self.measured(server)).then_some(Limited::Both);
         let found = found_in_families(comparisons).into_iter().zip(servers);
         found.map(|(found, server)| ServerComparison { found, limited: limited(server) }).collect()
     }
 
     /// The level of a server in a measure, on each side, and whether it is a lower bound.
     pub fn levels(&self, server: &Matched, measure: Measure) -> [Option<(Estimate, bool)>; 2] {
-        self.in_each(server).map(|servers| {
+        self.measured(server).map(|servers| {
             let level = match &servers[..] {
                 [server] => server.level[measure],
                 _ => level_of_runs(&logs(&servers, measure), self.confidence),
@@ -153,9 +176,8 @@ impl LoadSides {
         across_runs(&after, &before, self.confidence)
     }
 
-    fn in_each(&self, server: &Matched) -> InEach<'_> {
-        let runs = self.runs.each_ref().map(Vec::as_slice);
-        server.in_all(runs, |run, server| &run.servers[server])
+    fn measured(&self, server: &Matched) -> InEach<'_> {
+        self.in_each(server, |run, server| &run.servers[server])
     }
 
     /// The ceiling in each run, if all runs have one.
@@ -222,35 +244,24 @@ fn keep_up(server: &InEach) -> bool {
     server.iter().flatten().all(|server| server.keeps_up)
 }
 
-/// Searches of both sides under one load.
-#[derive(Debug)]
-pub struct SearchSides {
-    runs: [Vec<CapacityAnalysis>; 2],
-    too_few: Option<Inconclusive>,
-    /// The confidence of every interval.
-    confidence: f64,
-}
-
 impl SearchSides {
     /// The searches, under a load that they all have.
     pub fn of(sides: Sides, load: &Matched) -> Self {
-        let runs = load.in_all(sides, CapacityAnalysis::of);
-        Self { runs, too_few: too_few(sides), confidence: confidence_of(sides) }
+        Self::new(sides, load, CapacityAnalysis::of)
     }
 
     /// The capacity of a server on each side. Over several searches, the capacity is unknown if a
     /// search found only a bound.
     pub fn capacities(&self, server: &Matched) -> [Highest; 2] {
-        self.in_each(server).map(|found| match &found[..] {
+        self.found(server).map(|found| match &found[..] {
             [found] => found.found,
             _ => level_of_runs(&restarts(&found), self.confidence)
                 .map_or(Highest::Unknown, Highest::Rate),
         })
     }
 
-    fn in_each(&self, server: &Matched) -> [Vec<&ServerCapacity>; 2] {
-        let runs = self.runs.each_ref().map(Vec::as_slice);
-        server.in_all(runs, |run, server| &run.servers[server])
+    fn found(&self, server: &Matched) -> [Vec<&ServerCapacity>; 2] {
+        self.in_each(server, |run, server| &run.servers[server])
     }
 
     /// The capacity of each server in the later searches, compared with its capacity in the earlier
@@ -259,7 +270,7 @@ impl SearchSides {
         let (alpha, withheld) = (1.0 - self.confidence, self.too_few);
         let criterion = Criterion { alpha, withheld, better: Better::Higher };
         let effect = |server: &Matched| {
-            let [before, after] = self.in_each(server).map(|found| restarts(&found));
+            let [before, after] = self.found(server).map(|found| restarts(&found));
             Some((criterion, across_runs(&after, &before, self.confidence)?))
         };
         judged(servers.iter().map(effect).collect())
@@ -269,4 +280,91 @@ impl SearchSides {
 /// The logarithms of the capacities in each search's restarts.
 fn restarts(found: &[&ServerCapacity]) -> Vec<Vec<f64>> {
     found.iter().map(|found| logs_by_restart(found.readings())).collect()
+}
+
+/// The measures that are followed.
+pub const FOLLOWED: [Measure; 2] = [Measure::Cost, Measure::Rate];
+
+/// A server over several runs.
+#[derive(Debug)]
+pub struct Trend<'a> {
+    /// The last of the runs, which the others are compared with.
+    pub last: &'a Run,
+    /// The comparable runs in which it was measured, oldest first.
+    pub points: Vec<TrendPoint<'a>>,
+    /// How many runs of this server are not comparable with the last one.
+    pub left_out: usize,
+}
+
+/// A server in one run.
+#[derive(Debug)]
+pub struct TrendPoint<'a> {
+    /// The run.
+    pub run: &'a Run,
+    /// The server, as an index.
+    pub server: usize,
+    /// The level of each measure, under the first load of the run.
+    pub level: PerMeasure<Option<Estimate>>,
+}
+
+/// A change of level.
+#[derive(Debug, Clone, Copy)]
+pub struct LevelChange {
+    /// The first point of the new level, as an index.
+    pub at: usize,
+    /// The median of the level before.
+    pub before: f64,
+    /// The median of the level after.
+    pub after: f64,
+}
+
+impl<'a> Trend<'a> {
+    /// A server over these runs, oldest first; `None` if none of them has it.
+    ///
+    /// Runs are comparable if they sent the same requests under the same load on the same machine.
+    pub fn of(runs: &'a [Run], server: &str) -> Option<Self> {
+        let place = |run: &Run| run.servers.iter().position(|s| s.name == server);
+        let own: Vec<&Run> =
+            runs.iter().filter(|run| place(run).is_some() && !run.is_search()).collect();
+        let last = *own.last()?;
+        let is_alike = |run: &&&Run| {
+            let loads = run.loads.first().zip(last.loads.first());
+            key(run) == key(last) && loads.is_none_or(|(load, other)| load.is_same(other))
+        };
+        let alike: Vec<&Run> = own.iter().filter(is_alike).copied().collect();
+        let point = |run: &&'a Run| {
+            let server = place(run)?;
+            let level = Analysis::of(run, 0).servers.get(server)?.level;
+            level[Measure::Rate].is_some().then_some(TrendPoint { run, server, level })
+        };
+        let points = alike.iter().filter_map(point).collect();
+        Some(Self { last, points, left_out: own.len() - alike.len() })
+    }
+
+    /// The values of a measure, one for each point.
+    pub fn values(&self, measure: Measure) -> Vec<Option<f64>> {
+        self.points.iter().map(|point| Some(point.level[measure]?.value)).collect()
+    }
+}
+
+/// Where values change their level, see [`hotlap_stats::change_points`].
+pub fn level_changes(values: &[Option<f64>]) -> Vec<LevelChange> {
+    let series: Vec<f64> = values.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
+    let found = change_points(&series);
+    let level = |from: usize, to: usize| {
+        let known: Vec<f64> = values[from..to].iter().flatten().copied().collect();
+        median(&known).unwrap_or(f64::NAN)
+    };
+    let change = |(n, &at): (usize, &usize)| {
+        let from = if n == 0 { 0 } else { found[n - 1] };
+        let to = found.get(n + 1).copied().unwrap_or(values.len());
+        LevelChange { at, before: level(from, at), after: level(at, to) }
+    };
+    found.iter().enumerate().map(change).collect()
+}
+
+/// What two runs must have in common to be comparable.
+fn key(run: &Run) -> (&str, &[usize], &str, &str) {
+    let machine = &run.host.machine;
+    (&run.contract, &run.schedule.server_cpus, &machine.cpu, &machine.fingerprint)
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use hotlap_load::outcome::Negotiated;
 use hotlap_stats::{Bursts, Estimate};
 
+use super::bias::{self, Unsteady};
 use super::capacity::{Highest, ServerCapacity, TrialView};
-use super::unsteady::Unsteady;
-use super::{Analysis, CapacityAnalysis, Measure, MeasuredServer, bias};
+use super::{Analysis, CapacityAnalysis, Measure, MeasuredServer};
 use crate::model::{Lap, Role, Run, Violation};
 
 /// A window of a search is far below the capacity if its rate is below this share of it.
@@ -87,7 +87,7 @@ pub enum ServerWarning {
         reached: f64,
     },
     /// Some of its laps do not count.
-    LeftOut(LeftOut),
+    LeftOut(ExcludedLaps),
     /// In this many of its windows of a search, the generator was late.
     LateWindows {
         /// Windows in which it was late.
@@ -106,7 +106,7 @@ pub enum ServerWarning {
 
 /// Laps that do not count.
 #[derive(Debug, Clone)]
-pub struct LeftOut {
+pub struct ExcludedLaps {
     /// Whether they are main laps; otherwise they are laps at a common rate, which affect only
     /// response times.
     pub are_main: bool,
@@ -117,7 +117,7 @@ pub struct LeftOut {
     pub checks: Vec<(Violation, usize)>,
 }
 
-impl LeftOut {
+impl ExcludedLaps {
     /// The number of laps that do not count.
     pub fn count(&self) -> usize {
         self.checks.iter().map(|(_, laps)| laps).sum()
@@ -155,15 +155,21 @@ pub fn tls(run: &Run, server: usize) -> Option<&Negotiated> {
 }
 
 fn different_tls(run: &Run) -> Option<Warning> {
-    let mut found: Vec<(Negotiated, Vec<usize>)> = Vec::new();
-    for server in (0..run.servers.len()).filter(|&server| run.is_shown(server)) {
-        let Some(tls) = tls(run, server) else { continue };
-        match found.iter_mut().find(|(known, _)| known == tls) {
-            None => found.push((tls.clone(), vec![server])),
+    let shown = (0..run.servers.len()).filter(|&server| run.is_shown(server));
+    let found = grouped(shown.filter_map(|server| Some((tls(run, server)?.clone(), server))));
+    (found.len() > 1).then_some(Warning::DifferentTls(found))
+}
+
+/// The servers with the same value, in the order of the first of them.
+fn grouped<K: PartialEq>(all: impl IntoIterator<Item = (K, usize)>) -> Vec<(K, Vec<usize>)> {
+    let mut groups: Vec<(K, Vec<usize>)> = Vec::new();
+    for (key, server) in all {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
             Some((_, servers)) => servers.push(server),
+            None => groups.push((key, vec![server])),
         }
     }
-    (found.len() > 1).then_some(Warning::DifferentTls(found))
+    groups
 }
 
 fn of_search(found: &ServerCapacity) -> Vec<ServerWarning> {
@@ -237,22 +243,21 @@ fn failing(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
 }
 
 fn generator_limited(run: &Run, analysis: &Analysis) -> Option<Warning> {
-    let is_limited = |&server: &usize| {
-        analysis.servers[server].generator_limited
-            && run.is_shown(server)
-            && run.servers[server].role != Role::Ceiling
-    };
-    let servers: Vec<usize> = (0..run.servers.len()).filter(is_limited).collect();
-    (!servers.is_empty()).then_some(Warning::GeneratorLimited { load: analysis.load, servers })
+    let servers = shown(run, |server| {
+        analysis.servers[server].generator_limited && run.servers[server].role != Role::Ceiling
+    })?;
+    Some(Warning::GeneratorLimited { load: analysis.load, servers })
 }
 
 fn delayed_acknowledgements(run: &Run, analysis: &Analysis) -> Option<Warning> {
-    let waits = |&server: &usize| {
-        run.is_shown(server) && waits_for_acknowledgements(&analysis.servers[server])
-    };
-    let servers: Vec<usize> = (0..run.servers.len()).filter(waits).collect();
-    let load = analysis.load;
-    (!servers.is_empty()).then_some(Warning::DelayedAcknowledgements { load, servers })
+    let servers = shown(run, |server| waits_for_acknowledgements(&analysis.servers[server]))?;
+    Some(Warning::DelayedAcknowledgements { load: analysis.load, servers })
+}
+
+/// The servers in tables of which this holds, if there are any.
+fn shown(run: &Run, holds: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
+    let servers = (0..run.servers.len()).filter(|&server| run.is_shown(server) && holds(server));
+    Some(servers.collect()).filter(|servers: &Vec<usize>| !servers.is_empty())
 }
 
 /// Whether nine of ten responses take at least as long as Linux delays an acknowledgement
@@ -268,7 +273,7 @@ fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
 
 /// The laps of a server under a load that do not count: main laps, or else laps at a common rate;
 /// `None` if all count.
-pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<LeftOut> {
+pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<ExcludedLaps> {
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == are_main;
     let laps: Vec<&Lap> = run.laps.iter().filter(own).collect();
     let mut checks: Vec<(Violation, usize)> = Vec::new();
@@ -283,22 +288,15 @@ pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option
         }
     }
     checks.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
-    (!checks.is_empty()).then_some(LeftOut { are_main, laps: laps.len(), checks })
+    (!checks.is_empty()).then_some(ExcludedLaps { are_main, laps: laps.len(), checks })
 }
 
 /// The notes from all starts, each once.
 fn notes(run: &Run) -> Vec<Warning> {
-    let mut found: Vec<(String, Vec<usize>)> = Vec::new();
     let servers = 0..run.servers.len();
-    for server in servers.filter(|server| run.servers[*server].role != Role::Control) {
-        for note in notes_of(run, server) {
-            match found.iter_mut().find(|(known, _)| *known == note) {
-                None => found.push((note, vec![server])),
-                Some((_, servers)) => servers.push(server),
-            }
-        }
-    }
-    found.into_iter().map(|(note, servers)| Warning::Note { note, servers }).collect()
+    let own = servers.filter(|server| run.servers[*server].role != Role::Control);
+    let all = own.flat_map(|server| notes_of(run, server).into_iter().map(move |n| (n, server)));
+    grouped(all).into_iter().map(|(note, servers)| Warning::Note { note, servers }).collect()
 }
 
 /// The notes from the starts of one server. Of notes that differ only in numbers, such as a port

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::model::State;
 use crate::render::terminal;
 use crate::report::trend::ServerTrend;
-use crate::store::{Line, Store};
+use crate::store::{ListedRun, Store};
 use crate::text::table::{Column, Table};
 use crate::text::{layout, number};
 
@@ -35,7 +35,7 @@ pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
 /// One server over all runs.
 fn trend(
     store: &Store,
-    lines: &[Line],
+    lines: &[ListedRun],
     server: &str,
     json: bool,
     console: &Console,
@@ -49,8 +49,8 @@ fn trend(
     Ok(Exit::Ok)
 }
 
-fn table(lines: &[Line], width: usize) -> String {
-    let cells = |of: fn(&Line) -> String| lines.iter().map(of).collect::<Vec<_>>();
+fn table(lines: &[ListedRun], width: usize) -> String {
+    let cells = |of: fn(&ListedRun) -> String| lines.iter().map(of).collect::<Vec<_>>();
     let table = Table::new(vec![
         Column::right("run", cells(|l| l.number.to_string())),
         Column::left("began (UTC)", cells(|l| number::utc_to_minute(l.began_ms))),
@@ -62,7 +62,7 @@ fn table(lines: &[Line], width: usize) -> String {
     layout::lines(&table, width).all().map(|line| format!("{line}\n")).collect()
 }
 
-fn servers(line: &Line) -> String {
+fn servers(line: &ListedRun) -> String {
     let names = line.servers.join(", ");
     // This column comes first, since a narrow terminal cuts the others off.
     let kept = line.baseline.as_ref().map_or_else(String::new, |b| format!("baseline {b} · "));

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_stats::{Reading, Share, level};
+use hotlap_stats::{Reading, level};
 
+use crate::model::Lap;
 use crate::report::figure::{exactly, micros, per_second};
 use crate::text::layout;
 use crate::text::number::time;
@@ -16,40 +17,27 @@ use crate::text::table::{Column, Table};
 /// The maximum number of rows: the view must fit a terminal with 24 lines.
 const MOST: usize = 16;
 
-/// The figures of one lap.
-#[derive(Debug, Clone, Copy)]
-pub struct Seen {
-    /// The index of the server.
-    pub server: usize,
-    /// The restart, from 0.
-    pub restart: u32,
-    /// The round of the restart, from 0.
-    pub round: u32,
-    /// Requests per second.
-    pub requests_per_s: f64,
-    /// CPU time per request, in nanoseconds.
-    pub cost_ns: Option<f64>,
-    /// The share of the lap that the busiest generator thread was on a core.
-    pub busy: f64,
-    /// How late the generator sent (99th percentile), in nanoseconds; `None` in a closed loop.
-    pub late_ns: Option<u64>,
-}
-
 /// The contents of the view.
 #[derive(Debug, Default)]
 pub struct Board {
     names: Vec<String>,
-    laps: Vec<Seen>,
+    /// Requests/s of each server, one for each lap in a closed loop.
+    rates: Vec<Vec<Reading>>,
+    /// CPU time per request of each server, in nanoseconds.
+    costs: Vec<Vec<Reading>>,
     /// Requests/s in the latest window of the warm-up of each server.
     warming: BTreeMap<usize, f64>,
     running: Option<usize>,
+    /// The share of the latest lap in which the busiest generator thread was on a core.
+    busy: Option<f64>,
     late_ns: u64,
 }
 
 impl Board {
     /// An empty view for these servers; a server with an empty name is hidden.
     pub fn new(names: Vec<String>) -> Self {
-        Self { names, ..Self::default() }
+        let none = vec![Vec::new(); names.len()];
+        Self { names, rates: none.clone(), costs: none, ..Self::default() }
     }
 
     /// Sets the server whose lap it is, or none.
@@ -63,19 +51,28 @@ impl Board {
         self.warming.insert(server, requests_per_s);
     }
 
-    /// Adds a lap; a lap at a rate only adds the generator's lateness.
-    pub fn lap(&mut self, seen: Seen) {
-        match seen.late_ns {
-            Some(late) => self.late_ns = late,
-            None => self.laps.push(seen),
+    /// Adds a lap, if it counts and is of the first load. A lap at a rate only adds the generator's
+    /// lateness.
+    pub fn lap(&mut self, lap: &Lap) {
+        if !lap.counts() || lap.load != 0 {
+            return;
         }
+        if lap.rate().is_some() {
+            self.late_ns = lap.outcome.lag.quantile(0.99);
+            return;
+        }
+        let reading = |share| Reading { restart: lap.restart, round: lap.round, share };
+        self.busy = Some(lap.outcome.busiest());
+        self.rates[lap.server].push(reading(lap.rate_share()));
+        self.costs[lap.server].extend(lap.cost_share().map(reading));
     }
 
     /// The lines of the view, at most `width` columns wide.
     pub fn lines(&self, width: usize) -> Vec<String> {
         let shown: Vec<usize> = (0..self.names.len())
             .filter(|&i| {
-                !self.names[i].is_empty() && (self.has_laps(i) || self.warming.contains_key(&i))
+                !self.names[i].is_empty()
+                    && (!self.rates[i].is_empty() || self.warming.contains_key(&i))
             })
             .collect();
         if shown.is_empty() {
@@ -108,58 +105,48 @@ impl Board {
             ns => format!(", {} late (p99)", time(ns as f64 / 1e6)),
         };
         let stops = "q stops and prints the table so far";
-        match self.laps.last() {
-            Some(lap) => format!("generator {:.0} % busy{late} · {stops}", lap.busy * 100.0),
+        match self.busy {
+            Some(busy) => format!("generator {:.0} % busy{late} · {stops}", busy * 100.0),
             None => stops.to_owned(),
         }
     }
 
-    fn has_laps(&self, server: usize) -> bool {
-        self.of(server).next().is_some()
-    }
-
     fn laps_cell(&self, server: usize) -> String {
-        match self.of(server).count() {
+        match self.rates[server].len() {
             0 => "warm-up".to_owned(),
             laps => laps.to_string(),
         }
     }
 
-    fn of(&self, server: usize) -> impl Iterator<Item = &Seen> {
-        self.laps.iter().filter(move |l| l.server == server)
-    }
-
-    fn level(
-        &self,
-        server: usize,
-        value: impl Fn(&Seen) -> Option<f64>,
-    ) -> Option<hotlap_stats::Estimate> {
-        let reading = |l: &Seen| {
-            let share = Share::whole(value(l)?);
-            Some(Reading { restart: l.restart, round: l.round, share })
-        };
-        level(&self.of(server).filter_map(reading).collect::<Vec<_>>(), 0.95)
-    }
-
     fn rate(&self, server: usize) -> String {
-        let level = self.level(server, |l| Some(l.requests_per_s));
         let warming = || self.warming.get(&server).map(|rate| per_second(&exactly(*rate)).text);
-        level.map(|l| per_second(&l).full()).or_else(warming).unwrap_or_default()
+        let level = level(&self.rates[server], 0.95).map(|level| per_second(&level).full());
+        level.or_else(warming).unwrap_or_default()
     }
 
     fn cost(&self, server: usize) -> String {
-        let level = self.level(server, |l| Some(l.cost_ns? / 1e3));
-        level.map_or_else(String::new, |l| micros(&l).full())
+        let level = level(&self.costs[server], 0.95);
+        level.map_or_else(String::new, |level| micros(&level.scaled(1e-3)).full())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hotlap_bench::lap::{Kind, Usage};
+    use hotlap_load::Outcome;
+    use hotlap_load::outcome::ThreadUsage;
+
     use super::*;
 
-    fn seen(server: usize, restart: u32, requests_per_s: f64) -> Seen {
-        let cost_ns = Some(1e9 / requests_per_s);
-        Seen { server, restart, round: 0, requests_per_s, cost_ns, busy: 0.61, late_ns: None }
+    fn lap(server: usize, restart: u32, requests_per_s: f64, kind: Kind) -> Lap {
+        let threads = vec![ThreadUsage { cpu_ns: 610, wall_ns: 1_000, ..ThreadUsage::default() }];
+        let responses = requests_per_s as u64;
+        let mut outcome =
+            Outcome { responses, window_ns: 1_000_000_000, threads, ..Outcome::default() };
+        outcome.lag.record(12_000);
+        let cpu_ns = Some(1_000_000_000);
+        let usage = Usage { requests: responses, cpu_ns, ..Usage::default() };
+        Lap { restart, ..Lap::new((server, 0), kind, 0, outcome, Some(usage)) }
     }
 
     #[test]
@@ -174,9 +161,9 @@ mod tests {
         for (server, restart, rate) in
             [(0, 0, 50e3), (1, 0, 30e3), (2, 0, 9e3), (0, 1, 50.1e3), (0, 2, 49.9e3)]
         {
-            board.lap(seen(server, restart, rate));
+            board.lap(&lap(server, restart, rate, Kind::Flat));
         }
-        board.lap(Seen { late_ns: Some(12_000), ..seen(0, 0, 1.0) });
+        board.lap(&lap(0, 0, 1.0, Kind::Paced { rate: 1.0 }));
         board.running(Some(1));
         assert_eq!(
             board.lines(80),
@@ -192,7 +179,7 @@ mod tests {
     #[test]
     fn sixty_servers_fit_a_terminal_and_the_one_that_runs_is_in_view() {
         let mut board = Board::new((0..60).map(|i| format!("server {i}")).collect());
-        (0..60).for_each(|i| board.lap(seen(i, 0, 1e3)));
+        (0..60).for_each(|i| board.lap(&lap(i, 0, 1e3, Kind::Flat)));
         board.running(Some(40));
         let lines = board.lines(80);
         assert!(lines.len() <= 22, "{}", lines.len());

@@ -2,7 +2,7 @@
 //!
 //! The merged run has all restarts of all shards, numbered on, and knows the node of each, so that
 //! everything that works on a run works on it, and intervals rest on nodes
-//! ([`crate::analysis::nodes`]). Servers are paired within a round, so only ratios to the reference
+//! ([`crate::analysis::Level`]). Servers are paired within a round, so only ratios to the reference
 //! of the same node are compared.
 //!
 //! Clocks of nodes are not compared: what a shard measured depends on its own monotonic clock
@@ -13,8 +13,9 @@ use std::fmt;
 
 use super::apart::Condition;
 use crate::model::{
-    Apart, Host, Lap, MergedShard, Part, Pool, Probed, Role, Run, Server, Shard, State, Than, typed,
+    Apart, Host, Lap, Machine, MergedShard, Pool, Probed, Role, Run, Server, Shard, State, Than,
 };
+use crate::redact;
 use crate::text::number::plural;
 
 /// A shard with a result.
@@ -47,7 +48,7 @@ pub struct Kind {
     cpu: String,
     arch: String,
     /// Logical cores that hotlap may use.
-    cores: u32,
+    cores: usize,
     /// How many of them servers and generator have; 0 if they are not pinned.
     divided: (usize, usize),
     /// Name and the first two numbers of the release: `Linux 6.18`.
@@ -59,14 +60,14 @@ pub struct Kind {
 impl Kind {
     /// The kind of the machine that measured a shard.
     pub fn of(run: &Run) -> Self {
-        let (host, schedule) = (&run.host, &run.schedule);
+        let (host, schedule) = (&run.host.machine, &run.schedule);
         Self {
             cpu: host.cpu.clone(),
-            arch: host.arch.clone(),
-            cores: host.cores,
+            arch: host.architecture.clone(),
+            cores: host.allowed,
             divided: (schedule.server_cpus.len(), schedule.generator_cpus.len()),
             kernel: series(&host.kernel),
-            virtualisation: host.virtualisation.clone().unwrap_or_default(),
+            virtualisation: host.virtualisation().unwrap_or_default().to_owned(),
             hotlap: run.hotlap.clone(),
         }
     }
@@ -128,13 +129,13 @@ fn lighten(run: &mut Run) {
         if places.get(&key) == Some(&index) {
             continue;
         }
-        let times = lap.outcome.take_histograms();
+        let [service, response, ..] = lap.outcome.histograms_mut().map(std::mem::take);
         let service_censored = std::mem::take(&mut lap.outcome.service_time_censored);
         let response_censored = std::mem::take(&mut lap.outcome.response_time_censored);
         if let Some(place) = places.get(&key).filter(|_| counts) {
             let into = &mut run.laps[*place].outcome;
-            into.service_time.merge(&times.service);
-            into.response_time.merge(&times.response);
+            into.service_time.merge(&service);
+            into.response_time.merge(&response);
             into.service_time_censored.merge(&service_censored);
             into.response_time_censored.merge(&response_censored);
         }
@@ -155,7 +156,7 @@ pub fn merged(shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
         began_ms,
         took_ms: ended_ms.unwrap_or(began_ms).saturating_sub(began_ms),
         state: State::Finished,
-        command: typed(),
+        command: redact::command_line(),
         seed: first.shard.seed,
         host: host(&counting),
         servers: servers.servers.clone(),
@@ -252,8 +253,8 @@ impl Servers {
             than: figure.than.and_then(|than| Some(Than { server: index(than.server)?, ..than })),
             ..figure
         });
-        let part = Part { on: server.part.on.and_then(index), ..server.part.clone() };
-        let merged = Server { published: published.collect(), part, ..server.clone() };
+        let on = server.on.and_then(index);
+        let merged = Server { published: published.collect(), on, ..server.clone() };
         match self.servers.get_mut(place) {
             None => self.servers.push(merged),
             Some(known) if known.failure.is_some() => *known = merged,
@@ -268,14 +269,13 @@ impl Servers {
 
 /// The name of a shard's node.
 pub fn node(run: &Run) -> String {
-    run.host.node().unwrap_or("unknown node").to_owned()
+    run.host.node.clone().unwrap_or_else(|| "unknown node".to_owned())
 }
 
 /// What all nodes have in common, and the doubts of any.
 fn host(shards: &[&Measured]) -> Host {
     let first = &shards[0].run.host;
-    let is_common =
-        |fact: &&(String, String)| shards.iter().all(|shard| shard.run.host.facts.contains(fact));
+    let machines = shards.iter().map(|shard| &shard.run.host.machine);
     let mut doubts: Vec<String> = Vec::new();
     for doubt in shards.iter().flat_map(|shard| &shard.run.host.doubts) {
         // Those about a load or a share differ in their numbers only.
@@ -284,9 +284,27 @@ fn host(shards: &[&Measured]) -> Host {
             doubts.push(doubt.clone());
         }
     }
-    let facts = first.facts.iter().filter(is_common);
-    let facts = facts.filter(|(name, _)| name != crate::model::host::NODE).cloned();
-    Host { facts: facts.collect(), doubts, ..first.clone() }
+    let machine = machines.fold(first.machine.clone(), common);
+    Host { machine, doubts, node: None, ..first.clone() }
+}
+
+/// A machine without the facts in which another one differs. Both are of one kind.
+fn common(mut machine: Machine, other: &Machine) -> Machine {
+    fn keep<T: PartialEq>(own: &mut Option<T>, other: &Option<T>) {
+        own.take_if(|own| Some(&*own) != other.as_ref());
+    }
+    keep(&mut machine.quota, &other.quota);
+    keep(&mut machine.governor, &other.governor);
+    keep(&mut machine.turbo, &other.turbo);
+    keep(&mut machine.smt, &other.smt);
+    keep(&mut machine.battery, &other.battery);
+    keep(&mut machine.load, &other.load);
+    keep(&mut machine.busy, &other.busy);
+    keep(&mut machine.steal, &other.steal);
+    if machine.fingerprint != other.fingerprint {
+        machine.fingerprint.clear();
+    }
+    machine
 }
 
 /// The schedule of all shards together.

@@ -316,7 +316,7 @@ impl ComparedLoad {
     fn of(sides: [&[Run]; 2], load: &Matched, are_many: bool) -> Self {
         // The title of a load includes its request if the loads differ in it.
         let all = sides.into_iter().flatten().flat_map(|run| &run.loads);
-        let all: Vec<&Load> = all.filter(|load| !load.request.is_empty()).collect();
+        let all: Vec<&Load> = all.filter(|load| !load.sends.is_empty()).collect();
         let own = &sides[1][0].loads[load.first()[1]];
         Self {
             title: load_title(own, &all),
@@ -379,7 +379,7 @@ fn server_names(run: &Run) -> String {
 
 /// A load in words, with its request.
 fn requested(run: &Run, load: &Load) -> String {
-    let request = if load.request.is_empty() { &run.contract } else { &load.request };
+    let request = if load.sends.is_empty() { &run.contract } else { &load.sends };
     format!("{request} with {}", load_words(load))
 }
 
@@ -430,12 +430,15 @@ fn differences(
         }
     };
     let machine = |run: &Run| {
-        let host = &run.host;
-        let print = host.fingerprint().map_or_else(String::new, |print| format!(" ({print})"));
-        format!("{} × {}{print}", host.cores, host.cpu)
+        let machine = &run.host.machine;
+        let print = match machine.fingerprint.as_str() {
+            "" => String::new(),
+            print => format!(" ({print})"),
+        };
+        format!("{} × {}{print}", machine.allowed, machine.cpu)
     };
     differ("The machine", machine(old), machine(new));
-    differ("The kernel", old.host.kernel.clone(), new.host.kernel.clone());
+    differ("The kernel", old.host.machine.kernel.clone(), new.host.machine.kernel.clone());
     differ("hotlap", old.hotlap.clone(), new.hotlap.clone());
     differ("The contract", old.contract.clone(), new.contract.clone());
     let slice = |run: &Run| run.schedule.slice_ms.map_or("unknown".to_owned(), slice_words);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use hotlap_stats::{Estimate, Inconclusive, MIN_RESTARTS};
 use serde::Serialize;
 
-use crate::analysis::explain::{FlameStack, Group};
+use crate::analysis::explain::{CodeGroup, FlameStack};
 use crate::analysis::{Explanation, Measure};
 use crate::model::{Load, Run};
 use crate::report::figure::{Figure, difference, micros};
@@ -198,7 +198,7 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
                 difference(&by.scaled(1e-3)).text
             ));
         }
-        if ledger.groups.iter().any(|line| line.differs && line.group == Group::Notifying) {
+        if ledger.groups.iter().any(|line| line.differs && line.group == CodeGroup::Notifying) {
             notes.push(
                 "Notifying the receiver is part of sending. It costs more if the receiver sleeps \
                  and has to be woken. The load generator sleeps if it shares cores with a server."
@@ -224,21 +224,9 @@ pub(super) fn warnings(run: &Run) -> Vec<String> {
     let missing = &run.schedule.observing.missing;
     let mut sentences: Vec<String> = Vec::new();
     for found in missing {
-        let alike = |other: &&crate::model::Missing| {
-            (&other.what, &other.why, &other.remedy) == (&found.what, &found.why, &found.remedy)
-        };
-        let names: Vec<&str> = missing
-            .iter()
-            .filter(alike)
-            .map(|found| run.servers[found.server].name.as_str())
-            .collect();
-        let sentence = format!(
-            "{}: {} cannot be observed: {}; {}.",
-            names.join(", "),
-            found.what,
-            found.why,
-            found.remedy
-        );
+        let alike = missing.iter().filter(|other| other.error == found.error);
+        let names: Vec<&str> = alike.map(|found| run.servers[found.server].name.as_str()).collect();
+        let sentence = format!("{}: {}.", names.join(", "), found.error);
         if !sentences.contains(&sentence) {
             sentences.push(sentence);
         }

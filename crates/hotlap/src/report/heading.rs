@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use hotlap_load::plan::{Protocol, Reuse};
 use serde::Serialize;
 
 use crate::model;
@@ -90,34 +91,34 @@ impl Heading {
 
 impl HostView {
     pub(super) fn of(host: &model::Host) -> Self {
-        let mut line = in_words(host);
-        if let Some(generator) = &host.generator
+        let mut line = in_words(&host.machine);
+        if let Some(controller) = &host.controller
             && host.generators.is_empty()
         {
-            line += &format!("; load from {}", in_words(&generator.host));
+            line += &format!("; load from {}", in_words(&controller.machine));
         }
         if let [first, ..] = &host.generators[..] {
             let count = plural(host.generators.len(), "generator");
             let are_alike =
-                |own: &model::RemoteGenerator| in_words(&own.host) == in_words(&first.host);
+                |own: &model::GeneratorMachine| in_words(&own.machine) == in_words(&first.machine);
             let more = if host.generators.iter().all(are_alike) { "" } else { " and others" };
-            line += &format!("; load from {count}: {}{more}", in_words(&first.host));
+            line += &format!("; load from {count}: {}{more}", in_words(&first.machine));
         }
         Self { line, facts: host.clone() }
     }
 }
 
 /// The machine in a few words.
-fn in_words(host: &model::Host) -> String {
+fn in_words(host: &model::Machine) -> String {
     let mut parts = Vec::new();
-    if host.cores > 0 {
-        parts.push(format!("{} × {}", host.cores, host.cpu).trim_end_matches(" × ").to_owned());
+    if host.allowed > 0 {
+        parts.push(format!("{} × {}", host.allowed, host.cpu).trim_end_matches(" × ").to_owned());
     }
     if host.memory_bytes > 0 {
         parts.push(format!("{:.0} GB", host.memory_bytes as f64 / 1e9));
     }
     parts.extend([&host.os, &host.kernel].into_iter().filter(|t| !t.is_empty()).cloned());
-    parts.extend(host.virtualisation.clone());
+    parts.extend(host.virtualisation().map(str::to_owned));
     parts.join(", ")
 }
 
@@ -167,7 +168,7 @@ fn title(run: &Run) -> Vec<String> {
     if let (Some(server), Some(generator)) =
         (cores_in_words(&schedule.server_cpus), cores_in_words(&schedule.generator_cpus))
     {
-        let other = if run.host.generator.is_some() { " of another host" } else { "" };
+        let other = if run.host.controller.is_some() { " of another host" } else { "" };
         parts.push(format!("server on {server}{other}, generator on {generator}"));
     }
     if schedule.high_priority {
@@ -216,11 +217,11 @@ pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
 /// `64 connections, keep-alive`.
 pub(super) fn load_words(load: &Load) -> String {
     let connections = plural(load.connections, "connection");
-    let mut words = match load.keep_alive {
-        true => format!("{connections}, keep-alive"),
-        false => format!("{connections}, a new one per request"),
+    let mut words = match load.reuse {
+        Reuse::KeepAlive => format!("{connections}, keep-alive"),
+        Reuse::Close => format!("{connections}, a new one per request"),
     };
-    if load.http2 {
+    if load.protocol == Protocol::Http2 {
         let over = if load.https { " over TLS" } else { "" };
         words += &format!(", HTTP/2{over} with {}", plural(load.pipeline, "stream"));
         if load.connections > 1 {
@@ -245,16 +246,16 @@ pub(super) fn load_words(load: &Load) -> String {
 
 /// `GET / 64 connections, keep-alive`.
 pub fn request_and_load(load: &Load) -> String {
-    format!("{} {}", load.request, load_words(load)).trim_start().to_owned()
+    format!("{} {}", load.sends, load_words(load)).trim_start().to_owned()
 }
 
 /// The name of a load in a sentence, if there are several: its name or description, with its
 /// request if the loads differ in it.
 pub(super) fn load_name(load: &Load, among: &[&Load]) -> String {
     let name = if load.name.is_empty() { load_words(load) } else { load.name.clone() };
-    let differ = among.iter().any(|other| other.request != load.request);
-    match differ && !load.request.is_empty() && name != load.request {
-        true => format!("{name}, {}", load.request),
+    let differ = among.iter().any(|other| other.sends != load.sends);
+    match differ && !load.sends.is_empty() && name != load.sends {
+        true => format!("{name}, {}", load.sends),
         false => name,
     }
 }

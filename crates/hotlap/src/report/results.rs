@@ -6,9 +6,8 @@ use hotlap_load::Failures;
 use hotlap_stats::{Concurrency, Rank};
 use serde::Serialize;
 
-use crate::analysis::measured::Used;
 use crate::analysis::warnings::{notes_of, tls};
-use crate::analysis::{Analysis, Measure, bias, layers, scaling};
+use crate::analysis::{Analysis, Measure, Used, bias, suites};
 use crate::model::{Lap, Load, Role, Run};
 use crate::report::figure::{Figure, bare, cell, megabytes, millis, percent, ratio, text_cell};
 use crate::report::heading::{load_title, under, with_load};
@@ -327,11 +326,11 @@ fn conformance(run: &Run, server: usize) -> Option<Checks> {
 }
 
 fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
-    let cpus = run.servers[server].part.cpus;
-    let beyond = cpus.and_then(|threads| scaling::beyond_cores(run, threads));
+    let cpus = run.servers[server].cpus.as_ref().map(|(cpus, _)| *cpus);
+    let beyond = cpus.and_then(|threads| suites::beyond_cores(run, threads));
     let mut notes: Vec<String> = Vec::new();
     notes.extend(beyond.map(beyond_cores));
-    notes.extend(layers::side_effect(run, load, server).map(side_effect));
+    notes.extend(suites::side_effect(run, load, server).map(side_effect));
     notes.extend(notes_of(run, server));
     notes
 }

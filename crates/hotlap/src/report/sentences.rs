@@ -303,7 +303,7 @@ mod tests {
 
     fn against(rate: (f64, Verdict), cost: (f64, Verdict)) -> ServerComparison {
         let near = |(v, verdict): (f64, Verdict)| (effect(v, v * 0.99, v * 1.01), verdict);
-        let mut against = ServerComparison::nothing();
+        let mut against = ServerComparison::default();
         against.found.requests_per_s = Some(near(rate));
         against.found.cost = Some(near(cost));
         against
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn what_an_interval_would_tell_apart_is_not_called_no_difference() {
         let said = |low, value, high| {
-            let mut against = ServerComparison::nothing();
+            let mut against = ServerComparison::default();
             against.found.cost = Some((effect(value, low, high), Verdict::NoDifference));
             verdict("a", "b", &against)
         };
@@ -361,7 +361,7 @@ mod tests {
             "a and b: throughput equal within ±3% (1.01× [1.00, 1.02]); CPU per request equal \
              within ±1% (1.00× [0.99, 1.01])."
         );
-        let nothing = ServerComparison::nothing();
+        let nothing = ServerComparison::default();
         assert_eq!(verdict("a", "b", &nothing), "a and b: not compared, too few laps count.");
     }
 }

@@ -123,7 +123,10 @@ impl StressedServer {
             failure: subject.failure.clone(),
             notes: subject.notes.clone(),
             published: published
-                .filter_map(|p| Some(format!("{}: {}", p.year, socket_errors(p.socket_errors?))))
+                .filter_map(|then| {
+                    let errors = socket_errors(then.figure.socket_errors?);
+                    Some(format!("{}: {errors}", then.citation.year))
+                })
                 .collect(),
             measured: subject.trials.clone(),
         }

@@ -4,9 +4,10 @@
 use hotlap_stats::{Estimate, Verdict};
 use serde::Serialize;
 
-use crate::analysis::layers::{Difference, SideEffect, Step, steps};
-use crate::analysis::published::{MeasuredRatio, ratio_here, ratio_then};
-use crate::analysis::scaling::{Curve, CurvePoint, Parameter, curves};
+use crate::analysis::suites::{
+    Curve, Difference, MeasuredRatio, Parameter, ScalingPoint, SideEffect, Step, curves,
+    ratio_here, ratio_then, steps,
+};
 use crate::analysis::{Analysis, Found};
 use crate::model::{Load, Published, Role, Run, ServerFailure};
 use crate::report::figure::{
@@ -61,12 +62,13 @@ impl PublishedView {
         analysis: &'a Analysis,
         server: usize,
     ) -> impl Iterator<Item = Self> + 'a {
-        let all = run.servers[server].published.iter().filter(|p| p.load == analysis.load);
+        let all = run.servers[server].published.iter().filter(|p| p.figure.load == analysis.load);
         all.map(move |then| Self::of(run, analysis, server, then))
     }
 
     fn of(run: &Run, analysis: &Analysis, server: usize, then: &Published) -> Self {
-        let base = then.than.as_ref();
+        let Published { figure, citation, than } = then;
+        let base = than.as_ref();
         let relative_to = base.map_or("", |base| run.servers[base.server].name.as_str());
         let ratio_then = ratio_then(server, then).map(|value| ratio(&exactly(value)));
         let here = ratio_here(run, analysis, server, then);
@@ -86,32 +88,34 @@ impl PublishedView {
             _ => "not measured".to_owned(),
         };
         let sentence = match (&ratio_then, base) {
-            (Some(r), _) => format!("{}: {} of {relative_to} · here: {here}", then.year, r.text),
-            (None, Some(_)) => format!("{}: 1×, the others are relative to it", then.year),
+            (Some(r), _) => {
+                format!("{}: {} of {relative_to} · here: {here}", citation.year, r.text)
+            }
+            (None, Some(_)) => format!("{}: 1×, the others are relative to it", citation.year),
             (None, None) => format!(
                 "{}: {} requests/s, without a ratio",
-                then.year,
-                number::rate(then.requests_per_s)
+                citation.year,
+                number::rate(figure.requests_per_s)
             ),
         };
-        let requests = number::grouped(then.requests_per_s.round(), 0);
+        let requests = number::grouped(figure.requests_per_s.round(), 0);
         Self {
-            called: then.called.clone(),
-            requests_per_s: bare(then.requests_per_s, requests),
-            latency_ms: then.latency_ms,
-            memory_mb: then.memory_mb,
-            cpu_percent: then.cpu_percent,
-            year: then.year,
-            source: then.source.clone(),
-            machine: then.machine.clone(),
-            command: then.command.clone(),
+            called: figure.called.clone(),
+            requests_per_s: bare(figure.requests_per_s, requests),
+            latency_ms: figure.latency_ms,
+            memory_mb: figure.memory_mb,
+            cpu_percent: figure.cpu_percent,
+            year: citation.year,
+            source: citation.source.clone(),
+            machine: citation.machine.clone(),
+            command: citation.command.clone(),
             relative_to: relative_to.to_owned(),
             ratio_then,
             ratio_here,
             sentence,
-            doubt: then.doubt.clone(),
-            source_doubt: then.source_doubt.clone(),
-            socket_errors: then.socket_errors,
+            doubt: figure.doubt.clone(),
+            source_doubt: citation.doubt.clone(),
+            socket_errors: figure.socket_errors,
         }
     }
 
@@ -355,7 +359,7 @@ impl Scaling {
             true => format!(" ({})", load_title(&run.loads[load], &all)),
             false => String::new(),
         };
-        let name = if server.part.base.is_empty() { &server.name } else { &server.part.base };
+        let name = server.cpus.as_ref().map_or(&server.name, |(_, base)| base);
         Self {
             server: server.name.clone(),
             parameter: parameter.to_owned(),
@@ -366,7 +370,7 @@ impl Scaling {
 }
 
 impl ScalePoint {
-    fn of(point: &CurvePoint) -> Self {
+    fn of(point: &ScalingPoint) -> Self {
         let figure = point.rate.as_ref().map(per_second);
         Self {
             load: point.load,

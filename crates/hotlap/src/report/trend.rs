@@ -6,7 +6,7 @@ use super::figure::{Figure, cell, exactly, micros, per_second, ratio};
 use super::heading::load_words;
 use super::measure_name;
 use crate::analysis::Measure;
-use crate::analysis::trend::{FOLLOWED, LevelChange, Trend, TrendPoint, level_changes};
+use crate::analysis::runs::{FOLLOWED, LevelChange, Trend, TrendPoint, level_changes};
 use crate::model::Run;
 use crate::text::number::rounded;
 use crate::text::number::{self, sparkline};

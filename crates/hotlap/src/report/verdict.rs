@@ -4,8 +4,7 @@
 use hotlap_stats::{Estimate, Inconclusive, Verdict};
 use serde::Serialize;
 
-use crate::analysis::compare::Found;
-use crate::analysis::{Analysis, Limited, Measure, PerMeasure, ServerComparison};
+use crate::analysis::{Analysis, Found, Limited, Measure, PerMeasure, ServerComparison};
 use crate::model::Run;
 use crate::report::figure::{Figure, ratio};
 use crate::text::number::{rounded, spread};

@@ -4,9 +4,8 @@ use hotlap_bench::stress::words;
 use hotlap_load::Failure;
 use hotlap_stats::{Bursts, Estimate};
 
-use crate::analysis::unsteady::Unsteady;
-use crate::analysis::warnings::{LeftOut, ServerWarning, Warning};
-use crate::analysis::{Analysis, CapacityAnalysis, warnings};
+use crate::analysis::warnings::{ExcludedLaps, ServerWarning, Warning};
+use crate::analysis::{Analysis, CapacityAnalysis, Unsteady, warnings};
 use crate::model::{Class, Role, Run, Violation};
 use crate::report::figure::ratio;
 use crate::report::heading::under;
@@ -164,8 +163,8 @@ pub(super) fn left_out(run: &Run, load: usize, server: usize, are_main: bool) ->
     Some(laps_left_out(&format!("{}{}", run.servers[server].name, under(run, load)), &left_out))
 }
 
-fn laps_left_out(name: &str, left_out: &LeftOut) -> String {
-    let LeftOut { are_main, laps, checks } = left_out;
+fn laps_left_out(name: &str, left_out: &ExcludedLaps) -> String {
+    let ExcludedLaps { are_main, laps, checks } = left_out;
     let (kind, rest) = match are_main {
         true => ("", ""),
         false => (" at a common rate", " Requests/s and CPU time are not affected."),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::ErrorCode;
 
-use super::schema::{Refused, VERSION};
+use super::VERSION;
 
 /// Why the store cannot be used, and what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -125,5 +125,22 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(_) => StoreError::Other { path, cause },
         // A column is missing or cannot be parsed: another program wrote it.
         None => StoreError::Damaged { path, cause },
+    }
+}
+
+/// Why a database is not used; it is left unchanged.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// Another version of hotlap wrote it.
+    OtherVersion(i64),
+    /// Another program wrote it.
+    Foreign,
+    /// SQLite failed.
+    Sql(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Refused {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
     }
 }

@@ -50,7 +50,7 @@ fn pool() -> Run {
             Apart::Ceiling { own: 9_500.0, pool: 7_100.0 }
         });
         let mut run = hold(&scene, None).run;
-        run.host.facts.push(("node".to_owned(), name.to_owned()));
+        run.host.node = Some(name.to_owned());
         let place = Shard {
             number,
             of: 5,

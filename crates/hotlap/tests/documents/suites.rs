@@ -45,12 +45,14 @@ fn every_published_row_has_a_source_a_year_and_what_it_is_set_against() {
     for name in suite::names(&root("suites")) {
         let suite = Suite::open(&name, &root("suites")).unwrap();
         for source in &suite.published {
-            assert!(!source.source.is_empty() && source.year > 2010, "{name}");
-            let reference = source.reference.unwrap_or_else(|| panic!("{name}: {}", source.source));
+            let citation = &source.citation;
+            assert!(!citation.source.is_empty() && citation.year > 2010, "{name}");
+            let reference =
+                source.reference.unwrap_or_else(|| panic!("{name}: {}", citation.source));
             if source.rows.iter().any(|row| row.entry == reference) {
                 continue;
             }
-            panic!("{name}: {} has no row for its reference", source.source);
+            panic!("{name}: {} has no row for its reference", citation.source);
         }
         for absent in &suite.absent {
             assert!(!absent.why.is_empty(), "{name}: {}", absent.name);

@@ -116,7 +116,7 @@ fn crates() -> Vec<(String, Crate)> {
 /// is not listed below a module lies above it or beside it.
 const IMPORTS: [(&str, &[&str]); 6] = [
     ("text", &[]),
-    ("model", &["redact"]),
+    ("model", &[]),
     ("store", &["model", "redact"]),
     ("analysis", &["model"]),
     ("report", &["analysis", "model", "text"]),

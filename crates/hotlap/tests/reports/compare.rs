@@ -13,6 +13,7 @@ use hotlap::report::comparison::{Incomparable, RunComparison};
 use hotlap::report::verdict::Judged;
 use hotlap::store::Store;
 use hotlap_bench::scripted::Script;
+use hotlap_load::plan::Reuse;
 use hotlap_stats::Inconclusive;
 use hotlap_testkit::{Said, Scene as Folder, flat};
 
@@ -131,7 +132,7 @@ fn the_name_of_a_baseline_stays_in_its_cell() {
 #[test]
 fn another_machine_version_or_slice_is_a_warning() {
     let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
-    after.host.facts.push(("fingerprint".to_owned(), "other".to_owned()));
+    after.host.machine.fingerprint = "other".to_owned();
     after.servers[0].version = "go/net-http 2.0".to_owned();
     after.schedule.slice_ms = Some(250.0);
     let comparison = compared(&before, &after).unwrap();
@@ -205,7 +206,7 @@ fn of_two_requests(first: &str, second: &str) -> hotlap::model::Run {
     scene.experiment.loads.push(scene.experiment.loads[0].clone());
     let mut run = hold(&scene, None).run;
     for (load, request) in run.loads.iter_mut().zip([first, second]) {
-        load.request = request.to_owned();
+        load.sends = request.to_owned();
     }
     run
 }
@@ -262,15 +263,15 @@ fn runs_without_a_load_in_common_are_refused() {
     let changes: [Change; 6] = [
         |load| load.connections = 128,
         |load| load.threads = 2,
-        |load| load.keep_alive = false,
+        |load| load.reuse = Reuse::Close,
         |load| load.pipeline = 4,
         |load| load.rate = Some(1_000.0),
-        |load| load.request = "GET /other".to_owned(),
+        |load| load.sends = "GET /other".to_owned(),
     ];
     for change in changes {
         let (mut before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
-        before.loads[0].request = "GET /".to_owned();
-        after.loads[0].request = "GET /".to_owned();
+        before.loads[0].sends = "GET /".to_owned();
+        after.loads[0].sends = "GET /".to_owned();
         change(&mut after.loads[0]);
         let error = compared(&before, &after).unwrap_err().to_string();
         assert!(error.contains("no load in common: GET / with 64 connections"), "{error}");
@@ -281,7 +282,7 @@ fn runs_without_a_load_in_common_are_refused() {
 #[test]
 fn a_run_without_its_request_is_compared_by_its_contract() {
     let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
-    after.loads[0].request = "GET /".to_owned();
+    after.loads[0].sends = "GET /".to_owned();
     assert!(compared(&before, &after).is_ok());
     after.contract = "GET /health".to_owned();
     assert!(compared(&before, &after).is_err());

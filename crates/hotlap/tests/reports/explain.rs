@@ -10,7 +10,7 @@ use hotlap::store::Store;
 use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
-use hotlap_observe::{Frame, Observation};
+use hotlap_observe::{Frame, Observation, ObserveError};
 use serde_json::Value;
 
 const KERNEL: &str = "kernel";
@@ -322,11 +322,13 @@ fn what_cannot_be_observed_is_said_with_what_would_permit_it() {
     let mut run = kept.clone();
     run.explain.retain(|lap| !matches!(lap.observation, Some(Observation::Profile(_))));
     for server in [0, 1] {
-        run.schedule.observing.missing.push(hotlap::model::Missing {
+        run.schedule.observing.missing.push(hotlap::model::Unobserved {
             server,
-            what: "the CPU profile".to_owned(),
-            why: "kernel.perf_event_paranoid is 4".to_owned(),
-            remedy: "`sudo sysctl kernel.perf_event_paranoid=1` permits it".to_owned(),
+            error: ObserveError {
+                what: "the CPU profile".into(),
+                why: "kernel.perf_event_paranoid is 4".to_owned(),
+                remedy: "`sudo sysctl kernel.perf_event_paranoid=1` permits it".to_owned(),
+            },
         });
     }
     let shown = printed(&run, 80).replace("\n  ", " ");

@@ -45,7 +45,7 @@ fn a_step_stands_on_the_one_that_it_names_and_dropped_work_is_no_speed() {
     scene.question = Question::Layers;
     let mut run = hold(&scene, None).run;
     for (step, on) in [(1, 0), (2, 0), (3, 1)] {
-        run.servers[step].part.on = Some(on);
+        run.servers[step].on = Some(on);
     }
     for lap in run.laps.iter_mut().filter(|l| l.server == 3) {
         lap.failed.push(Violation::SideEffect { expected: 1_000, counted: 400 });

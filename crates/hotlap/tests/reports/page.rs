@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::scene::{Scene, hold, many, script};
-use hotlap::model::{Published, Question, Than};
+use hotlap::model::{Citation, Published, PublishedFigure, Question, Than};
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
 use hotlap_bench::explain::Explain;
@@ -32,12 +32,13 @@ pub fn page_of(scene: &Scene) -> String {
     }
     for (n, server) in run.servers.iter_mut().enumerate() {
         server.published = vec![Published {
-            requests_per_s: 40_000.0 / (1.0 + n as f64),
+            figure: PublishedFigure {
+                requests_per_s: 40_000.0 / (1.0 + n as f64),
+                doubt: "best of three".to_owned(),
+                ..PublishedFigure::default()
+            },
+            citation: Citation { year: 2016, source: "a page".to_owned(), ..Citation::default() },
             than: Some(Than { server: 0, requests_per_s: 40_000.0 }),
-            year: 2016,
-            source: "a page".to_owned(),
-            doubt: "best of three".to_owned(),
-            ..Published::default()
         }];
     }
     render(&Report::of(&run), Format::Html)

@@ -9,6 +9,7 @@ use hotlap::analysis::{Analysis, Measure};
 use hotlap::model::{Run, Shard};
 use hotlap::pool::apart::{Condition, apart};
 use hotlap::pool::merge::{Measured, merged};
+use hotlap::redact;
 use hotlap::store::Store;
 use hotlap_bench::participant::Role;
 use hotlap_stats::Rank;
@@ -60,7 +61,7 @@ fn shard(node: Node, servers: &[&str]) -> Run {
     all.push(("a (again)", Role::Control, control));
     all.push(("ceiling", Role::Ceiling, server(5_000.0 * node.ceiling, 0.5)));
     let mut run = hold(&scene(&all), None).run;
-    run.host.facts.push(("node".to_owned(), node.name.to_owned()));
+    run.host.node = Some(node.name.to_owned());
     run
 }
 
@@ -75,7 +76,10 @@ fn folder(of: usize, runs: &[Run]) -> tempfile::TempDir {
 
 fn save(run: &Run, shard: Shard, file: &Path) {
     let shard = Some(shard);
-    Store::open(file).unwrap().save(&Run { number: None, shard, ..run.clone() }).unwrap();
+    Store::open(file)
+        .unwrap()
+        .save(&redact::run(Run { number: None, shard, ..run.clone() }))
+        .unwrap();
 }
 
 fn hotlap(arguments: &[&str]) -> Output {
@@ -176,7 +180,7 @@ fn a_store_that_is_not_one_more_shard_of_the_pool_is_refused() {
         assert!(code == 2 && said.contains("shard-1.db") && said.contains(why), "{why}: {said}");
         fs::remove_file(&file).unwrap();
     }
-    Store::open(&file).unwrap().save(&Run { number: None, ..run }).unwrap();
+    Store::open(&file).unwrap().save(&redact::run(Run { number: None, ..run })).unwrap();
     let (code, said) = merge(folder.path(), &[]);
     assert!(code == 2 && said.contains("shard-1.db is not a shard"), "{said}");
     let (code, said) = merge(tempfile::tempdir().unwrap().path(), &[]);
@@ -196,7 +200,7 @@ fn two_nodes_get_no_verdict() {
 #[test]
 fn kinds_of_machines_are_not_merged() {
     let mut runs = three_nodes().map(|node| shard(node, &["b"]));
-    runs[2].host.cores = 64;
+    runs[2].host.machine.allowed = 64;
     let folder = folder(3, &runs);
     let (code, text) = merge(folder.path(), &[]);
     assert_eq!(code, 2);
@@ -213,9 +217,9 @@ fn kinds_of_machines_are_not_merged() {
     assert!(code == 0 && text.contains("1 of 3 shards on 1 node (n3)"), "{text}");
     assert_eq!(merge(folder.path(), &["--kind", "3"]).0, 2);
     // Another patch of the kernel is no other kind; another series is.
-    runs[2].host.cores = 2;
+    runs[2].host.machine.allowed = 2;
     for (kernel, expected) in [("Linux 6.18.7", 0), ("Linux 6.17", 2)] {
-        runs[2].host.kernel = kernel.to_owned();
+        runs[2].host.machine.kernel = kernel.to_owned();
         let folder = self::folder(3, &runs);
         assert_eq!(merge(folder.path(), &[]).0, expected, "{kernel}");
     }
@@ -269,7 +273,7 @@ fn every_export_of_a_merged_run_is_written() {
 fn a_server_that_failed_on_one_node_counts_on_the_others() {
     let mut runs = [PLAIN, three_nodes()[0], three_nodes()[1], three_nodes()[2]]
         .map(|node| shard(node, &["b"]));
-    runs[0].host.facts[0].1 = "n0".to_owned();
+    runs[0].host.node = Some("n0".to_owned());
     runs[0].laps.retain(|lap| lap.server != 1);
     runs[0].servers[1].failure = Some(hotlap::model::ServerFailure {
         phase: "start".to_owned(),

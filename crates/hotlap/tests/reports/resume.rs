@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::scene::{Scene, hold_as, record, stressed, three};
 use hotlap::cmd::run::{announcement, resume};
-use hotlap::model::{Run, State};
+use hotlap::model::{Controller, Run, State};
 use hotlap::recorder::Kept;
 use hotlap::store::Store;
 use hotlap_bench::experiment::Over;
@@ -93,7 +93,7 @@ fn what_cannot_go_on_says_why() {
     let error = resume::go_on(&mut scene.experiment, &cut.run, &run).unwrap_err().to_string();
     assert_eq!(error, format!("run 1 cannot be resumed: {gone} can no longer run"));
     let mut moved = run.clone();
-    moved.host.generator = Some(Box::default());
+    moved.host.controller = Some(Controller::default());
     let error = resume::go_on(&mut scene.experiment, &cut.run, &moved).unwrap_err().to_string();
     assert_eq!(
         error,

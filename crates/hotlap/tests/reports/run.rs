@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::scene::{hold, scene, script, table, three};
 use hotlap::analysis::{Analysis, Measure};
-use hotlap::model::{Published, Question, State, Than};
+use hotlap::model::{Citation, Published, PublishedFigure, Question, State, Than};
 use hotlap::recorder::Kept;
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::{BrokenRule, Report};
@@ -323,13 +323,14 @@ fn a_run_where_every_server_failed_still_has_a_report() {
 fn published_figures_stand_beside_what_is_measured() {
     let mut run = hold(&three(), None).run;
     let published = |requests_per_s, doubt: &str| Published {
-        called: "X".to_owned(),
-        requests_per_s,
+        figure: PublishedFigure {
+            called: "X".to_owned(),
+            requests_per_s,
+            doubt: doubt.to_owned(),
+            ..PublishedFigure::default()
+        },
+        citation: Citation { year: 2016, source: "a page".to_owned(), ..Citation::default() },
         than: Some(Than { server: 0, requests_per_s: 50_002.84 }),
-        year: 2016,
-        source: "a page".to_owned(),
-        doubt: doubt.to_owned(),
-        ..Published::default()
     };
     run.servers[0].published = vec![published(50_002.84, "")];
     run.servers[1].published = vec![published(115_968.64, "best of three")];
@@ -355,8 +356,11 @@ fn a_bound_is_set_beside_what_was_published() {
     scene.scripts[1].busy = 0.95;
     let mut run = hold(&scene, None).run;
     let than = |server| Some(Than { server, requests_per_s: 100.0 });
-    let published =
-        |than| Published { requests_per_s: 250.0, year: 2016, than, ..Published::default() };
+    let published = |than| Published {
+        figure: PublishedFigure { requests_per_s: 250.0, ..PublishedFigure::default() },
+        citation: Citation { year: 2016, ..Citation::default() },
+        than,
+    };
     for (server, other) in [(1, 0), (2, 1)] {
         run.servers[server].published = vec![published(than(other))];
     }
@@ -394,8 +398,7 @@ fn scaling_says_what_each_step_gives_and_where_the_machine_ends() {
     scene.question = Question::Scale;
     let mut run = hold(&scene, None).run;
     for (server, base, cpus) in [(0, "a", 1), (1, "a", 2), (3, "c", 1), (4, "c", 2)] {
-        run.servers[server].part.cpus = Some(cpus);
-        run.servers[server].part.base = base.to_owned();
+        run.servers[server].cpus = Some((cpus, base.to_owned()));
     }
     let report = Report::of(&run);
     let said: Vec<&str> = report.scaling.iter().map(|s| s.sentence.as_str()).collect();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::scene::{LAPS, hold, record, stressed, three};
 use hotlap::model::{Question, Run, State, Subject};
+use hotlap::redact;
 use hotlap::render::terminal;
 use hotlap::report::Report;
 use hotlap::store::Store;
@@ -69,8 +70,11 @@ fn each_lap_is_there_as_soon_as_it_has_ended() {
     let scene = three();
     let laps = hold(&scene, None).run.laps;
     let mut store = Store::open(&path).unwrap();
-    let number = store.begin(&record(&scene)).unwrap();
-    store.lap(number, 0, &laps[0]).unwrap();
+    let mut run = redact::run(record(&scene));
+    let number = store.begin(&run).unwrap();
+    run.set(number, |run, number| run.number = Some(number));
+    run.add(redact::lap(laps[0].clone()), |run, lap| run.laps.push(lap));
+    store.add_lap(&run).unwrap();
     // No end: hotlap was killed. Another process sees the lap and the state.
     let read = Store::open_existing(&path).unwrap().run(number).unwrap();
     assert_eq!(read.state, State::UnderWay);
@@ -86,8 +90,8 @@ fn a_reference_to_no_server_is_an_error() {
     let mut store = Store::open(&path).unwrap();
     for on in [99, 0] {
         let mut run = record(&three());
-        run.servers[0].part.on = Some(on);
-        let number = store.begin(&run).unwrap();
+        run.servers[0].on = Some(on);
+        let number = store.begin(&redact::run(run)).unwrap();
         let error = store.run(number).unwrap_err().to_string();
         assert!(error.contains("server"), "{error}");
     }
@@ -99,13 +103,15 @@ fn what_became_of_servers_under_stress_is_kept_and_shown_again() {
     let path = folder.path().join("hotlap.db");
     let mut store = Store::open(&path).unwrap();
     let run = Run { question: Question::Stress, ..record(&three()) };
-    let number = store.begin(&run).unwrap();
+    let number = store.begin(&redact::run(run.clone())).unwrap();
     let all = stressed("go/net-http");
     let first = Subject { trials: Vec::new(), ..all.clone() };
     let run = Run { number: Some(number), ..run };
-    store.update(&Run { stress: vec![first.clone()], ..run.clone() }).unwrap();
+    let begun = Run { stress: vec![first.clone()], ..run.clone() };
+    store.update(&redact::run(begun)).unwrap();
     assert_eq!(store.run(number).unwrap().stress, [first]);
-    store.update(&Run { stress: vec![all], state: State::Finished, ..run }).unwrap();
+    let ended = Run { stress: vec![all], state: State::Finished, ..run };
+    store.update(&redact::run(ended)).unwrap();
     let read = Store::open_existing(&path).unwrap().run(number).unwrap();
     assert_eq!(read.stress, [stressed("go/net-http")]);
     let report = Report::of(&Run { loads: Vec::new(), ..read });
@@ -230,7 +236,7 @@ fn a_store_that_is_removed_or_replaced_while_it_runs_is_made_again() {
         }
         if is_replaced {
             // Somebody else's run has the number 1 in the new store.
-            let other = Run { seed: 99, ..record(&three()) };
+            let other = redact::run(Run { seed: 99, ..record(&three()) });
             Store::open(&path).unwrap().begin(&other).unwrap();
         }
         let kept = hold(&three(), Some(store));
@@ -249,9 +255,9 @@ fn a_run_that_is_saved_again_keeps_its_number_and_takes_no_other_runs() {
     let mut kept = hold(&three(), Some(Store::open(&path).unwrap()));
     let mut store = Store::open(&path).unwrap();
     kept.run.laps.truncate(10);
-    assert_eq!(store.save(&kept.run).unwrap(), 1);
+    assert_eq!(store.save(&redact::run(kept.run.clone())).unwrap(), 1);
     assert_eq!(store.run(1).unwrap().laps.len(), 10);
-    let other = Run { seed: 99, ..kept.run };
+    let other = redact::run(Run { seed: 99, ..kept.run });
     assert_eq!(store.save(&other).unwrap(), 2);
     assert_eq!(store.run(1).unwrap().laps.len(), 10);
 }
@@ -290,7 +296,7 @@ fn a_disk_that_is_full_while_it_runs_does_not_lose_the_run() {
 /// Of two first runs at once, one said "table run already exists".
 #[test]
 fn ten_connections_at_once_make_one_store() {
-    let (run, laps) = (record(&three()), hold(&three(), None).run.laps);
+    let (run, laps) = (redact::run(record(&three())), hold(&three(), None).run.laps);
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/hotlap.db");
@@ -300,9 +306,11 @@ fn ten_connections_at_once_make_one_store() {
                 scope.spawn(|| {
                     barrier.wait();
                     let mut store = Store::open(&path).unwrap();
-                    let number = store.begin(&run).unwrap();
-                    for (sequence, lap) in laps.iter().take(5).enumerate() {
-                        store.lap(number, sequence, lap).unwrap();
+                    let mut run = run.clone();
+                    run.set(store.begin(&run).unwrap(), |run, number| run.number = Some(number));
+                    for lap in laps.iter().take(5) {
+                        run.add(redact::lap(lap.clone()), |run, lap| run.laps.push(lap));
+                        store.add_lap(&run).unwrap();
                     }
                 });
             }

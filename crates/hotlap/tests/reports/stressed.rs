@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::scene::{record, three};
-use hotlap::model::{Published, Question, Run, Server, State, Subject};
+use hotlap::model::{Citation, Published, PublishedFigure, Question, Run, Server, State, Subject};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
 use hotlap_bench::stress::{ClientService, Fate, Held, Observed, StressTrial, judge};
@@ -97,8 +97,12 @@ fn overload() -> Report {
         notes: Vec::new(),
     };
     let mut run = run(vec![subject("node", &failures), subject("go", &[])]);
-    let published =
-        Published { year: 2016, socket_errors: Some([0, 38, 21, 0]), ..Published::default() };
+    let socket_errors = Some([0, 38, 21, 0]);
+    let published = Published {
+        figure: PublishedFigure { socket_errors, ..PublishedFigure::default() },
+        citation: Citation { year: 2016, ..Citation::default() },
+        than: None,
+    };
     let node = record(&three()).servers.swap_remove(0);
     run.servers.push(Server { name: "node".to_owned(), published: vec![published], ..node });
     Report::of(&run)

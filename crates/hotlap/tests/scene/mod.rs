@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Lap, Load, Observing, Question, Run, Schedule, Server, State};
+use hotlap::model::{Host, Lap, Machine, Observing, Question, Run, Schedule, Server, State};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::render::terminal;
 use hotlap::report::Report;
@@ -161,15 +161,18 @@ pub fn record(scene: &Scene) -> Run {
             observing: Observing::default(),
         },
         host: Host {
-            os: "Debian GNU/Linux 12".to_owned(),
-            kernel: "Linux 6.18".to_owned(),
-            arch: "x86_64".to_owned(),
-            cpu: "Imaginary CPU".to_owned(),
-            cores: 2,
-            memory_bytes: 16_000_000_000,
+            machine: Machine {
+                os: "Debian GNU/Linux 12".to_owned(),
+                kernel: "Linux 6.18".to_owned(),
+                architecture: "x86_64".to_owned(),
+                cpu: "Imaginary CPU".to_owned(),
+                allowed: 2,
+                memory_bytes: 16_000_000_000,
+                ..Machine::default()
+            },
             ..Host::default()
         },
-        loads: scene.experiment.loads.iter().map(Load::from).collect(),
+        loads: scene.experiment.loads.clone(),
         servers: scene.experiment.participants.iter().map(Server::from).collect(),
         starts: Vec::new(),
         laps: Vec::new(),

@@ -1,11 +1,11 @@
-//! What was counted per request: system calls by name, kernel events, bytes.
+//! Amounts per request of two servers, and what was counted: system calls by name, kernel events,
+//! bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hotlap_observe::{Events, Observation};
-use hotlap_stats::{MIN_RESTARTS, Share, holm};
+use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, Share, holm};
 
-use super::amounts::{Amounts, ByRestart};
 use crate::model::ExplainLap;
 
 /// The largest p-value that counts, after correction. Smaller than for costs, so that two copies of
@@ -20,7 +20,7 @@ const LEAST: (f64, f64) = (0.02, 0.002);
 #[derive(Debug)]
 pub struct CountLine {
     /// What was counted.
-    pub counted: Counted,
+    pub counted: CountedEvent,
     /// How often per request; of times, nanoseconds.
     pub amounts: Amounts,
     /// Whether the two servers differ.
@@ -29,7 +29,7 @@ pub struct CountLine {
 
 /// Something that is counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Counted {
+pub enum CountedEvent {
     /// A system call.
     Call(String),
     /// A page fault that needed no disk.
@@ -57,29 +57,29 @@ pub enum Counted {
 }
 
 /// An event of the kernel, and where it is kept.
-type Event = (Counted, fn(&Events) -> Option<u64>);
+type Event = (CountedEvent, fn(&Events) -> Option<u64>);
 
 const EVENTS: [Event; 9] = [
-    (Counted::MinorFaults, |events| events.minor_faults),
-    (Counted::MajorFaults, |events| events.major_faults),
-    (Counted::VoluntarySwitches, |events| events.voluntary_switches),
-    (Counted::InvoluntarySwitches, |events| events.involuntary_switches),
-    (Counted::Migrations, |events| events.migrations),
-    (Counted::SegmentsSent, |events| events.segments_sent),
-    (Counted::SegmentsReceived, |events| events.segments_received),
-    (Counted::UserTime, |events| events.user_ns),
-    (Counted::KernelTime, |events| events.kernel_ns),
+    (CountedEvent::MinorFaults, |events| events.minor_faults),
+    (CountedEvent::MajorFaults, |events| events.major_faults),
+    (CountedEvent::VoluntarySwitches, |events| events.voluntary_switches),
+    (CountedEvent::InvoluntarySwitches, |events| events.involuntary_switches),
+    (CountedEvent::Migrations, |events| events.migrations),
+    (CountedEvent::SegmentsSent, |events| events.segments_sent),
+    (CountedEvent::SegmentsReceived, |events| events.segments_received),
+    (CountedEvent::UserTime, |events| events.user_ns),
+    (CountedEvent::KernelTime, |events| events.kernel_ns),
 ];
 
 /// The counts of one server, each by restart.
 #[derive(Default)]
-struct Counts(BTreeMap<Counted, BTreeMap<u32, Share>>);
+struct Counts(BTreeMap<CountedEvent, BTreeMap<u32, Share>>);
 
 /// The counts of a server and its reference, from their laps.
 pub(super) fn counts([reference, server]: [&[&ExplainLap]; 2], confidence: f64) -> Vec<CountLine> {
     let [reference, server] = [reference, server].map(Counts::of);
     let mut lines: Vec<CountLine> = Vec::new();
-    let all: BTreeSet<&Counted> = reference.0.keys().chain(server.0.keys()).collect();
+    let all: BTreeSet<&CountedEvent> = reference.0.keys().chain(server.0.keys()).collect();
     for counted in all {
         let of = |own: &Counts| own.by_restart(counted);
         if let Some(amounts) = Amounts::of(&of(&reference), &of(&server), confidence) {
@@ -99,34 +99,24 @@ impl Counts {
     fn of(laps: &[&ExplainLap]) -> Self {
         let mut counts = Self::default();
         for explains in laps.iter().filter(|explains| explains.counts()) {
+            let (requests, responses) = (explains.requests(), explains.lap.outcome.responses);
             match &explains.observation {
                 None => {
-                    counts.add(
-                        Counted::BytesSent,
-                        explains,
-                        (explains.lap.outcome.bytes.received, explains.lap.outcome.responses),
-                    );
-                    counts.add(
-                        Counted::BytesReceived,
-                        explains,
-                        (explains.lap.outcome.bytes.sent, explains.lap.outcome.responses),
-                    );
+                    let bytes = explains.lap.outcome.bytes;
+                    counts.add(CountedEvent::BytesSent, explains, (bytes.received, responses));
+                    counts.add(CountedEvent::BytesReceived, explains, (bytes.sent, responses));
                 }
                 Some(Observation::SystemCalls(calls)) => {
-                    for (name, count) in calls {
-                        counts.add(
-                            Counted::Call(name.clone()),
-                            explains,
-                            (*count, explains.requests()),
-                        );
-                    }
                     // A call that a lap does not have was made 0 times in it.
-                    counts.add(Counted::Call(String::new()), explains, (0, explains.requests()));
+                    counts.add(CountedEvent::Call(String::new()), explains, (0, requests));
+                    for (name, count) in calls {
+                        counts.add(CountedEvent::Call(name.clone()), explains, (*count, requests));
+                    }
                 }
                 Some(Observation::Events(events)) => {
                     for (counted, of) in EVENTS {
                         if let Some(count) = of(events) {
-                            counts.add(counted, explains, (count, explains.requests()));
+                            counts.add(counted, explains, (count, requests));
                         }
                     }
                 }
@@ -136,26 +126,85 @@ impl Counts {
         counts
     }
 
-    fn add(&mut self, counted: Counted, explains: &ExplainLap, (count, requests): (u64, u64)) {
+    fn add(&mut self, counted: CountedEvent, explains: &ExplainLap, (count, requests): (u64, u64)) {
         let share = Share { amount: count as f64, of: requests as f64 };
         let sum = self.0.entry(counted).or_default().entry(explains.lap.restart).or_default();
         *sum = sum.and(share);
     }
 
     /// The count per request in each restart.
-    fn by_restart(&self, counted: &Counted) -> ByRestart {
+    fn by_restart(&self, counted: &CountedEvent) -> ByRestart {
         let none = BTreeMap::new();
         let own = self.0.get(counted).unwrap_or(&none);
         let each = |(restart, share): (&u32, &Share)| Some((*restart, share.value()?));
-        if !matches!(counted, Counted::Call(name) if !name.is_empty()) {
+        if !matches!(counted, CountedEvent::Call(name) if !name.is_empty()) {
             return own.iter().filter_map(each).collect();
         }
         // All laps in which calls were counted are those of the call without a name.
-        let Some(all) = self.0.get(&Counted::Call(String::new())) else { return ByRestart::new() };
+        let Some(all) = self.0.get(&CountedEvent::Call(String::new())) else {
+            return ByRestart::new();
+        };
         let per_request = |(restart, all): (&u32, &Share)| {
             let amount = own.get(restart).map_or(0.0, |share| share.amount);
             Some((*restart, Share { amount, of: all.of }.value()?))
         };
         all.iter().filter_map(per_request).collect()
+    }
+}
+
+/// An amount per request of the reference and of a server, and the difference between the two.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Amounts {
+    /// Of the reference.
+    pub reference: Estimate,
+    /// Of the server.
+    pub server: Estimate,
+    /// The server's minus the reference's.
+    pub difference: Estimate,
+    /// Two-sided p-value of the hypothesis that they do not differ.
+    pub p: f64,
+    /// The restarts that it rests on.
+    pub restarts: u32,
+}
+
+impl Amounts {
+    /// The server's amount ÷ the reference's. Its interval carries only the error of the
+    /// difference.
+    pub fn ratio(&self) -> Estimate {
+        let of = |difference: f64| 1.0 + difference / self.reference.value;
+        let Estimate { value, low, high } = self.difference;
+        Estimate { value: of(value), low: of(low), high: of(high) }
+    }
+}
+
+/// One value for each restart.
+pub(super) type ByRestart = BTreeMap<u32, f64>;
+
+/// The server's value minus the reference's in each restart that both have.
+pub(super) fn apart(reference: &ByRestart, server: &ByRestart) -> impl Iterator<Item = (u32, f64)> {
+    server.iter().filter_map(|(restart, own)| Some((*restart, own - reference.get(restart)?)))
+}
+
+impl Amounts {
+    /// From one value of each server for each restart; restarts that only one of them has are left
+    /// out. `None` without any.
+    pub(super) fn of(reference: &ByRestart, server: &ByRestart, confidence: f64) -> Option<Self> {
+        let both: BTreeSet<u32> =
+            reference.keys().filter(|restart| server.contains_key(restart)).copied().collect();
+        let of =
+            |values: &ByRestart| Amount::of(both.iter().map(|restart| (*restart, values[restart])));
+        let difference = Amount::of(apart(reference, server))?;
+        Some(Self {
+            reference: of(reference)?.estimate(confidence),
+            server: of(server)?.estimate(confidence),
+            difference: difference.estimate(confidence),
+            p: difference.p(),
+            restarts: difference.restarts,
+        })
+    }
+
+    /// The larger of the two amounts.
+    pub fn larger(&self) -> f64 {
+        self.reference.value.abs().max(self.server.value.abs())
     }
 }

@@ -1,7 +1,11 @@
 //! Functions as a profile names them, made comparable: the same function of two programs, of two
-//! versions of a library, or of two tiers of a compiler has one name.
+//! versions of a library, or of two tiers of a compiler has one name; and the part of a server that
+//! each belongs to.
+
+use std::sync::LazyLock;
 
 use hotlap_observe::Frame;
+use serde::Deserialize;
 
 /// The library of functions of the kernel.
 pub const KERNEL: &str = "kernel";
@@ -162,6 +166,131 @@ fn package(file: &str) -> String {
     inner.split('/').take(parts).collect::<Vec<_>>().join("/")
 }
 
+/// A part of a server: the group of a function that a profile has sampled.
+///
+/// The function on top of the stack decides, so time in libc counts for libc, whoever called it.
+/// Only kernel functions are grouped by their callers: `copy_to_iter` belongs to the network if
+/// `tcp_recvmsg` called it.
+///
+/// On one host, a send also delivers: within it, the kernel tells the process at the other end, and
+/// wakes that process if it sleeps. Waking is with interrupts off, so its parts cannot be told
+/// apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CodeGroup {
+    /// Sockets, TCP and IP, and waiting for them.
+    KernelNetwork,
+    /// Telling the process at the other end of a socket that data has come, and waking it.
+    Notifying,
+    /// Everything else in the kernel: files, memory, the scheduler.
+    KernelOther,
+    /// Entering and leaving the kernel.
+    SystemCallEntry,
+    /// The C library and memory allocators.
+    Libc,
+    /// The language runtime, its interpreter and its compiler.
+    Runtime,
+    /// The application with its libraries.
+    Application,
+}
+
+/// The kernel function that tells the reader of a socket that data has come.
+const NOTIFIES: &str = "sock_def_readable";
+
+/// Names that tell the group of a function or a system call, see `names.toml`.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Names {
+    kernel_network: Vec<String>,
+    kernel_sends: Vec<String>,
+    kernel_entry: Vec<String>,
+    libc_libraries: Vec<String>,
+    libc_functions: Vec<String>,
+    runtime_libraries: Vec<String>,
+    runtime_programs: Vec<String>,
+    runtime_functions: Vec<String>,
+    collectors: Vec<String>,
+    network_calls: Vec<String>,
+    cheap_calls: Vec<String>,
+}
+
+static NAMES: LazyLock<Names> =
+    LazyLock::new(|| toml::from_str(include_str!("names.toml")).expect("part of the program"));
+
+fn begins(name: &str, with: &[String]) -> bool {
+    with.iter().any(|beginning| name.starts_with(beginning.as_str()))
+}
+
+fn contains(name: &str, any: &[String]) -> bool {
+    any.iter().any(|word| name.contains(word.as_str()))
+}
+
+fn is_one_of(name: &str, all: &[String]) -> bool {
+    all.iter().any(|known| known == name)
+}
+
+impl CodeGroup {
+    /// The group of a stack, outermost frame first: the group of its innermost function.
+    pub fn of<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Self {
+        let mut inwards = stack.rev();
+        let Some(top) = inwards.next() else { return Self::Application };
+        if top.library != KERNEL {
+            return Self::of_user(top);
+        }
+        if begins(&top.function, &NAMES.kernel_entry) {
+            return Self::SystemCallEntry;
+        }
+        let callers: Vec<&str> = std::iter::once(top)
+            .chain(inwards)
+            .take_while(|frame| frame.library == KERNEL)
+            .map(|frame| frame.function.as_str())
+            .collect();
+        let sends = |name: &&str| contains(name, &NAMES.kernel_sends);
+        let mut outside = callers.iter().skip_while(|name| **name != NOTIFIES);
+        match () {
+            () if outside.any(sends) => Self::Notifying,
+            () if callers.iter().any(|name| begins(name, &NAMES.kernel_network)) => {
+                Self::KernelNetwork
+            }
+            () => Self::KernelOther,
+        }
+    }
+
+    /// The group of a frame, whatever called it.
+    pub fn of_one(frame: &Frame) -> Self {
+        Self::of(std::iter::once(frame))
+    }
+
+    fn of_user(frame: &Frame) -> Self {
+        let function = Function::of(frame);
+        let (name, library) = (function.name.as_str(), function.library.as_str());
+        let is_libc = begins(library, &NAMES.libc_libraries)
+            || (!function.is_jit && begins(name, &NAMES.libc_functions));
+        if is_libc {
+            return Self::Libc;
+        }
+        let program = frame.library.rsplit('/').next().unwrap_or_default();
+        let is_runtime = is_one_of(library, &NAMES.runtime_libraries)
+            || begins(name, &NAMES.runtime_functions)
+            || (library.is_empty() && !function.is_jit && begins(program, &NAMES.runtime_programs));
+        if is_runtime { Self::Runtime } else { Self::Application }
+    }
+
+    /// The group in whose cost a system call shows most.
+    pub fn of_call(name: &str) -> Self {
+        match name {
+            _ if is_one_of(name, &NAMES.cheap_calls) => Self::SystemCallEntry,
+            _ if name.starts_with("readlink") => Self::KernelOther,
+            _ if begins(name, &NAMES.network_calls) => Self::KernelNetwork,
+            _ => Self::KernelOther,
+        }
+    }
+}
+
+/// Whether a function belongs to a garbage collector.
+pub fn is_collector(function: &Function) -> bool {
+    contains(&function.name, &NAMES.collectors)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,5 +354,81 @@ mod tests {
         );
         assert_eq!(of("f /srv/app.js:3:9", "jit").line().title(), "f (app.js)");
         assert_eq!(of("Interpreter", "jit").title(), "Interpreter");
+    }
+}
+
+#[cfg(test)]
+mod group_tests {
+    use super::*;
+
+    fn group(stack: &[(&str, &str)]) -> CodeGroup {
+        let frame = |(function, library): &(&str, &str)| Frame {
+            function: (*function).to_owned(),
+            library: (*library).to_owned(),
+        };
+        let frames: Vec<Frame> = stack.iter().map(frame).collect();
+        CodeGroup::of(frames.iter())
+    }
+
+    /// The group of functions that a system call leads to.
+    fn in_call(inner: &[&str]) -> CodeGroup {
+        let mut stack =
+            vec![("main", "app"), ("entry_SYSCALL_64", KERNEL), ("do_syscall_64", KERNEL)];
+        stack.extend(inner.iter().map(|name| (*name, KERNEL)));
+        group(&stack)
+    }
+
+    #[test]
+    fn the_kernel_is_grouped_by_the_nearest_caller_that_is_known() {
+        assert_eq!(in_call(&[]), CodeGroup::SystemCallEntry);
+        assert_eq!(
+            in_call(&["ksys_write", "sock_write_iter", "copy_from_iter"]),
+            CodeGroup::KernelNetwork
+        );
+        assert_eq!(in_call(&["do_sys_openat2", "memcg_slab_alloc"]), CodeGroup::KernelOther);
+        assert_eq!(
+            group(&[("main", "app"), ("asm_exc_page_fault", KERNEL)]),
+            CodeGroup::KernelOther
+        );
+    }
+
+    #[test]
+    fn a_send_that_wakes_the_receiver_has_a_group_of_its_own() {
+        let receives = ["tcp_sendmsg", "__tcp_transmit_skb", "net_rx_action", "tcp_v4_rcv"];
+        let wakes = [&receives[..], &["sock_def_readable"]].concat();
+        assert_eq!(in_call(&receives), CodeGroup::KernelNetwork);
+        assert_eq!(in_call(&wakes), CodeGroup::Notifying);
+        let deeper = [&wakes[..], &["__wake_up_sync_key", "ep_poll_callback"]].concat();
+        assert_eq!(in_call(&deeper), CodeGroup::Notifying);
+        // Data from another host wakes a thread of the server itself.
+        assert_eq!(in_call(&["net_rx_action", "sock_def_readable"]), CodeGroup::KernelNetwork);
+        // So does a thread that has work for another.
+        assert_eq!(in_call(&["futex_wake", "try_to_wake_up"]), CodeGroup::KernelOther);
+    }
+
+    #[test]
+    fn the_function_on_top_decides() {
+        assert_eq!(group(&[("handle", "app"), ("malloc", "libc.so.6")]), CodeGroup::Libc);
+        assert_eq!(group(&[("handle", "app"), ("_int_malloc", "app")]), CodeGroup::Libc);
+        assert_eq!(
+            group(&[("main.handle", "app"), ("runtime.mallocgc", "app")]),
+            CodeGroup::Runtime
+        );
+        assert_eq!(group(&[("_PyEval_EvalFrameDefault", "python3.12")]), CodeGroup::Runtime);
+        assert_eq!(
+            group(&[("v8::internal::Scavenger", "node"), ("f a.js:1:1", "jit")]),
+            CodeGroup::Application
+        );
+        assert_eq!(group(&[("Builtin:ArrayPush", "jit")]), CodeGroup::Runtime);
+        assert_eq!(group(&[("deflate_slow", "libz.so.1")]), CodeGroup::Application);
+        assert_eq!(group(&[]), CodeGroup::Application);
+    }
+
+    #[test]
+    fn a_call_shows_in_the_group_of_its_work() {
+        let of = ["write", "epoll_wait", "getpid", "futex", "newfstatat", "readlinkat"]
+            .map(CodeGroup::of_call);
+        let (network, other) = (CodeGroup::KernelNetwork, CodeGroup::KernelOther);
+        assert_eq!(of, [network, network, CodeGroup::SystemCallEntry, other, other, other]);
     }
 }

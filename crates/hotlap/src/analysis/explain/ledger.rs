@@ -3,15 +3,14 @@
 //! The costs of all functions of a server add up to its CPU time (`sampled`), and their
 //! differences to the measured difference, but for samples of unknown functions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, holm};
+use hotlap_observe::{Frame, Observation, Profile, Stack};
+use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, Share, holm};
 
-use super::amounts::{Amounts, ByRestart, apart};
-use super::callers::Callers;
-use super::function::Function;
-use super::group::Group;
-use super::sampled::Sampled;
+use super::counts::{Amounts, ByRestart, apart};
+use super::function::{CodeGroup, Function, KERNEL, UNKNOWN};
+use crate::model::ExplainLap;
 
 /// A function has a line of its own if it costs at least this share of all on average. All of those
 /// are tested, whatever their difference is; the rest is one line.
@@ -39,7 +38,7 @@ pub struct Ledger {
 #[derive(Debug)]
 pub struct GroupLine {
     /// The group.
-    pub group: Group,
+    pub group: CodeGroup,
     /// Its cost in nanoseconds per request.
     pub cost: Amounts,
     /// Whether the two servers differ.
@@ -70,7 +69,7 @@ pub struct FunctionLine {
 /// What a server costs in each restart, in nanoseconds per request.
 #[derive(Default)]
 struct Costs {
-    functions: BTreeMap<(Group, Function), ByRestart>,
+    functions: BTreeMap<(CodeGroup, Function), ByRestart>,
     /// All of it.
     total: ByRestart,
     /// What belongs to no function.
@@ -94,9 +93,10 @@ impl Ledger {
             Amounts::of(&whole(a, &reference.total), &whole(b, &server.total), confidence)
         };
         let none = ByRestart::new();
-        let keys: BTreeSet<&(Group, Function)> =
+        let keys: BTreeSet<&(CodeGroup, Function)> =
             reference.functions.keys().chain(server.functions.keys()).collect();
-        let mut groups = BTreeMap::<Group, (ByRestart, ByRestart, Vec<FunctionLine>, usize)>::new();
+        let mut groups =
+            BTreeMap::<CodeGroup, (ByRestart, ByRestart, Vec<FunctionLine>, usize)>::new();
         for key in keys {
             let a = reference.functions.get(key).unwrap_or(&none);
             let b = server.functions.get(key).unwrap_or(&none);
@@ -186,4 +186,267 @@ fn lost(servers: &[Sampled; 2]) -> f64 {
     let [(lost, all), other] = [0, 1].map(|place| servers[place].lost());
     let (lost, all) = (lost + other.0, all + other.1);
     if all > 0 { lost as f64 / all as f64 } else { 0.0 }
+}
+
+/// The profiles of a server.
+///
+/// A sample of a restart stands for an equal part of the CPU time per request of the laps without
+/// an instrument in that restart. A share of the samples does not change with the speed of the
+/// machine, and those laps are compared round by round: so noise that all functions share cancels,
+/// as does the profiler's own cost. Ledger, callers and flame graph all count in these costs, so
+/// they agree with each other and with the measured difference.
+#[derive(Debug)]
+pub(super) struct Sampled<'a> {
+    profiles: Vec<(u32, &'a Profile)>,
+    /// By restart.
+    restarts: BTreeMap<u32, Cost>,
+    /// Whether the kernel's part was sampled too.
+    has_kernel: bool,
+}
+
+/// What a server costs in a restart, in nanoseconds per request.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    /// Without an instrument.
+    plain: f64,
+    /// In the profiled laps.
+    profiled: f64,
+    /// What a sample stands for.
+    sample: f64,
+}
+
+/// A stack that was sampled.
+struct Sample<'a> {
+    restart: u32,
+    profile: &'a Profile,
+    stack: &'a Stack,
+    /// What it stands for, in nanoseconds per request of its restart.
+    ns: f64,
+}
+
+impl<'a> Sampled<'a> {
+    /// The profiles of a reference and a server, from their laps and what each costs without an
+    /// instrument, in the restarts that have a profile of both. `None` without such a restart.
+    pub(super) fn of_both(
+        laps: [&[&'a ExplainLap]; 2],
+        plain: [&ByRestart; 2],
+    ) -> Option<[Self; 2]> {
+        let all = || laps.into_iter().flatten().filter_map(|explains| profile(explains));
+        let has_kernel = all().any(|(profile, _)| has_kernel(profile));
+        let [mut a, mut b] = [0, 1].map(|place| Self::of(laps[place], plain[place], has_kernel));
+        a.restarts.retain(|restart, _| b.restarts.contains_key(restart));
+        b.restarts.retain(|restart, _| a.restarts.contains_key(restart));
+        (!a.restarts.is_empty()).then_some([a, b])
+    }
+
+    fn of(laps: &[&'a ExplainLap], plain: &ByRestart, has_kernel: bool) -> Self {
+        let mut profiles = Vec::new();
+        let mut sums = BTreeMap::<u32, (Share, f64, f64)>::new();
+        for explains in laps {
+            let Some((profile, share)) = profile(explains) else { continue };
+            profiles.push((explains.lap.restart, profile));
+            let (cpu, samples, ns) = sums.entry(explains.lap.restart).or_default();
+            *cpu = cpu.and(share);
+            *samples += profile.samples() as f64;
+            *ns += profile.samples() as f64 * profile.period_ns as f64;
+        }
+        let cost = |(restart, (cpu, samples, ns)): (u32, (Share, f64, f64))| {
+            let (plain, profiled) = (*plain.get(&restart)?, cpu.value()?);
+            // Without the kernel's part, the samples are the time in user mode.
+            let seen = if has_kernel { 1.0 } else { ns / cpu.amount };
+            let sample = plain * seen / samples;
+            sample.is_finite().then_some((restart, Cost { plain, profiled, sample }))
+        };
+        Self { profiles, restarts: sums.into_iter().filter_map(cost).collect(), has_kernel }
+    }
+
+    /// What the server costs in each restart.
+    fn by_restart(&self, of: fn(&Cost) -> f64) -> ByRestart {
+        self.restarts.iter().map(|(restart, cost)| (*restart, of(cost))).collect()
+    }
+
+    /// All stacks of all laps.
+    fn samples(&self) -> impl Iterator<Item = Sample<'a>> {
+        self.profiles.iter().flat_map(|(restart, profile)| {
+            let each = self.restarts.get(restart).map(|cost| cost.sample);
+            let sample = move |stack: &'a Stack| {
+                let ns = stack.samples as f64 * each?;
+                Some(Sample { restart: *restart, profile, stack, ns })
+            };
+            profile.stacks.iter().filter_map(sample)
+        })
+    }
+
+    /// All stacks of all laps, each with what it adds to the mean of the restarts.
+    fn mean_samples(&self) -> impl Iterator<Item = Sample<'a>> {
+        let restarts = self.restarts.len() as f64;
+        self.samples().map(move |sample| Sample { ns: sample.ns / restarts, ..sample })
+    }
+
+    /// Samples that were lost, and all.
+    fn lost(&self) -> (u64, u64) {
+        self.profiles.iter().fold((0, 0), |(lost, all), (_, profile)| {
+            (lost + profile.lost, all + profile.lost + profile.samples())
+        })
+    }
+}
+
+impl Sample<'_> {
+    /// The line of the ledger to which it belongs; `None` if nothing is known of it.
+    fn line(&self) -> Option<(CodeGroup, Function)> {
+        let stack = || self.profile.stack(self.stack);
+        let top = stack().next_back().filter(|frame| frame.library != UNKNOWN)?;
+        Some((CodeGroup::of(stack()), Function::of(top).line()))
+    }
+}
+
+/// The profile of a lap that counts, and its CPU time and requests.
+fn profile(explains: &ExplainLap) -> Option<(&Profile, Share)> {
+    match &explains.observation {
+        Some(Observation::Profile(profile)) if explains.counts() => {
+            Some((profile, explains.cost_share()?))
+        }
+        _ => None,
+    }
+}
+
+fn has_kernel(profile: &Profile) -> bool {
+    profile.frames.iter().any(|frame| frame.library == KERNEL)
+}
+
+/// A caller is named if it accounts for this part of the difference.
+const MOST: f64 = 0.5;
+
+/// A caller is named with a group if it accounts for this part of the difference.
+const NAMED: f64 = 0.1;
+
+/// The nearest function of the application in a stack, outermost frame first; one of the standard
+/// library only if there is no other.
+fn caller<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Option<Function> {
+    let mut callers = stack
+        .rev()
+        .filter(|frame| CodeGroup::of_one(frame) == CodeGroup::Application)
+        .map(Function::of)
+        .peekable();
+    let nearest = callers.peek().cloned();
+    callers.find(|function| !function.is_standard()).or(nearest).map(Function::line)
+}
+
+/// How the cost of two servers differs, by line of the ledger and by caller. Time in `memset` says
+/// little until its caller is known.
+#[derive(Debug, Default)]
+struct Callers {
+    /// In nanoseconds per request; under `None`, what no function of the application called.
+    differences: BTreeMap<(CodeGroup, Function), BTreeMap<Option<Function>, f64>>,
+}
+
+impl Callers {
+    /// The callers in a reference and a server.
+    fn of([reference, server]: &[Sampled; 2]) -> Self {
+        let mut callers = Self::default();
+        callers.add(reference, -1.0);
+        callers.add(server, 1.0);
+        callers
+    }
+
+    fn add(&mut self, sampled: &Sampled, sign: f64) {
+        for sample in sampled.mean_samples() {
+            let Some(line) = sample.line() else { continue };
+            let caller = caller(sample.profile.stack(sample.stack));
+            let by_caller = self.differences.entry(line).or_default();
+            *by_caller.entry(caller).or_default() += sign * sample.ns;
+        }
+    }
+
+    /// The function of the application that accounts for most of the difference in a line. A line
+    /// of the application itself needs none.
+    fn most_of(&self, line: &(CodeGroup, Function)) -> Option<Function> {
+        if line.0 == CodeGroup::Application {
+            return None;
+        }
+        let by_caller = self.differences.get(line)?;
+        let all: f64 = by_caller.values().sum();
+        let (caller, _) = by_caller.iter().find(|(_, ns)| *ns / all >= MOST)?;
+        caller.clone()
+    }
+
+    /// The functions of the application that account for the difference in a group by calling its
+    /// functions: those that account for a part of it that is worth naming, the largest first, and
+    /// for how many nanoseconds per request.
+    fn of_group(&self, group: CodeGroup) -> Vec<(Function, f64)> {
+        if group == CodeGroup::Application {
+            return Vec::new();
+        }
+        let lines = || self.differences.iter().filter(|((of, _), _)| *of == group);
+        let all: f64 = lines().flat_map(|(_, by_caller)| by_caller.values()).sum();
+        let mut sums = BTreeMap::<&Function, f64>::new();
+        for (caller, ns) in lines().flat_map(|(_, by_caller)| by_caller) {
+            if let Some(caller) = caller {
+                *sums.entry(caller).or_default() += ns;
+            }
+        }
+        let mut named: Vec<(Function, f64)> = sums
+            .into_iter()
+            .filter(|(_, ns)| ns / all >= NAMED)
+            .map(|(caller, ns)| (caller.clone(), ns))
+            .collect();
+        named.sort_by(|(_, a), (_, b)| b.abs().total_cmp(&a.abs()));
+        named
+    }
+}
+
+/// A stack, and what it costs both servers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlameStack {
+    /// Its functions, outermost first.
+    pub frames: Vec<String>,
+    /// The reference's cost, in nanoseconds per request.
+    pub reference_ns: f64,
+    /// The server's.
+    pub server_ns: f64,
+}
+
+/// The stacks of a reference and a server, for a differential flame graph.
+pub(super) fn stacks(servers: &[Sampled; 2]) -> Vec<FlameStack> {
+    let mut stacks = BTreeMap::<Vec<String>, [f64; 2]>::new();
+    for (place, sampled) in servers.iter().enumerate() {
+        let mut titles = HashMap::new();
+        for sample in sampled.mean_samples() {
+            let frames = sample.profile.stack(sample.stack);
+            let title = |frame| {
+                let title = || Function::of(frame).title();
+                titles.entry(std::ptr::from_ref(frame)).or_insert_with(title).clone()
+            };
+            stacks.entry(frames.map(title).collect()).or_default()[place] += sample.ns;
+        }
+    }
+    let flame = |(frames, ns): (Vec<String>, [f64; 2])| FlameStack {
+        frames,
+        reference_ns: ns[0],
+        server_ns: ns[1],
+    };
+    stacks.into_iter().map(flame).collect()
+}
+
+#[cfg(test)]
+mod callers_tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_function_that_is_not_standard_calls() {
+        let found = |stack: &[(&str, &str)]| {
+            let frame = |(function, library): &(&str, &str)| Frame {
+                function: (*function).to_owned(),
+                library: (*library).to_owned(),
+            };
+            let frames: Vec<Frame> = stack.iter().map(frame).collect();
+            caller(frames.iter()).map(|function| function.name)
+        };
+        let handle = ("main.handle", "app");
+        let write = ("internal/poll.(*FD).Write", "app");
+        let call = ("do_syscall_64", "kernel");
+        assert_eq!(found(&[handle, write, call]).as_deref(), Some("main.handle"));
+        assert_eq!(found(&[write, call]).as_deref(), Some("internal/poll.(*FD).Write"));
+        assert_eq!(found(&[("malloc", "libc.so.6")]), None);
+    }
 }

@@ -12,8 +12,7 @@ use super::spec::RunSpec;
 use crate::console::Console;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::model;
-use crate::redact;
+use crate::model::{Controller, Host};
 use crate::text::number;
 
 /// Starts the agent, if there is another host, and gives the spec its cores.
@@ -82,12 +81,12 @@ pub fn build(
 }
 
 /// The facts of both machines. `here` is this one, where the load is generated.
-pub fn facts(host: &RemoteHost, here: model::Host) -> model::Host {
-    let mut there = model::Host::from(&host.description().machine);
+pub fn facts(host: &RemoteHost, here: Host) -> Host {
+    let mut there = Host::of(host.description().machine.clone());
     let doubts = here.doubts.iter().map(|doubt| format!("on the generator's host: {doubt}"));
     there.doubts.extend(doubts);
-    let (command, address) =
-        (redact::text(host.command()), host.address().map(|ip| ip.to_string()));
-    let generator = model::GeneratorHost { command, address, host: here };
-    model::Host { generator: Some(Box::new(generator)), ..there }
+    let address = host.address().map(|ip| ip.to_string());
+    let controller =
+        Controller { command: host.command().to_owned(), address, machine: here.machine };
+    Host { controller: Some(controller), ..there }
 }

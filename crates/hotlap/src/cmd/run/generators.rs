@@ -11,8 +11,7 @@ use hotlap_servers::machine::{self, CpuAllocation, Network};
 
 use super::spec::RunSpec;
 use crate::console::Console;
-use crate::model;
-use crate::redact;
+use crate::model::GeneratorMachine;
 use crate::text::number::plural;
 
 /// Generators that have been started.
@@ -111,11 +110,11 @@ fn part(cores: &[usize], (index, count): (usize, usize), is_alone: bool) -> Plac
 }
 
 /// The facts of the generators' hosts.
-pub fn facts(started: &Started) -> Vec<model::RemoteGenerator> {
-    let fact = |host: &GeneratorHost| model::RemoteGenerator {
-        command: redact::text(&host.command),
+pub fn facts(started: &Started) -> Vec<GeneratorMachine> {
+    let fact = |host: &GeneratorHost| GeneratorMachine {
+        command: host.command.clone(),
         name: host.name.clone(),
-        host: model::Host::from(&host.description.machine),
+        machine: host.description.machine.clone(),
     };
     started.hosts.iter().map(fact).collect()
 }

@@ -182,5 +182,5 @@ fn setting(
 fn against(run: &Run) -> BTreeMap<usize, usize> {
     let is_layers = run.question == Question::Layers;
     let steps = run.servers.iter().enumerate().filter(|_| is_layers);
-    steps.filter_map(|(n, server)| Some((n, server.part.on?))).collect()
+    steps.filter_map(|(n, server)| Some((n, server.on?))).collect()
 }

@@ -22,7 +22,7 @@ use super::spec::{Reference, RunSpec, unpinned};
 use crate::cmd::build::build_all;
 use crate::console::Console;
 use crate::interrupt::Interrupt;
-use crate::model::{Part, Published, Server, ServerFailure, Than};
+use crate::model::{Published, Server, ServerFailure, Than};
 use crate::paths;
 use crate::text::number::plural;
 
@@ -287,14 +287,11 @@ impl Participants {
         for (place, own) in entries.iter().enumerate() {
             let Some(entry) = own.map(|own| &spec.entries[own]) else { continue };
             let before = place.checked_sub(1).filter(|before| entries[*before] == *own);
-            self.servers[place].part = Part {
-                // If one pattern matches several servers, each is the layer below the next.
-                on: before
-                    .filter(|_| spec.question == Question::Layers)
-                    .or_else(|| entries.iter().rposition(|e| e.is_some() && *e == entry.on)),
-                cpus: entry.cpus.as_ref().map(|(n, _)| *n),
-                base: entry.cpus.as_ref().map_or_else(String::new, |(_, base)| base.clone()),
-            };
+            // If one pattern matches several servers, each is the layer below the next.
+            self.servers[place].on = before
+                .filter(|_| spec.question == Question::Layers)
+                .or_else(|| entries.iter().rposition(|e| e.is_some() && *e == entry.on));
+            self.servers[place].cpus.clone_from(&entry.cpus);
             let published = entry.published.iter().cloned().map(|p| Published {
                 than: p.than.and_then(|t| Some(Than { server: server(t.server)?, ..t })),
                 ..p
@@ -419,7 +416,8 @@ fn without(name: &str, server: &catalogue::CatalogueServer, failure: ServerFailu
         version: String::new(),
         about: server.about.clone(),
         published: Vec::new(),
-        part: Part::default(),
+        on: None,
+        cpus: None,
         failure: Some(failure),
     }
 }

@@ -10,12 +10,12 @@ use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_load::plan::{OrderEntry, ValueSource};
 use hotlap_servers::contract::{Exchange, Fields};
-use hotlap_servers::machine::{self, CpuAllocation};
+use hotlap_servers::machine::CpuAllocation;
 
 use super::participants::Participants;
 use super::spec::RunSpec;
 use super::{elsewhere, generators, shard};
-use crate::model::{self, Question, Run, Server, State};
+use crate::model::{Host, Machine, Observing, Question, Run, Schedule, Server, State};
 use crate::redact;
 use crate::text::number::plural;
 
@@ -28,7 +28,7 @@ pub fn begin(
     experiment: Option<&Experiment>,
 ) -> Run {
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let here = model::Host::from(&machine::Machine::describe());
+    let here = Host::of(Machine::describe());
     let mut host = match &participants.elsewhere {
         Some(elsewhere) => elsewhere::facts(elsewhere, here),
         None => here,
@@ -38,17 +38,16 @@ pub fn begin(
         // Those of this machine are known already.
         let hosts = host.generators.iter().zip(&started.hosts);
         for (own, _) in hosts.filter(|(_, host)| !host.description.is_this_machine()) {
-            let on = |doubt: &String| format!("on {}: {doubt}", own.command);
-            host.doubts.extend(own.host.doubts.iter().map(on));
+            let doubts = Host::of(own.machine.clone()).doubts.into_iter();
+            host.doubts.extend(doubts.map(|doubt| format!("on {}: {doubt}", own.command)));
         }
     }
     host.doubts.extend(cores.notes.iter().cloned());
-    if spec.shard.is_some() {
-        host.facts.push((model::host::NODE.to_owned(), shard::node()));
-    }
+    host.node = spec.shard.is_some().then(shard::node);
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
     let servers = participants.servers.iter();
-    Run {
+    // It is compared with stored runs, which have no secrets either.
+    let run = Run {
         number: None,
         began_ms: began.as_millis() as u64,
         took_ms: 0,
@@ -59,9 +58,9 @@ pub fn begin(
         suite: spec.suite.clone(),
         question: experiment.map_or(Question::Stress, |_| spec.question),
         about: spec.about.clone(),
-        contract: redact::text(&participants.contract),
+        contract: participants.contract.clone(),
         seed: experiment.map_or(0, |experiment| experiment.seed),
-        schedule: model::Schedule {
+        schedule: Schedule {
             restarts: experiment.and_then(|e| e.restarts).unwrap_or(0),
             rounds: experiment.and_then(|e| e.rounds).unwrap_or(0),
             slice_ms: experiment.and_then(|e| e.slice).map(|slice| slice.as_secs_f64() * 1e3),
@@ -88,13 +87,14 @@ pub fn begin(
         stress: Vec::new(),
         explain: Vec::new(),
         pool: None,
-    }
+    };
+    redact::run(run).into_inner()
 }
 
 /// How servers will be observed.
-fn observing(participants: &Participants, experiment: Option<&Experiment>) -> model::Observing {
+fn observing(participants: &Participants, experiment: Option<&Experiment>) -> Observing {
     let is_explained = experiment.is_some_and(|experiment| experiment.explain != Explain::No);
-    let mut observing = model::Observing::default();
+    let mut observing = Observing::default();
     for (server, participant) in participants.ready.iter().enumerate().filter(|_| is_explained) {
         if let (Origin::Launch(launch), Role::Plain | Role::Reference) =
             (&participant.start, participant.role)
@@ -107,7 +107,7 @@ fn observing(participants: &Participants, experiment: Option<&Experiment>) -> mo
 }
 
 /// The loads, with the requests that they send to these servers.
-fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
+fn loads(loads: &[Load], participants: &[Participant]) -> Vec<Load> {
     let request = |load: &Load| {
         let mut requests: Vec<String> = Vec::new();
         for participant in participants.iter().filter(|e| e.role != Role::Ceiling) {
@@ -130,12 +130,12 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
                 }
             }
         }
-        redact::text(&requests.join(", "))
+        requests.join(", ")
     };
-    let described = |load| model::Load {
-        request: request(load),
+    let described = |load: &Load| Load {
+        sends: request(load),
         requests: names(load, participants),
-        ..model::Load::from(load)
+        ..load.clone()
     };
     loads.iter().map(described).collect()
 }
@@ -145,7 +145,7 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
 fn names(load: &Load, participants: &[Participant]) -> Vec<String> {
     let of = |participant: &Participant| -> Vec<String> {
         let exchanges = participant.contract.exchanges.iter();
-        exchanges.map(|exchange| redact::text(&exchange.name)).collect()
+        exchanges.map(|exchange| exchange.name.clone()).collect()
     };
     let all: BTreeSet<Vec<String>> =
         participants.iter().filter(|e| e.role != Role::Ceiling).map(of).collect();

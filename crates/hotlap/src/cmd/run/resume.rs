@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
-use hotlap_bench::experiment::{Experiment, Past, PastLap, Place};
+use hotlap_bench::experiment::{Experiment, Past, Place};
 use hotlap_bench::participant::Participant;
+use hotlap_stats::Histogram;
 
 use super::logs::Logs;
 use crate::exit::usage;
-use crate::model::{Load, Run, Server, State};
+use crate::model::{Lap, Load, Run, Server, State};
 use crate::store::Store;
 
 /// Finds the run to continue: the last one of the suite.
@@ -67,7 +68,7 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
 pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let number = earlier.number.unwrap_or(0);
     same_suite(earlier, now)?;
-    let place = |run: &Run| run.host.generator.as_ref().map(|other| other.command.clone());
+    let place = |run: &Run| run.host.controller.as_ref().map(|other| other.command.clone());
     if place(earlier) != place(now) {
         return usage(format!(
             "run {number} cannot be resumed: its servers ran on another host. Give the same \
@@ -138,20 +139,19 @@ fn unfinished(earlier: &Run) -> u32 {
     u32::from(rounds.is_some_and(|rounds| rounds < earlier.schedule.rounds))
 }
 
+/// A lap without its times: only what it cost decides how a run goes on.
+fn without_times(lap: &Lap) -> Lap {
+    let mut lap = lap.clone();
+    lap.outcome.histograms_mut().into_iter().for_each(Histogram::clear);
+    lap
+}
+
 fn past(earlier: &Run) -> Past {
     let good = earlier.laps.iter().filter(|l| earlier.is_main(l) && l.counts());
     let ended = earlier.laps.last().map_or(0, |l| l.at_ms + l.outcome.window_ns / 1_000_000);
     let failure = |(i, server): (usize, &Server)| server.failure.as_ref().map(|_| i);
     Past {
-        laps: good
-            .map(|l| PastLap {
-                participant: l.server,
-                load: l.load,
-                at: Place { restart: l.restart, round: l.round },
-                cost: l.cost_share(),
-                rate: l.rate_share(),
-            })
-            .collect(),
+        laps: good.map(without_times).collect(),
         out: earlier.servers.iter().enumerate().filter_map(failure).collect(),
         rate: earlier.laps.iter().find(|l| !earlier.is_main(l)).and_then(|l| l.rate()),
         spent: Duration::from_millis(ended),

@@ -32,7 +32,7 @@ use crate::cli::{ExportArgs, RunArgs};
 use crate::cmd::load::requests::ask_to_close;
 use crate::cmd::tls;
 use crate::exit::usage;
-use crate::model::{self, Run, Shard};
+use crate::model::{Run, Shard};
 use crate::{assets, quantity};
 pub use elsewhere::Elsewhere;
 use entry::Entry;
@@ -228,7 +228,7 @@ impl RunSpec {
         let remote = placement.generator_on.clone();
         elsewhere::check_generators(placement, &loads, &scenarios)?;
         Ok(Self {
-            command: model::typed()
+            command: crate::redact::command_line()
                 .into_iter()
                 .chain(args.common.from_config.iter().cloned())
                 .collect(),

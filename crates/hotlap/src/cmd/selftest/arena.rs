@@ -26,8 +26,9 @@ use crate::cmd::run::logs::Logs;
 use crate::cmd::run::timing::{GRACE, START_LIMIT};
 use crate::console::Console;
 use crate::export::Exports;
-use crate::model::{self, Observing, Question, Run, State};
+use crate::model::{Host, Observing, Question, Run, Schedule, Server, State};
 use crate::recorder::Recorder;
+use crate::redact;
 
 /// The timeout of a request: longer than the longest pause.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -177,7 +178,7 @@ impl Arena {
             began_ms: began.as_millis() as u64,
             took_ms: 0,
             state: State::UnderWay,
-            command: model::typed(),
+            command: redact::command_line(),
             hotlap: env!("CARGO_PKG_VERSION").to_owned(),
             baseline: None,
             suite: None,
@@ -185,7 +186,7 @@ impl Arena {
             about: String::new(),
             contract: Name::Hello.to_string(),
             seed: experiment.seed,
-            schedule: model::Schedule {
+            schedule: Schedule {
                 restarts: 0,
                 rounds: 0,
                 slice_ms: experiment.slice.map(|slice| slice.as_secs_f64() * 1e3),
@@ -199,9 +200,9 @@ impl Arena {
                 objectives: experiment.objectives.clone(),
                 observing: Observing::default(),
             },
-            host: model::Host::default(),
-            loads: experiment.loads.iter().map(model::Load::from).collect(),
-            servers: experiment.participants.iter().map(model::Server::from).collect(),
+            host: Host::default(),
+            loads: experiment.loads.clone(),
+            servers: experiment.participants.iter().map(Server::from).collect(),
             starts: Vec::new(),
             laps: Vec::new(),
             absent: Vec::new(),

@@ -4,7 +4,7 @@ use hotlap_stats::Estimate;
 use serde::Serialize;
 
 use crate::analysis::Explanation;
-use crate::analysis::explain::{CountLine, Counted, Group};
+use crate::analysis::explain::{CodeGroup, CountLine, CountedEvent};
 use crate::report::figure::Figure;
 use crate::text::number::{grouped, rounded};
 
@@ -30,7 +30,7 @@ impl CountRow {
     pub(super) fn of(line: &CountLine) -> Option<Self> {
         let name = words(&line.counted);
         let by = match line.counted {
-            Counted::UserTime | Counted::KernelTime => 1e-3,
+            CountedEvent::UserTime | CountedEvent::KernelTime => 1e-3,
             _ => 1.0,
         };
         let [reference, server, apart] =
@@ -41,7 +41,7 @@ impl CountRow {
         }
         Some(Self {
             name,
-            is_call: matches!(line.counted, Counted::Call(_)),
+            is_call: matches!(line.counted, CountedEvent::Call(_)),
             reference: amount(&reference),
             server: amount(&server),
             difference: signed(&apart),
@@ -51,20 +51,20 @@ impl CountRow {
 }
 
 /// What is counted, in words; empty for what is not shown.
-pub(super) fn words(counted: &Counted) -> String {
+pub(super) fn words(counted: &CountedEvent) -> String {
     let words = match counted {
-        Counted::Call(name) => name,
-        Counted::MinorFaults => "page faults",
-        Counted::MajorFaults => "page faults that read a disk",
-        Counted::VoluntarySwitches => "voluntary context switches",
-        Counted::InvoluntarySwitches => "involuntary context switches",
-        Counted::Migrations => "moves to another core",
-        Counted::SegmentsSent => "segments sent",
-        Counted::SegmentsReceived => "segments received",
-        Counted::BytesSent => "bytes sent",
-        Counted::BytesReceived => "bytes received",
-        Counted::UserTime => "CPU µs in user mode",
-        Counted::KernelTime => "CPU µs in the kernel",
+        CountedEvent::Call(name) => name,
+        CountedEvent::MinorFaults => "page faults",
+        CountedEvent::MajorFaults => "page faults that read a disk",
+        CountedEvent::VoluntarySwitches => "voluntary context switches",
+        CountedEvent::InvoluntarySwitches => "involuntary context switches",
+        CountedEvent::Migrations => "moves to another core",
+        CountedEvent::SegmentsSent => "segments sent",
+        CountedEvent::SegmentsReceived => "segments received",
+        CountedEvent::BytesSent => "bytes sent",
+        CountedEvent::BytesReceived => "bytes received",
+        CountedEvent::UserTime => "CPU µs in user mode",
+        CountedEvent::KernelTime => "CPU µs in the kernel",
     };
     words.to_owned()
 }
@@ -120,7 +120,7 @@ const NAMED: f64 = 0.05;
 const NAMED_BYTES: f64 = 500.0;
 
 /// What was counted and explains a group, in words, the most important first.
-pub fn evidence_of(found: &Explanation, group: Group) -> Vec<String> {
+pub fn evidence_of(found: &Explanation, group: CodeGroup) -> Vec<String> {
     let mut lines: Vec<&CountLine> =
         found.evidence().filter(|line| is_named(line) && place(&line.counted) == group).collect();
     lines.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
@@ -132,21 +132,22 @@ pub fn evidence_of(found: &Explanation, group: Group) -> Vec<String> {
 }
 
 /// What was counted and explains none of these groups.
-pub fn counted(found: &Explanation, named: &[Group]) -> Vec<String> {
-    const ALL: [Group; 3] = [Group::SystemCallEntry, Group::KernelNetwork, Group::KernelOther];
+pub fn counted(found: &Explanation, named: &[CodeGroup]) -> Vec<String> {
+    const ALL: [CodeGroup; 3] =
+        [CodeGroup::SystemCallEntry, CodeGroup::KernelNetwork, CodeGroup::KernelOther];
     let left = ALL.into_iter().filter(|group| !named.contains(group));
     left.flat_map(|group| evidence_of(found, group)).take(COUNTS).collect()
 }
 
 /// The group in which a count shows.
-fn place(counted: &Counted) -> Group {
+fn place(counted: &CountedEvent) -> CodeGroup {
     match counted {
-        Counted::Call(name) => Group::of_call(name),
-        Counted::SegmentsSent
-        | Counted::SegmentsReceived
-        | Counted::BytesSent
-        | Counted::BytesReceived => Group::KernelNetwork,
-        _ => Group::KernelOther,
+        CountedEvent::Call(name) => CodeGroup::of_call(name),
+        CountedEvent::SegmentsSent
+        | CountedEvent::SegmentsReceived
+        | CountedEvent::BytesSent
+        | CountedEvent::BytesReceived => CodeGroup::KernelNetwork,
+        _ => CodeGroup::KernelOther,
     }
 }
 
@@ -154,8 +155,8 @@ fn place(counted: &Counted) -> Group {
 fn is_named(line: &CountLine) -> bool {
     let difference = line.amounts.difference.value.abs();
     match line.counted {
-        Counted::UserTime | Counted::KernelTime => false,
-        Counted::BytesSent | Counted::BytesReceived => difference >= NAMED_BYTES,
+        CountedEvent::UserTime | CountedEvent::KernelTime => false,
+        CountedEvent::BytesSent | CountedEvent::BytesReceived => difference >= NAMED_BYTES,
         _ => difference >= NAMED,
     }
 }
@@ -164,15 +165,15 @@ fn is_named(line: &CountLine) -> bool {
 fn weight(line: &CountLine) -> f64 {
     let difference = line.amounts.difference.value.abs();
     match line.counted {
-        Counted::BytesSent | Counted::BytesReceived => difference / 1e3,
+        CountedEvent::BytesSent | CountedEvent::BytesReceived => difference / 1e3,
         // They follow from bytes and calls.
-        Counted::SegmentsSent | Counted::SegmentsReceived => difference / 1e2,
+        CountedEvent::SegmentsSent | CountedEvent::SegmentsReceived => difference / 1e2,
         _ => difference,
     }
 }
 
 /// A difference in words: `1.00 more write`.
-fn clause(counted: &Counted, by: &Estimate) -> String {
+fn clause(counted: &CountedEvent, by: &Estimate) -> String {
     let more = if by.value > 0.0 { "more" } else { "fewer" };
     format!("{} {more} {}", digits(by.value), words(counted))
 }

@@ -3,7 +3,7 @@
 use hotlap_stats::{Estimate, MIN_RESTARTS};
 use serde::Serialize;
 
-use crate::analysis::explain::{Amounts, FunctionLine, Group, GroupLine, is_collector};
+use crate::analysis::explain::{Amounts, CodeGroup, FunctionLine, GroupLine, is_collector};
 use crate::analysis::{Explanation, Measure};
 use crate::report::explain::counts::{counted, evidence_of};
 use crate::report::figure::difference;
@@ -278,15 +278,15 @@ pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
 }
 
 /// The name of a group.
-pub(super) fn name(group: Group) -> &'static str {
+pub(super) fn name(group: CodeGroup) -> &'static str {
     match group {
-        Group::KernelNetwork => "kernel network",
-        Group::Notifying => "notifying the receiver",
-        Group::KernelOther => "kernel other",
-        Group::SystemCallEntry => "system call entry",
-        Group::Libc => "libc and allocator",
-        Group::Runtime => "runtime and collector",
-        Group::Application => "application",
+        CodeGroup::KernelNetwork => "kernel network",
+        CodeGroup::Notifying => "notifying the receiver",
+        CodeGroup::KernelOther => "kernel other",
+        CodeGroup::SystemCallEntry => "system call entry",
+        CodeGroup::Libc => "libc and allocator",
+        CodeGroup::Runtime => "runtime and collector",
+        CodeGroup::Application => "application",
     }
 }
 
@@ -393,7 +393,7 @@ pub(super) fn sentence([reference, server]: [&str; 2], under: &str, found: &Expl
         .collect();
     let parts: Vec<String> =
         groups.iter().map(|group| part(found, group, us.value > 0.0)).collect();
-    let named: Vec<Group> = groups.iter().map(|group| group.group).collect();
+    let named: Vec<CodeGroup> = groups.iter().map(|group| group.group).collect();
     let left = counted(found, &named);
     let mut sentence =
         format!("{server} costs {by} µs {more} CPU per request{under} than {reference} {interval}");
@@ -413,8 +413,10 @@ fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
     let us = group.cost.difference.value / 1e3;
     let sign = if (us > 0.0) == is_more { "" } else { "−" };
     let evidence = evidence_of(found, group.group);
-    let is_kernel =
-        matches!(group.group, Group::KernelNetwork | Group::KernelOther | Group::SystemCallEntry);
+    let is_kernel = matches!(
+        group.group,
+        CodeGroup::KernelNetwork | CodeGroup::KernelOther | CodeGroup::SystemCallEntry
+    );
     let mut why = Vec::new();
     if !is_kernel || evidence.is_empty() {
         why.extend(callers(group));
@@ -425,8 +427,8 @@ fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
         why.push(format!("{} per request", list(&evidence)));
     }
     let name = match group.group {
-        Group::Runtime if collects(group) => "garbage collection",
-        Group::Runtime => "the runtime",
+        CodeGroup::Runtime if collects(group) => "garbage collection",
+        CodeGroup::Runtime => "the runtime",
         other => name(other),
     };
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };

@@ -64,20 +64,9 @@ fn published(source: &Publication, entry: usize) -> Vec<Published> {
     };
     let rows = source.rows.iter().filter(|row| row.entry == entry);
     rows.map(|row| Published {
-        load: row.load,
-        called: row.called.clone(),
-        requests_per_s: row.requests_per_s,
-        latency_ms: row.latency_ms,
-        memory_mb: row.memory_mb,
-        cpu_percent: row.cpu_percent,
+        figure: row.clone(),
+        citation: source.citation.clone(),
         than: than(row),
-        year: source.year,
-        source: source.source.clone(),
-        machine: source.machine.clone(),
-        command: source.command.clone(),
-        doubt: row.doubt.clone(),
-        source_doubt: source.doubt.clone(),
-        socket_errors: row.socket_errors,
     })
     .collect()
 }

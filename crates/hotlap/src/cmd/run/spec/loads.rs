@@ -135,6 +135,7 @@ fn load(
         https,
         request: Some(request),
         rate: loading.rate,
+        ..Load::new(connections)
     };
     load.use_cores(cores);
     Ok(load)
