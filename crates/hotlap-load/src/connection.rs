@@ -150,8 +150,8 @@ impl Connection {
         }
     }
 
-    /// HTTP/2: opens streams for the requests in flight that have none, as far as the server allows;
-    /// returns for how many. The others wait.
+    /// HTTP/2: opens streams for the requests in flight that have none, as far as the server
+    /// allows; returns for how many. The others wait.
     pub(crate) fn open_streams(&mut self, mix: &mut RequestMix) -> usize {
         let Machine::Http2(http2) = &mut self.machine else { return 0 };
         let before = http2.sent();

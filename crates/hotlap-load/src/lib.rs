@@ -4,7 +4,8 @@
 //! Its main types, in the order in which they are needed:
 //!
 //! 1. [`url::resolve`] turns what a user types into a [`Target`](plan::Target), and
-//!    [`Request::build`](plan::Request::build) makes a [`Request`](plan::Request), with the [expected response](plan::ExpectedResponse).
+//!    [`Request::build`](plan::Request::build) makes a [`Request`](plan::Request), with the
+//!    [expected response](plan::ExpectedResponse).
 //! 2. A [`Plan`] says what to send, over how many connections and threads, how fast ([closed or
 //!    open loop](plan::Pace)), and [when to stop](plan::Stop).
 //! 3. [`run`] runs it to its end. A [`Session`] is a load in progress, for callers that sample the

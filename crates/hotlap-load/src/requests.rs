@@ -229,8 +229,8 @@ impl RequestMix {
     }
 }
 
-/// The entries of a recorded order that one worker sends, and then again from the first. Of n workers,
-/// each sends every n-th entry, so that together they send the order.
+/// The entries of a recorded order that one worker sends, and then again from the first. Of n
+/// workers, each sends every n-th entry, so that together they send the order.
 #[derive(Debug, Clone)]
 struct Recorded {
     entries: Shared<OrderEntry>,

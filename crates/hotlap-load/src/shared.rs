@@ -1,5 +1,5 @@
-//! State shared between a session and its workers, and the system resources that they need. Apart from
-//! the progress, the state is written a few times per load, never per request.
+//! State shared between a session and its workers, and the system resources that they need. Apart
+//! from the progress, the state is written a few times per load, never per request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

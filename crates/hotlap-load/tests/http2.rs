@@ -1,9 +1,8 @@
-//! Misbehaving HTTP/2 servers, as bytes: what the client reports of each, however the bytes are cut.
+//! Misbehaving HTTP/2 servers, as bytes: what the client reports of each, however the bytes are
+//! cut.
 
 #[path = "http2/replay.rs"]
 mod replay;
-#[path = "http2/responses.rs"]
-mod responses;
 #[path = "http2/scripts.rs"]
 mod scripts;
 #[path = "http2/server.rs"]

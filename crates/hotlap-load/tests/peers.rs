@@ -75,45 +75,19 @@ mod certificate;
 #[path = "support/plan.rs"]
 mod plan;
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Pace, Request, Reuse, Stop, Tls};
-use hotlap_load::{Failure, Phase, Plan, Session, run};
+use certificate::{over_tls, secure, valid};
+use hotlap_load::plan::{Pace, Request, Reuse, Stop};
+use hotlap_load::{Failure, Phase, Session, run};
 use hotlap_stats::Histogram;
 use hotlap_testbed::{HELLO, Peer, TestServer};
 use plan::{PlanFor, counted, counts};
-use rustls::{ServerConnection, StreamOwned};
 
 const MS: u64 = 1_000_000;
-
-/// A server with TLS. `before_handshake` is called with the number of each connection, and
-/// `before_response` before each response.
-fn secure(
-    before_handshake: impl Fn(usize) + Send + Sync + 'static,
-    before_response: impl Fn() + Send + Sync + 'static,
-) -> TestServer {
-    let config = certificate::valid();
-    TestServer::start(move |client: Peer| {
-        before_handshake(client.number);
-        let connection = ServerConnection::new(config.clone()).expect("a connection");
-        let mut stream = StreamOwned::new(connection, client.stream);
-        while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
-            before_response();
-            if stream.write_all(HELLO).and_then(|()| stream.flush()).is_err() {
-                return;
-            }
-        }
-    })
-}
-
-fn over_tls(server: &TestServer, connections: usize, requests: u64) -> Plan {
-    let mut plan = server.plan(connections, requests);
-    plan.target.tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) });
-    plan
-}
 
 #[test]
 fn wrk_counts_a_read_that_finds_nothing_as_an_error() {
@@ -133,7 +107,7 @@ fn wrk_counts_a_read_that_finds_nothing_as_an_error() {
 
 #[test]
 fn wrk_leaves_connecting_out_of_the_latency() {
-    let server = secure(|_| std::thread::sleep(Duration::from_millis(100)), || {});
+    let server = secure(valid(), HELLO, |_| std::thread::sleep(Duration::from_millis(100)), || {});
     let mut plan = over_tls(&server, 1, 5);
     plan.reuse = Reuse::Close;
     let outcome = run(&plan).expect("a load");
@@ -149,6 +123,8 @@ fn wrk_measures_while_it_connects() {
     let server = {
         let (done, handshakes, early) = (handshakes.clone(), handshakes.clone(), early.clone());
         secure(
+            valid(),
+            HELLO,
             move |number| {
                 std::thread::sleep(Duration::from_millis(100 * number as u64));
                 done.fetch_add(1, Ordering::SeqCst);
@@ -187,6 +163,8 @@ fn wrk2_sets_its_end_before_its_threads_start() {
     const WINDOW: Duration = Duration::from_millis(200);
     // The last of 32 connections is up late.
     let server = secure(
+        valid(),
+        HELLO,
         |number| {
             if number == 31 {
                 std::thread::sleep(LATE);

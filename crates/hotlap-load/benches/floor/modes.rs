@@ -247,8 +247,8 @@ pub fn fields(options: &Options) {
     );
 }
 
-/// User and kernel instructions per request. Must run in the emulated machine of `emulated.sh`, where
-/// 1 ns of CPU time is 1 instruction.
+/// User and kernel instructions per request. Must run in the emulated machine of `emulated.sh`,
+/// where 1 ns of CPU time is 1 instruction.
 pub fn instructions(options: &Options) {
     let clock = clock_ns();
     assert!((0.99..1.01).contains(&clock), "1 instruction is {clock} ns: see emulated.sh");

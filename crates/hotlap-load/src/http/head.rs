@@ -315,7 +315,10 @@ mod tests {
             parse_head(&with(first, &lines), false).unwrap().keep_alive
         };
         let (new, old) = ("HTTP/1.1 200 OK", "HTTP/1.0 200 OK");
+        assert!(persists(new, "") && !persists(old, ""));
         assert!(persists(new, "Connection: keep-alive\r\n"));
+        assert!(persists(old, "Connection: keep-alive\r\n"));
+        assert!(!persists(new, "Connection: x, Close\r\n"));
         assert!(!persists(new, "Connection: close, close\r\n"));
         assert!(!persists(new, "Connection: keep-alive, close\r\n"));
         assert!(!persists(old, "Connection: upgrade\r\n"));
@@ -328,7 +331,9 @@ mod tests {
         let of = |value: &str| parsed(&format!("Content-Length: {value}\r\n"));
         let most = 9_223_372_036_854_775_807;
         assert_eq!(of("9223372036854775807").unwrap().framing, Framing::Length(most));
-        for wrong in ["9223372036854775808", "", "5,", "+5", "5x", "0x5"] {
+        assert_eq!(of("2, 2\r\nContent-Length: 2").unwrap().framing, Framing::Length(2));
+        let longer = "99999999999999999999";
+        for wrong in ["9223372036854775808", longer, "", "5,", "+5", "-5", "5x", "0x5"] {
             assert_eq!(why(of(wrong)), "Content-Length is not a number", "{wrong:?}");
         }
         assert_eq!(why(of("5, 6")), "conflicting Content-Length values");

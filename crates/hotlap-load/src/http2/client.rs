@@ -292,8 +292,8 @@ impl ClientConnection {
     }
 }
 
-/// An event of a [`ClientConnection`](super::ClientConnection). `tag` is the number that the caller gave to the
-/// request.
+/// An event of a [`ClientConnection`](super::ClientConnection). `tag` is the number that the caller
+/// gave to the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEvent<'a> {
     /// All bytes are consumed, and nothing else has happened.

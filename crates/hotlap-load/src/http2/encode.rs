@@ -31,7 +31,8 @@ const INSERTED: (u8, u8) = (0x40, 6);
 const NOT_INDEXED: (u8, u8) = (0x00, 4);
 const NEVER_INDEXED: (u8, u8) = (0x10, 4);
 
-/// The form of a header block, as [`ClientConnection::form`](super::ClientConnection::form) demands it.
+/// The form of a header block, as [`ClientConnection::form`](super::ClientConnection::form) demands
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockForm {
     /// The first block of a connection: it inserts the shared fields into the table.
@@ -82,8 +83,8 @@ impl Template {
         }
     }
 
-    /// Appends the block to `out`. For each value that varies, `value` appends its bytes to the same
-    /// buffer: it gets 0 for the path, and then the number of the header, from 1.
+    /// Appends the block to `out`. For each value that varies, `value` appends its bytes to the
+    /// same buffer: it gets 0 for the path, and then the number of the header, from 1.
     #[inline]
     pub fn render(&self, out: &mut Vec<u8>, mut value: impl FnMut(u32, &mut Vec<u8>)) {
         for part in &self.parts {

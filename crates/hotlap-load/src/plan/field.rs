@@ -55,8 +55,8 @@ pub enum ValueSource {
 /// The greatest length of a [`ValueSource::Text`]: each value is in memory while it is sent.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// The characters of [`ValueSource::Text`]: 64, so that 6 random bits choose one. None of them has to be
-/// escaped in a URL, in JSON or in a header.
+/// The characters of [`ValueSource::Text`]: 64, so that 6 random bits choose one. None of them has
+/// to be escaped in a URL, in JSON or in a header.
 const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 impl Field {

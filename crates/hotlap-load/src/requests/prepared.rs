@@ -1,5 +1,5 @@
-//! The requests of a plan as a protocol sends them, rendered when a worker starts, and the responses
-//! that they expect.
+//! The requests of a plan as a protocol sends them, rendered when a worker starts, and the
+//! responses that they expect.
 
 use super::Turn;
 use super::values::{Rendered, Values};

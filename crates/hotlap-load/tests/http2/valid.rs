@@ -46,41 +46,22 @@ fn fields() -> impl Strategy<Value = Vec<(String, String)>> {
     prop::collection::vec((name, "([!-~]([ -~]{0,40}[!-~])?)?"), 0..5)
 }
 
-fn response() -> impl Strategy<Value = Response> {
-    (
-        prop_oneof![Just(200_u16), Just(204), Just(304), Just(404), 200_u16..1000],
-        0_usize..3,
-        fields(),
-        prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..4),
-        any::<bool>(),
-        prop::option::of(fields()),
-        prop::option::of(0_u8..20),
-        any::<bool>(),
-        1_usize..4,
-    )
-        .prop_map(
-            |(
-                status,
-                interim,
-                fields,
-                body,
-                states_length,
-                trailers,
-                padding,
-                has_priority,
-                fragments,
-            )| Response {
-                status,
-                interim,
-                fields,
-                body,
-                states_length,
-                trailers,
-                padding,
-                has_priority,
-                fragments,
-            },
-        )
+prop_compose! {
+    fn response()(
+        status in prop_oneof![Just(200_u16), Just(204), Just(304), Just(404), 200_u16..1000],
+        interim in 0_usize..3,
+        fields in fields(),
+        body in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..4),
+        states_length in any::<bool>(),
+        trailers in prop::option::of(fields()),
+        padding in prop::option::of(0_u8..20),
+        has_priority in any::<bool>(),
+        fragments in 1_usize..4,
+    ) -> Response {
+        Response {
+            status, interim, fields, body, states_length, trailers, padding, has_priority, fragments,
+        }
+    }
 }
 
 /// HEADERS and CONTINUATION with a block.

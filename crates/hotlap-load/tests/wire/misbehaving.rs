@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::plan::{PlanFor, counted, counts, until};
 use hotlap_load::plan::{ExpectedBody, Reuse, Stop};
 use hotlap_load::{Failure, Phase, Plan, Session, run};
-use hotlap_testbed::{HELLO, Peer, TestServer};
+use hotlap_testbed::{HELLO, TestServer};
 
 /// Ten requests over one connection to a server that responds to each with these bytes.
 fn ten_times(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
@@ -23,19 +23,6 @@ fn ten_times_and_close(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>
 
 fn ten_failures(failure: Failure, phase: Phase) -> (u64, Vec<(Failure, Phase, u64)>) {
     (0, vec![(failure, phase, 10)])
-}
-
-#[test]
-fn a_response_split_at_every_byte_is_correct() {
-    let server = TestServer::start(|mut client: Peer| {
-        while client.request().is_some() {
-            for byte in HELLO {
-                client.send(&[*byte]);
-                std::thread::yield_now();
-            }
-        }
-    });
-    assert_eq!(counted(&server.plan(2, 20)), (20, vec![]));
 }
 
 #[test]

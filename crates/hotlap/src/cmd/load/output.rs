@@ -297,8 +297,8 @@ fn offered(open_loop: &OpenLoop) -> String {
     out + "\n"
 }
 
-/// Known defects in the output of other tools, each with a test that hotlap passes. Defects of their
-/// engines are in `hotlap-load`'s `tests/peers.rs`.
+/// Known defects in the output of other tools, each with a test that hotlap passes. Defects of
+/// their engines are in `hotlap-load`'s `tests/peers.rs`.
 #[cfg(test)]
 mod tests {
     use hotlap_load::Outcome;
