@@ -74,18 +74,21 @@
 mod certificate;
 #[path = "support/plan.rs"]
 mod plan;
+#[path = "support/tls.rs"]
+mod tls;
 
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use certificate::{over_tls, secure, valid};
+use certificate::valid;
 use hotlap_load::plan::{Pace, Request, Reuse, Stop};
 use hotlap_load::{Failure, Phase, Session, run};
 use hotlap_stats::Histogram;
 use hotlap_testbed::{HELLO, Peer, TestServer};
 use plan::{PlanFor, counted, counts};
+use tls::{over_tls, secure};
 
 const MS: u64 = 1_000_000;
 

@@ -1,21 +1,15 @@
-//! Self-signed certificates for `localhost`, and servers and plans that use them.
+//! Self-signed certificates for `localhost`.
 //!
 //! The keys are ring's, which rustls depends on anyway: with its own, rcgen needs 17 more crates.
 
-use std::io::{Read, Write};
 use std::sync::Arc;
 
-use hotlap_load::Plan;
-use hotlap_load::plan::Tls;
-use hotlap_testbed::{Client, TestServer};
 use rcgen::{CertificateParams, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
-
-use crate::plan::PlanFor;
+use rustls::{RootCertStore, ServerConfig};
 
 struct Key(EcdsaKeyPair);
 
@@ -40,34 +34,6 @@ impl SigningKey for Key {
 pub struct Certificate {
     pub der: Vec<u8>,
     pub key: Vec<u8>,
-}
-
-/// A server that answers each request with these bytes. `before_handshake` is called with the number
-/// of each connection, and `before_response` before each response.
-pub fn secure(
-    config: Arc<ServerConfig>,
-    response: &'static [u8],
-    before_handshake: impl Fn(usize) + Send + Sync + 'static,
-    before_response: impl Fn() + Send + Sync + 'static,
-) -> TestServer {
-    TestServer::start(move |client: Client| {
-        before_handshake(client.number);
-        let connection = ServerConnection::new(config.clone()).expect("a connection");
-        let mut stream = StreamOwned::new(connection, client.stream);
-        while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
-            before_response();
-            if stream.write_all(response).and_then(|()| stream.flush()).is_err() {
-                return;
-            }
-        }
-    })
-}
-
-/// A plan that accepts any certificate.
-pub fn over_tls(server: &TestServer, connections: usize, requests: u64) -> Plan {
-    let mut plan = server.plan(connections, requests);
-    plan.target.tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) });
-    plan
 }
 
 /// The configuration of a server whose certificate is valid.

@@ -4,6 +4,8 @@
 mod certificate;
 #[path = "../support/plan.rs"]
 mod plan;
+#[path = "../support/tls.rs"]
+mod secure;
 
 mod conversation;
 mod framing;

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 
-use crate::certificate::{certificate, expired, over_tls as plan, secure, valid};
+use crate::certificate::{certificate, expired, valid};
+use crate::secure::{over_tls as plan, secure};
 
 use crate::plan::{counted, counts};
 use hotlap_load::plan::{Identity, Protocol, Reuse, Tls};
