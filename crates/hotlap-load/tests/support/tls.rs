@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hotlap_load::Plan;
 use hotlap_load::plan::Tls;
-use hotlap_testbed::{Client, TestServer};
+use hotlap_testbed::{Peer, TestServer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::plan::PlanFor;
@@ -18,7 +18,7 @@ pub fn secure(
     before_handshake: impl Fn(usize) + Send + Sync + 'static,
     before_response: impl Fn() + Send + Sync + 'static,
 ) -> TestServer {
-    TestServer::start(move |client: Client| {
+    TestServer::start(move |client: Peer| {
         before_handshake(client.number);
         let connection = ServerConnection::new(config.clone()).expect("a connection");
         let mut stream = StreamOwned::new(connection, client.stream);
