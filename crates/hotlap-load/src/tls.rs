@@ -1,5 +1,9 @@
 //! TLS by rustls, without sockets: bytes from the wire in, plain bytes out, and the reverse.
 
+mod self_signed;
+
+pub use self_signed::{SelfSigned, self_signed};
+
 use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
 

@@ -12,7 +12,7 @@ use procfs::process::{Process, Stat};
 
 use crate::cpus;
 use crate::observation::{Device, Events, Observation, ObserveError, refusal};
-use crate::processes::{ProcessTree, Roots, status_field, thread_cpu_ns, threads};
+use crate::processes::{Roots, status_field, thread_cpu_ns, threads};
 use crate::rings::to_attach;
 use crate::segments::{Sockets, Traffic};
 use crate::usage::{Sampler, Switches};
@@ -25,7 +25,6 @@ const ONE_IN: u64 = 100;
 #[derive(Debug)]
 pub(crate) struct EventCounts {
     supervisor: Option<u32>,
-    tree: ProcessTree,
     sampler: Sampler,
     /// One for each thread that ran when they were attached.
     migrations: Result<Vec<Counter>, ObserveError>,
@@ -70,7 +69,6 @@ impl EventCounts {
             sampler: Sampler::new(roots.clone()),
             migrations: migrations.map_err(|error| refusal("moves between cores", &error)),
             supervisor: roots.supervisor,
-            tree: ProcessTree::new(roots.clone()),
             began: None,
             sum: None,
             threads: HashMap::new(),
@@ -78,8 +76,7 @@ impl EventCounts {
     }
 
     fn edge(&mut self) -> Edge {
-        let _ = self.tree.look();
-        let pids = self.tree.pids();
+        let pids = self.sampler.pids();
         let read = |counter: &mut Counter| counter.read().ok();
         let migrations = self.migrations.as_mut().ok();
         Edge {

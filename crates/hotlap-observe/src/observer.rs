@@ -21,22 +21,27 @@ pub struct Observer {
 
 impl Observer {
     /// Attaches instruments to the processes of a server. Never fails as a whole: see
-    /// [`Observer::available`].
+    /// [`Observer::instruments`].
     pub fn open(roots: &Roots) -> Self {
         Self { devices: attach(roots), on: None }
     }
 
-    /// Every instrument, and why it cannot be used if it cannot.
-    pub fn available(&self) -> Vec<(Instrument, Result<(), ObserveError>)> {
-        let state = |device: &Attached| device.as_ref().map(drop).map_err(Clone::clone);
-        self.devices.iter().map(|(instrument, device)| (*instrument, state(device))).collect()
-    }
-
-    /// What instruments that can be used cannot see here, or see only at a price, each with the
-    /// command that would permit it: for a profile of user mode alone, the kernel's part.
-    pub fn limits(&self) -> Vec<ObserveError> {
-        let usable = self.devices.iter().filter_map(|(_, device)| device.as_ref().ok());
-        usable.flat_map(|device| device.limits()).collect()
+    /// The instruments that can be used. Then, each with the command that would permit it: what the
+    /// others would show, and what these cannot see here or see only at a price (for a profile of
+    /// user mode alone, the kernel's part).
+    pub fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
+        let (mut usable, mut missing, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+        for (instrument, device) in &self.devices {
+            match device {
+                Ok(device) => {
+                    usable.push(*instrument);
+                    limits.extend(device.limits());
+                }
+                Err(why) => missing.push(why.clone()),
+            }
+        }
+        missing.extend(limits);
+        (usable, missing)
     }
 
     /// Switches an instrument on at the beginning of a slice, and any other one off. The server is

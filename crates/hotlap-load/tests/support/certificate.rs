@@ -1,34 +1,11 @@
 //! Self-signed certificates for `localhost`.
-//!
-//! The keys are ring's, which rustls depends on anyway: with its own, rcgen needs 17 more crates.
 
 use std::sync::Arc;
 
-use rcgen::{CertificateParams, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd};
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+use hotlap_load::tls::{SelfSigned, self_signed};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-
-struct Key(EcdsaKeyPair);
-
-impl PublicKeyData for Key {
-    fn der_bytes(&self) -> &[u8] {
-        self.0.public_key().as_ref()
-    }
-
-    fn algorithm(&self) -> &'static SignatureAlgorithm {
-        &rcgen::PKCS_ECDSA_P256_SHA256
-    }
-}
-
-impl SigningKey for Key {
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        let signed = self.0.sign(&SystemRandom::new(), message);
-        Ok(signed.map_err(|_| rcgen::Error::RemoteKeyError)?.as_ref().to_vec())
-    }
-}
 
 /// A certificate for `localhost`, and its key, in DER.
 pub struct Certificate {
@@ -50,15 +27,8 @@ pub fn expired() -> Arc<ServerConfig> {
 
 /// A certificate that is valid until this year.
 pub fn certificate(year: i32) -> Certificate {
-    let (algorithm, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
-    let private = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
-    let key = Key(EcdsaKeyPair::from_pkcs8(algorithm, private.as_ref(), &random).expect("a key"));
-    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
-    params.not_before = date_time_ymd(2000, 1, 1);
-    params.not_after = date_time_ymd(year, 1, 1);
-    params.serial_number = Some(1.into());
-    let certificate = params.self_signed(&key).expect("a certificate");
-    Certificate { der: certificate.der().to_vec(), key: private.as_ref().to_vec() }
+    let SelfSigned { der, key } = self_signed(&["localhost"], year).expect("a certificate");
+    Certificate { der, key }
 }
 
 impl Certificate {

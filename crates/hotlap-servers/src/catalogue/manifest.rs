@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hotlap_load::plan;
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
@@ -276,7 +276,7 @@ fn resolve(
 ) -> Result<CatalogueServer, Complaint> {
     let base = &keys.toolchain;
     let probe = variant.probe.as_ref().unwrap_or(&base.probe);
-    for command in &probe.get_ref().0 {
+    for command in probe.get_ref().commands() {
         filled(probe.span(), command, "probe")?;
     }
     let build = variant.build.as_ref().unwrap_or(&base.build);
@@ -321,7 +321,7 @@ fn resolve(
         contracts: contracts.get_ref().clone(),
         protocols,
         toolchain: Toolchain {
-            probe: probe.get_ref().0.clone(),
+            probe: probe.get_ref().commands().to_vec(),
             install: variant.install.as_ref().unwrap_or(&base.install).clone(),
             build: build.iter().map(|command| command.get_ref().clone()).collect(),
             version: version.map(|version| version.get_ref().clone()).unwrap_or_default(),
@@ -429,54 +429,19 @@ impl fmt::Display for SpokenProtocol {
     }
 }
 
-/// One command, or a list of them.
-struct Probes(Vec<Vec<String>>);
-
-/// An item of a probe's list: a word of its only command, or a whole command.
-enum Item {
-    Word(String),
-    Command(Vec<String>),
+/// The key `probe`.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a probe is one command or a list of commands, not a mixture")]
+enum Probes {
+    One(Vec<String>),
+    Several(Vec<Vec<String>>),
 }
 
-impl<'de> Deserialize<'de> for Item {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ItemVisitor;
-        impl<'de> Visitor<'de> for ItemVisitor {
-            type Value = Item;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a list of strings")
-            }
-            fn visit_str<E>(self, word: &str) -> Result<Item, E> {
-                Ok(Item::Word(word.to_owned()))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Item, A::Error> {
-                let mut words = Vec::new();
-                while let Some(word) = seq.next_element()? {
-                    words.push(word);
-                }
-                Ok(Item::Command(words))
-            }
-        }
-        deserializer.deserialize_any(ItemVisitor)
-    }
-}
-
-impl<'de> Deserialize<'de> for Probes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut words = Vec::new();
-        let mut commands = Vec::new();
-        for item in Vec::<Item>::deserialize(deserializer)? {
-            match item {
-                Item::Word(word) => words.push(word),
-                Item::Command(command) => commands.push(command),
-            }
-        }
-        match (words.is_empty(), commands.is_empty()) {
-            (_, true) => Ok(Self(vec![words])),
-            (true, false) => Ok(Self(commands)),
-            (false, false) => {
-                Err(D::Error::custom("a probe is one command or a list of commands, not a mixture"))
-            }
+impl Probes {
+    fn commands(&self) -> &[Vec<String>] {
+        match self {
+            Self::One(command) => std::slice::from_ref(command),
+            Self::Several(commands) => commands,
         }
     }
 }

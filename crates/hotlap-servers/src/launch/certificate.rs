@@ -1,8 +1,7 @@
 //! The certificate of servers that are started with TLS: self-signed, for this machine's loopback
 //! addresses.
 //!
-//! It is made once and kept, because some toolchains build it into a keystore. Its key is ring's,
-//! which rustls depends on anyway: with its own, rcgen needs 17 more crates.
+//! It is made once and kept, because some toolchains build it into a keystore.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -11,10 +10,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use hotlap_load::tls;
-use rcgen::{CertificateParams, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd};
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use hotlap_load::tls::{self, self_signed};
 use serde::{Deserialize, Serialize};
 
 /// The names that it is valid for.
@@ -67,9 +63,9 @@ fn named(what: &str, folder: &Path, error: &io::Error) -> io::Error {
 fn make(folder: &Path) -> io::Result<()> {
     let made = folder.with_extension(std::process::id().to_string());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&made)?;
-    let (certificate, key) = generate().map_err(io::Error::other)?;
-    write(&made.join(KEY), &text("PRIVATE KEY", &key))?;
-    write(&made.join(CERTIFICATE), &text("CERTIFICATE", &certificate))?;
+    let generated = self_signed(&NAMES, 4096).map_err(io::Error::other)?;
+    write(&made.join(KEY), &text("PRIVATE KEY", &generated.key))?;
+    write(&made.join(CERTIFICATE), &text("CERTIFICATE", &generated.der))?;
     match fs::rename(&made, folder) {
         // Another run was faster: the folder has its certificate.
         Err(_) if folder.join(CERTIFICATE).exists() => fs::remove_dir_all(&made),
@@ -83,21 +79,6 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// A certificate and its private key (PKCS #8), in DER.
-fn generate() -> Result<(Vec<u8>, Vec<u8>), String> {
-    let (algorithm, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
-    let private = EcdsaKeyPair::generate_pkcs8(algorithm, &random).map_err(|e| e.to_string())?;
-    let pair = EcdsaKeyPair::from_pkcs8(algorithm, private.as_ref(), &random);
-    let key = Key(pair.map_err(|e| e.to_string())?);
-    let names = NAMES.map(str::to_owned).to_vec();
-    let mut params = CertificateParams::new(names).map_err(|e| e.to_string())?;
-    params.not_before = date_time_ymd(2000, 1, 1);
-    params.not_after = date_time_ymd(4096, 1, 1);
-    params.serial_number = Some(1.into());
-    let certificate = params.self_signed(&key).map_err(|e| e.to_string())?;
-    Ok((certificate.der().to_vec(), private.as_ref().to_vec()))
-}
-
 /// DER as text (RFC 7468 section 2).
 fn text(label: &str, der: &[u8]) -> String {
     let encoded = BASE64_STANDARD.encode(der);
@@ -106,30 +87,13 @@ fn text(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
-/// A key of ring's that rcgen can sign with.
-struct Key(EcdsaKeyPair);
-
-impl PublicKeyData for Key {
-    fn der_bytes(&self) -> &[u8] {
-        self.0.public_key().as_ref()
-    }
-
-    fn algorithm(&self) -> &'static SignatureAlgorithm {
-        &rcgen::PKCS_ECDSA_P256_SHA256
-    }
-}
-
-impl SigningKey for Key {
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        let signed = self.0.sign(&SystemRandom::new(), message);
-        Ok(signed.map_err(|_| rcgen::Error::RemoteKeyError)?.as_ref().to_vec())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::thread;
+
+    use ring::rand::SystemRandom;
+    use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 
     use super::*;
 

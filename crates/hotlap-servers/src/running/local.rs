@@ -236,16 +236,8 @@ impl RunningServer for LocalServer {
     }
 
     fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
-        let Some(observer) = &self.observer else { return (Vec::new(), vec![out_of_reach()]) };
-        let (mut usable, mut missing) = (Vec::new(), Vec::new());
-        for (instrument, available) in observer.available() {
-            match available {
-                Ok(()) => usable.push(instrument),
-                Err(why) => missing.push(why),
-            }
-        }
-        missing.extend(observer.limits());
-        (usable, missing)
+        let none = || (Vec::new(), vec![out_of_reach()]);
+        self.observer.as_ref().map_or_else(none, Observer::instruments)
     }
 
     fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError> {
