@@ -13,7 +13,7 @@ mod pauses;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use hotlap_servers::contract::infer;
+use hotlap_servers::infer::infer;
 
 use crate::clock::Clock;
 use crate::serve::{Answer, Service, report};

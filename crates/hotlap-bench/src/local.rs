@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Target;
 use hotlap_observe::{Instrument, Observation, ObserveError};
-use hotlap_servers::contract;
+use hotlap_servers::infer;
 use hotlap_servers::launch::ServerFailure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -230,7 +230,7 @@ impl LocalRunner {
         (0..self.instances.len())
             .filter(|n| *n != participant && is_told(*n) && is_pair(n))
             .map(|n| &self.instances[n].participant)
-            .filter_map(|other| contract::difference(own, (&other.name, &other.contract)))
+            .filter_map(|other| infer::difference(own, (&other.name, &other.contract)))
             .collect()
     }
 }

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::participant::{Origin, Participant, Started, Starter};
 use attackers::Attackers;
-use hotlap_servers::contract::{self, Exchange, Fields};
+use hotlap_servers::contract::{Exchange, Fields};
+use hotlap_servers::infer;
 use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::CpuAllocation;
@@ -583,7 +584,7 @@ fn infer_exchange(
     participant: &Participant,
     notes: &mut Vec<String>,
 ) -> Result<(Exchange, Response), ServerFailure> {
-    let mut inferred = contract::infer(target, host, LIMIT, &participant.contract.with_values(0))
+    let mut inferred = infer::infer(target, host, LIMIT, &participant.contract.with_values(0))
         .map_err(|why| failure("verify", why, "try it with curl"))?;
     for note in inferred.notes {
         if !notes.contains(&note) {

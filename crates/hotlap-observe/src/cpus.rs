@@ -174,7 +174,8 @@ const LIMIT: Duration = Duration::from_micros(300);
 /// third of a 12 ms slice. All cores tick at the same time, so these errors do not average out over
 /// many cores.
 ///
-/// `clock_read`, a bench of `hotlap-servers`, measures what a visit costs and how exact the clock is afterwards.
+/// `clock_read`, a bench of `hotlap-servers`, measures what a visit costs and how exact the clock
+/// is afterwards.
 ///
 /// The calling thread moves to the last of the cores and stays there, in place of what was running,
 /// until this is dropped. On each of the other cores, a parked helper thread runs for a moment, all

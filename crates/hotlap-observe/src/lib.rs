@@ -1,15 +1,15 @@
 //! The processes of a server, seen from outside: which ones they are, what they use, and what they
 //! do.
 //!
-//! This crate starts and stops nothing, and knows nothing of contracts or experiments. [`Roots`] are
-//! where the processes of a server begin, and a [`ProcessTree`] finds the others. An [`Owner`] says
-//! whose processes answer at an address. A [`Sampler`] reads CPU time, context switches and memory,
-//! [`Counters`] count instructions, and [`Compilers`] read what a runtime's compilers use.
+//! This crate starts and stops nothing, and knows nothing of contracts or experiments. [`Roots`]
+//! are where the processes of a server begin, and a [`ProcessTree`] finds the others. An [`Owner`]
+//! says whose processes answer at an address. A [`Sampler`] reads CPU time, context switches and
+//! memory, [`Counters`] count instructions, and [`Compilers`] read what a runtime's compilers use.
 //!
 //! An [`Observer`] shows what a server does during a lap: a CPU profile, system calls by name, and
 //! kernel events. It has one instrument for each. They cost CPU time themselves, so a lap that is
-//! observed counts for no other figure, and only one instrument is on at a time. What they saw is an
-//! [`Observation`].
+//! observed counts for no other figure, and only one instrument is on at a time. What they saw is
+//! an [`Observation`].
 //!
 //! What the kernel shows of processes is under `/proc` on Linux. On other systems, most of this is
 //! unknown.

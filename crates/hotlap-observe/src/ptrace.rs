@@ -294,8 +294,8 @@ mod calls {
     }
 
     /// The number of the system call that a stopped thread is about to begin; `None` if it has
-    /// ended one. `struct ptrace_syscall_info`: what it is in the first byte (1: the beginning), the
-    /// number in the 8 bytes from 24.
+    /// ended one. `struct ptrace_syscall_info`: what it is in the first byte (1: the beginning),
+    /// the number in the 8 bytes from 24.
     pub(super) fn entered(thread: i32) -> Option<u64> {
         let mut info = [0_u64; 11];
         let at = std::ptr::from_mut(&mut info) as usize;

@@ -2,10 +2,10 @@
 //! the server at each of them.
 //!
 //! The tracepoint writes a record of 80 bytes for each call, which takes the server about 1 µs on a
-//! virtual machine (`observe`, a bench of `hotlap-servers`), and a thread of hotlap counts the records. Its
-//! description is in tracefs, which only root may read. Counting in the kernel instead would need
-//! an event for each of 350 system calls, which are switched at every context switch, or a
-//! histogram trigger, which many kernels are built without.
+//! virtual machine (`observe`, a bench of `hotlap-servers`), and a thread of hotlap counts the
+//! records. Its description is in tracefs, which only root may read. Counting in the kernel instead
+//! would need an event for each of 350 system calls, which are switched at every context switch, or
+//! a histogram trigger, which many kernels are built without.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

@@ -15,7 +15,8 @@ use hotlap_load::plan::{Endpoint, Target, Tls};
 
 use crate::build::{self, BuildError, Builder, MissingToolchain, Unready};
 use crate::catalogue::{CatalogueServer, SpokenProtocol};
-use crate::contract::{self, Ask, Contract, Exchange, Name};
+use crate::contract::{Ask, Contract, Exchange, Name};
+use crate::infer;
 use crate::launch::{Certificate, Counts, LINES_LIMIT, Launch, LogLines, ServerFailure};
 use crate::machine::{self, Network};
 use crate::running::{LocalHost, LocalServer, RunningServer, StartOrder, State, Up};
@@ -396,7 +397,7 @@ fn verify_contracts(
 ) {
     for mut contract in contracts.iter().cloned() {
         if contract.name.is_none() {
-            match contract::infer(target, host, LIMIT, &contract) {
+            match infer::infer(target, host, LIMIT, &contract) {
                 Ok(inferred) => {
                     contract = inferred.contract;
                     row.notes.extend(inferred.notes);

@@ -13,11 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 mod exchange;
-mod infer;
 
 use exchange::essence;
 pub use exchange::{Content, Exchange, Fields, described, quoted};
-pub use infer::{Inferred, PROBES, difference, infer};
 
 /// The names of the contracts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -147,8 +147,8 @@ impl LogLines {
         self.lines
     }
 
-    /// All lines, once none has been added for `quiet` (or after [`LINES_LIMIT`]): the server may still
-    /// be writing those of earlier requests.
+    /// All lines, once none has been added for `quiet` (or after [`LINES_LIMIT`]): the server may
+    /// still be writing those of earlier requests.
     pub fn settled(&mut self, quiet: Duration) -> u64 {
         let until = Instant::now() + LINES_LIMIT;
         let mut lines = self.count();

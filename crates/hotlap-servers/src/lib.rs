@@ -1,4 +1,5 @@
-//! Servers: finding them in the catalogue, building and starting them, and checking their responses.
+//! Servers: finding them in the catalogue, building and starting them, and checking their
+//! responses.
 //!
 //! This crate knows nothing of experiments and prints nothing. Its modules, in the order in which a
 //! run meets them:
@@ -11,11 +12,11 @@
 //! 3. [`launch`] and [`start`]: a [`Launch`](launch::Launch) is the resulting command. A
 //!    [`ServerHost`](running::ServerHost) runs it until it answers. A server that fails on the way
 //!    is a [`ServerFailure`](launch::ServerFailure).
-//! 4. [`process`]: a [`Process`](process::Process) runs under a [`Supervisor`](process::Supervisor),
-//!    which ends it whatever happens to hotlap.
-//! 5. [`contract`] and [`verify`]: a [`Contract`](contract::Contract) consists of
-//!    [`Exchange`](contract::Exchange)s; for a command or a URL it is [inferred](contract::infer)
-//!    from the first responses. [`verify`](verify::verify) compares responses with it, and its
+//! 4. [`process`]: a [`Process`](process::Process) runs under a supervisor, which ends it whatever
+//!    happens to hotlap.
+//! 5. [`contract`], [`infer`] and [`verify`]: a [`Contract`](contract::Contract) consists of
+//!    [`Exchange`](contract::Exchange)s; for a command or a URL it is inferred from the first
+//!    responses. [`verify`](verify::verify) compares responses with it, and its
 //!    [`Findings`](verify::Findings) say whether the server may be measured.
 //! 6. [`running`]: a [`RunningServer`](running::RunningServer), here or on another host, is frozen
 //!    and thawed, and sampled with what `hotlap-observe` has.
@@ -30,6 +31,7 @@ pub mod build;
 pub mod catalogue;
 pub mod check;
 pub mod contract;
+pub mod infer;
 pub mod interrupt;
 pub mod launch;
 pub mod machine;

@@ -1,5 +1,5 @@
-//! The machine: what it is, how busy it is, and reasons why figures measured on it may be unreliable;
-//! its cores and their division; its addresses.
+//! The machine: what it is, how busy it is, and reasons why figures measured on it may be
+//! unreliable; its cores and their division; its addresses.
 
 use std::fmt;
 use std::fs;
@@ -283,7 +283,8 @@ impl CpuTimes {
     }
 }
 
-/// ARM processors, for which `/proc/cpuinfo` only has numbers: implementer, part and name, from util-linux's `lscpu-arm.c`: those used in servers.
+/// ARM processors, for which `/proc/cpuinfo` only has numbers: implementer, part and name, from
+/// util-linux's `lscpu-arm.c`: those used in servers.
 const PARTS: [(u32, u32, &str); 32] = [
     (0x41, 0xd03, "Cortex-A53"),
     (0x41, 0xd05, "Cortex-A55"),

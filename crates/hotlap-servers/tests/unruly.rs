@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Endpoint, Protocol, Target, Tls};
-use hotlap_servers::contract::{Ask, Contract, Name, infer};
+use hotlap_servers::contract::{Ask, Contract, Name};
+use hotlap_servers::infer::infer;
 use hotlap_servers::verify::{Requirements, Verifier, verify};
 use hotlap_testbed::{Speaks, Unruly, for_seeds, most_memory};
 

@@ -15,7 +15,7 @@ use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Protocol, Request, Target};
 use hotlap_observe::Compiler;
 use hotlap_observe::{Memory, Switches};
-use hotlap_servers::contract;
+use hotlap_servers::infer;
 use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::CpuAllocation;
@@ -318,7 +318,7 @@ impl Instance {
             fixed_port: None,
             host: String::new(),
             requests: Vec::new(),
-            values_used: (contract::PROBES, None),
+            values_used: (infer::PROBES, None),
             known: vec![None; run.loads.len()],
             held: None,
             lost: None,

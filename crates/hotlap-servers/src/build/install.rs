@@ -1,4 +1,5 @@
-//! MissingPackages toolchains: the system packages that provide them, and the commands that install those.
+//! Missing toolchains: the system packages that provide them, and the commands that install
+//! those.
 //!
 //! Only system packages are installed here; packages of a language's own package manager are part
 //! of the server's build.
@@ -80,8 +81,8 @@ impl MissingPackages {
     }
 
     /// Asks the package manager for the size, and moves packages that it does not know to
-    /// [`MissingPackages::unknown`]. `None` if it does not report a size, or has no list of packages yet,
-    /// as in a new container.
+    /// [`MissingPackages::unknown`]. `None` if it does not report a size, or has no list of
+    /// packages yet, as in a new container.
     pub fn measure(&mut self) -> Option<Size> {
         if self.manager != Some(PackageManager::Apt) || !has_lists(Path::new(APT_LISTS)) {
             return None;
@@ -220,9 +221,9 @@ pub enum InstallProgress<'a> {
 /// Runs a command of a package manager that appends to the log, and follows that log. `stop` does
 /// not end the command.
 ///
-/// The command outlives hotlap: an installation that is killed half-way leaves the system's packages
-/// broken. So it runs in its own session, where neither Ctrl-C nor a closed terminal reaches it, and
-/// writes to a log file, since a closed pipe would kill it too.
+/// The command outlives hotlap: an installation that is killed half-way leaves the system's
+/// packages broken. So it runs in its own session, where neither Ctrl-C nor a closed terminal
+/// reaches it, and writes to a log file, since a closed pipe would kill it too.
 fn run(
     argv: &[String],
     log: &Path,

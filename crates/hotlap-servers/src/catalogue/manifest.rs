@@ -1,8 +1,8 @@
 //! Reads `server.toml` strictly into [`CatalogueServer`]s.
 //!
 //! The file's keys and the resulting servers are separate types: the keys are private to this
-//! module, and a [`CatalogueServer`] has its variants resolved. An unknown key, a wrong type or an empty
-//! command is an error with file and line, because a key that is silently ignored would let a
+//! module, and a [`CatalogueServer`] has its variants resolved. An unknown key, a wrong type or an
+//! empty command is an error with file and line, because a key that is silently ignored would let a
 //! server run in another way than its manifest says.
 
 use std::collections::BTreeMap;

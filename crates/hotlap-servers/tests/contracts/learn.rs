@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, ExpectedBody, ExpectedStatus, Target};
-use hotlap_servers::contract::{Ask, Content, Contract, Fields, Inferred, Requests, infer};
+use hotlap_servers::contract::{Ask, Content, Contract, Fields, Requests};
+use hotlap_servers::infer::{Inferred, infer};
 use hotlap_servers::verify::{self, PAUSE, Requirements, Verifier};
 use hotlap_testbed::{Flaw, Site, TestServer};
 

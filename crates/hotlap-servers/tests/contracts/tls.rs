@@ -6,7 +6,8 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target, Tls};
-use hotlap_servers::contract::{Ask, Contract, Inferred, infer};
+use hotlap_servers::contract::{Ask, Contract};
+use hotlap_servers::infer::{Inferred, infer};
 use hotlap_testbed::{Peer, TestServer};
 use rustls::{ServerConnection, StreamOwned};
 

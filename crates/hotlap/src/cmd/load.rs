@@ -13,7 +13,7 @@ use hotlap_bench::validity::FAILING;
 use hotlap_load::plan::{LoadPart, Pace, Plan, Reuse, Stop};
 use hotlap_load::{Error, Failure, Outcome, Session};
 use hotlap_observe::cpus;
-use hotlap_servers::contract::PROBES;
+use hotlap_servers::infer::PROBES;
 
 use crate::cli::{Form, LoadArgs, ReplayMode};
 use crate::cmd::run::spec::loads::streams;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use hotlap_load::http::Response;
 use hotlap_load::plan::Target;
 use hotlap_servers::catalogue;
-use hotlap_servers::contract::{self, Exchange};
+use hotlap_servers::contract::Exchange;
+use hotlap_servers::infer;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::start::ask;
 use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, verify};
@@ -112,7 +113,7 @@ impl Instance {
         }
         let mut notes = Vec::new();
         if self.participant.contract.name.is_none() {
-            let inferred = contract::infer(&target, &self.host, limit, &self.participant.contract)
+            let inferred = infer::infer(&target, &self.host, limit, &self.participant.contract)
                 .map_err(|what| self.failure("verify", what, "try it with curl"))?;
             notes.extend(inferred.notes);
             self.participant.contract = inferred.contract;

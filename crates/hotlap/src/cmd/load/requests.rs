@@ -8,7 +8,8 @@ use hotlap_agent::generator::Probe;
 use hotlap_load::http::is_token;
 use hotlap_load::plan::{DueTimes, ExpectedStatus, Protocol, Request, Target};
 use hotlap_load::url::{ResolvedUrl, request_path};
-use hotlap_servers::contract::{Ask, Contract, Fields, Requests, infer};
+use hotlap_servers::contract::{Ask, Contract, Fields, Requests};
+use hotlap_servers::infer::infer;
 use hotlap_servers::requests_file;
 use hotlap_servers::verify::LIMIT;
 
