@@ -8,23 +8,25 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::ExportArgs;
 use crate::exit::usage;
-use crate::render::{self, Format};
+use crate::render::{Format, render};
 use crate::report::Report;
 use sink::Sink;
 
-/// The exports of one run or report.
-#[derive(Debug, Default)]
-pub struct Exports(Vec<Export>);
+/// Renders a value in one format.
+type Renderer<T> = Box<dyn Fn(&T) -> String>;
 
-/// One file, and its format.
-#[derive(Debug)]
-struct Export {
-    format: Format,
-    sink: Sink,
+/// The exports of a value that has several formats: opened first, rewritten while it grows, and
+/// written at the end.
+pub struct Exports<T = Report>(Vec<(Sink, Renderer<T>)>);
+
+impl<T> Default for Exports<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
 }
 
 impl Exports {
-    /// Checks that every export can be written.
+    /// Checks that every export of a report can be written.
     pub fn open(args: &ExportArgs) -> anyhow::Result<Self> {
         let asked = [
             (Format::Json, &args.export_json),
@@ -36,21 +38,31 @@ impl Exports {
             (Format::Github, &args.export_github_benchmark),
             (Format::Bencher, &args.export_bencher),
         ];
-        let mut exports = Vec::new();
+        let mut exports = Self::default();
         for (format, path) in asked {
-            if let Some(path) = path {
-                exports.push(Export { format, sink: Sink::open(path)? });
-            }
+            exports.add(path.as_deref(), move |report| render(report, format))?;
         }
-        let sinks = || exports.iter().map(|e| &e.sink);
+        Ok(exports)
+    }
+}
+
+impl<T> Exports<T> {
+    /// Checks that a file can be written in one format, if it was requested.
+    pub fn add(
+        &mut self,
+        path: Option<&Path>,
+        format: impl Fn(&T) -> String + 'static,
+    ) -> anyhow::Result<()> {
+        let Some(path) = path else { return Ok(()) };
+        self.0.push((Sink::open(path)?, Box::new(format)));
+        let sinks = || self.0.iter().map(|(sink, _)| sink);
         distinct(sinks())?;
-        no_inputs(sinks(), std::env::args())?;
-        Ok(Self(exports))
+        no_inputs(sinks(), std::env::args())
     }
 
     /// Whether one of them is standard output, so that nothing else may be printed there.
     pub fn to_stdout(&self) -> bool {
-        self.0.iter().any(|e| e.sink.is_stdout())
+        self.0.iter().any(|(sink, _)| sink.is_stdout())
     }
 
     /// Whether there are none.
@@ -60,54 +72,18 @@ impl Exports {
 
     /// Rewrites the files with the results so far. Standard output, pipes and devices are written
     /// only at the end, because they keep everything that is written to them.
-    pub fn rewrite(&mut self, report: &Report) -> anyhow::Result<()> {
-        self.write(&|format| render::render(report, format), false)
+    pub fn rewrite(&mut self, of: &T) -> anyhow::Result<()> {
+        self.write(of, false)
     }
 
     /// Writes all exports.
-    pub fn finish(&mut self, report: &Report) -> anyhow::Result<()> {
-        self.finish_with(&|format| render::render(report, format))
+    pub fn finish(&mut self, of: &T) -> anyhow::Result<()> {
+        self.write(of, true)
     }
 
-    /// Writes all exports with a custom rendering, for reports of another kind.
-    pub fn finish_with(&mut self, render: &dyn Fn(Format) -> String) -> anyhow::Result<()> {
-        self.write(render, true)
-    }
-
-    fn write(&mut self, render: &dyn Fn(Format) -> String, last: bool) -> anyhow::Result<()> {
-        let due = self.0.iter_mut().filter(|e| last || e.sink.can_be_rewritten());
-        all(due.map(|export| export.sink.write(&render(export.format))))
-    }
-}
-
-/// Renders a value in one format.
-type Renderer<T> = fn(&T) -> String;
-
-/// The exports of any value that has several formats: opened first, written once.
-pub struct Texts<T>(Vec<(Sink, Renderer<T>)>);
-
-impl<T> Default for Texts<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T> Texts<T> {
-    /// Checks that a file can be written in one format, if it was requested.
-    pub fn open(&mut self, path: Option<&Path>, form: fn(&T) -> String) -> anyhow::Result<()> {
-        self.0.extend(path.map(Sink::open).transpose()?.map(|sink| (sink, form)));
-        distinct(self.0.iter().map(|(sink, _)| sink))?;
-        no_inputs(self.0.iter().map(|(sink, _)| sink), std::env::args())
-    }
-
-    /// Whether one of them is standard output, so that nothing else may be printed there.
-    pub fn to_stdout(&self) -> bool {
-        self.0.iter().any(|(sink, _)| sink.is_stdout())
-    }
-
-    /// Writes all exports.
-    pub fn write(&mut self, of: &T) -> anyhow::Result<()> {
-        all(self.0.iter_mut().map(|(sink, form)| sink.write(&form(of))))
+    fn write(&mut self, of: &T, last: bool) -> anyhow::Result<()> {
+        let due = self.0.iter_mut().filter(|(sink, _)| last || sink.can_be_rewritten());
+        all(due.map(|(sink, format)| sink.write(&format(of))))
     }
 }
 

@@ -34,8 +34,8 @@ pub use heading::{Heading, HostView, cores_in_words, request_and_load};
 pub use laps::{LapView, StartView, WarmupView};
 pub use latency::{Latency, OpenLoopView, RequestRow};
 pub use pool::{NodeDifference, PoolView, ShardView};
-pub use results::{ErrorCount, LoadResults, Row};
-pub use suite::{Failed, LayerStep, PublishedView, ScalePoint, Scaling, Source};
+pub use results::{ErrorCount, FACTS, Fact, LoadResults, Row, Value};
+pub use suite::{Failed, LayerStep, PublishedView, ScalePoint, Scaling, Source, absence};
 pub use verdict::{AgainstReference, MeasureNoise, MeasureVerdict, Noise};
 
 /// The report on a run.
@@ -186,7 +186,7 @@ impl Report {
     }
 
     /// How the run was measured; unknown facts are left out.
-    pub fn facts(&self) -> Vec<results::Fact> {
+    pub fn facts(&self) -> Vec<(String, String)> {
         let run = &self.run;
         let schedule = &run.schedule;
         let size = match (schedule.restarts, schedule.rounds) {

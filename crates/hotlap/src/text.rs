@@ -6,5 +6,5 @@ pub mod layout;
 pub mod number;
 pub mod table;
 
-pub use escape::{is_hidden, json, visible, visible_ink, visible_json, visible_lines};
+pub use escape::{is_hidden, json, name, visible, visible_ink, visible_json, visible_lines};
 pub use layout::{capital, flow, hanging, wrap};

@@ -9,7 +9,7 @@ use super::run::rule::{Rule, Ruling};
 use crate::cli::CompareArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
-use crate::export::Texts;
+use crate::export::Exports;
 use crate::model::Run;
 use crate::quantity::RunNumbers;
 use crate::render::{markdown, terminal};
@@ -21,9 +21,9 @@ use crate::text;
 pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let rules: Vec<Rule> =
         args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
-    let mut exports = Texts::default();
-    exports.open(args.export_json.as_deref(), text::json)?;
-    exports.open(args.export_markdown.as_deref(), markdown::comparison)?;
+    let mut exports = Exports::default();
+    exports.add(args.export_json.as_deref(), text::json)?;
+    exports.add(args.export_markdown.as_deref(), markdown::comparison)?;
     if args.json && exports.to_stdout() {
         return usage("--json and an export both write to standard output: leave one out");
     }
@@ -44,7 +44,7 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
             console.result(exports.to_stdout(), render).map_err(Into::into)
         }
     };
-    exports.write(&comparison)?;
+    exports.finish(&comparison)?;
     printed?;
     let measured = comparison.tables.iter().flat_map(|t| &t.servers);
     let any = measured.flat_map(|s| &s.changes).any(|c| c.found.ratio.is_some());

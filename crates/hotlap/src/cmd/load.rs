@@ -19,7 +19,7 @@ use crate::cli::{Form, LoadArgs, ReplayMode};
 use crate::cmd::run::spec::loads::streams;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
-use crate::export::Texts;
+use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::redact;
 use crate::text::number::duration;
@@ -72,19 +72,19 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
         None => console.result(exports.to_stdout(), |_| output::human(&loaded, console.width)),
     };
     // If the reader of standard output has closed it, the exports are still written.
-    exports.write(&loaded)?;
+    exports.finish(&loaded)?;
     printed?;
     Ok(verdict(&loaded, &interrupt, console))
 }
 
 /// Opens the exports first, so that a bad path fails before anything is sent.
-fn exports(args: &LoadArgs) -> anyhow::Result<Texts<Loaded>> {
+fn exports(args: &LoadArgs) -> anyhow::Result<Exports<Loaded>> {
     let asked = &args.exports;
-    let mut exports = Texts::default();
-    exports.open(asked.export_json.as_deref(), output::json)?;
-    exports.open(asked.export_csv.as_deref(), output::csv)?;
-    exports.open(asked.export_hgrm.as_deref(), output::hgrm)?;
-    exports.open(asked.export_hlog.as_deref(), output::hlog)?;
+    let mut exports = Exports::default();
+    exports.add(asked.export_json.as_deref(), output::json)?;
+    exports.add(asked.export_csv.as_deref(), output::csv)?;
+    exports.add(asked.export_hgrm.as_deref(), output::hgrm)?;
+    exports.add(asked.export_hlog.as_deref(), output::hlog)?;
     if args.format != Form::Human && exports.to_stdout() {
         return usage(
             "--format and an export both write to standard output: leave out --format, or name a \

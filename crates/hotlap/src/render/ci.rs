@@ -12,98 +12,108 @@ use crate::report::{CapacityResults, CapacityRow};
 use crate::report::{LoadResults, Row};
 use crate::text::{json, visible_lines};
 
-/// The end of the suite.
-const INDENT: &str = "  ";
+/// A server under a load.
+struct Case {
+    name: String,
+    /// Its figures, in one line.
+    figures: String,
+    fault: Option<Fault>,
+}
+
+/// Why a case did not pass: the name of its element, a sentence, and everything else.
+struct Fault {
+    kind: &'static str,
+    message: String,
+    text: String,
+}
 
 /// The report as JUnit XML. A server that failed or breaks a rule of `--fail-if` is a failure, one
 /// without figures is an error, and one whose comparison with the reference is inconclusive is
 /// skipped.
 pub fn junit(report: &Report) -> String {
-    let mut cases: Vec<String> = Vec::new();
-    let (mut failures, mut errors, mut skipped) = (0, 0, 0);
-    // A server that failed has no results under any load.
-    let names = |failed: &Failed| match report.tables.len() {
-        0 => vec![failed.name.clone()],
-        _ => report.tables.iter().map(|table| table.unique_name(&failed.name)).collect(),
-    };
-    let cases_of = |failed| names(failed).into_iter().map(move |name| (failed, name));
-    for (failed, name) in report.failed.iter().flat_map(cases_of) {
-        failures += 1;
-        let text = format!(
-            "{}\n{}\n{}",
-            failed.command,
-            failed.why.log_tail.join("\n"),
-            failed.why.remedy
-        );
-        let message = format!("{}: {}", failed.why.phase, failed.why.cause);
-        cases.push(case(&name, "", &fault("failure", &message, &text)));
-    }
-    for (table, row) in report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r))) {
-        if row.role == Role::Ceiling {
-            continue;
-        }
-        let own = report.broken.iter().filter(|b| b.server == row.name && b.load == table.load);
-        let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
-        let fault = match () {
-            () if !broken.is_empty() => {
-                failures += 1;
-                fault("failure", broken[0], &broken.join("\n"))
-            }
-            () if row.wrong_responses > 0 => {
-                failures += 1;
-                let message = format!("{} wrong responses", row.wrong_responses);
-                fault("failure", &message, &row.laps_left_out)
-            }
-            () if row.requests_per_s.is_none() => {
-                errors += 1;
-                fault("error", "no valid laps", &row.laps_left_out)
-            }
-            () => undecided(row).map_or_else(String::new, |why| {
-                skipped += 1;
-                fault("skipped", &why, &table.sentences.join("\n"))
+    let measured = report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r)));
+    let measured = measured.filter(|(_, row)| row.role != Role::Ceiling);
+    let searched = report.capacity.iter().flat_map(|c| c.rows.iter().map(move |r| (c, r)));
+    let cases: Vec<Case> = (report.failed.iter().flat_map(|failed| failed_cases(report, failed)))
+        .chain(measured.map(|(table, row)| Case {
+            name: table.unique_name(&row.name),
+            figures: figures(table, row),
+            fault: broken(report, &row.name, table.load).or_else(|| row_fault(table, row)),
+        }))
+        .chain(searched.map(|(found, row)| Case {
+            name: found.unique_name(&row.name),
+            figures: row.capacity.as_ref().map_or_else(String::new, |capacity| {
+                format!("{} up to {} requests/s", found.goals_in_words(), capacity.full())
             }),
-        };
-        cases.push(case(&table.unique_name(&row.name), &figures(table, row), &fault));
-    }
-    for (found, row) in report.capacity.iter().flat_map(|c| c.rows.iter().map(move |r| (c, r))) {
-        let (kind, fault) = capacity_fault(report, found, row);
-        failures += u32::from(kind == "failure");
-        errors += u32::from(kind == "error");
-        skipped += u32::from(kind == "skipped");
-        let figures = row.capacity.as_ref().map_or_else(String::new, |capacity| {
-            format!("{} up to {} requests/s", found.goals_in_words(), capacity.full())
-        });
-        cases.push(case(&found.unique_name(&row.name), &figures, &fault));
-    }
+            fault: broken(report, &row.name, found.load).or_else(|| capacity_fault(found, row)),
+        }))
+        .collect();
+    let count = |kind: &str| {
+        let faults = cases.iter().filter_map(|case| case.fault.as_ref());
+        faults.filter(|fault| fault.kind == kind).count()
+    };
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hotlap\" \
-         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" \
-         time=\"{}\" timestamp=\"{}\">\n{}\
-         {INDENT}</testsuite>\n</testsuites>\n",
+         tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{}\" \
+         timestamp=\"{}\">\n{}  </testsuite>\n</testsuites>\n",
         cases.len(),
+        count("failure"),
+        count("error"),
+        count("skipped"),
         report.run.took_s.unwrap_or(0.0),
         report.run.began.trim_end_matches('Z'),
-        cases.concat()
+        cases.iter().map(Case::xml).collect::<String>()
     )
 }
 
-/// What is wrong with the capacity of a server: the kind of fault, and its element. Both are empty
-/// if nothing is.
-fn capacity_fault(
-    report: &Report,
-    found: &CapacityResults,
-    row: &CapacityRow,
-) -> (&'static str, String) {
-    let own = report.broken.iter().filter(|b| b.server == row.name && b.load == found.load);
-    let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
-    let all = found.sentences.join("\n");
-    let (kind, message, text) = match (&row.capacity, row.judged.and_then(Judged::inconclusive)) {
-        _ if !broken.is_empty() => ("failure", broken[0], broken.join("\n")),
-        (None, _) => ("error", "the goals are kept at no rate", all),
-        (Some(_), Some(why)) => ("skipped", reason(why), all),
-        (Some(_), None) => return ("", String::new()),
+/// A server that failed has no results under any load.
+fn failed_cases(report: &Report, failed: &Failed) -> Vec<Case> {
+    let names = match report.tables.len() {
+        0 => vec![failed.name.clone()],
+        _ => report.tables.iter().map(|table| table.unique_name(&failed.name)).collect(),
     };
-    (kind, fault(kind, message, &text))
+    let Failed { command, why, .. } = failed;
+    let fault = || Fault {
+        kind: "failure",
+        message: format!("{}: {}", why.phase, why.cause),
+        text: format!("{command}\n{}\n{}", why.log_tail.join("\n"), why.remedy),
+    };
+    let case = |name| Case { name, figures: String::new(), fault: Some(fault()) };
+    names.into_iter().map(case).collect()
+}
+
+/// The rules of `--fail-if` that a server breaks.
+fn broken(report: &Report, server: &str, load: usize) -> Option<Fault> {
+    let own = report.broken.iter().filter(|b| b.server == server && b.load == load);
+    let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
+    let message = (*broken.first()?).to_owned();
+    Some(Fault { kind: "failure", message, text: broken.join("\n") })
+}
+
+fn row_fault(table: &LoadResults, row: &Row) -> Option<Fault> {
+    let left_out = || row.laps_left_out.clone();
+    match row.requests_per_s {
+        _ if row.wrong_responses > 0 => {
+            let message = format!("{} wrong responses", row.wrong_responses);
+            Some(Fault { kind: "failure", message, text: left_out() })
+        }
+        None => {
+            Some(Fault { kind: "error", message: "no valid laps".to_owned(), text: left_out() })
+        }
+        Some(_) => {
+            let text = table.sentences.join("\n");
+            undecided(row).map(|message| Fault { kind: "skipped", message, text })
+        }
+    }
+}
+
+fn capacity_fault(found: &CapacityResults, row: &CapacityRow) -> Option<Fault> {
+    let (kind, message) = match (&row.capacity, row.judged.and_then(Judged::inconclusive)) {
+        (None, _) => ("error", "the goals are met at no rate"),
+        (Some(_), Some(why)) => ("skipped", reason(why)),
+        (Some(_), None) => return None,
+    };
+    Some(Fault { kind, message: message.to_owned(), text: found.sentences.join("\n") })
 }
 
 /// Why a server's comparison with the reference is inconclusive; `None` if it has a verdict in CPU
@@ -117,19 +127,22 @@ fn undecided(row: &Row) -> Option<String> {
     known.all(|found| found.judged.inconclusive().is_some()).then(|| first.words.clone())
 }
 
-fn case(name: &str, output: &str, fault: &str) -> String {
-    let out = match output.is_empty() {
-        true => String::new(),
-        false => format!("      <system-out>{}</system-out>\n", escape(output)),
-    };
-    format!(
-        "    <testcase classname=\"hotlap\" name=\"{}\">\n{fault}{out}    </testcase>\n",
-        escape(name)
-    )
-}
-
-fn fault(kind: &str, message: &str, text: &str) -> String {
-    format!("      <{kind} message=\"{}\">{}</{kind}>\n", escape(message), escape(text))
+impl Case {
+    fn xml(&self) -> String {
+        let fault =
+            self.fault.as_ref().map_or_else(String::new, |Fault { kind, message, text }| {
+                let (message, text) = (escape(message), escape(text));
+                format!("      <{kind} message=\"{message}\">{text}</{kind}>\n")
+            });
+        let figures = match self.figures.is_empty() {
+            true => String::new(),
+            false => format!("      <system-out>{}</system-out>\n", escape(&self.figures)),
+        };
+        let name = escape(&self.name);
+        format!(
+            "    <testcase classname=\"hotlap\" name=\"{name}\">\n{fault}{figures}    </testcase>\n"
+        )
+    }
 }
 
 /// The figures of a row in one line, and what its percentiles are.

@@ -159,6 +159,12 @@ fn mark(server: usize) -> Html {
     el("i", &[("class", &class), ("style", &style)], "")
 }
 
+/// What a row of a table shows besides its cells.
+fn extra(palette: &Palette, name: &str, details: Html) -> RowExtra {
+    let server = palette.number(name).unwrap_or(0);
+    RowExtra { server: server.to_string(), mark: mark(server), details }
+}
+
 /// A button for each server, which shows and hides it in every chart.
 fn legend(report: &Report, palette: &Palette) -> Html {
     if palette.names().is_empty() {
@@ -230,15 +236,10 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
         lead = els("h2", [&load.title]) + els("p", &load.sentences) + paragraph("noise", noise);
     }
     let extras = load.rows.iter().map(|row| {
-        let server = palette.number(&row.name).unwrap_or(0);
         let items =
             row.details().into_iter().map(|(name, value)| els("dt", [name]) + els("dd", [value]));
         let details = [els("summary", ["more"]), el("dl", &[], items.collect::<Html>())];
-        RowExtra {
-            server: server.to_string(),
-            mark: mark(server),
-            details: el("details", &[], details),
-        }
+        extra(palette, &row.name, el("details", &[], details))
     });
     let drawn = charts::of_load(report, load, palette);
     let mut open: Vec<Html> = drawn.iter().map(|chart| charts.figure(chart)).collect();
@@ -270,14 +271,8 @@ fn capacity(found: &CapacityResults, palette: &Palette, charts: &mut Charts) -> 
     if !found.title.is_empty() {
         lead = els("h2", [&found.title]) + els("p", &found.sentences);
     }
-    let extras = found.rows.iter().map(|row| {
-        let server = palette.number(&row.name).unwrap_or(0);
-        RowExtra {
-            server: server.to_string(),
-            mark: mark(server),
-            details: paragraph("quiet", &row.version),
-        }
-    });
+    let extras = found.rows.iter();
+    let extras = extras.map(|row| extra(palette, &row.name, paragraph("quiet", &row.version)));
     let drawn = charts::capacity(found, palette);
     let figures: Html = drawn.iter().map(|chart| charts.figure(chart)).collect();
     let windows =
@@ -306,10 +301,8 @@ fn requests(load: &LoadResults, palette: &Palette) -> Html {
     if load.by_request.is_empty() {
         return Html::default();
     }
-    let extras = load.by_request.iter().map(|request| {
-        let server = palette.number(&request.server).unwrap_or(0);
-        RowExtra { server: server.to_string(), mark: mark(server), details: Html::default() }
-    });
+    let extras = load.by_request.iter();
+    let extras = extras.map(|request| extra(palette, &request.server, Html::default()));
     els("h3", ["Each request"])
         + sortable(&load.request_table(), "Each request", &extras.collect::<Vec<_>>())
 }

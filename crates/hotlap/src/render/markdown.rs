@@ -3,11 +3,11 @@
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
 use crate::report::{
-    Absent, CapacityResults, ExplanationResults, Failed, LayerStep, LoadResults, PoolView, Report,
-    Source,
+    CapacityResults, ExplanationResults, Failed, LayerStep, LoadResults, PoolView, Report, Source,
+    absence,
 };
 use crate::text::table::{Column, Table, Tone};
-use crate::text::{capital, number, visible};
+use crate::text::{capital, visible};
 
 /// The report as Markdown.
 pub fn render(report: &Report) -> String {
@@ -34,7 +34,7 @@ pub fn render(report: &Report) -> String {
     out += &report.pool.as_ref().map_or_else(String::new, pool);
     out += &report.stress.as_ref().map_or_else(String::new, stress);
     out += &list(report.failed.iter().map(failure));
-    out += &list(report.absent.iter().map(absence));
+    out += &list(report.absent.iter().map(|absent| escape(&absence(absent))));
     out += &list(report.warnings.iter().map(|warning| format!("Note: {}", escape(warning))));
     out + &provenance(report)
 }
@@ -154,14 +154,6 @@ fn failure(Failed { name, why, published, .. }: &Failed) -> String {
     }
     let published = published.iter().map(|then| escape(&then.sentence_with_doubt()));
     out + &published.map(|then| format!("\n  - {then}")).collect::<String>()
-}
-
-/// A published server that is not part of the run.
-fn absence(absent: &Absent) -> String {
-    let figure = absent.requests_per_s.map_or_else(String::new, |r| {
-        format!(" ({} requests/s then)", number::grouped(r.round(), 0))
-    });
-    format!("Not included: {}{figure}: {}", escape(&absent.name), escape(&absent.why))
 }
 
 fn provenance(report: &Report) -> String {

@@ -1,18 +1,17 @@
 //! A report for a terminal of any width.
 
-use crate::report::Absent;
 use crate::report::CapacityResults;
 use crate::report::PoolView;
-use crate::report::Report;
 use crate::report::comparison::RunComparison;
 use crate::report::explain::ExplanationResults;
 use crate::report::stress::Stress;
 use crate::report::trend::ServerTrend;
 use crate::report::{Failed, LayerStep, Source};
 use crate::report::{LoadResults, Row};
+use crate::report::{Report, absence};
 use crate::text::number::plural;
 use crate::text::table::{Table, Tone};
-use crate::text::{flow, hanging, layout, number, visible, wrap};
+use crate::text::{flow, hanging, layout, visible, wrap};
 
 /// From this number of steps on, a table replaces the sentences.
 const TABLE_FROM: usize = 5;
@@ -260,14 +259,6 @@ fn failure(out: &mut Screen, Failed { name, command, why, published }: &Failed) 
     out.log(4, &why.log_tail);
     out.paragraph("", 4, &why.remedy);
     published.iter().for_each(|then| out.hanging(4, &then.sentence_with_doubt()));
-}
-
-/// A published server that is not part of the run.
-fn absence(absent: &Absent) -> String {
-    let figure = absent.requests_per_s.map_or_else(String::new, |r| {
-        format!(" ({} requests/s then)", number::grouped(r.round(), 0))
-    });
-    format!("Not included: {}{figure}: {}", absent.name, absent.why)
 }
 
 fn warnings(out: &mut Screen, warnings: &[String]) {

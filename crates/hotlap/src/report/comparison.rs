@@ -106,67 +106,10 @@ pub struct Change {
     pub is_worse: bool,
 }
 
-/// Why runs cannot be compared.
+/// Why runs cannot be compared, and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Incomparable {
-    /// One of them searched capacities, at rates of its own, and the other did not.
-    #[error(
-        "{name} searched capacities and {other} did not: compare runs of `hotlap capacity` with \
-         each other"
-    )]
-    Search {
-        /// The search.
-        name: String,
-        /// The other run.
-        other: String,
-    },
-    /// They searched for the highest rates that keep different goals.
-    #[error(
-        "{before} searched for {theirs} and {after} for {ours}: repeat one with the goals of the \
-         other (--slo)"
-    )]
-    Goals {
-        /// The one run.
-        before: String,
-        /// The other run.
-        after: String,
-        /// Goals of the one run.
-        theirs: String,
-        /// Goals of the other run.
-        ours: String,
-    },
-    /// They have no server in common.
-    #[error(
-        "{before} and {after} have no server in common ({theirs}; {ours}): compare runs of the \
-         same servers, or measure both in one run"
-    )]
-    NoServer {
-        /// The one run.
-        before: String,
-        /// The other run.
-        after: String,
-        /// Servers of the one run.
-        theirs: String,
-        /// Servers of the other run.
-        ours: String,
-    },
-    /// They have no load in common.
-    #[error(
-        "{before} and {after} have no load in common: {theirs} in {before}, {ours} in {after}. \
-         Runs are compared under the same requests, connections, threads and rate: repeat one \
-         with the load of the other"
-    )]
-    NoLoad {
-        /// The one run.
-        before: String,
-        /// The other run.
-        after: String,
-        /// Loads of the one run.
-        theirs: String,
-        /// Loads of the other run.
-        ours: String,
-    },
-}
+#[error("{0}")]
+pub struct Incomparable(String);
 
 /// The runs of a side, at least one, and its name in this comparison.
 type Side<'a> = (&'a [Run], &'a str);
@@ -178,7 +121,6 @@ impl RunComparison {
             Self::are_alike((run, before.1), (&after.0[0], after.1))?;
         }
         let sides = [before.0, after.0];
-        let names = || (before.1.to_owned(), after.1.to_owned());
         let of_each = |side: Side, what: &dyn Fn(&Run) -> String| {
             let mut each: Vec<String> = side.0.iter().map(what).collect();
             each.dedup();
@@ -186,9 +128,14 @@ impl RunComparison {
         };
         let servers = matched_servers(sides);
         if servers.is_empty() {
-            let (theirs, ours) = (of_each(before, &server_names), of_each(after, &server_names));
-            let (before, after) = names();
-            return Err(Incomparable::NoServer { before, after, theirs, ours });
+            return Err(Incomparable(format!(
+                "{} and {} have no server in common ({}; {}): compare runs of the same servers, or \
+                 measure both in one run",
+                before.1,
+                after.1,
+                of_each(before, &server_names),
+                of_each(after, &server_names)
+            )));
         }
         let loads = matched_loads(sides);
         if loads.is_empty() {
@@ -196,8 +143,12 @@ impl RunComparison {
                 run.loads.iter().map(|load| requested(run, load)).collect::<Vec<_>>().join("; ")
             };
             let (theirs, ours) = (of_each(before, &all), of_each(after, &all));
-            let (before, after) = names();
-            return Err(Incomparable::NoLoad { before, after, theirs, ours });
+            let (before, after) = (before.1, after.1);
+            return Err(Incomparable(format!(
+                "{before} and {after} have no load in common: {theirs} in {before}, {ours} in \
+                 {after}. Runs are compared under the same requests, connections, threads and \
+                 rate: repeat one with the load of the other"
+            )));
         }
         let mut comparison = Self {
             schema: 1,
@@ -469,24 +420,28 @@ fn goals(run: &Run) -> String {
 
 impl RunComparison {
     /// Whether both are searches with the same goals, or neither is one.
-    pub(super) fn are_alike(before: (&Run, &str), after: (&Run, &str)) -> Result<(), Incomparable> {
-        let search = |(_, name): (&Run, &str), (_, other): (&Run, &str)| {
-            Err(Incomparable::Search { name: name.to_owned(), other: other.to_owned() })
+    fn are_alike(before: (&Run, &str), after: (&Run, &str)) -> Result<(), Incomparable> {
+        let searched = |(_, name): (&Run, &str), (_, other): (&Run, &str)| {
+            Err(Incomparable(format!(
+                "{name} searched capacities and {other} did not: compare runs of `hotlap capacity` \
+                 with each other"
+            )))
         };
         match (before.0.is_search(), after.0.is_search()) {
-            (true, false) => search(before, after),
-            (false, true) => search(after, before),
+            (true, false) => searched(before, after),
+            (false, true) => searched(after, before),
             _ if before.0.schedule.objectives == after.0.schedule.objectives => Ok(()),
-            _ => Err(Incomparable::Goals {
-                before: before.1.to_owned(),
-                after: after.1.to_owned(),
-                theirs: goals(before.0),
-                ours: goals(after.0),
-            }),
+            _ => Err(Incomparable(format!(
+                "{} searched for {} and {} for {}: repeat one with the goals of the other (--slo)",
+                before.1,
+                goals(before.0),
+                after.1,
+                goals(after.0)
+            ))),
         }
     }
 
-    pub(super) fn add_search(
+    fn add_search(
         &mut self,
         [before, after]: [Side; 2],
         load: &Matched,

@@ -111,16 +111,22 @@ pub fn text_cell(figure: Option<&Figure>) -> Cell {
 
 impl Figure {
     fn of(estimate: &Estimate, text: impl Fn(f64) -> String) -> Self {
+        let spread = match estimate.is_bounded() && estimate.value != 0.0 {
+            true => number::spread(estimate.relative_half_width()),
+            false => String::new(),
+        };
+        Self::new(estimate, text(estimate.value), spread)
+    }
+
+    /// A figure in these words.
+    pub(super) fn new(estimate: &Estimate, text: String, spread: String) -> Self {
         let bounded = estimate.is_bounded();
         Self {
             value: rounded(estimate.value),
             low: bounded.then(|| rounded(estimate.low)),
             high: bounded.then(|| rounded(estimate.high)),
-            text: text(estimate.value),
-            spread: match bounded && estimate.value != 0.0 {
-                true => number::spread(estimate.relative_half_width()),
-                false => String::new(),
-            },
+            text,
+            spread,
             is_lower_bound: false,
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::figure::{Figure, bare, micros, text_cell};
+use super::figure::{Figure, bare, cell, micros, text_cell};
 use crate::analysis::{Analysis, Measure};
 use crate::model::{self, Apart, Run};
 use crate::text::number::{grouped, percent, plural, rounded, spread};
@@ -97,15 +97,11 @@ impl PoolView {
     pub fn table(&self) -> Table {
         let all = || self.differences.iter();
         let nodes = |d: &NodeDifference| Cell::from(d.nodes.to_string());
-        let full = |figure: Option<&Figure>| match figure {
-            Some(figure) => Cell { spread: figure.spread.clone(), ..text_cell(Some(figure)) },
-            None => text_cell(None),
-        };
         Table::new(vec![
             Column::name("between nodes", all().map(|d| &d.server)).required(),
             Column::right("nodes", all().map(nodes)).required(),
-            Column::right("req/s", all().map(|d| full(d.requests_per_s.as_ref()))),
-            Column::right("CPU/req", all().map(|d| full(d.cost.as_ref()))),
+            Column::right("req/s", all().map(|d| cell(d.requests_per_s.as_ref()))),
+            Column::right("CPU/req", all().map(|d| cell(d.cost.as_ref()))),
             Column::right("by restarts", all().map(|d| text_cell(d.cost_within.as_ref()))),
         ])
     }
@@ -198,14 +194,8 @@ fn in_percent(between: &hotlap_stats::Estimate) -> Figure {
     let found = between.scaled(100.0);
     let text = |value: f64| percent(value).trim_end_matches(" %").to_owned();
     let end = |value: f64| if value >= 100.0 { "∞".to_owned() } else { text(value) };
-    Figure {
-        value: rounded(found.value),
-        low: Some(rounded(found.low)),
-        high: Some(rounded(found.high)),
-        text: percent(found.value),
-        spread: format!("[{}, {}]", end(found.low), end(found.high)),
-        is_lower_bound: false,
-    }
+    let spread = format!("[{}, {}]", end(found.low), end(found.high));
+    Figure::new(&found, percent(found.value), spread)
 }
 
 fn missing(numbers: &[usize]) -> Option<String> {

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use hotlap_load::Failures;
+use hotlap_load::outcome::FailureCount;
+use hotlap_load::{Failure, Failures, Phase};
 use hotlap_stats::{Concurrency, Rank};
 use serde::Serialize;
 
@@ -15,8 +16,8 @@ use crate::report::latency::{Latency, OpenLoopView, RequestRow};
 use crate::report::suite::{PublishedView, Source, beyond_cores, side_effect};
 use crate::report::verdict::{AgainstReference, Noise};
 use crate::report::{figure, sentences, warnings};
-use crate::text::number;
-use crate::text::number::{count, grouped, rounded};
+use crate::text::name;
+use crate::text::number::{self, count, grouped, rounded};
 use crate::text::table::{Cell, Column, Table, Tone};
 
 /// The results of one load.
@@ -194,9 +195,11 @@ impl fmt::Display for Checks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ErrorCount {
     /// `timeout`, `reset`, …
-    pub kind: String,
+    #[schemars(with = "String")]
+    pub kind: Failure,
     /// `connect`, `send`, `first-byte`, `body`, `idle`.
-    pub phase: String,
+    #[schemars(with = "String")]
+    pub phase: Phase,
     /// The number of failures.
     pub count: u64,
 }
@@ -286,13 +289,8 @@ impl Row {
 impl ErrorCount {
     /// Failures by kind and phase, most frequent first.
     fn all_of(failures: &Failures) -> Vec<Self> {
-        let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-        let counts = failures.0.iter().map(|c| Self {
-            kind: word(serde_json::json!(c.failure)),
-            phase: word(serde_json::json!(c.phase)),
-            count: c.count,
-        });
-        let mut counts: Vec<Self> = counts.collect();
+        let count = |c: &FailureCount| Self { kind: c.failure, phase: c.phase, count: c.count };
+        let mut counts: Vec<Self> = failures.0.iter().map(count).collect();
         counts.sort_by_key(|c| std::cmp::Reverse(c.count));
         counts
     }
@@ -335,55 +333,213 @@ fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
     notes
 }
 
-/// A fact: its name and value.
-pub type Fact = (String, String);
+/// What every output shows of a row, in one list: `--details` and the page show the facts that have
+/// a name, the CSV those with a field, and the table of servers those with a column.
+pub struct Fact {
+    /// Its name in `--details` and on the page; empty for a fact that is in another one's words.
+    pub name: &'static str,
+    /// The name of its field in the CSV, with the unit; empty if it has none.
+    pub field: &'static str,
+    /// Its value.
+    pub value: Value,
+    column: Option<fn(&LoadResults) -> Option<Column>>,
+}
+
+/// How a fact is read from a row.
+#[derive(Clone, Copy)]
+pub enum Value {
+    /// A figure.
+    Figure(fn(&Row) -> Option<&Figure>),
+    /// A figure; the CSV has both ends of its interval too.
+    Interval(fn(&Row) -> Option<&Figure>),
+    /// Words, or a count; empty if unknown.
+    Words(fn(&Row) -> String),
+}
+
+/// All facts, in the order in which they are shown.
+pub const FACTS: &[Fact] = &[
+    words("version", |r| r.version.clone()),
+    words("command", |r| r.command.clone()),
+    words("requests/s", |r| full(r.rate().as_ref()))
+        .column(|t| Some(t.column("req/s", requests).required())),
+    field("requests_per_s", Value::Interval(|r| r.requests_per_s.as_ref())),
+    field("generator_limited", Value::Words(|r| r.generator_limited.to_string())),
+    words("requests/s vs reference", |r| against(r, Measure::Rate))
+        .column(|t| Some(t.against(Measure::Rate))),
+    figure_of("of ceiling", "of_ceiling_percent", |r| r.of_ceiling.as_ref()),
+    words("CPU time per request", |r| r.cpu_us.as_ref().map_or_else(String::new, in_micros))
+        .column(|t| Some(t.column("CPU/req", cost))),
+    field("cpu_us", Value::Interval(|r| r.cpu_us.as_ref())),
+    words("CPU time vs reference", |r| against(r, Measure::Cost))
+        .column(|t| Some(t.against(Measure::Cost))),
+    words("instructions per request", instructions),
+    field("instructions_user", Value::Figure(|r| r.instructions_user.as_ref())),
+    field("instructions_kernel", Value::Figure(|r| r.instructions_kernel.as_ref())),
+    figure_of("context switches per request", "switches", |r| r.switches.as_ref()),
+    words("CPU time in slices ÷ when left running", |r| full(r.in_slices.as_ref())),
+    words("CPU time in laps ÷ alone after warm-up", |r| full(r.of_alone.as_ref())),
+    words("latency under the load", |r| r.service.in_words()),
+    field("mean_ms", Value::Figure(|r| r.service.mean.as_ref())),
+    field("stdev_ms", Value::Figure(|r| r.service.stdev.as_ref())),
+    field("p50_ms", Value::Figure(|r| r.service.p50.as_ref()))
+        .column(|t| Some(t.percentile("p50", |l| l.p50.as_ref()).drop_order(4))),
+    field("p90_ms", Value::Figure(|r| r.service.p90.as_ref())),
+    field("p99_ms", Value::Figure(|r| r.service.p99.as_ref()))
+        .column(|t| Some(t.percentile("p99", |l| l.p99.as_ref()).drop_order(5))),
+    field("p999_ms", Value::Figure(|r| r.service.p999.as_ref())),
+    field("max_ms", Value::Figure(|r| r.service.max.as_ref())),
+    words("latency at the common rate", |r| {
+        r.response.as_ref().map_or_else(String::new, Latency::in_words)
+    }),
+    field("rate", Value::Words(|r| text(r.response.as_ref().and_then(|at| at.rate)))),
+    field("rate_reached", Value::Words(|r| text(r.open_loop.as_ref().map(|o| o.reached_per_s)))),
+    field("rate_p50_ms", Value::Figure(|r| r.at_rate()?.p50.as_ref())),
+    field("rate_p99_ms", Value::Figure(|r| r.at_rate()?.p99.as_ref())),
+    words("TLS", |r| r.tls.clone()),
+    words("memory (RSS, PSS)", |r| {
+        joined([full(r.rss_mb.as_ref()), full(r.pss_mb.as_ref())], ", ")
+    }),
+    field("rss_mb", Value::Figure(|r| r.rss_mb.as_ref()))
+        .column(|t| Some(t.column("memory", |r| text_cell(r.rss_mb.as_ref())).drop_order(3))),
+    field("pss_mb", Value::Figure(|r| r.pss_mb.as_ref())),
+    figure_of("CPU use", "cpu_percent", |r| r.cpu_percent.as_ref()),
+    words("errors", errors_in_words),
+    field("errors", Value::Words(|r| r.errors.to_string())).column(|t| {
+        let any = t.rows.iter().any(|row| row.errors > 0);
+        any.then(|| t.column("errors", errors))
+    }),
+    words("conformance checks passed", |r| text(r.conformance)).column(|t| {
+        let any = t.rows.iter().any(Row::fails_checks);
+        any.then(|| t.column("checks", |r| Cell::from(text(r.conformance))).wide())
+    }),
+    figure_of("time to first response", "ready_ms", |r| r.ready_ms.as_ref()),
+    words("warm-up", |r| joined([r.warmup.clone(), full(r.steady_ms.as_ref())], ", ")),
+    field("steady_ms", Value::Figure(|r| r.steady_ms.as_ref())),
+    words("responses by generator", |r| {
+        joined(r.answers_by_generator.iter().map(|sum| count(*sum)), " + ")
+    }),
+    words("laps that count", |r| format!("{} of {}", r.laps.0, r.laps.1)),
+    field("laps", Value::Words(|r| r.laps.0.to_string())),
+    field("laps_left_out", Value::Words(|r| (r.laps.1 - r.laps.0).to_string())),
+    words("note", |r| r.notes.join(" · ")),
+];
+
+const fn words(name: &'static str, of: fn(&Row) -> String) -> Fact {
+    Fact { name, field: "", value: Value::Words(of), column: None }
+}
+
+const fn field(field: &'static str, value: Value) -> Fact {
+    Fact { name: "", field, value, column: None }
+}
+
+const fn figure_of(
+    name: &'static str,
+    field: &'static str,
+    of: fn(&Row) -> Option<&Figure>,
+) -> Fact {
+    Fact { name, field, value: Value::Figure(of), column: None }
+}
+
+impl Fact {
+    /// The same fact with a column of the table of servers; `None` if this table does not need it.
+    const fn column(self, column: fn(&LoadResults) -> Option<Column>) -> Self {
+        Self { column: Some(column), ..self }
+    }
+
+    fn in_words(&self, row: &Row) -> String {
+        match self.value {
+            Value::Figure(of) | Value::Interval(of) => full(of(row)),
+            Value::Words(of) => of(row),
+        }
+    }
+}
+
+fn full(figure: Option<&Figure>) -> String {
+    figure.map_or_else(String::new, Figure::full)
+}
+
+fn text(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// The parts that are not empty, joined.
+fn joined(parts: impl IntoIterator<Item = String>, by: &str) -> String {
+    let known: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    known.join(by)
+}
+
+/// `17.3 µs ± 1.1%`.
+fn in_micros(figure: &Figure) -> String {
+    format!("{} µs {}", figure.text, figure.spread).trim_end().to_owned()
+}
+
+fn against(row: &Row, measure: Measure) -> String {
+    let Some(against) = &row.against else { return String::new() };
+    let found = &against.measures[measure];
+    match &found.ratio {
+        Some(ratio) => format!("{}: {}", ratio.full(), found.words),
+        None => found.words.clone(),
+    }
+}
+
+fn errors_in_words(row: &Row) -> String {
+    let of_kind =
+        |e: &ErrorCount| format!("{} × {} ({})", count(e.count), name(&e.kind), name(&e.phase));
+    match row.errors {
+        0 => "none".to_owned(),
+        _ => joined(row.errors_by_kind.iter().map(of_kind), ", "),
+    }
+}
+
+/// Instructions per request in user mode and in the kernel, or why they are unknown.
+fn instructions(row: &Row) -> String {
+    let text = |figure: &Option<Figure>, mode: &str| {
+        figure.as_ref().map_or_else(String::new, |figure| format!("{} {mode}", figure.full()))
+    };
+    match (&row.instructions_user, row.uncounted.is_empty()) {
+        (Some(_), _) => {
+            let each = [(&row.instructions_user, "user"), (&row.instructions_kernel, "kernel")];
+            joined(each.map(|(figure, mode)| text(figure, mode)), ", ")
+        }
+        (None, true) => String::new(),
+        (None, false) => format!("unavailable: {}", row.uncounted),
+    }
+}
+
+impl Row {
+    /// The names and values of what is known, for `--details` and the page.
+    pub fn details(&self) -> Vec<(&'static str, String)> {
+        let named = FACTS.iter().filter(|fact| !fact.name.is_empty());
+        let facts = named.map(|fact| (fact.name, fact.in_words(self)));
+        facts.filter(|(_, value)| !value.is_empty()).collect()
+    }
+}
 
 impl LoadResults {
     /// The table of servers, for every output: levels, and ratios to the reference with their
     /// intervals. A terminal shows levels without intervals; [`Row::details`] has the rest.
     pub fn table(&self) -> Table {
-        let cells = |of: fn(&Row) -> Cell| self.rows.iter().map(of).collect::<Vec<_>>();
-        let any_errors = self.rows.iter().any(|row| row.errors > 0);
-        let any_failed_checks = self.rows.iter().any(Row::fails_checks);
-        let (of_rate, of_cost) = match self.is_ordered_by_cost() {
-            false => (self.against(Measure::Rate, true), self.against(Measure::Cost, false)),
-            true => (self.against(Measure::Rate, false), self.against(Measure::Cost, true)),
-        };
-        let mark = self.mark();
-        let latency = |q: &str, of: fn(&Latency) -> Option<&Figure>| {
-            let cells = self.rows.iter().map(|row| text_cell(self.latency_of(row).and_then(of)));
-            Column::right(&format!("{q}{mark}"), cells)
-        };
         let mut columns = vec![
             Column::right("", self.ranks()).required(),
-            Column::name("server", cells(|r| Cell::from(&r.name))).required(),
-            Column::right("req/s", cells(requests)).required(),
-            of_rate,
-            Column::right("CPU/req", cells(cost)),
-            of_cost,
-            latency("p50", |l| l.p50.as_ref()).drop_order(4),
-            latency("p99", |l| l.p99.as_ref()).drop_order(5),
-            Column::right("memory", cells(|r| text_cell(r.rss_mb.as_ref()))).drop_order(3),
+            Column::name("server", self.rows.iter().map(|row| &row.name)).required(),
         ];
-        if any_errors {
-            columns.push(Column::right("errors", cells(errors)));
-        }
-        if any_failed_checks {
-            let checks = Column::right(
-                "checks",
-                cells(|r| {
-                    r.conformance
-                        .map_or_else(Cell::default, |checks| Cell::from(checks.to_string()))
-                }),
-            );
-            columns.push(checks.wide());
-        }
+        columns.extend(FACTS.iter().filter_map(|fact| fact.column?(self)));
         Table::new(columns).with_tones(self.rows.iter().map(tone).collect())
+    }
+
+    fn column(&self, heading: &str, of: fn(&Row) -> Cell) -> Column {
+        Column::right(heading, self.rows.iter().map(of))
+    }
+
+    fn percentile(&self, name: &str, of: fn(&Latency) -> Option<&Figure>) -> Column {
+        let cells = self.rows.iter().map(|row| text_cell(self.latency_of(row).and_then(of)));
+        Column::right(&format!("{name}{}", self.mark()), cells)
     }
 
     /// Ratios to the reference in a measure. On a narrow terminal, the ratio that does not
     /// determine the order is left out first.
-    fn against(&self, measure: Measure, decides: bool) -> Column {
+    fn against(&self, measure: Measure) -> Column {
+        let decides = (measure == Measure::Cost) == self.is_ordered_by_cost();
         let ratio = |row: &Row| row.against.as_ref()?.measures[measure].ratio.clone();
         let any = self.rows.iter().any(|row| ratio(row).is_some());
         let cells = self.rows.iter().map(|row| match Some(&row.name) == self.reference.as_ref() {
@@ -476,8 +632,8 @@ impl LoadResults {
         let all = || self.rows.iter().flat_map(|r| r.errors_by_kind.iter().map(move |e| (r, e)));
         Table::new(vec![
             Column::name("server", all().map(|(r, _)| &r.name)),
-            Column::left("kind", all().map(|(_, e)| &e.kind)),
-            Column::left("phase", all().map(|(_, e)| &e.phase)),
+            Column::left("kind", all().map(|(_, e)| name(&e.kind))),
+            Column::left("phase", all().map(|(_, e)| name(&e.phase))),
             Column::right("count", all().map(|(_, e)| Cell::from(count(e.count)))),
         ])
     }
@@ -536,9 +692,11 @@ fn tone(row: &Row) -> Tone {
     }
 }
 
+/// A level with its interval. A terminal leaves the interval out: the ratios have intervals, and
+/// verdicts rest on those.
 fn requests(row: &Row) -> Cell {
     match row.rate() {
-        Some(figure) => level(&figure, &figure.text),
+        Some(figure) => cell(Some(&figure)).shortened_to(figure.text),
         None => "no valid laps".into(),
     }
 }
@@ -546,97 +704,11 @@ fn requests(row: &Row) -> Cell {
 fn cost(row: &Row) -> Cell {
     let Some(figure) = row.cpu_us.as_ref() else { return text_cell(None) };
     let text = format!("{} µs", figure.text);
-    Cell { text: text.clone(), ..level(figure, &text) }
-}
-
-/// A level with its interval. A terminal leaves the interval out: the ratios have intervals, and
-/// verdicts rest on those.
-fn level(figure: &Figure, short: &str) -> Cell {
-    cell(Some(figure)).shortened_to(short)
+    Cell { text: text.clone(), ..cell(Some(figure)) }.shortened_to(text)
 }
 
 fn errors(row: &Row) -> Cell {
     Cell::from(count(row.errors)).sorted_by(row.errors as f64)
-}
-
-impl Row {
-    /// Details of the server; unknown facts are left out.
-    pub fn details(&self) -> Vec<Fact> {
-        let text = |figure: &Option<Figure>| {
-            figure.as_ref().map_or_else(String::new, |figure| figure.full())
-        };
-        let ratio = |measure: Measure| {
-            let Some(against) = &self.against else { return String::new() };
-            let found = &against.measures[measure];
-            match &found.ratio {
-                Some(ratio) => format!("{}: {}", ratio.full(), found.words),
-                None => found.words.clone(),
-            }
-        };
-        let cpu =
-            self.cpu_us.as_ref().map(|figure| format!("{} µs {}", figure.text, figure.spread));
-        let errors = match self.errors {
-            0 => "none".to_owned(),
-            _ => {
-                let of_kind =
-                    |e: &ErrorCount| format!("{} × {} ({})", count(e.count), e.kind, e.phase);
-                self.errors_by_kind.iter().map(of_kind).collect::<Vec<_>>().join(", ")
-            }
-        };
-        let (counting, all) = self.laps;
-        let facts = [
-            ("version", self.version.clone()),
-            ("command", self.command.clone()),
-            ("requests/s", text(&self.rate())),
-            ("requests/s vs reference", ratio(Measure::Rate)),
-            ("CPU time per request", cpu.unwrap_or_default()),
-            ("CPU time vs reference", ratio(Measure::Cost)),
-            ("of ceiling", text(&self.of_ceiling)),
-            ("latency under the load", self.service.in_words()),
-            (
-                "latency at the common rate",
-                self.response.as_ref().map_or_else(String::new, Latency::in_words),
-            ),
-            ("TLS", self.tls.clone()),
-            ("errors", errors),
-            (
-                "conformance checks passed",
-                self.conformance.map_or_else(String::new, |checks| checks.to_string()),
-            ),
-            ("memory (RSS, PSS)", [text(&self.rss_mb), text(&self.pss_mb)].join(", ")),
-            ("CPU use", text(&self.cpu_percent)),
-            ("context switches per request", text(&self.switches)),
-            ("instructions per request", self.instructions()),
-            ("CPU time in slices ÷ when left running", text(&self.in_slices)),
-            ("CPU time in laps ÷ alone after warm-up", text(&self.of_alone)),
-            ("time to first response", text(&self.ready_ms)),
-            ("warm-up", [self.warmup.clone(), text(&self.steady_ms)].join(", ")),
-            ("responses by generator", self.responses_by_generator()),
-            ("laps that count", format!("{counting} of {all}")),
-            ("note", self.notes.join(" · ")),
-        ];
-        let facts = facts.into_iter().map(|(name, value)| {
-            (name.to_owned(), value.trim().trim_matches([',', ' ']).to_owned())
-        });
-        facts.filter(|(_, value)| !value.is_empty()).collect()
-    }
-
-    /// Responses to each of several generators, in their order; empty if there was one.
-    fn responses_by_generator(&self) -> String {
-        self.answers_by_generator.iter().map(|sum| count(*sum)).collect::<Vec<_>>().join(" + ")
-    }
-
-    /// Instructions per request in user mode and in the kernel, or why they are unknown.
-    fn instructions(&self) -> String {
-        let text = |figure: &Figure, mode: &str| format!("{} {mode}", figure.full());
-        let user = self.instructions_user.as_ref().map(|figure| text(figure, "user"));
-        let kernel = self.instructions_kernel.as_ref().map(|figure| text(figure, "kernel"));
-        match user {
-            Some(user) => user + &kernel.map_or_else(String::new, |kernel| format!(", {kernel}")),
-            None if self.uncounted.is_empty() => String::new(),
-            None => format!("unavailable: {}", self.uncounted),
-        }
-    }
 }
 
 impl LoadResults {

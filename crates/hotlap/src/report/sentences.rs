@@ -253,7 +253,6 @@ fn bound(server: &str, other: &str, limited: Limited) -> String {
 fn known(what: &str, (effect, verdict): (Effect, Verdict)) -> String {
     let words = match verdict {
         Verdict::Inconclusive(_) => "inconclusive".to_owned(),
-        _ if !effect.ratio.is_bounded() => "inconclusive, too few laps".to_owned(),
         _ => Judged::undecided(&effect.ratio).words(None),
     };
     let alone = match verdict {

@@ -9,7 +9,7 @@ use crate::analysis::suites::{
     ratio_here, ratio_then, steps,
 };
 use crate::analysis::{Analysis, Found};
-use crate::model::{Load, Published, Role, Run, ServerFailure};
+use crate::model::{Absent, Load, Published, Role, Run, ServerFailure};
 use crate::report::figure::{
     Figure, bare, cell, difference, exactly, per_second, ratio, text_cell,
 };
@@ -449,6 +449,14 @@ impl Failed {
             published: published.collect(),
         })
     }
+}
+
+/// A published server that is not part of the run, in a sentence.
+pub fn absence(absent: &Absent) -> String {
+    let figure = absent.requests_per_s.map_or_else(String::new, |r| {
+        format!(" ({} requests/s then)", number::grouped(r.round(), 0))
+    });
+    format!("Not included: {}{figure}: {}", absent.name, absent.why)
 }
 
 /// Why a step is uncertain.

@@ -75,6 +75,12 @@ pub fn json(report: &impl Serialize) -> String {
     visible_json(&(serde_json::to_string_pretty(report).expect("a report is plain data") + "\n"))
 }
 
+/// The name of a variant without fields, as in JSON: `closed-early`.
+pub fn name(variant: &impl Serialize) -> String {
+    let value = serde_json::to_value(variant).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 /// Whether a character is invisible but changes how text is shown: the control characters (C0, DEL
 /// and C1), line and paragraph separators, the marks, embeddings, overrides and isolates of
 /// bidirectional text (Unicode Standard Annex 9, section 2), and tags.

@@ -86,17 +86,17 @@ fn details_tell_all_that_is_known_of_each_server() {
       command: ./serve node/http:cluster
       requests/s: 38,300 ± 0.5%
       requests/s vs reference: 0.66× [0.66, 0.67]: slower
+      of ceiling: 28 % ± 0.07%
       CPU time per request: 25.6 µs ± 0.09%
       CPU time vs reference: 1.51× [1.51, 1.52]: costs more
-      of ceiling: 28 % ± 0.07%
-      latency under the load: mean 1.7 ms, stdev 0.16 ms, p50 1.7 ms, p90 1.7
-        ms, p99 1.7 ms, max 3.4 ms
-      errors: none
-      conformance checks passed: 14/14
-      memory (RSS, PSS): 131 MB, 131 MB
-      CPU use: 98 %
       context switches per request: 0.10
       CPU time in laps ÷ alone after warm-up: 1.00× [1.00, 1.00]
+      latency under the load: mean 1.7 ms, stdev 0.16 ms, p50 1.7 ms, p90 1.7
+        ms, p99 1.7 ms, max 3.4 ms
+      memory (RSS, PSS): 131 MB, 131 MB
+      CPU use: 98 %
+      errors: none
+      conformance checks passed: 14/14
       time to first response: 20.0 ms
       warm-up: flat, 0 µs
       laps that count: 36 of 36

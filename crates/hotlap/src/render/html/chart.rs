@@ -43,7 +43,7 @@ impl Chart {
     /// Draws a chart; `id` makes the names of its parts unique on the page.
     pub fn draw(&self, id: &str) -> Drawing {
         let mut scene = render_multiple(self.plots(), self.layout());
-        let place = scene.axis_meta.take().unwrap_or_else(|| self.bare());
+        let place = scene.axis_meta.take();
         // The library's own script and controls are omitted, because the page has its own.
         scene.interactive = false;
         scene.has_tooltips = false;
@@ -51,7 +51,7 @@ impl Chart {
         own(&mut scene, id);
         Drawing {
             svg: open(&SvgBackend::new().render_scene(&scene), &scene, &self.title, &self.note),
-            spots: self.spots(&place),
+            spots: place.map_or_else(Vec::new, |place| self.spots(&place)),
         }
     }
 
@@ -190,25 +190,6 @@ impl Chart {
             }
         }
         spots
-    }
-
-    fn bare(&self) -> AxisMeta {
-        let (y_min, y_max) = match &self.y {
-            Vertical::Axis(axis) => (axis.low, axis.high),
-            Vertical::Names(names) => (0.5, names.len() as f64 + 0.5),
-        };
-        AxisMeta {
-            x_min: self.x.low,
-            x_max: self.x.high,
-            y_min,
-            y_max,
-            plot_left: 0.0,
-            plot_top: 0.0,
-            plot_right: WIDTH,
-            plot_bottom: HEIGHT,
-            log_x: self.x.log,
-            log_y: false,
-        }
     }
 }
 
@@ -425,6 +406,11 @@ pub fn heights(series: &[Series]) -> impl Iterator<Item = f64> {
 }
 
 impl Axis {
+    /// A linear scale between two values.
+    pub fn between(label: &str, (low, high): (f64, f64), write: fn(f64) -> String) -> Self {
+        Self { label: label.to_owned(), log: false, low, high, write }
+    }
+
     /// A scale for all of the values: from zero, or logarithmic if the highest is over 20 times the
     /// lowest.
     pub fn over(label: &str, write: fn(f64) -> String, values: impl Iterator<Item = f64>) -> Self {

@@ -241,13 +241,9 @@ pub fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Cha
     Chart {
         title: "The layers".to_owned(),
         note: "CPU time per request, step by step, with 95 % intervals.".to_owned(),
-        x: Axis {
-            label: "step".to_owned(),
-            log: false,
-            low: 0.5,
-            high: steps.max(1.0) + 0.5,
-            write: |v| if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() },
-        },
+        x: Axis::between("step", (0.5, steps.max(1.0) + 0.5), |v| {
+            if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() }
+        }),
         y: Vertical::Axis(y),
         series: vec![Series { server: tip, points, stroke: Stroke::Steps }],
         band: None,
@@ -279,13 +275,11 @@ pub fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     Chart {
         title: "What each step costs".to_owned(),
         note: "Compared with the step below. Left of the line, it costs less than that.".to_owned(),
-        x: Axis {
-            label: "µs of CPU per request".to_owned(),
-            log: false,
-            low: if low < 0.0 { low - room } else { 0.0 },
-            high: high + room,
-            write: signed,
-        },
+        x: Axis::between(
+            "µs of CPU per request",
+            (if low < 0.0 { low - room } else { 0.0 }, high + room),
+            signed,
+        ),
         y: Vertical::Names(known.iter().map(|(s, _)| short_name(&s.to)).collect()),
         series,
         band: None,
@@ -551,13 +545,11 @@ fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Ser
     Chart {
         title: title.to_owned(),
         note,
-        x: Axis {
-            label: "time since the run began".to_owned(),
-            log: false,
-            low: if from.is_finite() { from } else { 0.0 },
-            high: until.max(0.1),
-            write: seconds,
-        },
+        x: Axis::between(
+            "time since the run began",
+            (if from.is_finite() { from } else { 0.0 }, until.max(0.1)),
+            seconds,
+        ),
         y: Vertical::Axis(Axis::over("", tick, heights(&series))),
         series,
         band: None,
@@ -594,13 +586,7 @@ pub fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart
     Chart {
         title: "Warm-up".to_owned(),
         note: "Requests/s from the first request. A line per restart.".to_owned(),
-        x: Axis {
-            label: "time since the first request".to_owned(),
-            log: false,
-            low: 0.0,
-            high: until,
-            write: seconds,
-        },
+        x: Axis::between("time since the first request", (0.0, until), seconds),
         y: Vertical::Axis(y),
         series,
         band: None,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::analysis::Explanation;
 use crate::analysis::explain::{CodeGroup, CountLine, CountedEvent};
 use crate::report::figure::Figure;
-use crate::text::number::{grouped, rounded};
+use crate::text::number::grouped;
 
 /// Something that was counted, per request.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
@@ -97,18 +97,11 @@ fn signed(estimate: &Estimate) -> Figure {
 
 /// A figure whose spread is half the width of its interval.
 fn figure(estimate: &Estimate, text: String) -> Figure {
-    let bounded = estimate.is_bounded();
-    Figure {
-        value: rounded(estimate.value),
-        low: bounded.then(|| rounded(estimate.low)),
-        high: bounded.then(|| rounded(estimate.high)),
-        text,
-        spread: match bounded {
-            true => digits((estimate.high - estimate.low) / 2.0),
-            false => String::new(),
-        },
-        is_lower_bound: false,
-    }
+    let spread = match estimate.is_bounded() {
+        true => digits((estimate.high - estimate.low) / 2.0),
+        false => String::new(),
+    };
+    Figure::new(estimate, text, spread)
 }
 
 /// At most so many counts are named together.

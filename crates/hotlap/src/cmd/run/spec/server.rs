@@ -177,7 +177,8 @@ pub fn is_url(argument: &str) -> bool {
             && text.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
     };
     let has_scheme = argument.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme));
-    has_scheme || argument.starts_with("unix:") || is_address(argument)
+    let is_socket = argument.split_once(':').is_some_and(|(scheme, _)| scheme == "unix");
+    has_scheme || is_socket || is_address(argument)
 }
 
 /// Whether an argument is a command or a URL.
