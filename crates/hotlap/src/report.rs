@@ -35,7 +35,7 @@ pub use laps::{LapView, StartView, WarmupView};
 pub use latency::{Latency, OpenLoopView, RequestRow};
 pub use pool::{NodeDifference, PoolView, ShardView};
 pub use results::{ErrorCount, FACTS, Fact, LoadResults, Row, Value};
-pub use suite::{Failed, LayerStep, PublishedView, ScalePoint, Scaling, Source, absence};
+pub use suite::{Failed, LayerStep, PublishedSource, PublishedView, ScalePoint, Scaling, absence};
 pub use verdict::{AgainstReference, MeasureNoise, MeasureVerdict, Noise};
 
 /// The report on a run.

@@ -36,12 +36,12 @@ pub fn junit(report: &Report) -> String {
     let searched = report.capacity.iter().flat_map(|c| c.rows.iter().map(move |r| (c, r)));
     let cases: Vec<Case> = (report.failed.iter().flat_map(|failed| failed_cases(report, failed)))
         .chain(measured.map(|(table, row)| Case {
-            name: table.unique_name(&row.name),
+            name: unique_name(&row.name, &table.title),
             figures: figures(table, row),
             fault: broken(report, &row.name, table.load).or_else(|| row_fault(table, row)),
         }))
         .chain(searched.map(|(found, row)| Case {
-            name: found.unique_name(&row.name),
+            name: unique_name(&row.name, &found.title),
             figures: row.capacity.as_ref().map_or_else(String::new, |capacity| {
                 format!("{} up to {} requests/s", found.goals_in_words(), capacity.full())
             }),
@@ -66,11 +66,16 @@ pub fn junit(report: &Report) -> String {
     )
 }
 
+/// A server's name that is unique over all loads.
+fn unique_name(server: &str, title: &str) -> String {
+    if title.is_empty() { server.to_owned() } else { format!("{server} ({title})") }
+}
+
 /// A server that failed has no results under any load.
 fn failed_cases(report: &Report, failed: &Failed) -> Vec<Case> {
     let names = match report.tables.len() {
         0 => vec![failed.name.clone()],
-        _ => report.tables.iter().map(|table| table.unique_name(&failed.name)).collect(),
+        _ => report.tables.iter().map(|table| unique_name(&failed.name, &table.title)).collect(),
     };
     let Failed { command, why, .. } = failed;
     let fault = || Fault {
@@ -236,7 +241,7 @@ fn metric(figure: &Figure) -> Value {
 fn rows(report: &Report) -> impl Iterator<Item = (String, &Row)> {
     let rows = report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r)));
     rows.filter(|(_, r)| r.role != Role::Ceiling && r.requests_per_s.is_some())
-        .map(move |(t, r)| (t.unique_name(&r.name), r))
+        .map(move |(t, r)| (unique_name(&r.name, &t.title), r))
 }
 
 /// The text under a point of the chart. It mentions inconclusive results, because the chart

@@ -6,7 +6,10 @@
 //! versions come from outside. Such a text gets an apostrophe in front, which spreadsheets do not
 //! show; figures are left alone. The exact names are in the JSON export.
 
-use crate::report::{FACTS, Fact, Figure, LoadResults, Report, RequestRow, Row, Value};
+use crate::report::capacity::HeldWindow;
+use crate::report::{
+    CapacityResults, CapacityRow, FACTS, Fact, Figure, LoadResults, Report, RequestRow, Row, Value,
+};
 use crate::text::{name, visible};
 
 /// The columns before those of the facts.
@@ -50,60 +53,51 @@ pub fn render(report: &Report) -> String {
     out
 }
 
+/// A column of a search, and its value.
+type Searched = (&'static str, fn(&CapacityResults, &CapacityRow) -> String);
+
+const SEARCHED: [Searched; 15] = [
+    ("load", |found, _| text(&found.title)),
+    ("server", |_, row| text(&row.name)),
+    ("role", |_, row| name(&row.role)),
+    ("version", |_, row| text(&row.version)),
+    ("goals", |found, _| found.goals_in_words()),
+    ("capacity", |_, row| value(row.capacity.as_ref())),
+    ("capacity_low", |_, row| low(row.capacity.as_ref())),
+    ("capacity_high", |_, row| high(row.capacity.as_ref())),
+    ("generator_limited", |_, row| {
+        row.capacity.as_ref().is_some_and(|capacity| capacity.is_lower_bound).to_string()
+    }),
+    ("below", |_, row| number(row.below)),
+    ("ratio", |_, row| value(row.ratio.as_ref())),
+    ("held_s", |_, row| number(row.held.as_ref().map(|held| held.seconds))),
+    ("held_met", |_, row| number(row.held.as_ref().map(HeldWindow::is_met))),
+    ("cpu_us", |_, row| value(row.cpu_us.as_ref())),
+    ("restarts", |_, row| row.restarts.to_string()),
+];
+
 /// A search as CSV: one line per server and load.
 fn capacities(report: &Report) -> String {
-    const NAMES: [&str; 15] = [
-        "load",
-        "server",
-        "role",
-        "version",
-        "goals",
-        "capacity",
-        "capacity_low",
-        "capacity_high",
-        "generator_limited",
-        "below",
-        "ratio",
-        "held_s",
-        "held_met",
-        "cpu_us",
-        "restarts",
-    ];
-    let mut out = line(NAMES.iter().map(|name| (*name).to_owned()));
+    let mut out = line(SEARCHED.iter().map(|(name, _)| (*name).to_owned()));
     for found in &report.capacity {
         for row in &found.rows {
-            let held = row.held.as_ref();
-            let is_bound = row.capacity.as_ref().is_some_and(|c| c.is_lower_bound);
-            let fields = [
-                text(&found.title),
-                text(&row.name),
-                name(&row.role),
-                text(&row.version),
-                found.goals_in_words(),
-                value(row.capacity.as_ref()),
-                low(row.capacity.as_ref()),
-                high(row.capacity.as_ref()),
-                is_bound.to_string(),
-                row.below.map_or_else(String::new, |rate| rate.to_string()),
-                value(row.ratio.as_ref()),
-                held.map_or_else(String::new, |held| held.seconds.to_string()),
-                held.map_or_else(String::new, |held| held.is_met().to_string()),
-                value(row.cpu_us.as_ref()),
-                row.restarts.to_string(),
-            ];
-            out += &line(fields.into_iter());
+            out += &line(SEARCHED.iter().map(|(_, of)| of(found, row)));
         }
     }
     for failed in &report.failed {
-        let first = ["", &text(&failed.name), "failed"].map(str::to_owned);
-        out += &line(first.into_iter().chain(NAMES[3..].iter().map(|_| String::new())));
+        let field = |(column, _): &Searched| match *column {
+            "server" => text(&failed.name),
+            "role" => "failed".to_owned(),
+            _ => String::new(),
+        };
+        out += &line(SEARCHED.iter().map(field));
     }
     out
 }
 
 fn fields(load: &LoadResults, row: &Row) -> impl Iterator<Item = String> {
-    let rank = row.rank.map_or_else(String::new, |rank| rank.to_string());
-    let first = [text(&load.title), rank, text(&row.name), name(&row.role), text(&row.version)];
+    let first =
+        [text(&load.title), number(row.rank), text(&row.name), name(&row.role), text(&row.version)];
     let no_request = [const { String::new() }; 3];
     let mut bounds: Vec<&str> = Vec::new();
     let mut own = Vec::new();
@@ -148,7 +142,7 @@ fn request_fields(load: &LoadResults, row: &Row, own: &RequestRow) -> impl Itera
     let known = [
         (p50, value(percentiles[0].1)),
         (p99, value(percentiles[1].1)),
-        ("rate", own.rate.map_or_else(String::new, |rate| rate.to_string())),
+        ("rate", number(own.rate)),
         ("errors", own.errors.to_string()),
         (BOUNDS, bounds.join(" ")),
     ];
@@ -159,16 +153,20 @@ fn request_fields(load: &LoadResults, row: &Row, own: &RequestRow) -> impl Itera
     first.into_iter().chain(names().into_iter().map(field))
 }
 
+fn number(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
 fn value(figure: Option<&Figure>) -> String {
-    figure.map_or_else(String::new, |f| f.value.to_string())
+    number(figure.map(|figure| figure.value))
 }
 
 fn low(figure: Option<&Figure>) -> String {
-    figure.and_then(|f| f.low).map_or_else(String::new, |end| end.to_string())
+    number(figure.and_then(|figure| figure.low))
 }
 
 fn high(figure: Option<&Figure>) -> String {
-    figure.and_then(|f| f.high).map_or_else(String::new, |end| end.to_string())
+    number(figure.and_then(|figure| figure.high))
 }
 
 /// A text from outside as a field: on one line, and not a formula.

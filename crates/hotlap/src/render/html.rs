@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::report::Role;
 use crate::report::explain::{ExplanationResults, FlameBox};
 use crate::report::stress::{Remark, Stress, StressSection};
-use crate::report::{Failed, Source};
+use crate::report::{Failed, PublishedSource};
 use crate::text::number::count;
 
 mod chart;
@@ -317,7 +317,7 @@ fn errors(load: &LoadResults) -> Html {
     }
 }
 
-fn published(source: &Source) -> Html {
+fn published(source: &PublishedSource) -> Html {
     let circumstances = paragraph("quiet", &source.circumstances().join("; "));
     els("h3", [source.heading()]) + circumstances + table(&source.table())
 }

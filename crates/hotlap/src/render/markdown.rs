@@ -3,8 +3,8 @@
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
 use crate::report::{
-    CapacityResults, ExplanationResults, Failed, LayerStep, LoadResults, PoolView, Report, Source,
-    absence,
+    CapacityResults, ExplanationResults, Failed, LayerStep, LoadResults, PoolView, PublishedSource,
+    Report, absence,
 };
 use crate::text::table::{Column, Table, Tone};
 use crate::text::{capital, visible};
@@ -120,7 +120,7 @@ fn table(table: &Table) -> String {
     out + "\n"
 }
 
-fn published(source: &Source) -> String {
+fn published(source: &PublishedSource) -> String {
     let heading = format!("### Published in {}\n\n", source.any.year);
     let about = paragraph(&source.any.source) + &paragraph(&source.circumstances().join("; "));
     heading + &about + &table(&source.table())

@@ -6,7 +6,7 @@ use crate::report::comparison::RunComparison;
 use crate::report::explain::ExplanationResults;
 use crate::report::stress::Stress;
 use crate::report::trend::ServerTrend;
-use crate::report::{Failed, LayerStep, Source};
+use crate::report::{Failed, LayerStep, PublishedSource};
 use crate::report::{LoadResults, Row};
 use crate::report::{Report, absence};
 use crate::text::number::plural;
@@ -215,7 +215,7 @@ fn layers(out: &mut Screen, report: &Report, load: &LoadResults) {
 }
 
 /// One source: its published figures beside the measured ones.
-fn published(out: &mut Screen, source: &Source) {
+fn published(out: &mut Screen, source: &PublishedSource) {
     out.blank();
     out.paragraph(BOLD, 2, &source.heading());
     out.paragraph(DIM, 4, &source.circumstances().join("; "));

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::figure::{Figure, cell, exactly, micros, millis, per_second, ratio, text_cell};
-use super::heading::{load_title, under, with_load};
+use super::heading::{title_of_one, under, with_load};
 use super::verdict::Judged;
 use crate::analysis::CapacityAnalysis;
 use crate::analysis::capacity::{Highest, LatencyAtRate, ServerCapacity, TrialView};
-use crate::model::{Load, Objective, Role, Run};
+use crate::model::{Objective, Role, Run};
 use crate::text::number::{self, rounded};
 use crate::text::table::{Cell, Column, Table, Tone};
 
@@ -67,14 +67,14 @@ pub struct CapacityRow {
     /// The number of restarts that the interval rests on.
     pub restarts: usize,
     /// The latency over the rate; empty without a latency goal.
-    pub curve: Vec<CurvePoint>,
+    pub curve: Vec<CapacityPoint>,
     /// The windows, by their rates.
     pub windows: Vec<CapacityWindow>,
 }
 
 /// A point of the curve: the latency of the windows whose rates are close to this one.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
-pub struct CurvePoint {
+pub struct CapacityPoint {
     /// The mean rate of the windows, in requests/s.
     pub rate: f64,
     /// Median over the windows of the percentile of the first latency goal, in milliseconds.
@@ -110,15 +110,13 @@ pub struct HeldWindow {
 
 impl CapacityResults {
     pub(super) fn of(run: &Run, analysis: &CapacityAnalysis) -> Self {
-        let all: Vec<&Load> = run.loads.iter().collect();
-        let load = &run.loads[analysis.load];
         let mut order: Vec<usize> =
             (0..run.servers.len()).filter(|&server| run.is_shown(server)).collect();
         analysis.sort(&mut order);
         let latency = run.schedule.objectives.iter().find_map(Objective::latency);
         let mut results = Self {
             load: analysis.load,
-            title: if all.len() > 1 { load_title(load, &all) } else { String::new() },
+            title: title_of_one(run, analysis.load),
             under: under(run, analysis.load),
             goals: run.schedule.objectives.iter().map(ToString::to_string).collect(),
             limit_ms: latency.map(|(_, limit_ns)| limit_ns as f64 / 1e6),
@@ -129,14 +127,6 @@ impl CapacityResults {
         };
         results.sentences = results.in_sentences();
         results
-    }
-
-    /// A server's name that is unique over all loads.
-    pub fn unique_name(&self, server: &str) -> String {
-        match self.title.is_empty() {
-            true => server.to_owned(),
-            false => format!("{server} ({})", self.title),
-        }
     }
 
     /// The goals in words: `p99 < 10 ms and errors < 0.1 %`.
@@ -302,7 +292,7 @@ impl CapacityRow {
             held: found.held.as_ref().map(HeldWindow::of),
             cpu_us: found.cost_ns.map(|ns| micros(&exactly(ns / 1e3))),
             restarts: found.restarts(),
-            curve: found.curve().iter().map(CurvePoint::of).collect(),
+            curve: found.curve().iter().map(CapacityPoint::of).collect(),
             windows: found.windows.iter().map(CapacityWindow::of).collect(),
         }
     }
@@ -351,7 +341,7 @@ pub(super) fn capacity_figure(found: Highest) -> Option<Figure> {
     }
 }
 
-impl CurvePoint {
+impl CapacityPoint {
     fn of(at: &LatencyAtRate) -> Self {
         let ms = |ns: f64| rounded(ns / 1e6);
         Self {

@@ -9,7 +9,7 @@ use crate::analysis::runs::{
 use crate::analysis::{Measure, ServerComparison};
 use crate::model::{Load, Run, Server};
 use crate::report::capacity::{capacity_figure, with_interval};
-use crate::report::figure::{Figure, cell, megabytes, micros, millis, per_second, ratio};
+use crate::report::figure::{Figure, cell, of_measure, ratio};
 use crate::report::heading::{
     load_name, load_title, load_words, slice_words, state_note, with_load,
 };
@@ -84,12 +84,12 @@ pub struct ComparedServer {
     /// Its version, before and after.
     pub versions: (String, String),
     /// One entry per measure.
-    pub changes: Vec<Change>,
+    pub changes: Vec<MeasureChange>,
 }
 
 /// One measure of one server on both sides.
 #[derive(Debug, Clone, Serialize)]
-pub struct Change {
+pub struct MeasureChange {
     /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`; of searches, `capacity, req/s`.
     pub measure: String,
     /// The measure; `None` for a capacity.
@@ -221,7 +221,7 @@ impl RunComparison {
     /// The table of one load that both runs have, for every output.
     pub fn table(&self, load: &ComparedLoad) -> Table {
         let rows = || load.servers.iter().flat_map(|s| s.changes.iter().map(move |c| (s, c)));
-        let cells = |of: fn(&Change) -> Cell| rows().map(move |(_, change)| of(change));
+        let cells = |of: fn(&MeasureChange) -> Cell| rows().map(move |(_, change)| of(change));
         // A terminal shows the name of each server once.
         let names = load.servers.iter().flat_map(|server| {
             let name = |place| {
@@ -249,16 +249,16 @@ impl RunComparison {
 }
 
 /// The name of a measure, short for narrow terminals.
-fn measure(change: &Change) -> Cell {
+fn measure(change: &MeasureChange) -> Cell {
     Cell::from(&change.measure).shortened_to(change.measure.replace("/request", ""))
 }
 
 /// A verdict, in one word on narrow terminals.
-fn verdict(change: &Change) -> Cell {
+fn verdict(change: &MeasureChange) -> Cell {
     Cell::from(&change.found.words).shortened_to(change.found.judged.word(change.of))
 }
 
-fn tone(change: &Change) -> Tone {
+fn tone(change: &MeasureChange) -> Tone {
     if change.is_worse { Tone::Bad } else { Tone::Plain }
 }
 
@@ -292,15 +292,15 @@ impl ComparedSide {
     }
 }
 
-fn changes(sides: &LoadSides, server: &Matched, against: &ServerComparison) -> Vec<Change> {
+fn changes(sides: &LoadSides, server: &Matched, against: &ServerComparison) -> Vec<MeasureChange> {
     let change = |measure: Measure| {
         let [before, after] = sides.levels(server, measure).map(|level| {
             let (level, is_lower_bound) = level?;
-            let figure = level_figure(measure, &level);
+            let figure = of_measure(measure, &level);
             Some(if is_lower_bound { figure.at_least() } else { figure })
         });
         let found = MeasureVerdict::of(against, measure, true);
-        Change {
+        MeasureChange {
             measure: measure_name(measure).to_owned(),
             of: Some(measure),
             before,
@@ -309,18 +309,8 @@ fn changes(sides: &LoadSides, server: &Matched, against: &ServerComparison) -> V
             found,
         }
     };
-    let is_known = |change: &Change| change.before.is_some() || change.after.is_some();
+    let is_known = |change: &MeasureChange| change.before.is_some() || change.after.is_some();
     Measure::ALL.map(change).into_iter().filter(is_known).collect()
-}
-
-/// A level in the unit of its measure.
-fn level_figure(measure: Measure, estimate: &hotlap_stats::Estimate) -> Figure {
-    match measure {
-        Measure::Rate => per_second(estimate),
-        Measure::Cost => micros(&estimate.scaled(1e-3)),
-        Measure::P50 | Measure::P99 => millis(estimate.value / 1e6),
-        Measure::Memory => megabytes(estimate.value),
-    }
 }
 
 fn server_names(run: &Run) -> String {
@@ -461,7 +451,7 @@ impl RunComparison {
             let [old_server, server] = first_servers([before, after], matched);
             let [old, new] = sides.capacities(matched).map(capacity_figure);
             let found = MeasureVerdict::of_capacity(found);
-            let change = Change {
+            let change = MeasureChange {
                 measure: CAPACITY.to_owned(),
                 of: None,
                 before: old,
@@ -488,7 +478,7 @@ impl RunComparison {
 
 /// The result for a server in one sentence, given its name in the later search and in the earlier
 /// one.
-fn sentence(change: &Change, goals: &str, [name, earlier]: &[String; 2]) -> String {
+fn sentence(change: &MeasureChange, goals: &str, [name, earlier]: &[String; 2]) -> String {
     let (Some(after), Some(ratio)) = (&change.after, &change.found.ratio) else {
         return format!(
             "{name} and {earlier}: not comparable, because a capacity is only a bound or unknown."

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::analysis::explain::{CodeGroup, FlameStack};
 use crate::analysis::{Explanation, Measure};
-use crate::model::{Load, Run};
+use crate::model::Run;
 use crate::report::figure::{Figure, difference, micros};
-use crate::report::heading::{load_title, under};
+use crate::report::heading::{title_of_one, under};
 use crate::report::verdict::Judged;
 use crate::report::warnings::violation;
 use crate::text::layout::shortened;
@@ -70,7 +70,6 @@ pub struct ExplanationResults {
 
 impl ExplanationResults {
     pub(super) fn of(run: &Run, found: &Explanation) -> Self {
-        let all: Vec<&Load> = run.loads.iter().collect();
         let name = |server: usize| run.servers[server].name.clone();
         let judged = match () {
             () if found.cost.restarts < MIN_RESTARTS => {
@@ -83,10 +82,7 @@ impl ExplanationResults {
         let us = |estimate: &Estimate| estimate.scaled(1e-3);
         Self {
             load: found.load,
-            title: match all.len() {
-                0 | 1 => String::new(),
-                _ => load_title(&run.loads[found.load], &all),
-            },
+            title: title_of_one(run, found.load),
             reference: name(found.reference),
             server: name(found.server),
             reference_us: micros(&us(&found.cost.reference)),
@@ -114,22 +110,15 @@ impl ExplanationResults {
         let tones = rows.iter().map(LedgerRow::tone).collect();
         Table::new(vec![
             Column::name("CPU µs/request", cells(LedgerRow::name_cell)).required(),
-            Column::right(
-                "difference",
-                cells(|row| text(Some(row.difference_us), &row.difference_text)),
-            )
-            .required(),
-            Column::right("±", cells(|row| Cell::from(&row.half_width_text))),
+            Column::right("difference", cells(LedgerRow::difference_cell)).required(),
+            Column::right("±", cells(LedgerRow::half_width_cell)),
             Column::right(
                 &shortened(&self.reference, HEADING),
-                cells(|row| text(row.reference_us, &row.reference_text)),
+                cells(|row| row.cell(row.reference_us)),
             )
             .drop_order(2),
-            Column::right(
-                &shortened(&self.server, HEADING),
-                cells(|row| text(row.server_us, &row.server_text)),
-            )
-            .drop_order(2),
+            Column::right(&shortened(&self.server, HEADING), cells(|row| row.cell(row.server_us)))
+                .drop_order(2),
             Column::prose("per request", cells(|row| Cell::from(&row.evidence))).drop_order(1),
         ])
         .with_tones(tones)
@@ -162,11 +151,6 @@ impl ExplanationResults {
             false => format!("{server} against {reference}: {title}"),
         }
     }
-}
-
-fn text(value: Option<f64>, text: &str) -> Cell {
-    let cell = Cell::from(text);
-    value.map_or(cell.clone(), |value| cell.sorted_by(value))
 }
 
 /// Notes on how the two were observed: what is missing is a warning of the run.

@@ -3,6 +3,7 @@
 use hotlap_stats::{Estimate, Percentile};
 use serde::Serialize;
 
+use crate::analysis::Measure;
 use crate::text::number::{self, grouped, rounded};
 use crate::text::table::{Cell, UNKNOWN};
 
@@ -26,6 +27,16 @@ pub struct Figure {
 /// An interval end that differs from its ratio by more than this factor is written as `0` or `∞`:
 /// from two restarts an interval can reach over a factor of thousands, which only says "unknown".
 const BEYOND: f64 = 10.0;
+
+/// A level in the unit of its measure.
+pub fn of_measure(measure: Measure, estimate: &Estimate) -> Figure {
+    match measure {
+        Measure::Rate => per_second(estimate),
+        Measure::Cost => micros(&estimate.scaled(1e-3)),
+        Measure::P50 | Measure::P99 => millis(estimate.value / 1e6),
+        Measure::Memory => megabytes(estimate.value),
+    }
+}
 
 /// Requests per second.
 pub fn per_second(estimate: &Estimate) -> Figure {

@@ -180,26 +180,29 @@ fn title(run: &Run) -> Vec<String> {
     let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
     let rounds: BTreeSet<(u32, u32)> =
         run.laps.iter().filter(|l| run.is_main(l)).map(|l| (l.restart, l.round)).collect();
-    if run.question == Question::Capacity {
-        let goals: Vec<String> = schedule.objectives.iter().map(ToString::to_string).collect();
-        parts.push(format!("open loop, Poisson, {}", goals.join(" and ")));
-        parts.push(plural(restarts as usize, "restart"));
-    } else if run.question == Question::Explain {
-        let restarts =
-            run.explain.iter().map(|explains| explains.lap.restart + 1).max().unwrap_or(0);
-        parts.push(plural(restarts as usize, "restart"));
-        parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
-    } else if let Some(pool) = &run.pool {
-        parts.push(format!(
-            "{} with {}",
-            plural(pool.nodes.len(), "node"),
-            plural(restarts as usize, "restart")
-        ));
-        parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
-    } else if !rounds.is_empty() {
-        parts.push(plural(restarts as usize, "restart"));
-        parts.push(plural(rounds.len(), "round"));
-        parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
+    let slices = schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms)));
+    match &run.pool {
+        _ if run.question == Question::Capacity => {
+            let goals: Vec<String> = schedule.objectives.iter().map(ToString::to_string).collect();
+            parts.push(format!("open loop, Poisson, {}", goals.join(" and ")));
+            parts.push(plural(restarts as usize, "restart"));
+        }
+        _ if run.question == Question::Explain => {
+            let last = run.explain.iter().map(|explains| explains.lap.restart + 1).max();
+            parts.push(plural(last.unwrap_or(0) as usize, "restart"));
+            parts.extend(slices);
+        }
+        Some(pool) => {
+            let nodes = plural(pool.nodes.len(), "node");
+            parts.push(format!("{nodes} with {}", plural(restarts as usize, "restart")));
+            parts.extend(slices);
+        }
+        None if rounds.is_empty() => {}
+        None => {
+            parts.push(plural(restarts as usize, "restart"));
+            parts.push(plural(rounds.len(), "round"));
+            parts.extend(slices);
+        }
     }
     parts
 }
@@ -264,6 +267,12 @@ pub(super) fn load_name(load: &Load, among: &[&Load]) -> String {
 pub(super) fn load_title(load: &Load, among: &[&Load]) -> String {
     let (name, words) = (load_name(load, among), load_words(load));
     if load.name.is_empty() { name } else { format!("{name}: {words}") }
+}
+
+/// The title of a load of a run; empty if it is the only one.
+pub(super) fn title_of_one(run: &Run, load: usize) -> String {
+    let all: Vec<&Load> = run.loads.iter().collect();
+    if all.len() > 1 { load_title(all[load], &all) } else { String::new() }
 }
 
 /// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.

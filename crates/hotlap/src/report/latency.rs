@@ -117,29 +117,17 @@ pub struct OpenLoopView {
     pub oldest_ms: f64,
 }
 
-impl From<OpenLoop> for OpenLoopView {
-    fn from(found: OpenLoop) -> Self {
+impl OpenLoopView {
+    /// What was found, each figure rounded in this way.
+    pub fn of(found: OpenLoop, rounded: fn(f64) -> f64) -> Self {
         Self {
-            offered_per_s: found.offered_per_s,
-            reached_per_s: found.reached_per_s,
+            offered_per_s: rounded(found.offered_per_s),
+            reached_per_s: rounded(found.reached_per_s),
             is_behind: found.is_behind,
             due: found.due,
             waiting: found.waiting,
-            growth_per_s: found.growth_per_s,
-            oldest_ms: found.oldest_ns as f64 / 1e6,
-        }
-    }
-}
-
-impl OpenLoopView {
-    /// The same in figures for a report.
-    pub(super) fn rounded(self) -> Self {
-        Self {
-            offered_per_s: rounded(self.offered_per_s),
-            reached_per_s: rounded(self.reached_per_s),
-            growth_per_s: rounded(self.growth_per_s),
-            oldest_ms: rounded(self.oldest_ms),
-            ..self
+            growth_per_s: rounded(found.growth_per_s),
+            oldest_ms: rounded(found.oldest_ns as f64 / 1e6),
         }
     }
 }

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::analysis::warnings::{notes_of, tls};
 use crate::analysis::{Analysis, Measure, Used, bias, suites};
-use crate::model::{Lap, Load, Role, Run};
+use crate::model::{Lap, Role, Run};
 use crate::report::figure::{Figure, bare, cell, megabytes, millis, percent, ratio, text_cell};
-use crate::report::heading::{load_title, under, with_load};
+use crate::report::heading::{title_of_one, under, with_load};
 use crate::report::latency::{Latency, OpenLoopView, RequestRow};
-use crate::report::suite::{PublishedView, Source, beyond_cores, side_effect};
+use crate::report::suite::{PublishedSource, PublishedView, beyond_cores, side_effect};
 use crate::report::verdict::{AgainstReference, Noise};
 use crate::report::{figure, sentences, warnings};
 use crate::text::name;
@@ -53,13 +53,9 @@ impl LoadResults {
         let mut order: Vec<usize> =
             (0..run.servers.len()).filter(|&server| run.is_shown(server)).collect();
         analysis.sort(run, &mut order);
-        let all: Vec<&Load> = run.loads.iter().collect();
         let mut results = Self {
             load: analysis.load,
-            title: match all.len() {
-                1 => String::new(),
-                _ => load_title(load, &all),
-            },
+            title: title_of_one(run, analysis.load),
             under: under(run, analysis.load),
             rate: load.rate.map(rounded),
             is_measured: analysis.is_measured(),
@@ -76,14 +72,6 @@ impl LoadResults {
         });
         results.by_request = requests.collect();
         results
-    }
-
-    /// A server's name that is unique over all loads.
-    pub fn unique_name(&self, server: &str) -> String {
-        match self.title.is_empty() {
-            true => server.to_owned(),
-            false => format!("{server} ({})", self.title),
-        }
     }
 
     /// The sentences, each with its load where there are several.
@@ -213,6 +201,8 @@ impl Row {
         let response = measured.response.as_ref();
         let mut warmups = run.starts.iter().filter(|s| s.server == index).flat_map(|s| &s.warmups);
         let Used { rss_bytes, pss_bytes, cpu_share, switches, .. } = measured.used;
+        let level =
+            |measure| measured.level[measure].map(|level| figure::of_measure(measure, &level));
         let instructions = |per_request: f64| bare(per_request, grouped(per_request, 0));
         Self {
             rank: measured.rank,
@@ -222,9 +212,9 @@ impl Row {
             version: server.version.clone(),
             laps: measured.laps,
             generator_limited: measured.generator_limited,
-            requests_per_s: measured.level[Measure::Rate].as_ref().map(figure::per_second),
+            requests_per_s: level(Measure::Rate),
             of_ceiling: of_ceiling(analysis, index),
-            cpu_us: measured.level[Measure::Cost].map(|cost| figure::micros(&cost.scaled(1e-3))),
+            cpu_us: level(Measure::Cost),
             in_slices: bias::in_slices(run, analysis.load, index).as_ref().map(ratio),
             of_alone: measured.of_alone.as_ref().map(ratio),
             instructions_user: measured.used.instructions_user.map(instructions),
@@ -248,7 +238,7 @@ impl Row {
                 let latency = Latency::of(times, concurrency(Some(*rate)));
                 latency.that_recurs(&measured.response_laps)
             }),
-            open_loop: measured.open_loop.map(|found| OpenLoopView::from(found).rounded()),
+            open_loop: measured.open_loop.map(|found| OpenLoopView::of(found, rounded)),
             rss_mb: rss_bytes.map(|bytes| megabytes(bytes as f64)),
             pss_mb: pss_bytes.map(|bytes| megabytes(bytes as f64)),
             cpu_percent: cpu_share
@@ -713,15 +703,17 @@ fn errors(row: &Row) -> Cell {
 
 impl LoadResults {
     /// Published figures for the servers of this table, by source.
-    pub fn sources(&self) -> Vec<Source<'_>> {
-        let mut sources: Vec<Source> = Vec::new();
+    pub fn sources(&self) -> Vec<PublishedSource<'_>> {
+        let mut sources: Vec<PublishedSource> = Vec::new();
         for row in &self.rows {
             for then in &row.published {
                 let key =
                     |p: &PublishedView| (p.source.clone(), p.machine.clone(), p.command.clone());
                 match sources.iter_mut().find(|source| key(source.any) == key(then)) {
                     Some(source) => source.rows.push((&row.name, then)),
-                    None => sources.push(Source { any: then, rows: vec![(&row.name, then)] }),
+                    None => {
+                        sources.push(PublishedSource { any: then, rows: vec![(&row.name, then)] })
+                    }
                 }
             }
         }

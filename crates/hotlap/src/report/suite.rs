@@ -130,14 +130,14 @@ impl PublishedView {
 
 /// The figures of one source for the servers of a table.
 #[derive(Debug)]
-pub struct Source<'a> {
+pub struct PublishedSource<'a> {
     /// One of its rows, for the facts that all of them share.
     pub any: &'a PublishedView,
     /// The servers, and their published figures.
     pub rows: Vec<(&'a str, &'a PublishedView)>,
 }
 
-impl Source<'_> {
+impl PublishedSource<'_> {
     /// The year and the source.
     pub fn heading(&self) -> String {
         format!("Published in {}: {}", self.any.year, self.any.source)
@@ -298,7 +298,7 @@ fn sentence(to: &str, on: &str, cpu: Difference, wall: Difference) -> String {
 /// Why a difference is uncertain; empty if it is not.
 fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
     match verdict {
-        _ if !difference.is_bounded() => "too few laps for an interval",
+        _ if !difference.is_bounded() => "not measured well enough",
         Verdict::Inconclusive(_) => "inconclusive",
         Verdict::NoDifference => "not decided",
         _ => "",

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::figure::{Figure, cell, exactly, micros, per_second, ratio};
+use super::figure::{Figure, cell, exactly, of_measure, ratio};
 use super::heading::load_words;
 use super::measure_name;
 use crate::analysis::Measure;
@@ -129,9 +129,9 @@ impl ServerTrend {
             Measure::Cost => "CPU time per request",
             _ => "requests/s",
         };
-        let text = |level: f64| match measure {
-            Measure::Cost => format!("{} µs", micros(&exactly(level * unit(measure))).text),
-            _ => per_second(&exactly(level)).text,
+        let text = |level: f64| {
+            let figure = of_measure(measure, &exactly(level)).text;
+            if measure == Measure::Cost { format!("{figure} µs") } else { figure }
         };
         let (point, last) = (&self.points[change.at], &self.points[change.at - 1]);
         let version = match point.version == last.version {
@@ -151,14 +151,15 @@ impl ServerTrend {
 
 impl TrendRun {
     fn of(point: &TrendPoint) -> Self {
-        let level = &point.level;
-        let cost = level[Measure::Cost].map(|cost| cost.scaled(unit(Measure::Cost)));
+        let level = |measure: Measure| {
+            point.level[measure].as_ref().map(|level| of_measure(measure, level))
+        };
         Self {
             run: point.run.number.unwrap_or(0),
             began: number::utc_to_minute(point.run.began_ms),
             version: point.run.servers[point.server].version.clone(),
-            requests_per_s: level[Measure::Rate].as_ref().map(per_second),
-            cpu_us: cost.as_ref().map(micros),
+            requests_per_s: level(Measure::Rate),
+            cpu_us: level(Measure::Cost),
         }
     }
 }

@@ -65,16 +65,9 @@ pub struct LedgerRow {
     /// The number of functions that it stands for.
     pub functions: usize,
     #[serde(skip)]
-    pub(super) reference_text: String,
+    half_width_us: Option<f64>,
     #[serde(skip)]
-    pub(super) server_text: String,
-    #[serde(skip)]
-    pub(super) difference_text: String,
-    #[serde(skip)]
-    pub(super) half_width_text: String,
-    /// The number of decimals.
-    #[serde(skip)]
-    decimals: usize,
+    digit: Digit,
 }
 
 /// The digit to which a ledger is rounded.
@@ -178,7 +171,6 @@ fn functions(group: &GroupLine, whole: &LedgerRow, digit: Digit) -> Vec<LedgerRo
             if let Some(first) = rows.first_mut() {
                 first.difference_us =
                     digit.rounded(first.difference_us + whole.difference_us - sum);
-                first.difference_text = digit.signed(first.difference_us);
             }
         }
     }
@@ -219,16 +211,13 @@ fn others(shown: &[LedgerRow], whole: &LedgerRow, count: usize) -> Option<Ledger
     if count == 0 {
         return None;
     }
-    let digit = Digit(whole.decimals);
+    let digit = whole.digit;
     let left = |all: f64, of: &dyn Fn(&LedgerRow) -> f64| {
         digit.rounded(all - shown.iter().map(of).sum::<f64>())
     };
     let of = |all: Option<f64>, of: fn(&LedgerRow) -> Option<f64>| {
         Some(left(all?, &|row| of(row).unwrap_or(0.0)))
     };
-    let (reference, server) =
-        (of(whole.reference_us, |row| row.reference_us), of(whole.server_us, |row| row.server_us));
-    let text = |us: Option<f64>| us.map_or_else(String::new, |us| digit.text(us));
     Some(LedgerRow {
         name: match (count, shown.is_empty()) {
             (1, false) => "1 more function".to_owned(),
@@ -236,11 +225,9 @@ fn others(shown: &[LedgerRow], whole: &LedgerRow, count: usize) -> Option<Ledger
             (1, true) => "1 function".to_owned(),
             (n, true) => format!("{n} functions"),
         },
-        reference_us: reference,
-        server_us: server,
+        reference_us: of(whole.reference_us, |row| row.reference_us),
+        server_us: of(whole.server_us, |row| row.server_us),
         functions: count,
-        reference_text: text(reference),
-        server_text: text(server),
         ..LedgerRow::rest(
             LedgerKind::OtherFunctions,
             left(whole.difference_us, &|row| row.difference_us),
@@ -293,12 +280,9 @@ pub(super) fn name(group: CodeGroup) -> &'static str {
 impl LedgerRow {
     fn of(kind: LedgerKind, cost: &Amounts, digit: Digit) -> Self {
         let us = |ns: f64| digit.rounded(ns / 1e3);
-        let (reference, server) = (us(cost.reference.value), us(cost.server.value));
         Self {
-            reference_us: Some(reference),
-            server_us: Some(server),
-            reference_text: digit.text(reference),
-            server_text: digit.text(server),
+            reference_us: Some(us(cost.reference.value)),
+            server_us: Some(us(cost.server.value)),
             ..Self::rest(kind, us(cost.difference.value), Some(&cost.difference), digit)
         }
     }
@@ -323,14 +307,22 @@ impl LedgerRow {
             differs: false,
             evidence: String::new(),
             functions: 0,
-            reference_text: String::new(),
-            server_text: String::new(),
-            difference_text: digit.signed(difference_us),
-            half_width_text: bounded.map_or_else(String::new, |estimate| {
-                digit.text((estimate.high - estimate.low) / 2e3)
-            }),
-            decimals: digit.0,
+            half_width_us: bounded.map(|estimate| (estimate.high - estimate.low) / 2e3),
+            digit,
         }
+    }
+
+    /// A cost of this row as a cell.
+    pub(super) fn cell(&self, us: Option<f64>) -> Cell {
+        us.map_or_else(Cell::default, |us| Cell::from(self.digit.text(us)).sorted_by(us))
+    }
+
+    pub(super) fn difference_cell(&self) -> Cell {
+        Cell::from(self.digit.signed(self.difference_us)).sorted_by(self.difference_us)
+    }
+
+    pub(super) fn half_width_cell(&self) -> Cell {
+        Cell::from(self.half_width_us.map_or_else(String::new, |us| self.digit.text(us)))
     }
 
     pub(super) fn name_cell(&self) -> Cell {

@@ -19,7 +19,7 @@ use crate::text::visible_json;
 pub fn json(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
     let latency = |times: Times| (!times.survival.is_empty()).then(|| times.json());
-    let open_loop = outcome.open_loop().map(OpenLoopView::from);
+    let open_loop = outcome.open_loop().map(|found| OpenLoopView::of(found, |value| value));
     let [service, response, lag, connect, handshake] = Times::all(loaded);
     let (mut plan, mut outcome) = (loaded.plan.clone(), outcome.clone());
     for request in &mut plan.requests {
