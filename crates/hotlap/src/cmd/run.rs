@@ -2,11 +2,9 @@
 //! [`Participants`], they are measured or stressed, and the result is printed, exported and stored.
 //! `--dry-run` prints the plan instead.
 
-pub mod announcement;
 pub mod dry_run;
-pub mod elsewhere;
 pub mod finish;
-pub mod generators;
+pub mod hosts;
 pub mod logs;
 pub mod measure;
 pub mod participants;
@@ -15,76 +13,60 @@ pub mod resume;
 pub mod rule;
 pub mod shard;
 pub mod spec;
-pub mod stress;
 pub mod timing;
-
-use std::time::Duration;
-
-use hotlap_bench::load_host::LoadHost;
 
 use crate::cli::RunArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
-use crate::model::Question;
 use crate::paths;
 use crate::store::Store;
-use participants::{Participants, build};
+use hosts::Hosts;
+use participants::{Participants, build, build_there};
 use spec::{RunSpec, Storage};
 
 /// Runs the command.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     let spec = RunSpec::new(&args)?;
-    let storage = spec.storage.clone();
-    match (spec.shard.clone(), &storage) {
+    match (&spec.shard, &spec.storage) {
         (Some(shard), Storage::File(to)) if !spec.is_dry => {
-            shard::run(&shard, to, console, |store| carry_out(spec, &Storage::File(store), console))
+            shard::run(shard, to, console, |store| carry_out(&spec, &Storage::File(store), console))
         }
-        _ => carry_out(spec, &storage, console),
+        (_, storage) => carry_out(&spec, storage, console),
     }
 }
 
 /// Carries out the plan of a run, and stores it there.
-fn carry_out(spec: RunSpec, storage: &Storage, console: &Console) -> anyhow::Result<Exit> {
+fn carry_out(spec: &RunSpec, storage: &Storage, console: &Console) -> anyhow::Result<Exit> {
     spec.notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let mut exports = Exports::open(&spec.exports)?;
-    let store = open_store(&spec, storage, console)?;
-    let spec = match spec.resumes {
-        true => {
-            let earlier = resume::asked(spec.suite.as_deref(), store.as_ref())?;
-            spec.going_on(earlier)
-        }
-        false => spec,
+    let store = open_store(spec, storage, console)?;
+    let earlier = match spec.resumes {
+        true => Some(resume::asked(spec.suite.as_deref(), store.as_ref())?),
+        false => None,
     };
     let interrupt = Interrupt::listen()?;
     // Builds have none, but if it is not permitted, nothing is built.
-    drop(measure::priority(&spec)?);
-    let mut spec = spec;
-    let elsewhere = elsewhere::open(&mut spec, console)?;
-    let generators = generators::open(&mut spec, elsewhere.as_deref(), console)?;
-    let delay = elsewhere.as_ref().map_or(Duration::ZERO, |host| host.delay())
-        + generators.as_ref().map_or(Duration::ZERO, |started| started.host.delay());
-    elsewhere::lengthen_slices(&mut spec, delay, console);
-    let builds = match &elsewhere {
-        Some(host) => elsewhere::build(&spec, host, &interrupt, console)?,
-        None if spec.is_dry => dry_run::probe(&spec, &interrupt),
-        None => build(&spec, &interrupt, console)?,
+    drop(measure::priority(spec)?);
+    let hosts = Hosts::open(spec, console)?;
+    let builds = match &hosts.servers {
+        Some(host) => build_there(spec, host, &interrupt, console)?,
+        None if spec.is_dry => dry_run::probe(spec, &interrupt),
+        None => build(spec, &interrupt, console)?,
     };
-    let participants = Participants::new(&spec, &builds, elsewhere, console)?;
-    let participants = Participants { generators, ..participants };
+    let participants = Participants::new(spec, &builds, hosts, console)?;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
     if !spec.rules.is_empty() && participants.named() < 2 {
         return usage("--fail-if needs at least two servers to compare");
     }
-    match spec.question {
-        _ if spec.is_dry => dry_run::run(&spec, &participants, store.as_ref(), console),
-        Question::Stress => {
-            stress::run(&spec, &participants, store, &mut exports, &interrupt, console)
+    match spec.is_dry {
+        true => dry_run::run(spec, &participants, earlier, store.as_ref(), console),
+        false => {
+            measure::run(spec, &participants, earlier, store, &mut exports, &interrupt, console)
         }
-        _ => measure::run(&spec, &participants, store, &mut exports, &interrupt, console),
     }
 }
 

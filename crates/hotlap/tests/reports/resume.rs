@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::scene::{Scene, hold_as, record, stressed, three};
-use hotlap::cmd::run::{announcement, resume};
+use hotlap::cmd::run::{resume, timing};
 use hotlap::model::{Controller, Run, State};
 use hotlap::recorder::Kept;
 use hotlap::store::Store;
@@ -126,7 +126,8 @@ fn what_is_left_is_announced() {
     (scene.experiment.restarts, scene.experiment.rounds) = (None, None);
     let overload: Vec<Scenario> =
         Scenario::all().into_iter().filter(|s| s.name == "overload").collect();
-    let said = |scene: &Scene, run: &Run| announcement::of(run, &scene.experiment, &overload, None);
+    let said =
+        |scene: &Scene, run: &Run| timing::announcement(run, &scene.experiment, &overload, None);
     assert_eq!(
         said(&scene, &run),
         "Measuring 3 servers takes about 81 s: 21 s until all are warmed up, then 60 s (--duration); \

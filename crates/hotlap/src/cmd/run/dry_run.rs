@@ -14,11 +14,11 @@ use super::measure::Prepared;
 use super::participants::{Builds, Participants, from_catalogue};
 use super::spec::server::Source;
 use super::spec::{RunSpec, Storage};
-use super::{stress, timing};
+use super::timing;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::model::{Question, Role, Run, Server};
+use crate::model::{Role, Run, Server};
 use crate::paths;
 use crate::report::{cores_in_words, request_and_load};
 use crate::store::Store;
@@ -47,20 +47,12 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,
+    earlier: Option<Run>,
     store: Option<&Store>,
     console: &Console,
 ) -> anyhow::Result<Exit> {
-    let (run, schedule) = match spec.question {
-        Question::Stress => {
-            let (_, run) = stress::prepared(spec, participants)?;
-            (run, Vec::new())
-        }
-        _ => {
-            let prepared = Prepared::new(spec, participants)?;
-            let schedule = schedule(&prepared, store);
-            (prepared.run, schedule)
-        }
-    };
+    let Prepared { experiment, run, .. } = Prepared::new(spec, participants, earlier, console)?;
+    let schedule = experiment.map_or_else(Vec::new, |own| schedule(&own, &run, store));
     let mut text = "A dry run: nothing is built, started or stored.\n".to_owned();
     let mut section = |heading: &str, lines: Vec<String>| {
         if !lines.is_empty() {
@@ -106,7 +98,7 @@ fn described(spec: &RunSpec, server: &Server) -> String {
 }
 
 /// Restarts, rounds, slices and time.
-fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) -> Vec<String> {
+fn schedule(experiment: &Experiment, run: &Run, store: Option<&Store>) -> Vec<String> {
     let mut lines = match (experiment.objectives.is_empty(), experiment.explain) {
         (true, Explain::Only) => vec![EXPLAINS.to_owned()],
         (true, _) => rounds(experiment, run),

@@ -6,7 +6,7 @@ use hotlap_bench::experiment::Over;
 use hotlap_bench::suite::Question;
 use hotlap_bench::validity::FAILING;
 
-use super::rule::{Rule, Ruling};
+use super::rule::Ruling;
 use super::spec::RunSpec;
 use crate::console::Console;
 use crate::exit::Exit;
@@ -20,12 +20,11 @@ use crate::report::Report;
 pub fn finish(
     kept: &Kept,
     spec: &RunSpec,
-    rules: &[Rule],
     exports: &mut Exports,
     console: &Console,
 ) -> anyhow::Result<Exit> {
     let mut report = Report::of(&kept.run);
-    let ruling = Ruling::on(&report, rules);
+    let ruling = Ruling::on(&report, &spec.rules);
     report.broken.clone_from(&ruling.broken);
     report.ruling = ruling.sentences().cloned().collect();
     let printed = console.result(exports.to_stdout(), |color| {

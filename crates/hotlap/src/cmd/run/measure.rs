@@ -1,8 +1,9 @@
-//! Measures: runs the experiment, with servers here or on another machine, then the stress
-//! scenarios of a suite, if any.
+//! Measures: runs the experiment, with servers here or on another machine, and then the stress
+//! scenarios, if any: what overload and misbehaving clients do to servers and their normal clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hotlap_bench::experiment::{Experiment, Over, Past, Place};
@@ -10,28 +11,34 @@ use hotlap_bench::explain::Explain;
 use hotlap_bench::load_host::{LoadHost, ThisProcess};
 use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
+use hotlap_bench::stress::{StressEvent, StressSetting, Subject, Timing, stress};
 use hotlap_servers::machine::{CpuAllocation, Network, Priority};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::running::{LocalHost, ServerHost};
 
 use super::finish::finish;
 use super::logs::Logs;
-use super::participants::Participants;
+use super::participants::{Participants, is_named};
 use super::spec::RunSpec;
-use super::{announcement, record, resume, stress, timing};
+use super::{record, resume, timing};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
-use crate::model::{Question, Run, State};
+use crate::live::Live;
+use crate::model::{Question, Run, Server, State};
 use crate::recorder::Recorder;
 use crate::store::Store;
 use crate::text::wrap;
 
-/// An experiment, ready to begin.
+/// Connections of normal clients: enough to keep a single-threaded server busy, and few enough that
+/// each of them notices the attackers.
+const GOOD: usize = 8;
+
+/// A run, ready to begin.
 pub struct Prepared {
-    /// The experiment.
-    pub experiment: Experiment,
+    /// The experiment; `None` if servers are only stressed.
+    pub experiment: Option<Experiment>,
     /// The cores of servers and generator.
     pub cores: CpuAllocation,
     /// The record of the run, new or continued.
@@ -39,17 +46,38 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Prepares an experiment.
-    pub fn new(spec: &RunSpec, participants: &Participants) -> anyhow::Result<Self> {
+    /// Prepares a run, or the rest of an earlier one.
+    pub fn new(
+        spec: &RunSpec,
+        participants: &Participants,
+        earlier: Option<Run>,
+        console: &Console,
+    ) -> anyhow::Result<Self> {
+        let cores = participants.cores();
+        if spec.question == Question::Stress {
+            let run = record::begin(spec, participants, &cores, None);
+            let run = match earlier {
+                None => run,
+                Some(earlier) => {
+                    resume::same_suite(&earlier, &run)?;
+                    Run { state: State::UnderWay, servers: run.servers, ..earlier }
+                }
+            };
+            return Ok(Self { experiment: None, cores, run });
+        }
+        let slice = match &earlier {
+            None => spec.slice,
+            Some(run) => run.schedule.slice_ms.map(|ms| Duration::from_secs_f64(ms / 1e3)),
+        };
         let mut experiment = Experiment {
             participants: participants.ready.clone(),
-            loads: spec.loads.clone(),
+            loads: participants.hosts.loads.clone(),
             budget: spec.budget.unwrap_or_default(),
             may_grow: spec.budget.is_none(),
             precision: spec.precision,
             restarts: spec.restarts,
             rounds: spec.rounds,
-            slice: spec.slice,
+            slice: participants.hosts.slice(slice, console),
             paced: true,
             rate: spec.rate,
             objectives: spec.objectives.clone(),
@@ -63,18 +91,17 @@ impl Prepared {
             _ if spec.explains_after => Explain::After(timing::explaining(&experiment)),
             _ => Explain::No,
         };
-        if spec.budget.is_none() {
+        if experiment.may_grow {
             experiment.budget = timing::usual_budget(&experiment);
         }
         allow_files(experiment.participants.len(), &experiment.loads)
             .map_err(anyhow::Error::msg)?;
-        let cores = participants.cores(spec);
         let mut run = record::begin(spec, participants, &cores, Some(&experiment));
-        if let Some(earlier) = &spec.earlier {
-            resume::go_on(&mut experiment, earlier, &run)?;
-            run = Run { state: State::UnderWay, ..earlier.clone() };
+        if let Some(earlier) = earlier {
+            resume::go_on(&mut experiment, &earlier, &run)?;
+            run = Run { state: State::UnderWay, ..earlier };
         }
-        Ok(Self { experiment, cores, run })
+        Ok(Self { experiment: Some(experiment), cores, run })
     }
 }
 
@@ -90,77 +117,75 @@ pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
     })
 }
 
-/// Measures.
+/// Measures the experiment, if there is one, and then stresses servers, if the plan has scenarios.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,
+    earlier: Option<Run>,
     store: Option<Store>,
     exports: &mut Exports,
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<Exit> {
-    let Prepared { experiment, cores, run } = Prepared::new(spec, participants)?;
-    let announcement = announcement::of(&run, &experiment, &spec.scenarios, store.as_ref());
+    let earlier_ms = earlier.as_ref().map_or(0, |earlier| earlier.took_ms);
+    let Prepared { experiment, cores, run } = Prepared::new(spec, participants, earlier, console)?;
+    let announcement = match &experiment {
+        Some(experiment) => timing::announcement(&run, experiment, &spec.scenarios, store.as_ref()),
+        None => timing::announcement_of_stress(&participants.ready, &run, &spec.scenarios),
+    };
     console.note(wrap(&announcement, 0, console.width).trim_end());
     let _priority = priority(spec)?;
     let logs = Logs::new()?;
+    let began = Instant::now();
     let host = server_host(participants, &logs)?;
-    let generator = match &participants.generators {
-        Some(started) => Arc::clone(&started.host) as Arc<dyn LoadHost>,
-        None => Arc::new(ThisProcess),
+    let mut runner = match &experiment {
+        Some(experiment) => {
+            let (servers, loads) = (&experiment.participants, &experiment.loads);
+            let setting = setting(spec, participants, experiment, &run, &cores, Arc::clone(&host));
+            Some(LocalRunner::new(setting, servers, loads, interrupt.shared()))
+        }
+        None => None,
     };
-    let setting = setting(spec, &experiment, &run, &cores, (Arc::clone(&host), generator));
-    let (servers, loads) = (&experiment.participants, &experiment.loads);
-    let mut runner = LocalRunner::new(setting, servers, loads, interrupt.shared());
     let mut recorder = Recorder::new(run, store, exports, console)?;
     logs.measures(recorder.so_far().number, recorder.store_path());
     let is_measured = !recorder.so_far().stress.is_empty();
-    let mut over = match participants.ready.is_empty() {
-        true => Over::Nobody,
-        false if is_measured => Over::Done,
-        false => recorder.experiment(&experiment, &mut runner),
+    let mut over = match (&experiment, &mut runner) {
+        (Some(_), _) if participants.ready.is_empty() => Over::Nobody,
+        (Some(experiment), Some(runner)) if !is_measured => recorder.experiment(experiment, runner),
+        _ => Over::Done,
     };
-    if over != Over::Interrupted && !spec.scenarios.is_empty() {
-        let stressed =
-            stress::stress_all(spec, participants, &cores, host, &mut recorder, interrupt, console);
-        match stressed {
-            Ok(true) => {}
-            Ok(false) => over = Over::Interrupted,
-            Err(error) => {
-                recorder.fail(experiment.past.spent + runner.elapsed());
-                return Err(error);
-            }
+    let stressed = match over != Over::Interrupted && !spec.scenarios.is_empty() {
+        true => stress_all(spec, participants, &cores, host, &mut recorder, interrupt, console),
+        false => Ok(true),
+    };
+    let took = match (&experiment, &runner) {
+        (Some(experiment), Some(runner)) => experiment.past.spent + runner.elapsed(),
+        _ => Duration::from_millis(earlier_ms) + began.elapsed(),
+    };
+    match stressed {
+        Ok(true) => {}
+        Ok(false) => over = Over::Interrupted,
+        Err(error) => {
+            recorder.fail(took);
+            return Err(error);
         }
     }
-    let kept = recorder.end(over, experiment.past.spent + runner.elapsed());
-    finish(&kept, spec, &spec.rules, exports, console)
-}
-
-/// Where servers run: on the host of `--server-on`, or on this machine.
-pub fn server_host(
-    participants: &Participants,
-    logs: &Logs,
-) -> anyhow::Result<Arc<dyn ServerHost>> {
-    if let Some(host) = &participants.elsewhere {
-        return Ok(Arc::clone(host) as Arc<dyn ServerHost>);
-    }
-    let generators = participants.generators.as_ref();
-    let network = generators.and_then(|started| started.network.as_ref());
-    Ok(Arc::new(LocalHost {
-        supervisor: Supervisor::this_program("__supervisor")
-            .context("cannot find hotlap's own program")?,
-        logs: logs.folder().to_owned(),
-        network: network.map_or_else(Network::loopback, |(network, _)| network.clone()),
-    }))
+    let kept = recorder.end(over, took);
+    finish(&kept, spec, exports, console)
 }
 
 fn setting(
     spec: &RunSpec,
+    participants: &Participants,
     experiment: &Experiment,
     run: &Run,
     cores: &CpuAllocation,
-    (host, generator): (Arc<dyn ServerHost>, Arc<dyn LoadHost>),
+    host: Arc<dyn ServerHost>,
 ) -> Setting {
+    let generator: Arc<dyn LoadHost> = match &participants.hosts.generators {
+        Some(started) => Arc::clone(&started.host) as Arc<dyn LoadHost>,
+        None => Arc::new(ThisProcess),
+    };
     Setting {
         slice: experiment.slice,
         probe_limit: experiment.budget / timing::PROBING,
@@ -178,9 +203,87 @@ fn setting(
     }
 }
 
+/// Where servers run: on the host of `--server-on`, or on this machine.
+fn server_host(participants: &Participants, logs: &Logs) -> anyhow::Result<Arc<dyn ServerHost>> {
+    let hosts = &participants.hosts;
+    if let Some(host) = &hosts.servers {
+        return Ok(Arc::clone(host) as Arc<dyn ServerHost>);
+    }
+    let network = hosts.generators.as_ref().and_then(|started| started.network.as_ref());
+    Ok(Arc::new(LocalHost {
+        supervisor: Supervisor::this_program("__supervisor")
+            .context("cannot find hotlap's own program")?,
+        logs: logs.folder().to_owned(),
+        network: network.map_or_else(Network::loopback, |(network, _)| network.clone()),
+    }))
+}
+
 /// For layers, each server's layer below; comparisons are made with that one.
 fn against(run: &Run) -> BTreeMap<usize, usize> {
     let is_layers = run.question == Question::Layers;
     let steps = run.servers.iter().enumerate().filter(|_| is_layers);
     steps.filter_map(|(n, server)| Some((n, server.on?))).collect()
+}
+
+/// Stresses servers one after the other; only one of them runs at a time. Servers that failed, and
+/// scenarios that are already done, are skipped. Returns whether all were completed.
+fn stress_all(
+    spec: &RunSpec,
+    participants: &Participants,
+    cores: &CpuAllocation,
+    host: Arc<dyn ServerHost>,
+    recorder: &mut Recorder<'_>,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<bool> {
+    let setting = StressSetting {
+        scenarios: spec.scenarios.clone(),
+        timing: Timing::default(),
+        good: GOOD,
+        cores: cores.clone(),
+        host,
+        start_limit: spec.start_timeout,
+        grace: timing::GRACE,
+        allow_remote: spec.allow_remote,
+    };
+    let mut live = Live::start(console);
+    let named = participants.ready.iter().enumerate().filter(|(_, e)| is_named(e));
+    for (number, participant) in named {
+        let run = recorder.so_far();
+        let is_out = |s: &Server| s.name == participant.name && s.failure.is_some();
+        let before = run.stress.iter().find(|s| s.name == participant.name).cloned();
+        let before = before.unwrap_or_else(|| Subject::new(participant, GOOD));
+        if run.servers.iter().any(is_out) || before.left(&setting.scenarios).is_empty() {
+            continue;
+        }
+        let subject = stress(
+            number,
+            participant,
+            &setting,
+            before,
+            interrupt.flag(),
+            &mut |event| match event {
+                StressEvent::Scenario { server, scenario } => {
+                    live.phase(format!("{server}: {scenario}"))
+                }
+                StressEvent::Trial { subject } => {
+                    if let Some(trial) = subject.trials.last() {
+                        let verdict = trial.judgement.impact.as_str();
+                        live.say(&format!("{}: {}: {verdict}", subject.name, trial.scenario));
+                    }
+                    recorder.stressed((*subject).clone());
+                }
+            },
+        );
+        // The results so far are already stored.
+        if subject.failure.is_some() {
+            recorder.stressed(subject);
+        }
+        if interrupt.asked() {
+            live.clear();
+            return Ok(false);
+        }
+    }
+    live.clear();
+    Ok(true)
 }

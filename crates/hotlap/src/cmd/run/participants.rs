@@ -2,10 +2,9 @@
 //! the ceiling is added. Servers that cannot run are kept with the reason.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use anyhow::Context;
-use hotlap_agent::server::RemoteHost;
+use hotlap_agent::server::{Build, RemoteHost};
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::suite::Question;
 use hotlap_servers::build::Unready;
@@ -16,18 +15,19 @@ use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
 
-use super::generators;
+use super::hosts::{Hosts, unpinned};
 use super::spec::server::{CEILING, ServerSpec, Source};
-use super::spec::{Reference, RunSpec, unpinned};
+use super::spec::{Reference, RunSpec};
 use crate::cmd::build::build_all;
 use crate::console::Console;
 use crate::interrupt::Interrupt;
+use crate::live::Live;
 use crate::model::{Published, Server, ServerFailure, Than};
 use crate::paths;
 use crate::text::number::plural;
 
 /// The servers of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Participants {
     /// Those that can be started, in the experiment's order.
     pub ready: Vec<Participant>,
@@ -35,10 +35,8 @@ pub struct Participants {
     pub servers: Vec<Server>,
     /// The name of the contract, or the request.
     pub contract: String,
-    /// The host on which they are started, if it is another one.
-    pub elsewhere: Option<Arc<RemoteHost>>,
-    /// The generators of the load, if they are agents.
-    pub generators: Option<generators::Started>,
+    /// Where they run, and where their load comes from.
+    pub hosts: Hosts,
 }
 
 /// How each catalogue server is started, and its version, by its id; or why it cannot be started.
@@ -61,6 +59,25 @@ pub fn build(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow
         (server.id.clone(), ready)
     });
     Ok(launched.collect())
+}
+
+/// Builds the catalogue servers on another host, or for a dry run, probes their toolchains.
+pub fn build_there(
+    spec: &RunSpec,
+    host: &RemoteHost,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Builds> {
+    let ids: Vec<String> = from_catalogue(spec).iter().map(|server| server.id.clone()).collect();
+    if ids.is_empty() {
+        return Ok(Builds::new());
+    }
+    let live = Live::start(console);
+    let build = Build { ids: &ids, probes: spec.is_dry, stop: interrupt.flag() };
+    let built = host.build(build, |step| live.phase(format!("{}: {step}", host.name())));
+    let built = built.map_err(anyhow::Error::msg)?.into_iter();
+    let launched = built.map(|built| built.map(|built| (built.launch, built.version)));
+    Ok(ids.into_iter().zip(launched).collect())
 }
 
 /// The catalogue servers of a run that speak the protocols of its loads, each once.
@@ -93,10 +110,11 @@ impl Participants {
     pub fn new(
         spec: &RunSpec,
         builds: &Builds,
-        elsewhere: Option<Arc<RemoteHost>>,
+        hosts: Hosts,
         console: &Console,
     ) -> anyhow::Result<Self> {
-        let mut all = Self { elsewhere, ..Self::default() };
+        let mut all =
+            Self { ready: Vec::new(), servers: Vec::new(), contract: String::new(), hosts };
         // For each record, the index of its server in `spec`.
         let mut origins: Vec<Option<usize>> = Vec::new();
         let mut absent = Vec::new();
@@ -116,7 +134,7 @@ impl Participants {
                     }
                 },
             };
-            let participant = all.placed(participant(spec, server, built));
+            let participant = all.placed(participant(spec, server, built, all.hosts.server_cpus));
             all.add(participant);
             if let Source::Catalogue(own, _) = &server.source {
                 all.servers.last_mut().expect("added").about.clone_from(&own.about);
@@ -153,8 +171,8 @@ impl Participants {
     }
 
     /// The cores of servers and generator; none are assigned if hotlap starts none of the servers.
-    pub fn cores(&self, spec: &RunSpec) -> CpuAllocation {
-        if self.run_already() { unpinned() } else { spec.cores.clone() }
+    pub fn cores(&self) -> CpuAllocation {
+        if self.run_already() { unpinned() } else { self.hosts.cores.clone() }
     }
 
     /// Whether hotlap starts none of the servers.
@@ -168,7 +186,7 @@ impl Participants {
     /// nothing, so it makes none.
     fn start_with_certificate(&mut self, spec: &RunSpec) -> anyhow::Result<()> {
         let Some(tls) = spec.tls.as_ref().filter(|_| !spec.is_dry) else { return Ok(()) };
-        let certificate = match &self.elsewhere {
+        let certificate = match &self.hosts.servers {
             Some(host) => host.certificate().map_err(anyhow::Error::msg)?,
             None => Certificate::kept_in(&paths::cache()?.join(Certificate::FOLDER))?,
         };
@@ -182,7 +200,7 @@ impl Participants {
 
     /// A participant whose command starts in the right folder: on another host, that of the agent.
     fn placed(&self, mut participant: Participant) -> Participant {
-        if let Some(host) = &self.elsewhere
+        if let Some(host) = &self.hosts.servers
             && participant.requirements == Requirements::Custom
             && let Origin::Launch(launch) = &mut participant.start
         {
@@ -193,7 +211,7 @@ impl Participants {
 
     /// A failure that names the host, if it is another one.
     fn located(&self, failure: ServerFailure) -> ServerFailure {
-        match &self.elsewhere {
+        match &self.hosts.servers {
             Some(host) => {
                 ServerFailure { cause: format!("on {}: {}", host.name(), failure.cause), ..failure }
             }
@@ -203,7 +221,7 @@ impl Participants {
 
     /// The ceiling: hotlap's own minimal server.
     fn ceiling(&self) -> anyhow::Result<Participant> {
-        let (program, cwd) = match &self.elsewhere {
+        let (program, cwd) = match &self.hosts.servers {
             Some(host) => (host.description().program.clone(), host.description().folder.clone()),
             None => {
                 let program = std::env::current_exe();
@@ -306,9 +324,10 @@ fn participant(
     spec: &RunSpec,
     server: &ServerSpec,
     built: Option<(Launch, String)>,
+    server_cpus: Option<usize>,
 ) -> Participant {
     let entry = &spec.entries[server.entry];
-    let cpus = entry.cpus.as_ref().map(|(n, _)| *n).or(spec.server_cpus);
+    let cpus = entry.cpus.as_ref().map(|(n, _)| *n).or(server_cpus);
     let plain = |start, contract, requirements, version| Participant {
         name: server.name.clone(),
         role: Role::Plain,

@@ -13,8 +13,8 @@ use hotlap_servers::contract::{Exchange, Fields};
 use hotlap_servers::machine::CpuAllocation;
 
 use super::participants::Participants;
+use super::shard;
 use super::spec::RunSpec;
-use super::{elsewhere, generators, shard};
 use crate::model::{Host, Machine, Observing, Question, Run, Schedule, Server, State};
 use crate::redact;
 use crate::text::number::plural;
@@ -28,20 +28,7 @@ pub fn begin(
     experiment: Option<&Experiment>,
 ) -> Run {
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let here = Host::of(Machine::describe());
-    let mut host = match &participants.elsewhere {
-        Some(elsewhere) => elsewhere::facts(elsewhere, here),
-        None => here,
-    };
-    if let Some(started) = &participants.generators {
-        host.generators = generators::facts(started);
-        // Those of this machine are known already.
-        let hosts = host.generators.iter().zip(&started.hosts);
-        for (own, _) in hosts.filter(|(_, host)| !host.description.is_this_machine()) {
-            let doubts = Host::of(own.machine.clone()).doubts.into_iter();
-            host.doubts.extend(doubts.map(|doubt| format!("on {}: {doubt}", own.command)));
-        }
-    }
+    let mut host = participants.hosts.facts(Host::of(Machine::describe()));
     host.doubts.extend(cores.notes.iter().cloned());
     host.node = spec.shard.is_some().then(shard::node);
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);

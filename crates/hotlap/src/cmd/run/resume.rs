@@ -113,7 +113,14 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
             }
         }
     }
+    let schedule = &earlier.schedule;
+    let some = |count: u32| (count > 0).then_some(count);
     experiment.participants = participants;
+    experiment.seed = earlier.seed;
+    experiment.budget = Duration::from_secs_f64(schedule.budget_s);
+    experiment.may_grow = false;
+    experiment.precision = schedule.precision;
+    (experiment.restarts, experiment.rounds) = (some(schedule.restarts), some(schedule.rounds));
     experiment.from = from(earlier);
     experiment.past = past(earlier);
     // One restart is added, in place of the unfinished one.

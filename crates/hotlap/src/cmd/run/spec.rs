@@ -6,11 +6,9 @@
 //! reported at once.
 
 pub mod command_name;
-mod elsewhere;
 mod entry;
-mod goals;
 pub mod loads;
-mod parameters;
+mod options;
 pub mod request;
 pub mod server;
 mod shard;
@@ -25,16 +23,14 @@ use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
 use hotlap_load::plan::{Protocol, Reuse, Tls};
-use hotlap_servers::machine::{self, CpuAllocation};
 
 use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
 use crate::cmd::load::requests::ask_to_close;
 use crate::cmd::tls;
 use crate::exit::usage;
-use crate::model::{Run, Shard};
+use crate::model::Shard;
 use crate::{assets, quantity};
-pub use elsewhere::Elsewhere;
 use entry::Entry;
 use server::ServerSpec;
 
@@ -105,20 +101,19 @@ pub struct RunSpec {
     pub rounds: Option<u32>,
     /// The seed of the order.
     pub seed: u64,
-    /// Number of cores that servers are told to use, unless their entry sets it; `None`: all cores
-    /// assigned to them.
+    /// Number of cores that servers are told to use, unless their entry sets it, if it was given.
     pub server_cpus: Option<usize>,
-    /// The cores of servers and generator, if hotlap starts the servers.
-    pub cores: CpuAllocation,
+    /// Whether servers and generator get cores of their own, if hotlap starts the servers.
+    pub pins: bool,
     /// Whether servers are frozen outside of their slices.
     pub freeze: bool,
     /// Whether servers and generator run before other programs.
     pub high_priority: bool,
-    /// The host of the servers, if it is another one.
-    pub elsewhere: Option<Elsewhere>,
+    /// The command that starts the agent on the servers' host, if it is another one.
+    pub server_host: Option<AgentCommand>,
     /// The commands that start the generators; empty: this process generates the load.
     pub generators: Vec<AgentCommand>,
-    /// Where generators reach the servers' host, if it is given.
+    /// Where the load reaches the servers' host, if it is given.
     pub server_address: Option<IpAddr>,
 
     /// Stress scenarios to run after the measurement, or instead of it.
@@ -135,8 +130,6 @@ pub struct RunSpec {
     pub shard: Option<Shard>,
     /// Whether to continue the last run of the suite.
     pub resumes: bool,
-    /// The run to continue, once it is read from the store.
-    pub earlier: Option<Run>,
     /// Whether to print the plan only.
     pub is_dry: bool,
 }
@@ -166,7 +159,8 @@ impl RunSpec {
     pub fn new(args: &RunArgs) -> anyhow::Result<Self> {
         let suite = suite(args)?;
         let suite = suite.as_ref();
-        let objectives = goals::goals(args, suite)?;
+        options::check(args, suite)?;
+        let objectives = options::goals(args, suite)?;
         let question = match objectives.is_empty() {
             true if args.explain_only => Question::Explain,
             true => question(args, suite),
@@ -174,34 +168,19 @@ impl RunSpec {
         };
         let contract = request::contract(&args.common.request, suite)?;
         let entries = match suite {
-            Some(_) if !args.common.start.parameters.is_empty() => {
-                return usage(
-                    "-L applies to servers on the command line, but a suite names its own. Leave out -L \
-                     or --suite.",
-                );
-            }
             Some(suite) => entry::of_suite(suite),
             None => {
-                let servers = parameters::expanded(&args.servers, &args.common.start.parameters)?;
+                let servers = entry::expanded(&args.servers, &args.common.start.parameters)?;
                 entry::typed(&servers, args.layers)
             }
         };
         let (shape, schedule) = (&args.common.shape, &args.schedule);
-        if schedule.restarts == Some(0) || schedule.rounds == Some(0) {
-            return usage("0 restarts or rounds measure nothing: use at least 1");
-        }
         let placement = &args.common.placement;
         let server_cpus = placement.server_cpus.or_else(|| suite?.cpus);
-        let cores = match &placement.server_on {
-            _ if placement.no_pin => unpinned(),
-            Some(_) => elsewhere::for_generator(),
-            None => machine::split_here(server_cpus),
-        };
         let seed = shard::seed(args).or(placement.seed).unwrap_or_else(fresh_seed);
         let (requests, notes) = request::requests(&args.common.request, suite, seed)?;
-        let generators = cores.generator.len().max(1);
         let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
-        let mut loads = loads::loads(shape, args.rate, suite, contract, sends_all, generators)?;
+        let mut loads = loads::loads(args, suite, contract, sends_all)?;
         if ask_to_close(&args.common.request.headers) {
             loads.iter_mut().for_each(|load| load.reuse = Reuse::Close);
         }
@@ -224,9 +203,7 @@ impl RunSpec {
             reference = Reference::Server(place.unwrap_or(0));
         }
         let scenarios = scenarios(args, suite, question, sends_all)?;
-        let elsewhere = Elsewhere::of(placement);
-        let remote = placement.generator_on.clone();
-        elsewhere::check_generators(placement, &loads, &scenarios)?;
+        options::have_hosts(args, &loads, &scenarios)?;
         Ok(Self {
             command: crate::redact::command_line()
                 .into_iter()
@@ -241,7 +218,7 @@ impl RunSpec {
             entries,
             servers,
             notes,
-            explains_after: goals::explains_after(args, question)?,
+            explains_after: options::explains_after(args, question)?,
             has_ceiling: !schedule.no_ceiling
                 && objectives.is_empty()
                 && !https
@@ -253,26 +230,26 @@ impl RunSpec {
             tls: if https { Some(tls::settings(&args.common.tls)?) } else { None },
             loads,
             rate: args.rate,
-            timeout: goals::timeout(shape.timeout, &objectives),
+            timeout: options::timeout(shape.timeout, &objectives),
             start_timeout: shape.start.start_timeout,
             budget: or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?,
             precision: or_written(schedule.precision, suite, |s| &s.precision, quantity::share)?
-                .or((!objectives.is_empty()).then_some(goals::PRECISION)),
+                .or((!objectives.is_empty()).then_some(options::PRECISION)),
             slice: or_written(schedule.slice, suite, |s| &s.slice, quantity::span)?,
             restarts: schedule.restarts,
             rounds: schedule.rounds,
             seed,
             server_cpus,
-            cores,
+            pins: !placement.no_pin,
             freeze: !placement.no_freeze,
             high_priority: placement.high_priority,
-            elsewhere,
-            generators: remote,
+            server_host: placement.server_on.clone(),
+            generators: placement.generator_on.clone(),
             server_address: placement.server_address,
             scenarios,
-            rules: goals::rules(args, question)?,
+            rules: options::rules(args, question)?,
             has_details: args.common.details,
-            exports: exports(args, question)?,
+            exports: options::exports(args, question)?,
             storage: match &args.common.store.store {
                 _ if args.common.no_store => Storage::None,
                 None => Storage::Usual,
@@ -280,7 +257,6 @@ impl RunSpec {
             },
             shard,
             resumes: args.resume,
-            earlier: None,
             is_dry: args.common.dry_run,
             objectives,
         })
@@ -290,30 +266,6 @@ impl RunSpec {
     pub fn starts_servers(&self) -> bool {
         !self.servers.iter().all(ServerSpec::runs_already)
     }
-
-    /// Makes the plan continue an earlier run: the schedule is the earlier run's.
-    pub fn going_on(self, earlier: Run) -> Self {
-        let schedule = &earlier.schedule;
-        let some = |n: u32| (n > 0).then_some(n);
-        if self.question == Question::Stress {
-            return Self { earlier: Some(earlier), ..self };
-        }
-        Self {
-            seed: earlier.seed,
-            slice: schedule.slice_ms.map(|ms| Duration::from_secs_f64(ms / 1e3)),
-            budget: Some(Duration::from_secs_f64(schedule.budget_s)),
-            precision: schedule.precision,
-            restarts: some(schedule.restarts),
-            rounds: some(schedule.rounds),
-            earlier: Some(earlier),
-            ..self
-        }
-    }
-}
-
-/// No cores are assigned, neither to servers nor to the generator.
-pub fn unpinned() -> CpuAllocation {
-    CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
 }
 
 /// The named suite, or the quick suite if nothing is named.
@@ -321,30 +273,12 @@ fn suite(args: &RunArgs) -> anyhow::Result<Option<Suite>> {
     let named = match (&args.suite, args.servers.is_empty()) {
         (Some(suite), _) => suite,
         (None, true) => {
-            needs_servers(args)?;
+            options::need_servers(args)?;
             QUICK
         }
         (None, false) => return Ok(None),
     };
     Suite::open(named, &assets::suites()?).map(Some).or_else(|error| usage(error.to_string()))
-}
-
-/// Rejects options about servers if no server is named: the quick suite would run instead.
-fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
-    let given = [
-        ("--explain", args.explain),
-        ("--layers", args.layers),
-        ("--scenario", !args.scenarios.is_empty()),
-        ("--stress", args.stress),
-        ("--name", !args.common.names.is_empty()),
-    ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        None => Ok(()),
-        Some((option, _)) => usage(format!(
-            "{option} needs servers: name them, for example `hotlap run go/net-http 'node \
-             app.js' {option} ...`"
-        )),
-    }
 }
 
 fn question(args: &RunArgs, suite: Option<&Suite>) -> Question {
@@ -406,29 +340,6 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
         }
     }
     Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
-}
-
-/// The exports. Formats that contain only measured figures are rejected for a stress run.
-fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
-    let table = &args.common.exports;
-    let for_tables = [
-        &table.export_csv,
-        &table.export_svg,
-        &table.export_github_benchmark,
-        &table.export_bencher,
-    ];
-    let verb = match question {
-        Question::Stress => "--stress",
-        Question::Explain => "an explanation",
-        _ => return Ok(table.clone()),
-    };
-    let is_junit = question == Question::Explain && table.export_junit.is_some();
-    if is_junit || for_tables.iter().any(|file| file.is_some()) {
-        return usage(format!(
-            "{verb} can be exported with --export-json, --export-markdown and --export-html only"
-        ));
-    }
-    Ok(table.clone())
 }
 
 /// The value from the flag, or else from the suite, parsed; an error names the line in the suite.

@@ -1,4 +1,5 @@
-//! Budgets, time limits, and the estimates in announcements.
+//! Budgets, time limits, estimates, and the sentence that says what will be measured and how long
+//! it takes.
 
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use hotlap_bench::slo::usual_window;
 use hotlap_bench::stress::{Scenario, Subject};
 
 use super::participants::is_named;
-use crate::model::Warmup;
+use crate::model::{Question, Run, Warmup};
 use crate::store::Store;
+use crate::text::number::plural;
 
 /// The measuring time without `--duration`: for up to this number of servers (with control and
 /// ceiling), and for each further one. Four servers take 3 s per round and 4 s per restart, so a
@@ -154,4 +156,59 @@ pub fn stress(participants: &[Participant], met: &[Subject], scenarios: &[Scenar
 /// The number of servers times loads: each server is measured under each load.
 fn rows(experiment: &Experiment) -> usize {
     experiment.participants.len() * experiment.loads.len().max(1)
+}
+
+/// For a run that begins or continues; a run that has a number has begun before.
+pub fn announcement(
+    run: &Run,
+    experiment: &Experiment,
+    scenarios: &[Scenario],
+    store: Option<&Store>,
+) -> String {
+    let takes = stress(&experiment.participants, &run.stress, scenarios).as_secs();
+    if let (Some(number), false) = (run.number, run.stress.is_empty()) {
+        return format!("Continuing run {number} after its measurement: stress, about {takes} s.");
+    }
+    let named = |e: &&Participant| is_named(e) && !is_out(run, e);
+    let count = experiment.participants.iter().filter(named).count();
+    let mut words = match run.number {
+        _ if run.question == Question::Explain => "Explaining".to_owned(),
+        _ if run.question == Question::Capacity => "Searching the capacity of".to_owned(),
+        Some(number) => format!("Continuing run {number}: measuring"),
+        None => "Measuring".to_owned(),
+    };
+    words += &format!(" {}", plural(count, "server"));
+    if experiment.restarts.is_none() || experiment.rounds.is_none() {
+        let start_s = first_start(experiment, store).as_secs();
+        let lap_s = experiment.budget.saturating_sub(experiment.past.spent).as_secs();
+        words += &format!(
+            " takes about {} s: {start_s} s until all are warmed up, then {lap_s} s (--duration)",
+            start_s + lap_s
+        );
+    }
+    if let Explain::After(time) = experiment.explain {
+        words += &format!("; then explaining for about {} s", time.as_secs());
+    }
+    if takes > 0 {
+        words += &format!("; then stress for about {takes} s");
+    }
+    words + "."
+}
+
+/// For a stress run without a measurement.
+pub fn announcement_of_stress(
+    participants: &[Participant],
+    run: &Run,
+    scenarios: &[Scenario],
+) -> String {
+    format!(
+        "Stressing {} with {}: about {} s.",
+        plural(participants.iter().filter(|e| is_named(e)).count(), "server"),
+        plural(scenarios.len(), "scenario"),
+        stress(participants, &run.stress, scenarios).as_secs()
+    )
+}
+
+fn is_out(run: &Run, participant: &Participant) -> bool {
+    run.servers.iter().any(|s| s.name == participant.name && s.failure.is_some())
 }

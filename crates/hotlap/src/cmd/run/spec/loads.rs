@@ -7,41 +7,31 @@ use hotlap_bench::suite::{Loading, STREAMS, Suite};
 use hotlap_load::plan::{Protocol, Reuse};
 use hotlap_servers::contract::{Contract, Name};
 
-use crate::cli::Shape;
+use super::options;
+use crate::cli::{RunArgs, Shape};
 use crate::exit::usage;
 
 /// Connections, unless the command line or a suite says otherwise.
 const CONNECTIONS: usize = 64;
 
-/// The loads, for a generator with this many cores. `rate` is the common rate, if one was given.
-/// `contract` defines the request names that a suite may use. With `sends_all`, a load sends all
-/// requests unless it names one.
+/// The loads, with one thread unless a number was given. `contract` defines the request names that
+/// a suite may use. With `sends_all`, a load sends all requests unless it names one.
 pub fn loads(
-    shape: &Shape,
-    rate: Option<f64>,
+    args: &RunArgs,
     suite: Option<&Suite>,
     contract: Option<Name>,
     sends_all: bool,
-    cores: usize,
 ) -> anyhow::Result<Vec<Load>> {
-    let is_shaped = shape.connections.is_some()
-        || shape.threads.is_some()
-        || shape.disable_keepalive
-        || shape.http2
-        || shape.pipeline.is_some();
+    let (shape, rate) = (&args.common.shape, args.rate);
     let loadings = match suite.filter(|suite| !suite.loads.is_empty()) {
         None => vec![typed(shape)?],
-        Some(suite) if is_shaped => {
-            return usage(format!(
-                "the suite {} defines its loads: leave out -c, -t, --disable-keepalive, --pipeline \
-                 and --http2",
-                suite.name
-            ));
+        Some(suite) => {
+            options::have_no_loads(args, suite)?;
+            suite.loads.clone()
         }
-        Some(suite) => suite.loads.clone(),
     };
     let https = shape.https || suite.is_some_and(|suite| suite.https);
-    let loads = loadings.iter().map(|loading| load(loading, https, suite, contract, cores));
+    let loads = loadings.iter().map(|loading| load(loading, https, suite, contract));
     let mut loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
     for (load, loading) in loads.iter_mut().zip(&loadings) {
         if sends_all && loading.request.is_none() {
@@ -110,7 +100,6 @@ fn load(
     https: bool,
     suite: Option<&Suite>,
     contract: Option<Name>,
-    cores: usize,
 ) -> anyhow::Result<Load> {
     let Loading { connections, pipeline, .. } = *loading;
     let threads = loading.threads.unwrap_or(1);
@@ -124,7 +113,7 @@ fn load(
         ));
     }
     let (request, asked) = request(loading, suite, contract)?;
-    let mut load = Load {
+    Ok(Load {
         name: if loading.name.is_empty() { asked } else { loading.name.clone() },
         connections,
         threads,
@@ -136,9 +125,7 @@ fn load(
         request: Some(request),
         rate: loading.rate,
         ..Load::new(connections)
-    };
-    load.use_cores(cores);
-    Ok(load)
+    })
 }
 
 /// Which request of the contract a load sends: its index, and its name if the suite gives one.

@@ -14,6 +14,7 @@ use hotlap_servers::launch::Launch;
 
 use super::command_name;
 use super::entry::Entry;
+use super::options;
 use crate::assets;
 use crate::cli::RunArgs;
 use crate::cmd::load::requests::resolve;
@@ -78,7 +79,10 @@ pub fn servers(
     https: bool,
 ) -> anyhow::Result<Vec<ServerSpec>> {
     let meant = meanings(entries, suite)?;
-    must_apply(&meant, args)?;
+    let any = |is: fn(&Meaning) -> bool| meant.iter().any(|(_, meaning)| is(meaning));
+    let commands = any(|meaning| matches!(meaning, Meaning::Command(_)));
+    let urls = any(|meaning| matches!(meaning, Meaning::Url(_)));
+    options::apply_to_servers(args, commands, urls)?;
     let names = names(&meant, entries, &args.common.names)?;
     let server = |((entry, meaning), name): ((usize, Meaning), String)| {
         let source = match meaning {
@@ -143,31 +147,6 @@ pub fn unknown(error: &CatalogueError) -> String {
         "{name} is not in the catalogue ({meant}). For a command, write its path (./{name}), or quote \
          it with its arguments ('{name} --port $PORT')"
     )
-}
-
-/// Rejects request options if only catalogue servers are named: their contract fixes their
-/// requests.
-fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> {
-    let ask = &args.common.request;
-    let commands = meant.iter().any(|(_, m)| matches!(m, Meaning::Command(_)));
-    let strangers = commands || meant.iter().any(|(_, m)| matches!(m, Meaning::Url(_)));
-    let given = [
-        ("--path", ask.path.is_some() && !strangers),
-        ("--method", ask.method.is_some() && !strangers),
-        ("--header", !ask.headers.is_empty() && !strangers),
-        ("--body", ask.body.is_some() && !strangers),
-        ("--expect-status", ask.expect_status.is_some() && !strangers),
-        ("--expect-body", ask.expect_body.is_some() && !strangers),
-        ("--access-log", ask.access_log.is_some() && !strangers),
-        ("--shell", args.common.start.shell && !commands),
-    ];
-    match given.iter().find(|(_, is_idle)| *is_idle) {
-        None => Ok(()),
-        Some((option, _)) => usage(format!(
-            "{option} applies to commands and URLs, and only built-in servers are named: their \
-             contract defines their requests (--contract NAME)"
-        )),
-    }
 }
 
 /// Whether an argument is a URL. A command with a URL among its arguments is not a URL.

@@ -1,0 +1,259 @@
+//! The hosts of a run, and what they decide: the cores of servers and generators, the threads of
+//! the load, and how short a slice may be.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use hotlap_agent::server::{RemoteHost, Wanted};
+use hotlap_agent::{GeneratorHost, Generators, Placement};
+use hotlap_bench::load_host::{self, LoadHost};
+use hotlap_bench::local::shortest_slice;
+use hotlap_bench::participant::Load;
+use hotlap_servers::machine::{self, CpuAllocation, Network};
+
+use super::spec::RunSpec;
+use crate::console::Console;
+use crate::model::{Controller, GeneratorMachine, Host};
+use crate::text::number::{self, plural};
+
+/// The hosts of a run.
+#[derive(Debug)]
+pub struct Hosts {
+    /// The host of the servers, if it is another one.
+    pub servers: Option<Arc<RemoteHost>>,
+    /// The generators of the load, if they are agents.
+    pub generators: Option<StartedGenerators>,
+    /// The cores of servers and generator, if hotlap starts the servers.
+    pub cores: CpuAllocation,
+    /// Number of cores that servers are told to use, unless their entry sets it; `None`: all cores
+    /// assigned to them.
+    pub server_cpus: Option<usize>,
+    /// The loads, with a thread for each core of the generator unless the user gave a number.
+    pub loads: Vec<Load>,
+}
+
+/// Generators that have been started.
+#[derive(Debug)]
+pub struct StartedGenerators {
+    /// What loads the servers.
+    pub host: Arc<load_host::Generators>,
+    /// Their hosts, in the order in which they were named.
+    pub hosts: Vec<GeneratorHost>,
+    /// Where servers listen, if they run on this machine, and the address at which generators reach
+    /// them.
+    pub network: Option<(Network, IpAddr)>,
+}
+
+impl Hosts {
+    /// Starts the agents that the plan names, and divides the cores of all hosts.
+    pub fn open(spec: &RunSpec, console: &Console) -> anyhow::Result<Self> {
+        let mut hosts = Self {
+            servers: None,
+            generators: None,
+            cores: match &spec.server_host {
+                _ if !spec.pins => unpinned(),
+                Some(_) => {
+                    // Servers run on another host, whose cores are not known yet.
+                    let all = machine::alone(None);
+                    CpuAllocation { generator: all.server, notes: all.notes, ..unpinned() }
+                }
+                None => machine::split_here(spec.server_cpus),
+            },
+            server_cpus: spec.server_cpus,
+            loads: spec.loads.clone(),
+        };
+        let cores = hosts.cores.generator.len();
+        hosts.loads.iter_mut().for_each(|load| load.use_cores(cores));
+        hosts.open_servers(spec, console)?;
+        hosts.open_generators(spec, console)?;
+        Ok(hosts)
+    }
+
+    /// Starts the agent on the servers' host, if it is another one.
+    fn open_servers(&mut self, spec: &RunSpec, console: &Console) -> anyhow::Result<()> {
+        let Some(command) = &spec.server_host else { return Ok(()) };
+        let wanted = Wanted {
+            address: spec.server_address,
+            cpus: spec.server_cpus,
+            starts: spec.starts_servers(),
+        };
+        let host = RemoteHost::open(command, wanted).map_err(anyhow::Error::msg)?;
+        let description = host.description();
+        // Without pinning, the generator has no cores either.
+        match self.cores.generator.len() {
+            0 => self.server_cpus = self.server_cpus.or(Some(description.machine.allowed)),
+            _ if description.is_this_machine() => {
+                self.cores = machine::split_here(self.server_cpus);
+                let cores = self.cores.generator.len();
+                self.loads.iter_mut().for_each(|load| load.use_cores(cores));
+            }
+            _ => {
+                self.cores.server.clone_from(&description.cores);
+                let notes = description.notes.iter().map(|note| format!("{}: {note}", host.name()));
+                self.cores.notes.extend(notes);
+            }
+        }
+        let at = host.address().map(|ip| format!(", at {ip}"));
+        console.note(&format!("Servers run on {}{}.", host.name(), at.unwrap_or_default()));
+        self.servers = Some(Arc::new(host));
+        Ok(())
+    }
+
+    /// Starts the generators, if they are agents.
+    fn open_generators(&mut self, spec: &RunSpec, console: &Console) -> anyhow::Result<()> {
+        if spec.generators.is_empty() {
+            return Ok(());
+        }
+        let mut group = Generators::open(&spec.generators, None)?;
+        let hosts = group.describe()?;
+        let network = match self.servers.is_none() && spec.starts_servers() {
+            true => Some(group.find_network(spec.server_address).map_err(anyhow::Error::msg)?),
+            false => None,
+        };
+        self.place(spec, &mut group, &hosts);
+        let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        let at =
+            network.as_ref().map_or_else(String::new, |(_, ip)| format!("; servers are at {ip}"));
+        let count = plural(names.len(), "generator");
+        console.note(&format!("The load comes from {count}: {}{at}.", names.join(", ")));
+        let host = load_host::Generators::new(Arc::new(group)).context("comparing clocks")?;
+        self.generators = Some(StartedGenerators { host: Arc::new(host), hosts, network });
+        Ok(())
+    }
+
+    /// Divides the cores of each host among its generators, and leaves all cores of this machine to
+    /// servers if no generator is on it.
+    fn place(&mut self, spec: &RunSpec, group: &mut Generators, hosts: &[GeneratorHost]) {
+        if self.cores.generator.is_empty() {
+            // Nothing is pinned.
+            return;
+        }
+        let is_here = |host: &GeneratorHost| host.description.is_this_machine();
+        if !hosts.iter().any(is_here) {
+            match self.servers {
+                Some(_) => self.cores.generator.clear(),
+                None => self.cores = machine::alone(self.server_cpus),
+            }
+        }
+        let starts = spec.starts_servers();
+        let boot = self.servers.as_ref().map(|host| host.description().boot.clone());
+        let boot = boot.filter(|boot| !boot.is_empty());
+        let placements: Vec<Placement> = (0..hosts.len())
+            .map(|index| {
+                let host = &hosts[index].description;
+                let same = |other: &GeneratorHost| {
+                    !host.boot.is_empty() && other.description.boot == host.boot
+                };
+                let before = hosts[..index].iter().filter(|other| same(other)).count();
+                let all = hosts.iter().filter(|other| same(other)).count().max(1);
+                match is_here(&hosts[index]) {
+                    true if !starts => Placement::default(),
+                    true => part(&self.cores.generator, (before, all), !self.cores.shared),
+                    // Where servers run, no core is the generator's alone.
+                    false if boot.as_ref() == Some(&host.boot) => Placement::default(),
+                    false => part(&host.cores, (before, all), true),
+                }
+            })
+            .collect();
+        let beside = hosts.iter().filter(|host| !is_here(host));
+        let beside = beside.filter(|host| boot.as_ref() == Some(&host.description.boot));
+        self.cores.notes.extend(beside.map(|host| {
+            format!("{} generates load on the servers' host: both use its cores", host.command)
+        }));
+        let cores = placements.iter().map(|own| own.cpus.len()).min().unwrap_or(0);
+        self.loads.iter_mut().for_each(|load| load.use_cores(cores));
+        group.place(placements);
+    }
+
+    /// The length of slices that was asked for, or a greater one if readings from other hosts would
+    /// be too imprecise for it.
+    pub fn slice(&self, asked: Option<Duration>, console: &Console) -> Option<Duration> {
+        let delay = self.servers.as_ref().map_or(Duration::ZERO, |host| host.delay())
+            + self.generators.as_ref().map_or(Duration::ZERO, |started| started.host.delay());
+        let shortest = shortest_slice(delay);
+        let ms = |time: Duration| number::time(time.as_secs_f64() * 1e3);
+        let slice = asked?;
+        if slice >= shortest {
+            return asked;
+        }
+        console.warn(&format!(
+            "Warning: slices are {} long instead of {}: a round trip to the other hosts takes {}, \
+             and shorter slices would be measured imprecisely.",
+            ms(shortest),
+            ms(slice),
+            ms(delay)
+        ));
+        Some(shortest)
+    }
+
+    /// The facts of the servers' machine, and of those that generated the load. `here` is this one.
+    pub fn facts(&self, here: Host) -> Host {
+        let mut host = match &self.servers {
+            Some(servers) => remote_facts(servers, here),
+            None => here,
+        };
+        let Some(started) = &self.generators else { return host };
+        host.generators = generator_facts(started);
+        // Those of this machine are known already.
+        let hosts = host.generators.iter().zip(&started.hosts);
+        for (own, _) in hosts.filter(|(_, host)| !host.description.is_this_machine()) {
+            let doubts = Host::of(own.machine.clone()).doubts.into_iter();
+            host.doubts.extend(doubts.map(|doubt| format!("on {}: {doubt}", own.command)));
+        }
+        host
+    }
+}
+
+/// No cores are assigned, neither to servers nor to the generator.
+pub fn unpinned() -> CpuAllocation {
+    CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
+}
+
+/// The facts of both machines. `here` is this one, where the load is generated.
+fn remote_facts(host: &RemoteHost, here: Host) -> Host {
+    let mut there = Host::of(host.description().machine.clone());
+    let doubts = here.doubts.iter().map(|doubt| format!("on the generator's host: {doubt}"));
+    there.doubts.extend(doubts);
+    let address = host.address().map(|ip| ip.to_string());
+    let controller =
+        Controller { command: host.command().to_owned(), address, machine: here.machine };
+    Host { controller: Some(controller), ..there }
+}
+
+/// The cores of one of several generators on a host, if it has enough for all; else all of them.
+fn part(cores: &[usize], (index, count): (usize, usize), is_alone: bool) -> Placement {
+    if cores.len() < count {
+        return Placement { cpus: cores.to_vec(), is_alone: false };
+    }
+    let each = cores.len() / count;
+    Placement { cpus: cores[index * each..(index + 1) * each].to_vec(), is_alone }
+}
+
+/// The facts of the generators' hosts.
+fn generator_facts(started: &StartedGenerators) -> Vec<GeneratorMachine> {
+    let fact = |host: &GeneratorHost| GeneratorMachine {
+        command: host.command.clone(),
+        name: host.name.clone(),
+        machine: host.description.machine.clone(),
+    };
+    started.hosts.iter().map(fact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generators_of_one_host_have_cores_of_their_own_if_there_are_enough() {
+        let parts = |cores: &[usize], count| -> Vec<(Vec<usize>, bool)> {
+            let part = |index| part(cores, (index, count), true);
+            (0..count).map(part).map(|own| (own.cpus, own.is_alone)).collect()
+        };
+        assert_eq!(parts(&[1, 2, 3, 4], 2), [(vec![1, 2], true), (vec![3, 4], true)]);
+        assert_eq!(parts(&[1, 2, 3], 2), [(vec![1], true), (vec![2], true)]);
+        assert_eq!(parts(&[1], 2), [(vec![1], false), (vec![1], false)]);
+        assert_eq!(part(&[1], (0, 1), false), Placement { cpus: vec![1], is_alone: false });
+    }
+}

@@ -1,0 +1,204 @@
+//! Which options do not go together, where clap cannot say so because it depends on the suite, the
+//! question or the servers; and what options mean for a question.
+
+use std::time::Duration;
+
+use hotlap_bench::participant::Load;
+use hotlap_bench::slo::Objective;
+use hotlap_bench::stress::Scenario;
+use hotlap_bench::suite::{Question, Suite};
+
+use super::super::rule::Rule;
+use crate::cli::{ExportArgs, RunArgs};
+use crate::exit::usage;
+use crate::slo;
+
+/// Rejects the first of these options that was given.
+fn refuse(options: &[(&str, bool)], why: impl Fn(&str) -> String) -> anyhow::Result<()> {
+    match options.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => usage(why(option)),
+    }
+}
+
+/// Rejects options about servers if no server is named: the quick suite would run instead.
+pub(super) fn need_servers(args: &RunArgs) -> anyhow::Result<()> {
+    let options = [
+        ("--explain", args.explain),
+        ("--layers", args.layers),
+        ("--scenario", !args.scenarios.is_empty()),
+        ("--stress", args.stress),
+        ("--name", !args.common.names.is_empty()),
+    ];
+    refuse(&options, |option| {
+        format!(
+            "{option} needs servers: name them, for example `hotlap run go/net-http 'node app.js' \
+             {option} ...`"
+        )
+    })
+}
+
+/// Rejects options that a suite decides itself, and schedules that measure nothing.
+pub(super) fn check(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<()> {
+    if suite.is_some() && !args.common.start.parameters.is_empty() {
+        return usage(
+            "-L applies to servers on the command line, but a suite names its own. Leave out -L or \
+             --suite.",
+        );
+    }
+    if args.schedule.restarts == Some(0) || args.schedule.rounds == Some(0) {
+        return usage("0 restarts or rounds measure nothing: use at least 1");
+    }
+    Ok(())
+}
+
+/// Rejects options of the load if a suite defines its loads.
+pub(super) fn have_no_loads(args: &RunArgs, suite: &Suite) -> anyhow::Result<()> {
+    let shape = &args.common.shape;
+    let is_shaped = shape.connections.is_some()
+        || shape.threads.is_some()
+        || shape.disable_keepalive
+        || shape.http2
+        || shape.pipeline.is_some();
+    match is_shaped {
+        false => Ok(()),
+        true => usage(format!(
+            "the suite {} defines its loads: leave out -c, -t, --disable-keepalive, --pipeline \
+             and --http2",
+            suite.name
+        )),
+    }
+}
+
+/// Rejects request options if only catalogue servers are named: their contract fixes their
+/// requests. `commands` and `urls`: whether any server is one.
+pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> anyhow::Result<()> {
+    let ask = &args.common.request;
+    let none = !commands && !urls;
+    let options = [
+        ("--path", ask.path.is_some() && none),
+        ("--method", ask.method.is_some() && none),
+        ("--header", !ask.headers.is_empty() && none),
+        ("--body", ask.body.is_some() && none),
+        ("--expect-status", ask.expect_status.is_some() && none),
+        ("--expect-body", ask.expect_body.is_some() && none),
+        ("--access-log", ask.access_log.is_some() && none),
+        ("--shell", args.common.start.shell && !commands),
+    ];
+    refuse(&options, |option| {
+        format!(
+            "{option} applies to commands and URLs, and only built-in servers are named: their \
+             contract defines their requests (--contract NAME)"
+        )
+    })
+}
+
+/// Rejects generators for a stress, and more of them than connections.
+pub(super) fn have_hosts(
+    args: &RunArgs,
+    loads: &[Load],
+    scenarios: &[Scenario],
+) -> anyhow::Result<()> {
+    let placement = &args.common.placement;
+    let count = placement.generator_on.len();
+    if placement.server_address.is_some() && placement.server_on.is_none() && count == 0 {
+        return usage("--server-address is for --server-on and --generator-on: add one of them");
+    }
+    if count > 0 && !scenarios.is_empty() {
+        return usage("a stress generates its load on this machine: leave out --generator-on");
+    }
+    match loads.iter().find(|load| load.connections < count) {
+        Some(load) => usage(format!(
+            "{} connections cannot be divided among {count} generators: use at least {count} (-c)",
+            load.connections
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The goals: those of the suite, or of `hotlap capacity`; none if nothing is searched.
+pub(super) fn goals(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<Vec<Objective>> {
+    let goals = match suite.and_then(|suite| Some((suite, suite.slo.as_ref()?))) {
+        None => args.slo.clone(),
+        Some((suite, written)) => slo::parse(&written.text)
+            .or_else(|error| usage(suite.wrong(written.line, error).to_string()))?,
+    };
+    if !goals.is_empty() {
+        only_for_searches(args)?;
+    }
+    Ok(goals)
+}
+
+/// The precision of a search in a suite that sets none.
+pub(super) const PRECISION: f64 = 0.05;
+
+/// The timeout of a request. A request that takes longer than a goal allows must be seen to take
+/// longer.
+pub(super) fn timeout(timeout: Duration, objectives: &[Objective]) -> Duration {
+    let limits = objectives.iter().filter_map(Objective::latency);
+    limits.map(|(_, ns)| Duration::from_nanos(ns) * 2).fold(timeout, Duration::max)
+}
+
+/// Rejects options that have no meaning for a search.
+fn only_for_searches(args: &RunArgs) -> anyhow::Result<()> {
+    let schedule = &args.schedule;
+    let options = [
+        ("--rate", args.rate.is_some()),
+        ("--slice", schedule.slice.is_some()),
+        ("--rounds", schedule.rounds.is_some()),
+        ("--stress", args.stress),
+        ("--resume", args.resume),
+        ("--save-baseline", args.save_baseline.is_some()),
+        ("--export-github-benchmark", args.common.exports.export_github_benchmark.is_some()),
+        ("--export-bencher", args.common.exports.export_bencher.is_some()),
+    ];
+    refuse(&options, |option| {
+        format!("{option} does not work with a search for capacities: leave it out")
+    })
+}
+
+/// Whether the run also explains the differences in cost.
+pub(super) fn explains_after(args: &RunArgs, question: Question) -> anyhow::Result<bool> {
+    match question {
+        Question::Compare | Question::Scale => Ok(args.explain),
+        _ if args.explain => usage("--explain needs a comparison of servers"),
+        _ => Ok(false),
+    }
+}
+
+/// The rules of `--fail-if`. Rules about capacities belong to searches, all others to comparisons.
+pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Rule>> {
+    let rules: Vec<Rule> =
+        args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
+    let is_search = question == Question::Capacity;
+    match args.fail_if.iter().zip(&rules).find(|(_, r)| r.is_about_capacity() != is_search) {
+        None => Ok(rules),
+        Some((text, _)) if is_search => {
+            usage(format!("--fail-if {text:?}: a search only knows \"capacity -5%\""))
+        }
+        Some((text, _)) => usage(format!("--fail-if {text:?} needs `hotlap capacity`")),
+    }
+}
+
+/// The exports. Formats that contain only measured figures are rejected for a stress run.
+pub(super) fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
+    let table = &args.common.exports;
+    let for_tables = [
+        &table.export_csv,
+        &table.export_svg,
+        &table.export_github_benchmark,
+        &table.export_bencher,
+    ];
+    let verb = match question {
+        Question::Stress => "--stress",
+        Question::Explain => "an explanation",
+        _ => return Ok(table.clone()),
+    };
+    let is_junit = question == Question::Explain && table.export_junit.is_some();
+    if is_junit || for_tables.iter().any(|file| file.is_some()) {
+        return usage(format!(
+            "{verb} can be exported with --export-json, --export-markdown and --export-html only"
+        ));
+    }
+    Ok(table.clone())
+}
