@@ -25,7 +25,7 @@ use hotlap_servers::infer;
 use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::CpuAllocation;
-use hotlap_servers::running::{RunningServer, ServerHost, State};
+use hotlap_servers::running::{RunningServer, ServerHost, ServerState};
 use hotlap_servers::start::{ask, ending};
 use hotlap_servers::verify::LIMIT;
 
@@ -424,12 +424,12 @@ impl<'a> Attacked<'a> {
         observed.held = held.map(|((first, middle), last)| [first, middle, last]);
         let mut log_tail = Vec::new();
         match self.state() {
-            State::Runs => {}
-            State::Ended(exit) => {
+            ServerState::Runs => {}
+            ServerState::Ended(exit) => {
                 observed.ended = Some(ending(exit));
                 log_tail = self.server.as_ref().map_or(Vec::new(), |server| server.tail());
             }
-            State::Unreachable(why) => return Err(failure("stress", why.cause, &why.remedy)),
+            ServerState::Unreachable(why) => return Err(failure("stress", why.cause, &why.remedy)),
         }
         Ok(Some(StressTrial {
             scenario: scenario.name.clone(),
@@ -524,7 +524,7 @@ impl<'a> Attacked<'a> {
             if ask(&self.target, &self.host, LIMIT, &self.exchange).is_ok() {
                 return Some(began.elapsed().as_secs_f64() * 1e3);
             }
-            let is_over = self.state() != State::Runs;
+            let is_over = self.state() != ServerState::Runs;
             if is_over || began.elapsed() > limit || !interrupt::sleep(RETRY, self.stop) {
                 return None;
             }
@@ -559,8 +559,8 @@ impl<'a> Attacked<'a> {
         Some(Held { rss_bytes: memory.rss_bytes, threads: memory.threads })
     }
 
-    fn state(&mut self) -> State {
-        self.server.as_mut().map_or(State::Runs, |server| server.state())
+    fn state(&mut self) -> ServerState {
+        self.server.as_mut().map_or(ServerState::Runs, |server| server.state())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::contract::{Ask, Contract, Exchange, Name};
 use crate::infer;
 use crate::launch::{Certificate, Counts, LINES_LIMIT, Launch, LogLines, ServerFailure};
 use crate::machine::{self, Network};
-use crate::running::{LocalHost, LocalServer, RunningServer, StartOrder, State, Up};
+use crate::running::{LocalHost, LocalServer, RunningServer, ServerState, StartOrder, Up};
 use crate::start::{HOST, ending};
 use crate::verify::client::Wire;
 use crate::verify::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
@@ -336,7 +336,7 @@ struct ToCheck<'a> {
 /// Stops a server and records how that went.
 fn stop(row: &mut CheckedServer, mut server: LocalServer) {
     if row.outcome != CheckOutcome::Passed {
-        if let State::Ended(exit) = server.state() {
+        if let ServerState::Ended(exit) = server.state() {
             row.notes.push(format!("it {} during the check", ending(exit)));
         }
         let log_tail = server.tail();

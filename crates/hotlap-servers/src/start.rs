@@ -12,20 +12,24 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::http::Response;
 use hotlap_load::plan::{Endpoint, Target};
-use hotlap_observe::{Counters, Observer, Sampler, owner, processes};
+use hotlap_observe::{Counters, Observer, Sampler, owner};
 
 use crate::contract::Exchange;
 use crate::interrupt;
 use crate::launch::{Launch, LogLines, ServerFailure, TLS_CERT, TLS_KEY};
 use crate::machine::Network;
-use crate::process::{Process, ProcessExit, ProcessSetting, Standby};
-use crate::running::{LocalHost, LocalServer, StartOrder, Up};
+use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
+use crate::running::{LAST_LINES, LocalServer, StartOrder, Up, sockets};
 use crate::verify::client::{OpenError, Wire};
 use crate::verify::{LIMIT, Requirements};
 
 /// A start under way.
 pub(crate) struct Starting<'a> {
-    pub(crate) host: &'a LocalHost,
+    pub(crate) supervisor: &'a Supervisor,
+    /// Receives its output.
+    pub(crate) log: PathBuf,
+    /// Where it listens.
+    pub(crate) network: &'a Network,
     pub(crate) order: &'a StartOrder,
     /// Set when the user interrupts.
     pub(crate) stop: &'a AtomicBool,
@@ -101,9 +105,6 @@ const NO_PORT: &str =
 /// run well by hand.
 const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
 
-/// How many of a server's last log lines to show.
-pub const LAST_LINES: usize = 12;
-
 impl Starting<'_> {
     /// Starts the server and waits until it answers.
     pub(crate) fn run(&self) -> Result<Up<LocalServer>, ServerFailure> {
@@ -113,7 +114,7 @@ impl Starting<'_> {
         if let Some(command) = &self.order.launch.prepare {
             self.prepare(command)?;
         }
-        let port = free_port(self.host.network.bind)
+        let port = free_port(self.network.bind)
             .map_err(|e| self.failed(&format!("no local port is free: {e}"), NO_PORT))?;
         let (argv, env) = self.filled(port);
         let setting = ProcessSetting {
@@ -121,10 +122,10 @@ impl Starting<'_> {
             env,
             cwd: self.order.launch.cwd.clone(),
             cpus: self.order.cores.clone(),
-            log: self.log(),
+            log: self.log.clone(),
         };
         let failed = |e: crate::process::StartError| self.failed(&e.to_string(), "");
-        let standby = Standby::new(&setting, &self.host.supervisor).map_err(failed)?;
+        let standby = Standby::new(&setting, self.supervisor).map_err(failed)?;
         let (counters, uncounted) =
             match self.order.counters.then(|| Counters::open(standby.supervisor_pid())) {
                 Some(Ok(counters)) => (Some(counters), None),
@@ -137,7 +138,7 @@ impl Starting<'_> {
         let target = self.await_answer(&mut process, port, began)?;
         let ready = began.elapsed();
         if let Endpoint::Tcp(address) = &target.endpoint
-            && address.ip() != self.host.network.bind
+            && address.ip() != self.network.bind
         {
             self.is_reached(&process, address.port())?;
         }
@@ -168,11 +169,6 @@ impl Starting<'_> {
         Ok(Up { server, target, fixed_port, ready, uncounted, notes })
     }
 
-    /// The file that receives its output.
-    fn log(&self) -> PathBuf {
-        self.host.logs.join(format!("{}.log", self.order.number))
-    }
-
     /// Whether it is a user's command, which may listen on another port than `PORT`.
     fn is_a_users(&self) -> bool {
         self.order.requirements == Requirements::Custom
@@ -189,10 +185,10 @@ impl Starting<'_> {
             env: self.order.launch.env.clone(),
             cwd: self.order.launch.cwd.clone(),
             cpus: Vec::new(),
-            log: self.log(),
+            log: self.log.clone(),
         };
         let mut process =
-            Process::start(&setting, &self.host.supervisor).map_err(|e| failed(e.to_string()))?;
+            Process::start(&setting, self.supervisor).map_err(|e| failed(e.to_string()))?;
         let began = Instant::now();
         let exit = loop {
             match process.exited() {
@@ -231,7 +227,7 @@ impl Starting<'_> {
         began: Instant,
     ) -> Result<Target, ServerFailure> {
         let at = |ip: &IpAddr| SocketAddr::new(*ip, port);
-        let mut addresses: Vec<SocketAddr> = self.host.network.reach.iter().map(at).collect();
+        let mut addresses: Vec<SocketAddr> = self.network.reach.iter().map(at).collect();
         let unready = self.order.limit / UNREADY;
         let (mut looked, mut wait) = (began, FIRST_WAIT);
         let (mut silence, mut wrong): (Option<String>, Option<(Instant, NotYet)>) = (None, None);
@@ -284,8 +280,8 @@ impl Starting<'_> {
             if looked.elapsed() > LOOK_AGAIN && on_another_port.is_none() {
                 looked = Instant::now();
                 if let Some(elsewhere) = listening_elsewhere(process, &addresses) {
-                    if takes_other_ports && self.host.network.leads_to(elsewhere.ip()) {
-                        addresses.extend(reachable(elsewhere, &self.host.network));
+                    if takes_other_ports && self.network.leads_to(elsewhere.ip()) {
+                        addresses.extend(reachable(elsewhere, self.network));
                         continue;
                     }
                     if began.elapsed() > unready && !is_accepted {
@@ -308,7 +304,7 @@ impl Starting<'_> {
                     ),
                     None => (
                         format!("it does not listen on its port after {limit} s"),
-                        match self.host.network.is_open() {
+                        match self.network.is_open() {
                             true => {
                                 "make it listen on $PORT at the address in $HOST; \
                                      --start-timeout allows more time"
@@ -333,7 +329,7 @@ impl Starting<'_> {
     fn is_reached(&self, process: &Process, port: u16) -> Result<(), ServerFailure> {
         let on_port = sockets(process).into_iter().filter(|a| a.port() == port);
         let (reached, missed): (Vec<_>, Vec<_>) =
-            on_port.partition(|a| self.host.network.leads_to(a.ip()));
+            on_port.partition(|a| self.network.leads_to(a.ip()));
         match missed.first() {
             Some(address) if reached.is_empty() => {
                 Err(self.not_at_its_address(process, *address, port))
@@ -350,14 +346,14 @@ impl Starting<'_> {
         listening: SocketAddr,
         port: u16,
     ) -> ServerFailure {
-        let bind = self.host.network.bind;
-        let is_missed = !self.host.network.leads_to(listening.ip()) || listening.port() == port;
+        let bind = self.network.bind;
+        let is_missed = !self.network.leads_to(listening.ip()) || listening.port() == port;
         let (cause, remedy) = match is_missed {
             false => (
                 format!("it listens on {listening}, not on $PORT ({port})"),
                 "read PORT from the environment".to_owned(),
             ),
-            true if self.host.network.is_open() => (
+            true if self.network.is_open() => (
                 format!("it listens on {listening}, which other hosts do not reach"),
                 format!("make it listen on $HOST ({bind}), or on all addresses"),
             ),
@@ -407,7 +403,7 @@ impl Starting<'_> {
         let of_tls = [TLS_CERT, TLS_KEY].map(|name| Some((name, env.get(name)?.clone())));
         let own = [
             ("PORT", port.to_string()),
-            ("HOST", self.host.network.bind.to_string()),
+            ("HOST", self.network.bind.to_string()),
             ("CPUS", self.order.cpus.to_string()),
         ];
         let values: Vec<_> = own.into_iter().chain(of_tls.into_iter().flatten()).collect();
@@ -461,13 +457,6 @@ pub fn ending(exit: ProcessExit) -> String {
 /// A port that is free at an address.
 fn free_port(address: IpAddr) -> io::Result<u16> {
     Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
-}
-
-/// The addresses where the server's process tree listens.
-pub(crate) fn sockets(process: &Process) -> Vec<SocketAddr> {
-    let members = process.members().unwrap_or_default();
-    let pids: Vec<u32> = members.iter().map(|m| m.pid).collect();
-    processes::listening(&pids).unwrap_or_default()
 }
 
 /// An address where the server's process tree listens, if none of those at which it is asked leads

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{getpid, getppid};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::NotAServer;
-use crate::event_loop::{Behaviour, ServeError, serve};
+use crate::event_loop::{Behaviour, NotAServer, ServeError, serve};
 use crate::request::Request;
 
 /// A known property of a server. Written `name:number[:number[:number]]`, as the variants show.

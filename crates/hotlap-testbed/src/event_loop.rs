@@ -1,5 +1,5 @@
-//! Servers of one edge-triggered event loop per thread: accept, read, respond, and nothing else. The
-//! ceiling does only that.
+//! Servers of one edge-triggered event loop per thread: accept, read, respond. The ceiling does
+//! nothing else.
 //!
 //! Sockets are registered once. A read that does not fill the buffer is the last one until the next
 //! event; all responses to the requests of one read are sent in one write.
@@ -44,6 +44,14 @@ pub(crate) trait Behaviour {
 /// Connections that the system queues for each thread until they are accepted. A bound on
 /// resources: Linux caps it at net.core.somaxconn, whose default is the same.
 const BACKLOG: i32 = 4096;
+
+/// A text that names no server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no server; use {known}")]
+pub struct NotAServer {
+    pub(crate) text: String,
+    pub(crate) known: String,
+}
 
 /// Why a server cannot run.
 #[derive(Debug, thiserror::Error)]

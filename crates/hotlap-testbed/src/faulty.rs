@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::test_server::Peer;
+use socket2::Socket;
+
+use crate::test_server::{Peer, TestServer};
 
 /// The contract that a faulty server implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +116,20 @@ pub enum Flaw {
 /// A client that sends nothing for this long is disconnected.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The handler of each connection for [`crate::TestServer::start`].
-pub(crate) fn serve(site: Site, flaw: Flaw) -> impl Fn(Peer) + Send + Sync + 'static {
+impl TestServer {
+    /// Serves a contract with a [`Flaw`].
+    pub fn faulty(site: Site, flaw: Flaw) -> Self {
+        Self::start(serve(site, flaw))
+    }
+
+    /// The same on a listening socket.
+    pub fn faulty_on(listener: impl Into<Socket>, site: Site, flaw: Flaw) -> Self {
+        Self::on(listener, serve(site, flaw))
+    }
+}
+
+/// The handler of each connection for [`TestServer::start`].
+fn serve(site: Site, flaw: Flaw) -> impl Fn(Peer) + Send + Sync + 'static {
     let server = Server {
         responder: Responder::new(site, flaw),
         is_dead: AtomicBool::new(false),

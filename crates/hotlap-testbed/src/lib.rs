@@ -19,11 +19,10 @@
 //!
 //! ```text
 //! calibrated   planted      unruly
-//!     └───┬───────┘        ┌──┴──┐
-//!     event_loop         http2   │
-//!      request             └─────┤
-//!                           test_server
-//!                             faulty
+//!     └───┬───────┘           │
+//!     event_loop       faulty http2
+//!      request            └─┬──┘
+//!                      test_server
 //! ```
 
 mod calibrated;
@@ -36,16 +35,8 @@ mod test_server;
 mod unruly;
 
 pub use calibrated::CalibratedServer;
-pub use event_loop::{ServeError, serve_ceiling};
+pub use event_loop::{NotAServer, ServeError, serve_ceiling};
 pub use faulty::{Flaw, Site};
 pub use planted::Planted;
 pub use test_server::{HELLO, Peer, TestServer, unused_address};
 pub use unruly::{Speaks, Unruly, for_seeds, most_memory};
-
-/// A text that names no server.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no server; use {known}")]
-pub struct NotAServer {
-    text: String,
-    known: String,
-}

@@ -16,8 +16,7 @@ use flate2::{Compress, Compression, FlushCompress};
 use memmap2::MmapMut;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::NotAServer;
-use crate::event_loop::{Behaviour, ServeError, serve};
+use crate::event_loop::{Behaviour, NotAServer, ServeError, serve};
 use crate::request::{Reply, Request};
 
 /// CPU time of [`Planted::Arithmetic`] for each response, in nanoseconds.

@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
-use crate::faulty::{Flaw, Site, serve};
-
 /// The response of the contract `hello`.
 pub const HELLO: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
@@ -103,16 +101,6 @@ impl TestServer {
                 client.send(response);
             }
         })
-    }
-
-    /// Serves a contract with a [`Flaw`].
-    pub fn faulty(site: Site, flaw: Flaw) -> Self {
-        Self::start(serve(site, flaw))
-    }
-
-    /// The same on a listening socket.
-    pub fn faulty_on(listener: impl Into<Socket>, site: Site, flaw: Flaw) -> Self {
-        Self::on(listener, serve(site, flaw))
     }
 
     /// Its address.

@@ -9,7 +9,7 @@ use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_observe::{Memory, Switches};
 use hotlap_servers::launch::LINES_LIMIT;
 use hotlap_servers::process::Stopped;
-use hotlap_servers::running::{LogWait, RunningServer, Sample, State, Unreachable};
+use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerState, Unreachable};
 
 use super::order::{
     AskCompiler, AskState, BeginCounting, BeginStop, CountLines, Disable, Enable, EndCounting,
@@ -141,12 +141,12 @@ impl RunningServer for RemoteServer {
         self.line.delay()
     }
 
-    fn state(&mut self) -> State {
+    fn state(&mut self) -> ServerState {
         let ended = self.call(AskState {}, CALL).flatten();
         match (self.lost(), ended) {
-            (Some(lost), _) => State::Unreachable(lost),
-            (None, Some(exit)) => State::Ended(exit),
-            (None, None) => State::Runs,
+            (Some(lost), _) => ServerState::Unreachable(lost),
+            (None, Some(exit)) => ServerState::Ended(exit),
+            (None, None) => ServerState::Runs,
         }
     }
 

@@ -10,7 +10,7 @@ use hotlap_servers::catalogue::{self, Catalogue};
 use hotlap_servers::launch::{Certificate, Launch, ServerFailure};
 use hotlap_servers::machine::{self, Machine, Network};
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::running::{LocalHost, RunningServer, ServerHost, StartOrder, State, Up};
+use hotlap_servers::running::{LocalHost, RunningServer, ServerHost, ServerState, StartOrder, Up};
 
 use super::door::Door;
 use super::order::{
@@ -172,8 +172,8 @@ impl ServerService {
         let server = self.servers.get_mut(&id).ok_or("this server does not run any more")?;
         match call {
             ServerCall::AskState(_) => report::<AskState>(match server.state() {
-                State::Ended(exit) => Some(exit),
-                State::Runs | State::Unreachable(_) => None,
+                ServerState::Ended(exit) => Some(exit),
+                ServerState::Runs | ServerState::Unreachable(_) => None,
             }),
             ServerCall::Freeze(_) => report::<Freeze>(server.freeze()),
             ServerCall::Thaw(_) => report::<Thaw>(server.thaw()),

@@ -20,7 +20,7 @@ use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Stopped;
-use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, State};
+use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, ServerState};
 use hotlap_servers::start::{ask, ending};
 use hotlap_stats::PreviousWarmup;
 
@@ -509,13 +509,13 @@ impl Instance {
     /// # Errors
     /// How it ended, with its last log lines.
     pub fn still_there(&mut self, phase: &str) -> Result<(), ServerFailure> {
-        match self.server.as_mut().map_or(State::Runs, |server| server.state()) {
-            State::Runs => Ok(()),
-            State::Ended(exit) => {
+        match self.server.as_mut().map_or(ServerState::Runs, |server| server.state()) {
+            ServerState::Runs => Ok(()),
+            ServerState::Ended(exit) => {
                 let cause = format!("the server {}", ending(exit));
                 Err(self.failure(phase, cause, "run its command by hand to see why"))
             }
-            State::Unreachable(why) => Err(self.failure(phase, why.cause, &why.remedy)),
+            ServerState::Unreachable(why) => Err(self.failure(phase, why.cause, &why.remedy)),
         }
     }
 

@@ -1,22 +1,17 @@
-//! This machine as a host of servers, and a server that runs on it.
+//! A server that runs on this machine.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::Target;
 use hotlap_observe::cpus::{ClockFlush, move_threads};
 use hotlap_observe::{
     Compiler, Compilers, Counters, HardwareCounts, Instrument, Memory, Observation, ObserveError,
-    Observer, Owner, Sampler, Switches,
+    Observer, Owner, Sampler, Switches, processes,
 };
 
-use super::{Found, LogWait, RunningServer, Sample, ServerHost, StartOrder, State, Up};
-use crate::launch::{LogLines, ServerFailure};
-use crate::machine::Network;
-use crate::process::{Process, Stopped, Supervisor};
-use crate::start::{self, LAST_LINES, Starting};
+use super::server::{LogWait, RunningServer, Sample, ServerState};
+use crate::launch::LogLines;
+use crate::process::{Process, Stopped};
 
 /// A log that has not grown for this long is complete.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -32,57 +27,8 @@ const TOGETHER: Duration = Duration::from_millis(1);
 /// Processes of a large tree may take longer than that each time.
 const MOST_READINGS: u32 = 3;
 
-/// This machine.
-#[derive(Debug, Clone)]
-pub struct LocalHost {
-    /// The command that starts a supervisor.
-    pub supervisor: Supervisor,
-    /// Folder for the servers' logs.
-    pub logs: PathBuf,
-    /// Where servers listen.
-    pub network: Network,
-}
-
-impl LocalHost {
-    /// Starts a server and waits until it answers, as [`ServerHost::start`] does.
-    ///
-    /// # Errors
-    /// The cause, the last lines of its log, and a remedy.
-    pub fn start_here(
-        &self,
-        order: &StartOrder,
-        stop: &AtomicBool,
-    ) -> Result<Up<LocalServer>, ServerFailure> {
-        let mut up = Starting { host: self, order, stop }.run()?;
-        // Open the file before another server of this folder starts and replaces it.
-        up.server.lines(LogWait::No);
-        Ok(up)
-    }
-}
-
-impl ServerHost for LocalHost {
-    fn is_here(&self) -> bool {
-        true
-    }
-
-    fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
-        let Up { server, target, fixed_port, ready, uncounted, notes } =
-            self.start_here(order, stop)?;
-        Ok(Up { server: Box::new(server), target, fixed_port, ready, uncounted, notes })
-    }
-
-    fn find(&self, target: &Target, observes: bool) -> Result<Found, ServerFailure> {
-        if !hotlap_observe::is_here(&target.endpoint) {
-            let note = format!(
-                "CPU time is unknown: {target} is on another host. Name that host with --server-on"
-            );
-            return Ok(Found { server: None, notes: vec![note] });
-        }
-        let owner = hotlap_observe::owner(&target.endpoint, &[]);
-        let server = Box::new(LocalServer::of(&owner, observes));
-        Ok(Found { server: Some(server), notes: owner.note().into_iter().collect() })
-    }
-}
+/// How many of a server's last log lines to show.
+pub(crate) const LAST_LINES: usize = 12;
 
 /// A running server of this machine.
 #[derive(Debug, Default)]
@@ -113,7 +59,7 @@ impl LocalServer {
 
     /// The addresses where its processes listen.
     pub fn sockets(&self) -> Vec<SocketAddr> {
-        self.process.as_ref().map_or(Vec::new(), start::sockets)
+        self.process.as_ref().map_or(Vec::new(), sockets)
     }
 
     /// The cores that it runs on; empty: not pinned.
@@ -139,9 +85,9 @@ impl RunningServer for LocalServer {
         Duration::ZERO
     }
 
-    fn state(&mut self) -> State {
+    fn state(&mut self) -> ServerState {
         let exit = self.process.as_mut().and_then(Process::ended);
-        exit.map_or(State::Runs, State::Ended)
+        exit.map_or(ServerState::Runs, ServerState::Ended)
     }
 
     fn freeze(&mut self) -> Result<(), String> {
@@ -260,4 +206,11 @@ fn out_of_reach() -> ObserveError {
         why: "its processes are unknown".to_owned(),
         remedy: "name the command that starts it instead of its URL".to_owned(),
     }
+}
+
+/// The addresses where the server's process tree listens.
+pub(crate) fn sockets(process: &Process) -> Vec<SocketAddr> {
+    let members = process.members().unwrap_or_default();
+    let pids: Vec<u32> = members.iter().map(|m| m.pid).collect();
+    processes::listening(&pids).unwrap_or_default()
 }

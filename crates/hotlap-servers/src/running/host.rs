@@ -1,0 +1,72 @@
+//! This machine as a host of servers.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use hotlap_load::plan::Target;
+
+use super::local::LocalServer;
+use super::server::{Found, LogWait, RunningServer, ServerHost, StartOrder, Up};
+use crate::launch::ServerFailure;
+use crate::machine::Network;
+use crate::process::Supervisor;
+use crate::start::Starting;
+
+/// This machine.
+#[derive(Debug, Clone)]
+pub struct LocalHost {
+    /// The command that starts a supervisor.
+    pub supervisor: Supervisor,
+    /// Folder for the servers' logs.
+    pub logs: PathBuf,
+    /// Where servers listen.
+    pub network: Network,
+}
+
+impl LocalHost {
+    /// Starts a server and waits until it answers, as [`ServerHost::start`] does.
+    ///
+    /// # Errors
+    /// The cause, the last lines of its log, and a remedy.
+    pub fn start_here(
+        &self,
+        order: &StartOrder,
+        stop: &AtomicBool,
+    ) -> Result<Up<LocalServer>, ServerFailure> {
+        let mut up = Starting {
+            supervisor: &self.supervisor,
+            log: self.logs.join(format!("{}.log", order.number)),
+            network: &self.network,
+            order,
+            stop,
+        }
+        .run()?;
+        // Open the file before another server of this folder starts and replaces it.
+        up.server.lines(LogWait::No);
+        Ok(up)
+    }
+}
+
+impl ServerHost for LocalHost {
+    fn is_here(&self) -> bool {
+        true
+    }
+
+    fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
+        let Up { server, target, fixed_port, ready, uncounted, notes } =
+            self.start_here(order, stop)?;
+        Ok(Up { server: Box::new(server), target, fixed_port, ready, uncounted, notes })
+    }
+
+    fn find(&self, target: &Target, observes: bool) -> Result<Found, ServerFailure> {
+        if !hotlap_observe::is_here(&target.endpoint) {
+            let note = format!(
+                "CPU time is unknown: {target} is on another host. Name that host with --server-on"
+            );
+            return Ok(Found { server: None, notes: vec![note] });
+        }
+        let owner = hotlap_observe::owner(&target.endpoint, &[]);
+        let server = Box::new(LocalServer::of(&owner, observes));
+        Ok(Found { server: Some(server), notes: owner.note().into_iter().collect() })
+    }
+}
