@@ -13,7 +13,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
 
-#[path = "../../crates/hotlap/tests/scene/mod.rs"]
+#[path = "../../crates/hotlap/tests/reports/scene.rs"]
 mod scene;
 
 /// A column, and the value in its first row.

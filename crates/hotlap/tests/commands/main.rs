@@ -8,3 +8,4 @@ mod load;
 mod places;
 mod requests_file;
 mod secrets;
+mod shards;

@@ -6,7 +6,7 @@ mod documents;
 mod example;
 mod pool_page;
 mod scale_page;
-#[path = "../scene/mod.rs"]
+#[path = "../reports/scene.rs"]
 mod scene;
 mod suites;
 mod tidy;

@@ -1,8 +1,5 @@
 //! Whole runs with scripted laps: stored, analysed, and reported in every form.
 
-#[path = "../scene/mod.rs"]
-mod scene;
-
 mod browser;
 mod by_request;
 mod capacity;
@@ -15,6 +12,8 @@ mod page;
 mod pool;
 mod resume;
 mod run;
+mod scene;
 mod store;
+mod stragglers;
 mod stressed;
 mod verdicts;

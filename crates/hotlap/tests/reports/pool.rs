@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use crate::scene::{hold, printed, scene, script};
 use hotlap::analysis::{Analysis, Measure};
@@ -13,7 +12,7 @@ use hotlap::redact;
 use hotlap::store::Store;
 use hotlap_bench::participant::Role;
 use hotlap_stats::Rank;
-use serde_json::Value;
+use hotlap_testkit::{Said, Scene};
 
 /// A node, and by how much its shards differ from the others.
 #[derive(Clone, Copy)]
@@ -66,12 +65,13 @@ fn shard(node: Node, servers: &[&str]) -> Run {
 }
 
 /// A folder with the results of the first shards of a pool of so many.
-fn folder(of: usize, runs: &[Run]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+fn folder(of: usize, runs: &[Run]) -> Scene {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.path("pool")).unwrap();
     for (number, run) in runs.iter().enumerate() {
-        save(run, place(number, of), &folder.path().join(format!("shard-{number}.db")));
+        save(run, place(number, of), &scene.path(&format!("pool/shard-{number}.db")));
     }
-    folder
+    scene
 }
 
 fn save(run: &Run, shard: Shard, file: &Path) {
@@ -82,16 +82,8 @@ fn save(run: &Run, shard: Shard, file: &Path) {
         .unwrap();
 }
 
-fn hotlap(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-    command.arg("--no-config").args(arguments).env("COLUMNS", "100").output().unwrap()
-}
-
-fn merge(folder: &Path, more: &[&str]) -> (i32, String) {
-    let output = hotlap(&[&["merge", folder.to_str().unwrap()], more].concat());
-    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    // Without line ends, which depend on the width.
-    (output.status.code().unwrap(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+fn merge(scene: &Scene, more: &str) -> Said {
+    scene.hotlap("merge pool").words(more).env("COLUMNS", "100").said()
 }
 
 /// Three nodes of different speed, on which `b` costs 1.5 times as much as `a`, more or less.
@@ -162,8 +154,8 @@ fn servers_that_no_shard_measured_together_are_ranked_through_the_reference() {
 fn a_store_that_is_not_one_more_shard_of_the_pool_is_refused() {
     let run = shard(three_nodes()[0], &["b"]);
     let folder = folder(3, std::slice::from_ref(&run));
-    assert_ne!(merge(folder.path(), &[]).0, 2);
-    let file = folder.path().join("shard-1.db");
+    assert_ne!(merge(&folder, "").code, Some(2));
+    let file = folder.path("pool/shard-1.db");
     let own = place(1, 3);
     let others = [
         (Shard { number: 0, ..own.clone() }, "shard-0.db and"),
@@ -176,25 +168,21 @@ fn a_store_that_is_not_one_more_shard_of_the_pool_is_refused() {
     ];
     for (shard, why) in others {
         save(&run, shard, &file);
-        let (code, said) = merge(folder.path(), &[]);
-        assert!(code == 2 && said.contains("shard-1.db") && said.contains(why), "{why}: {said}");
+        merge(&folder, "").fails(2).has("shard-1.db").has(why);
         fs::remove_file(&file).unwrap();
     }
     Store::open(&file).unwrap().save(&redact::run(Run { number: None, ..run })).unwrap();
-    let (code, said) = merge(folder.path(), &[]);
-    assert!(code == 2 && said.contains("shard-1.db is not a shard"), "{said}");
-    let (code, said) = merge(tempfile::tempdir().unwrap().path(), &[]);
-    assert!(code == 2 && said.contains("has no shard (*.db)"), "{said}");
+    merge(&folder, "").fails(2).has("shard-1.db is not a shard");
+    merge(&self::folder(3, &[]), "").fails(2).has("has no shard (*.db)");
 }
 
 #[test]
 fn two_nodes_get_no_verdict() {
     let [one, two, _] = three_nodes();
     let runs = [one, two, one].map(|node| shard(node, &["b"]));
-    let (code, text) = merge(folder(3, &runs).path(), &[]);
-    assert_eq!(code, 0, "{text}");
-    assert!(text.contains("A verdict needs at least 3 nodes"), "{text}");
-    assert!(text.contains("Several of their shards ran on the same node"), "{text}");
+    let said = merge(&folder(3, &runs), "").succeeds();
+    said.has("A verdict needs at least 3 nodes")
+        .has("Several of their shards ran on the same node");
 }
 
 #[test]
@@ -202,8 +190,7 @@ fn kinds_of_machines_are_not_merged() {
     let mut runs = three_nodes().map(|node| shard(node, &["b"]));
     runs[2].host.machine.allowed = 64;
     let folder = folder(3, &runs);
-    let (code, text) = merge(folder.path(), &[]);
-    assert_eq!(code, 2);
+    let said = merge(&folder, "").fails(2);
     for part in [
         "whose results are not merged. Choose one with --kind",
         "1: 2 × Imaginary CPU (x86_64), Linux 6.18",
@@ -211,17 +198,15 @@ fn kinds_of_machines_are_not_merged() {
         "2: 64 × Imaginary CPU",
         "(shards 2 on n3)",
     ] {
-        assert!(text.contains(part), "{part}:\n{text}");
+        assert!(said.flat().contains(part), "{part}: {said:?}");
     }
-    let (code, text) = merge(folder.path(), &["--kind", "2"]);
-    assert!(code == 0 && text.contains("1 of 3 shards on 1 node (n3)"), "{text}");
-    assert_eq!(merge(folder.path(), &["--kind", "3"]).0, 2);
+    merge(&folder, "--kind 2").succeeds().has("1 of 3 shards on 1 node (n3)");
+    merge(&folder, "--kind 3").fails(2);
     // Another patch of the kernel is no other kind; another series is.
     runs[2].host.machine.allowed = 2;
     for (kernel, expected) in [("Linux 6.18.7", 0), ("Linux 6.17", 2)] {
         runs[2].host.machine.kernel = kernel.to_owned();
-        let folder = self::folder(3, &runs);
-        assert_eq!(merge(folder.path(), &[]).0, expected, "{kernel}");
+        merge(&self::folder(3, &runs), "").fails(expected);
     }
 }
 
@@ -232,18 +217,16 @@ fn shards_on_disturbed_nodes_are_set_apart_and_missing_ones_are_named() {
     let noisy = Node { name: "n5", control: 1.1, ..PLAIN };
     let runs = [one, two, three, slow, noisy].map(|node| shard(node, &["b"]));
     let folder = folder(7, &runs);
-    let json = folder.path().join("merged.json");
-    let (code, text) = merge(folder.path(), &["--export-json", json.to_str().unwrap()]);
-    assert_eq!(code, 0, "{text}");
+    let said = merge(&folder, "--export-json merged.json").succeeds();
     for part in [
         "3 of 7 shards on 3 nodes (n1, n2, n3) · 2 set apart · 2 missing",
         "Note: Shard 3 on n4 is set apart: its ceiling",
         "Note: Shard 4 on n5 is set apart: the A/A control",
         "Note: Shards 5,6 have no result yet.",
     ] {
-        assert!(text.contains(part), "{part}:\n{text}");
+        assert!(said.flat().contains(part), "{part}: {said:?}");
     }
-    let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let report = folder.json("merged.json");
     let pool = &report["pool"];
     assert_eq!(pool["missing"], serde_json::json!([5, 6]));
     assert_eq!(pool["shards"].as_array().unwrap().len(), 5);
@@ -259,14 +242,11 @@ fn shards_on_disturbed_nodes_are_set_apart_and_missing_ones_are_named() {
 fn every_export_of_a_merged_run_is_written() {
     let runs = three_nodes().map(|node| shard(node, &["b"]));
     let folder = folder(3, &runs);
-    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (page, csv, table) = (file("p.html"), file("t.csv"), file("t.md"));
-    let exports = ["--export-html", &page, "--export-csv", &csv, "--export-markdown", &table];
-    assert_eq!(merge(folder.path(), &exports).0, 0);
-    let read = |name: &str| fs::read_to_string(name).unwrap();
-    assert!(read(&page).contains("3 of 3 shards on 3 nodes"));
-    assert_eq!(read(&csv).lines().count(), 4, "heading, a, b and the ceiling");
-    assert!(read(&table).contains("## Nodes\n\n3 of 3 shards on 3 nodes (n1, n2, n3)\n"));
+    let exports = "--export-html p.html --export-csv t.csv --export-markdown t.md";
+    merge(&folder, exports).succeeds();
+    assert!(folder.read("p.html").contains("3 of 3 shards on 3 nodes"));
+    assert_eq!(folder.read("t.csv").lines().count(), 4, "heading, a, b and the ceiling");
+    assert!(folder.read("t.md").contains("## Nodes\n\n3 of 3 shards on 3 nodes (n1, n2, n3)\n"));
 }
 
 #[test]
@@ -308,30 +288,25 @@ fn a_run_of_one_machine_is_not_changed_by_being_a_shard() {
     assert!((condition.ceiling_ns.unwrap() / 5_000.0 - 1.0).abs() < 0.01);
 }
 
-/// The servers of a shard, as a dry run lists them; or the error.
-fn planned(suite: &Path, shard: &str) -> Result<Vec<String>, String> {
-    let store = suite.with_extension("db");
-    let words = ["run", "--suite", suite.to_str().unwrap(), "--shard", shard, "--dry-run"];
-    let more = ["--nodes-per-server", "3", "--store", store.to_str().unwrap()];
-    let output = hotlap(&[&words[..], &more].concat());
-    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    let servers = text.split("Servers:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
-    let name = |line: &str| line.trim().split(':').next().unwrap().to_owned();
-    match output.status.code() {
-        Some(0) => Ok(servers.unwrap().lines().map(name).collect()),
-        code => Err(format!("{code:?} {text}")),
-    }
+/// What a dry run says of a shard of a suite.
+fn planned(scene: &Scene, shard: &str) -> Said {
+    let run = scene.hotlap("run --suite ./tiny.toml --dry-run --nodes-per-server 3 --store t.db");
+    run.args(["--shard", shard]).said()
 }
 
 #[test]
 fn a_shard_has_the_reference_and_its_part_of_the_suite() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tiny.toml");
+    let scene = Scene::new();
     let servers = ["one", "two", "three", "four", "five"]
         .map(|name| format!("  {{ run = \"sh {name}\", name = \"{name}\" }},\n"));
     let suite = |head: &str| format!("{head}\nservers = [\n{}]\n", servers.concat());
-    fs::write(&file, suite("reference = \"three\"")).unwrap();
-    let shards = [0, 3, 4, 6].map(|number| planned(&file, &format!("{number}/7")).unwrap());
+    scene.write("tiny.toml", suite("reference = \"three\""));
+    let shards = [0, 3, 4, 6].map(|number| {
+        let text = planned(&scene, &format!("{number}/7")).succeeds().out;
+        let servers = text.split("Servers:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+        let name = |line: &str| line.trim().split(':').next().unwrap().to_owned();
+        servers.unwrap().lines().map(name).collect::<Vec<_>>()
+    });
     assert_eq!(shards[0], shards[1], "the first group of two has four shards");
     assert_eq!(shards[2], shards[3], "and the second one three");
     let mut others: Vec<&String> = shards[0].iter().chain(&shards[2]).collect();
@@ -341,7 +316,6 @@ fn a_shard_has_the_reference_and_its_part_of_the_suite() {
     others.sort();
     assert_eq!(others, ["five", "four", "one", "two"]);
     // What cannot be merged is not measured.
-    fs::write(&file, suite("slo = 'p99<10ms'")).unwrap();
-    let why = planned(&file, "0/3").unwrap_err();
-    assert!(why.starts_with("Some(2)") && why.contains("does not compare servers"), "{why}");
+    scene.write("tiny.toml", suite("slo = 'p99<10ms'"));
+    planned(&scene, "0/3").fails(2).has("does not compare servers");
 }
