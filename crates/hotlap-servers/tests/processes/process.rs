@@ -277,43 +277,29 @@ fn a_server_whose_supervisor_is_silent_is_a_survivor() {
     gone(&members);
 }
 
+/// Killed, killed while its server is frozen, ended by Ctrl-C, and by a panic.
 #[test]
-fn nothing_stays_behind_when_hotlap_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut hotlap, members) = held(folder.path(), "hold");
-    hotlap.kill().unwrap();
-    hotlap.wait().unwrap();
-    gone(&members);
-}
-
-#[test]
-fn nothing_stays_behind_when_hotlap_is_killed_while_its_server_is_frozen() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut hotlap, members) = held(folder.path(), "hold");
-    for member in members.iter().skip(1) {
-        let _ = kill_process(pid(member.pid), Signal::STOP);
+fn nothing_stays_behind_however_hotlap_ends() {
+    type End = fn(&mut Child, &[Member]);
+    let ends: [(&str, End); 4] = [
+        ("hold", |hotlap, _| hotlap.kill().unwrap()),
+        ("hold", |hotlap, members| {
+            for member in members.iter().skip(1) {
+                let _ = kill_process(pid(member.pid), Signal::STOP);
+            }
+            hotlap.kill().unwrap();
+        }),
+        // As a terminal does: the signal goes to the whole foreground group.
+        ("hold", |hotlap, _| kill_process_group(pid(hotlap.id()), Signal::INT).unwrap()),
+        ("panic", |_, _| ()),
+    ];
+    for (how, end) in ends {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut hotlap, members) = held(folder.path(), how);
+        end(&mut hotlap, &members);
+        assert!(!hotlap.wait().unwrap().success());
+        gone(&members);
     }
-    hotlap.kill().unwrap();
-    hotlap.wait().unwrap();
-    gone(&members);
-}
-
-#[test]
-fn nothing_stays_behind_when_ctrl_c_ends_hotlap() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut hotlap, members) = held(folder.path(), "hold");
-    // As a terminal does: the signal goes to the whole foreground group.
-    kill_process_group(pid(hotlap.id()), Signal::INT).unwrap();
-    hotlap.wait().unwrap();
-    gone(&members);
-}
-
-#[test]
-fn nothing_stays_behind_when_hotlap_panics() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut hotlap, members) = held(folder.path(), "panic");
-    assert!(!hotlap.wait().unwrap().success());
-    gone(&members);
 }
 
 #[cfg(target_os = "linux")]

@@ -1,11 +1,11 @@
 //! The GitHub action: its shell steps, run as GitHub runs them, with a hotlap that writes down what
 //! it is asked.
-#![cfg(unix)]
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+
+use hotlap_testkit::Scene;
 
 /// A step of `action.yml`: its name, its environment and its script.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ fn steps() -> Vec<Step> {
 /// A runner: a temporary folder, a `cargo` that installs a stand-in for hotlap, and an older hotlap
 /// on PATH.
 struct Runner {
-    folder: tempfile::TempDir,
+    scene: Scene,
     inputs: BTreeMap<&'static str, String>,
     has_cargo: bool,
 }
@@ -76,12 +76,9 @@ exit "$CODE"
 
 impl Runner {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("path")).unwrap();
+        let scene = Scene::new();
         for (name, text) in [("cargo", CARGO), ("hotlap", OLDER), ("stub", STUB)] {
-            let file = folder.path().join("path").join(name);
-            std::fs::write(&file, text).unwrap();
-            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+            scene.write_program(&format!("path/{name}"), text);
         }
         let inputs = [
             ("base", "base/server --port $PORT"),
@@ -91,30 +88,20 @@ impl Runner {
             ("budget", "2m"),
         ];
         let inputs = inputs.map(|(name, value)| (name, value.to_owned()));
-        Self { folder, inputs: inputs.into(), has_cargo: true }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.file(name)).unwrap_or_default()
+        Self { scene, inputs: inputs.into(), has_cargo: true }
     }
 
     /// Runs a step as GitHub does (`shell: bash`), with an exit code for hotlap.
     fn run(&self, step: &Step, (code, report): (i32, &str)) -> Output {
-        let script = self.file("step.sh");
-        std::fs::write(&script, &step.script).unwrap();
-        let own = self.file("path").display().to_string();
+        let (script, own) = (self.scene.write("step.sh", &step.script), self.scene.file("path"));
         let path = if self.has_cargo { format!("{own}:/usr/bin:/bin") } else { own };
         let mut bash = Command::new("/bin/bash");
         bash.args(["--noprofile", "--norc", "-eo", "pipefail"]).arg(script).env_clear();
-        bash.current_dir(self.folder.path()).env("PATH", path);
+        bash.current_dir(self.scene.folder()).env("PATH", path);
         bash.env("CODE", code.to_string()).env("REPORT", report);
-        bash.env("RUNNER_TEMP", self.folder.path());
-        bash.env("GITHUB_OUTPUT", self.file("output"));
-        bash.env("GITHUB_STEP_SUMMARY", self.file("summary"));
+        bash.env("RUNNER_TEMP", self.scene.folder());
+        bash.env("GITHUB_OUTPUT", self.scene.path("output"));
+        bash.env("GITHUB_STEP_SUMMARY", self.scene.path("summary"));
         for (name, value) in &step.env {
             bash.env(name, self.value(value));
         }
@@ -151,12 +138,12 @@ impl Runner {
 fn the_action_runs_its_own_hotlap_with_what_it_is_given() {
     let runner = Runner::new();
     assert_eq!(runner.all((0, "yes")), Some(0));
-    let installed = runner.read("cargo.args");
+    let installed = runner.scene.read("cargo.args");
     assert!(installed.contains("--path /the/action/crates/hotlap"), "{installed}");
-    let asked = runner.read("hotlap.args");
+    let asked = runner.scene.read("hotlap.args");
     let asked: Vec<&str> = asked.lines().collect();
-    let report = runner.file("hotlap.md").display().to_string();
-    let junit = runner.file("hotlap.xml").display().to_string();
+    let report = runner.scene.file("hotlap.md");
+    let junit = runner.scene.file("hotlap.xml");
     let expected = [
         &["run", "--name", "base", "--name", "head"][..],
         &["base/server --port $PORT", "head/server --port $PORT", "--reference", "base"],
@@ -164,8 +151,8 @@ fn the_action_runs_its_own_hotlap_with_what_it_is_given() {
         &["--fail-if", "memory +10%", "--export-markdown", &report, "--export-junit", &junit],
     ];
     assert_eq!(asked, expected.concat());
-    assert_eq!(runner.read("output"), format!("report={report}\njunit={junit}\n"));
-    assert_eq!(runner.read("summary"), "# the report\n");
+    assert_eq!(runner.scene.read("output"), format!("report={report}\njunit={junit}\n"));
+    assert_eq!(runner.scene.read("summary"), "# the report\n");
 }
 
 /// A report that is missing turned exit code 2 into 1.
@@ -175,7 +162,7 @@ fn the_action_ends_with_the_exit_code_of_hotlap() {
         for code in [1, 2, 3, 4, 5] {
             let runner = Runner::new();
             assert_eq!(runner.all((code, report)), Some(code), "a report: {report}");
-            assert_eq!(runner.read("summary").is_empty(), report == "no");
+            assert_eq!(runner.scene.read("summary").is_empty(), report == "no");
         }
     }
 }
@@ -185,13 +172,13 @@ fn an_action_without_rules_passes_none() {
     let mut runner = Runner::new();
     runner.inputs.insert("fail-if", String::new());
     assert_eq!(runner.all((0, "yes")), Some(0));
-    assert!(!runner.read("hotlap.args").contains("--fail-if"));
+    assert!(!runner.scene.read("hotlap.args").contains("--fail-if"));
 }
 
 #[test]
 fn an_action_without_cargo_says_what_to_do() {
     let runner = Runner { has_cargo: false, ..Runner::new() };
-    std::fs::remove_file(runner.file("path").join("cargo")).unwrap();
+    std::fs::remove_file(runner.scene.path("path/cargo")).unwrap();
     let output = runner.run(&steps()[0], (0, "yes"));
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stdout).unwrap();

@@ -92,9 +92,7 @@ fn left_out<'a>(export: &'a Value, why: &str) -> Vec<&'a Value> {
 /// One that is stopped does not answer any more, and cannot end by itself.
 #[test]
 fn a_generator_that_is_killed_or_stays_stopped_costs_one_lap_at_most_and_is_started_again() {
-    for (signal, rounds, why) in
-        [(Signal::KILL, 12, "the agent ended"), (Signal::STOP, 6, "no answer within 10s")]
-    {
+    let lose = |signal, rounds, why| {
         let scene = Scene::new();
         let running = under_way(&scene, &named(&scene, "pids"), rounds);
         let [agent] = pids(&scene, "pids")[..] else { panic!("it was started several times") };
@@ -113,7 +111,11 @@ fn a_generator_that_is_killed_or_stays_stopped_costs_one_lap_at_most_and_is_star
         let all = export["laps"].as_array().unwrap().len();
         assert!(all >= 2 * rounds as usize, "{said:?}");
         adds_up(&export, 2);
-    }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| lose(Signal::KILL, 12, "the agent ended"));
+        lose(Signal::STOP, 6, "no answer within 10s");
+    });
 }
 
 #[test]

@@ -128,8 +128,7 @@ impl UnderWay {
 /// One that is stopped does not answer any more, and cannot end by itself.
 #[test]
 fn a_generator_that_is_killed_or_stays_stopped_makes_the_load_invalid() {
-    for (signal, why) in [(Signal::KILL, "the agent ended"), (Signal::STOP, "no answer within 10s")]
-    {
+    let lose = |signal, why| {
         let under_way = under_way("-d1h --format json");
         let agents = under_way.agents();
         kill_process(agents[1], signal).unwrap();
@@ -139,7 +138,11 @@ fn a_generator_that_is_killed_or_stays_stopped_makes_the_load_invalid() {
             .has(&format!("while loading: {why}"));
         agents.into_iter().for_each(is_gone);
         drop(under_way.server);
-    }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| lose(Signal::KILL, "the agent ended"));
+        lose(Signal::STOP, "no answer within 10s");
+    });
 }
 
 #[test]
