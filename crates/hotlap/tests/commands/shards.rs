@@ -34,7 +34,7 @@ fn results(scene: &Scene) -> Vec<String> {
 
 fn node_of(scene: &Scene, store: &str) -> Option<String> {
     let run = Store::open_existing(&scene.path(store)).unwrap().run(1).unwrap();
-    run.host.node().map(str::to_owned)
+    run.host.node
 }
 
 #[test]

@@ -64,14 +64,18 @@ impl Crate {
     /// The arrows that are part of a circle.
     pub fn circles(&self) -> Vec<String> {
         let arrows = self.arrows();
-        let leads_back = |arrow: &&Arrow| {
-            let (mut found, mut open) = (BTreeSet::new(), vec![&arrow.to]);
+        let mut next: BTreeMap<&Path, Vec<&Path>> = BTreeMap::new();
+        arrows.iter().for_each(|arrow| next.entry(&arrow.from).or_default().push(&arrow.to));
+        let reached = |from| {
+            let (mut found, mut open) = (BTreeSet::new(), vec![from]);
             while let Some(at) = open.pop() {
-                let next = arrows.iter().filter(|next| next.from == *at).map(|next| &next.to);
+                let next = next.get(at).into_iter().flatten().copied();
                 open.extend(next.filter(|to| found.insert(*to)));
             }
-            found.contains(&arrow.from)
+            found
         };
+        let reached: BTreeMap<_, _> = self.0.keys().map(|from| (from, reached(from))).collect();
+        let leads_back = |arrow: &&Arrow| reached[&arrow.to].contains(&arrow.from);
         arrows.iter().filter(leads_back).map(|arrow| arrow.text.clone()).collect()
     }
 

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use crate::scene::{ORDER, USER, hold, mix, three};
 use hotlap::model::{Run, Violation};
-use hotlap::redact;
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::{Figure, Report, RequestRow};
-use hotlap::store::Store;
 use hotlap_load::outcome::RequestOutcome;
 
 /// A run of three servers, their control and the ceiling, under a load of two requests.
-fn mixed() -> Run {
+pub fn mixed() -> Run {
     let mut run = hold(&three(), None).run;
     mix(&mut run);
     run
@@ -230,19 +228,4 @@ fn a_load_of_one_request_has_none() {
     }
     assert_eq!(render(&report, Format::Csv).lines().count(), 5);
     assert!(!terminal::detailed(&report, 80, false).contains("Each request"));
-}
-
-#[test]
-fn a_store_keeps_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("hotlap.db");
-    let mut store = Store::open(&path).unwrap();
-    let several = mixed();
-    let number = store.save(&redact::run(several.clone())).unwrap();
-    let read = store.run(number).unwrap();
-    assert!(read.laps == several.laps, "what was read differs");
-    assert_eq!(read.loads, several.loads);
-    assert!(
-        store.outline(number).unwrap().laps.iter().all(|lap| lap.outcome.by_request.is_empty())
-    );
 }

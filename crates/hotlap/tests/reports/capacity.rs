@@ -9,7 +9,6 @@ use hotlap::model::{Question, Run};
 use hotlap::render::{Format, markdown, render, terminal};
 use hotlap::report::Report;
 use hotlap::report::comparison::{Incomparable, RunComparison};
-use hotlap::store::Store;
 use hotlap_bench::lap::Violation;
 use hotlap_bench::participant::Role;
 use hotlap_bench::slo::Objective;
@@ -19,7 +18,7 @@ use serde_json::Value;
 const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
 
 /// Two servers; the second one holds less.
-fn two() -> Scene {
+pub fn two() -> Scene {
     let mut scene = scene(&[
         ("old", Role::Reference, script(30_000.0, 9_000.0, 9, &[0.01, -0.02, 0.015, 0.0])),
         ("new", Role::Plain, script(22_000.0, 12_000.0, 9, &[-0.01, 0.02, 0.0, 0.01, -0.015])),
@@ -109,17 +108,6 @@ fn a_rule_about_capacity_fails_a_server_that_holds_less() {
     let report = Report::of(&hold(&few, None).run);
     let ruling = Ruling::on(&report, &[Rule::parse("capacity -5%").unwrap()]);
     assert_eq!(ruling.exit(), Exit::Invalid);
-}
-
-#[test]
-fn a_stored_search_is_reported_as_it_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("runs.db")).unwrap();
-    let kept = hold(&two(), Some(store)).run;
-    let store = Store::open(&folder.path().join("runs.db")).unwrap();
-    let read = store.run(kept.number.unwrap()).unwrap();
-    assert_eq!((read.laps.len(), &read.schedule), (kept.laps.len(), &kept.schedule));
-    assert_eq!(printed(&read, 80), printed(&kept, 80));
 }
 
 /// A search whose servers hold this share of what those of [`two`] hold.

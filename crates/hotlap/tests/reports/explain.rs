@@ -6,7 +6,6 @@ use crate::scene::{Scene, hold, printed, scene, script};
 use hotlap::model::{ExplainLap, Question, Run};
 use hotlap::render::{Format, render};
 use hotlap::report::{LedgerKind, Report};
-use hotlap::store::Store;
 use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
@@ -53,7 +52,7 @@ fn explained(reference: Script, server: Script) -> Scene {
 }
 
 /// The second server writes twice per request, and handles it more slowly.
-fn two() -> Scene {
+pub fn two() -> Scene {
     explained(server(2_000.0, 4_000.0, 1.0, &QUIET), server(3_000.0, 8_000.0, 2.0, &OTHER))
 }
 
@@ -353,16 +352,4 @@ fn exports_have_the_ledger() {
     assert!(markdown.contains("| kernel network | "), "{markdown}");
     let page = render(&report, Format::Html);
     assert!(page.contains("kernel network"));
-}
-
-#[test]
-fn a_stored_explanation_is_reported_as_it_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("runs.db")).unwrap();
-    let kept = hold(&two(), Some(store)).run;
-    let store = Store::open(&folder.path().join("runs.db")).unwrap();
-    let read = store.run(kept.number.unwrap()).unwrap();
-    assert_eq!((&read.explain, &read.schedule), (&kept.explain, &kept.schedule));
-    assert_eq!(printed(&read, 80), printed(&kept, 80));
-    assert!(store.outline(kept.number.unwrap()).unwrap().explain.is_empty());
 }

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::Duration;
 
-use crate::scene::{LAPS, hold, record, stressed, three};
+use crate::scene::{LAPS, hold, printed, record, stressed, three};
+use crate::{by_request, capacity, explain};
 use hotlap::model::{Question, Run, State, Subject};
 use hotlap::redact;
 use hotlap::render::terminal;
@@ -16,16 +17,25 @@ use hotlap::store::Store;
 use hotlap_testkit::Scene;
 
 #[test]
-fn what_is_stored_is_what_is_read() {
+fn what_is_stored_is_what_is_read_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/er/hotlap.db");
-    let kept = hold(&three(), Some(Store::open(&path).unwrap()));
-    assert_eq!(kept.run.number, Some(1));
-    let read = Store::open_existing(&path).unwrap().run(1).unwrap();
-    assert_eq!(read.state, State::Finished);
-    assert_eq!(read.laps.len(), LAPS);
-    let schedule = kept.run.schedule.clone();
-    assert!(read == Run { schedule, ..kept.run }, "what was read differs");
+    for (number, scene) in (1..).zip([three(), explain::two(), capacity::two()]) {
+        let run = hold(&scene, Some(Store::open(&path).unwrap())).run;
+        assert_eq!((run.number, run.state), (Some(number), State::Finished));
+        let store = Store::open_existing(&path).unwrap();
+        let read = store.run(number).unwrap();
+        assert_eq!(printed(&read, 80), printed(&run, 80));
+        assert!(read == run, "what was read of run {number} differs");
+        assert!(store.outline(number).unwrap().explain.is_empty());
+    }
+    let mut store = Store::open(&path).unwrap();
+    let mixed = by_request::mixed();
+    let number = store.save(&redact::run(mixed.clone())).unwrap();
+    let read = store.run(number).unwrap();
+    assert!(read.laps == mixed.laps && read.loads == mixed.loads, "what was read differs");
+    let outline = store.outline(number).unwrap();
+    assert!(outline.laps.iter().all(|lap| lap.outcome.by_request.is_empty()));
 }
 
 #[test]
