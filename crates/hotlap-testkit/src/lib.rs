@@ -10,15 +10,13 @@
 
 mod browser;
 pub mod hosts;
-mod hotlap;
 mod scene;
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 pub use browser::Browser;
-pub use hotlap::{Hotlap, Running, Said};
-pub use scene::{Scene, pty};
+pub use scene::{Hotlap, Running, Said, Scene, pty};
 
 /// A hang is an error; a busy machine is not.
 pub const LIMIT: Duration = Duration::from_secs(180);

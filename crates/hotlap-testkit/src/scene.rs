@@ -1,5 +1,7 @@
 //! A folder in which a test runs hotlap, with a store, a cache and a catalogue of its own.
 
+mod hotlap;
+
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -12,7 +14,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Hotlap, processes, until};
+pub use self::hotlap::{Hotlap, Running, Said};
+use crate::{processes, until};
 
 /// The folder. It is there as long as the scene or a command in it is.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
-//! Which files of a crate import each other.
+//! Which modules of a crate import each other.
 //!
-//! An arrow goes from a file to each file whose items it names, in a `use` or in a path within the
-//! code: `crate::…`, `super::…`, `self::…`, or the name of a child module. Re-exports are followed
-//! to the file that defines the item. `mod child;` alone is not an arrow, and neither are unit
-//! tests. Files that reach each other by such arrows form a circle. So a parent may use its
-//! children, and a child may use its parent's items, but not both.
+//! A module is a file of the crate's root with the files of its folder, which are understood
+//! together and may import each other. An arrow goes from a module to each module that it names, in
+//! a `use` or in a path within the code. Names that the root re-exports are followed to the module
+//! that defines them; the root itself is no module, and unit tests do not count. Modules that reach
+//! each other by such arrows form a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,10 +26,11 @@ struct Module {
     paths: Vec<Path>,
 }
 
-/// An arrow from one module to another, and the path that makes it.
+/// An arrow from one module to another, and the file and the path that make it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrow {
-    pub from: Path,
-    pub to: Path,
+    pub from: String,
+    pub to: String,
     pub text: String,
 }
 
@@ -43,40 +44,39 @@ impl Crate {
         Self(files.map(|(name, text)| (module(name), Module::read(name, text))).collect())
     }
 
-    pub fn arrows(&self) -> Vec<Arrow> {
-        let mut arrows = BTreeMap::new();
-        for (from, module) in &self.0 {
+    pub fn arrows(&self) -> BTreeSet<Arrow> {
+        let mut arrows = BTreeSet::new();
+        for (at, module) in &self.0 {
+            let Some(from) = at.first() else { continue };
             for path in &module.paths {
-                if let Some(to) = self.resolve(from, path, 0).filter(|to| to != from) {
-                    arrows.entry((from.clone(), to)).or_insert(path.join("::"));
+                let is_module = |name: &&String| self.0.contains_key(&vec![(*name).clone()]);
+                let named = path.get(1).filter(|name| path[0] == "crate" && is_module(name));
+                let to = named.cloned().or_else(|| self.resolve(at, path, 0)?.first().cloned());
+                if let Some(to) = to.filter(|to| to != from) {
+                    let text = format!("{} → {to} ({})", module.file, path.join("::"));
+                    arrows.insert(Arrow { from: from.clone(), to, text });
                 }
             }
         }
         arrows
-            .into_iter()
-            .map(|((from, to), path)| {
-                let text = format!("{} → {} ({path})", self.0[&from].file, self.0[&to].file);
-                Arrow { from, to, text }
-            })
-            .collect()
     }
 
     /// The arrows that are part of a circle.
-    pub fn circles(&self) -> Vec<String> {
+    pub fn circles(&self) -> Vec<Arrow> {
         let arrows = self.arrows();
-        let mut next: BTreeMap<&Path, Vec<&Path>> = BTreeMap::new();
-        arrows.iter().for_each(|arrow| next.entry(&arrow.from).or_default().push(&arrow.to));
-        let reached = |from| {
+        let reaches = |from: &String, to: &String| {
             let (mut found, mut open) = (BTreeSet::new(), vec![from]);
             while let Some(at) = open.pop() {
-                let next = next.get(at).into_iter().flatten().copied();
+                let next = arrows.iter().filter(|next| next.from == *at).map(|next| &next.to);
                 open.extend(next.filter(|to| found.insert(*to)));
             }
-            found
+            found.contains(to)
         };
-        let reached: BTreeMap<_, _> = self.0.keys().map(|from| (from, reached(from))).collect();
-        let leads_back = |arrow: &&Arrow| reached[&arrow.to].contains(&arrow.from);
-        arrows.iter().filter(leads_back).map(|arrow| arrow.text.clone()).collect()
+        let pairs: BTreeSet<_> = arrows.iter().map(|arrow| (&arrow.from, &arrow.to)).collect();
+        let circles = pairs.into_iter().filter(|(from, to)| reaches(to, from));
+        let circles: BTreeSet<_> = circles.map(|(a, b)| (a.clone(), b.clone())).collect();
+        let is_in = |arrow: &Arrow| circles.contains(&(arrow.from.clone(), arrow.to.clone()));
+        arrows.into_iter().filter(is_in).collect()
     }
 
     /// The file that defines what a path in `module` names; `None` if it is not in this crate.
@@ -205,7 +205,10 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<String>) {
                     _ => ("(", ")"),
                 };
                 tokens.push(open.to_owned());
-                if !tokens.ends_with(&["mod", "tests", "{"].map(str::to_owned)) {
+                let is_module = tokens.len() > 3 && tokens[tokens.len() - 3] == "mod";
+                let head = &tokens[..tokens.len().saturating_sub(3)];
+                let test = ["cfg", "(", "test", ")", ")"].map(str::to_owned);
+                if !(is_module && head.ends_with(&test)) {
                     flatten(group.stream(), tokens);
                 }
                 tokens.push(close.to_owned());
@@ -219,32 +222,28 @@ fn circles_are_found_whatever_they_look_like() {
     let circles = |files: &[(&str, &str)]| {
         let own = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
         let files: Vec<_> = files.iter().map(own).collect();
-        Crate::new(&files).circles()
+        let circles = Crate::new(&files).circles();
+        circles.into_iter().map(|arrow| arrow.text).collect::<Vec<_>>()
     };
     let root = ("lib.rs", "mod a;\nmod b;\npub use a::A;\n");
     let uses = |path: &str| format!("use {path};\nfn f() {{}}\n");
-    for back in ["crate::a::A", "super::a::{self, A}", "crate::{b::B, A}", "super::A as X"] {
+    for back in ["crate::a::A", "super::a::{self,}", "crate::{b::B, A,}", "super::A as X"] {
         let b = uses(back);
         let found = circles(&[root, ("a.rs", "use crate::b;\n"), ("b.rs", &b)]);
-        assert_eq!((found.len(), found[0].as_str()), (2, "a.rs → b.rs (crate::b)"), "{back}");
+        assert_eq!((found.len(), found[0].as_str()), (2, "a.rs → b (crate::b)"), "{back}");
     }
     // A path in the code, and not in a comment, a string or a unit test.
     let b = "/// As crate::a::A.\nfn f() { let s = \"crate::a::A\"; }\n";
-    let tests = format!("{b}#[cfg(test)]\nmod tests {{\n    use crate::a::A;\n}}\n");
+    let tests = format!("{b}#[cfg(test)]\nmod own_tests {{\n    use crate::a::A;\n}}\n");
     assert!(circles(&[root, ("a.rs", "use crate::b;\n"), ("b.rs", &tests)]).is_empty());
     let code = format!("{b}fn g() -> crate::a::A {{ todo() }}\n");
     assert_eq!(circles(&[root, ("a.rs", "use crate::b;\n"), ("b.rs", &code)]).len(), 2);
-    // A parent may use its child, and a child its parent, but not both.
-    let root = ("lib.rs", "mod a;\n");
+    // The files of a folder are one module with the file above it.
     let (up, down) = (("a/c.rs", "use super::A;\n"), ("a.rs", "mod c;\nuse c::C;\n"));
-    assert!(circles(&[root, ("a.rs", "mod c;\n"), up]).is_empty());
-    assert!(circles(&[root, down, ("a/c.rs", "")]).is_empty());
-    assert_eq!(circles(&[root, down, up]).len(), 2);
-    // A sibling that the parent re-exports is no item of the parent.
-    let parent = ("a.rs", "mod c;\nmod d;\npub use c::C;\npub use d::{D, E as F};\n");
-    let child = ("a/c.rs", "use super::{D, F};\n");
-    assert!(circles(&[root, parent, child, ("a/d.rs", "")]).is_empty());
-    // Through three files.
+    assert!(circles(&[("lib.rs", "mod a;\n"), down, up]).is_empty());
+    let (a, c) = (("a.rs", "mod c;\n"), ("a/c.rs", "use crate::b::B;\n"));
+    assert_eq!(circles(&[root, a, c, ("b.rs", "use super::a::c::C;\n")]).len(), 2);
+    // Through three modules.
     let root = ("lib.rs", "mod a;\nmod b;\nmod c;\n");
     let (a, b) = (("a.rs", "use crate::b::B;\n"), ("b.rs", "use super::c;\n"));
     assert_eq!(circles(&[root, a, b, ("c.rs", "fn f() { crate::a::f() }\n")]).len(), 3);

@@ -1,6 +1,6 @@
 //! Rules that Cargo cannot check: which module may import which, and what keeps code readable.
 
-use crate::circles::Crate;
+use crate::circles::{Arrow, Crate};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -123,26 +123,35 @@ const IMPORTS: [(&str, &[&str]); 6] = [
     ("render", &["report", "text"]),
 ];
 
+/// A ratchet: circles that there are may go, and no further one may come.
+const KNOWN_CIRCLES: [(&str, &[&str]); 3] = [
+    ("hotlap-servers", &["catalogue", "contract", "verify"]),
+    ("hotlap-servers", &["running", "start"]),
+    ("hotlap-testbed", &["faulty", "test_server"]),
+];
+
 #[test]
 fn imports_form_no_circles_and_go_down_only() {
     let crates = crates();
+    let is_known = |name: &str, arrow: &Arrow| {
+        let ends = [arrow.from.as_str(), arrow.to.as_str()];
+        let knows = |own: &&[&str]| ends.iter().all(|end| own.contains(end));
+        KNOWN_CIRCLES.iter().any(|(of, own)| *of == name && knows(own))
+    };
     let circles = crates.iter().flat_map(|(name, own)| {
-        own.circles().into_iter().map(move |arrow| format!("{name}: {arrow}"))
+        let circles = own.circles().into_iter().filter(|arrow| !is_known(name, arrow));
+        circles.map(move |arrow| format!("{name}: {}", arrow.text))
     });
-    none("files do not import each other in a circle", circles.collect());
+    none("modules do not import each other in a circle", circles.collect());
     let (_, tool) = crates.iter().find(|(name, _)| name == "hotlap").unwrap();
     let arrows = tool.arrows();
-    let mut breaches = Vec::new();
     for (module, allowed) in IMPORTS {
-        let own = arrows.iter().filter(|arrow| arrow.from.first().is_some_and(|m| m == module));
-        let foreign = own.filter(|arrow| {
-            let to = arrow.to.first().map_or("the root", String::as_str);
-            to != module && !allowed.contains(&to)
-        });
-        breaches.extend(foreign.map(|arrow| arrow.text.clone()));
-        assert!(arrows.iter().any(|arrow| arrow.to.first().is_some_and(|m| m == module)));
+        assert!(arrows.iter().any(|arrow| arrow.to == module), "{module} is gone");
+        let own = arrows.iter().filter(|arrow| arrow.from == module);
+        let foreign = own.filter(|arrow| !allowed.contains(&arrow.to.as_str()));
+        let foreign = foreign.map(|arrow| arrow.text.clone()).collect();
+        none("arrows between modules go down only", foreign);
     }
-    none("arrows between modules go down only", breaches);
 }
 
 /// Words that only some files may have in their code: the rule, the files that it is for, those

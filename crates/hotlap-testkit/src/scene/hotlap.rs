@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-use crate::scene::Folder;
+use super::Folder;
 use crate::{LIMIT, flat, program};
 
 /// A command line of hotlap that has not been started. It runs in the folder of a scene, where its
