@@ -4,7 +4,7 @@
 use super::Turn;
 use super::values::{Rendered, Values};
 use crate::expected::ResponseTemplate;
-use crate::http2::{BlockForm, EncodedRequests, encode};
+use crate::http2::{BlockForm, EncodedRequests, Template, encode};
 use crate::plan::{ExpectedBody, ExpectedResponse, Request, Text};
 
 /// A request that is ready to be sent.
@@ -93,28 +93,32 @@ impl Http2Requests {
         form: BlockForm,
         values: &mut Values,
     ) -> (&[u8], &[u8]) {
-        if self.encoded.block(turn.request(), form).constant().is_none() {
-            self.render(turn, form, values);
-        }
-        let body = &mut self.texts[turn.request()].1;
+        let (texts, body) = &mut self.texts[turn.request()];
         body.render(turn.number(), values);
-        match self.encoded.block(turn.request(), form).constant() {
-            Some(block) => (block, body.bytes()),
-            None => (&self.block, body.bytes()),
+        let template = self.encoded.block(turn.request(), form);
+        if let Some(block) = template.constant() {
+            return (block, body.bytes());
         }
+        render(&mut self.block, template, texts, turn.number(), values);
+        (&self.block, body.bytes())
     }
+}
 
-    /// Renders a header block with the values of a request.
-    #[inline(never)]
-    fn render(&mut self, turn: Turn, form: BlockForm, values: &mut Values) {
-        self.block.clear();
-        let texts = &mut self.texts[turn.request()].0;
-        self.encoded.block(turn.request(), form).render(&mut self.block, |number, out| {
-            let text = &mut texts[number as usize];
-            text.render(turn.number(), values);
-            out.extend_from_slice(text.bytes());
-        });
-    }
+/// Renders a header block with the values of a request.
+#[inline(never)]
+fn render(
+    block: &mut Vec<u8>,
+    template: &Template,
+    texts: &mut [Rendered],
+    number: u32,
+    values: &mut Values,
+) {
+    block.clear();
+    template.render(block, |text, out| {
+        let text = &mut texts[text as usize];
+        text.render(number, values);
+        out.extend_from_slice(text.bytes());
+    });
 }
 
 #[cfg(test)]
