@@ -389,7 +389,13 @@ mod tests {
         let (mut ruling, rule) = (Ruling::default(), Rule::parse("p99 +10%").unwrap());
         rule.hold((Measure::P99, &compared("")), None, &mut ruling);
         assert_eq!(ruling.exit(), Exit::Invalid);
-        insta::assert_snapshot!(ruling.unknown[0], @"--fail-if cannot be decided: the p99 of service time of new cannot be compared with that of old, because too few laps count, responses were wrong, requests had no response, or the load generator limits it. More laps (--duration) may give an interval, and longer slices (--slice 1s).");
+        assert_eq!(
+            ruling.unknown[0],
+            "--fail-if cannot be decided: the p99 of service time of new cannot be compared with \
+             that of old, because too few laps count, responses were wrong, requests had no \
+             response, or the load generator limits it. More laps (--duration) may give an \
+             interval, and longer slices (--slice 1s)."
+        );
     }
 
     /// Regression: with two restarts, three times the cost passed as "no difference".
