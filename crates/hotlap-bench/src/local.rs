@@ -240,9 +240,9 @@ impl LocalRunner {
     fn with_advice_on_ports(&self, participant: usize, failure: ServerFailure) -> ServerFailure {
         let is_started =
             |n: usize| matches!(self.instances[n].participant.start, Origin::Launch(_));
-        let others = self.instances.iter().filter(|other| other.target.is_some());
-        let taken = others.filter_map(|other| Some((&other.participant.name, other.fixed_port?)));
-        match taken.filter(|_| is_started(participant)).next() {
+        let mut others = self.instances.iter().filter(|other| other.target.is_some());
+        let taken = others.find_map(|other| Some((&other.participant.name, other.fixed_port?)));
+        match taken.filter(|_| is_started(participant)) {
             None => failure,
             Some((name, port)) => ServerFailure {
                 remedy: format!(
