@@ -1,7 +1,7 @@
 //! What a request costs a load generator: hotlap; a bare loop that only receives, finds the blank
 //! line and sends; and those of wrk, h2load, oha and gcannon that are on the `PATH`.
 //!
-//!     cargo bench -p hotlap-load --bench floor             CPU time, requests per wake-up, system calls
+//!     cargo bench -p hotlap-load --bench floor      CPU time, requests per wake-up, system calls
 //!     … -- counts       instructions and system calls per request, also on a busy machine
 //!     … -- fields       user instructions per request with fields that vary
 //!     … -- instructions user and kernel instructions per request, in the emulated machine of

@@ -367,7 +367,7 @@ impl Instance {
         Ok((self.judged(load, Kind::Flat, lap, validity::judge)?, seen))
     }
 
-    /// The instrument is on from before the first request of the lap until all requests are
+    /// What observes is on from before the first request of the lap until all requests are
     /// answered, so it sees whole requests, and all of those are counted. What the lap used is
     /// sampled at the same two moments.
     fn observed(
