@@ -35,13 +35,9 @@ macro_rules! requests_help {
     };
 }
 
-mod capacity;
-mod explain;
 mod load;
-mod output;
-mod replay;
 mod run;
-mod tls;
+mod shared;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -53,13 +49,12 @@ use serde::Deserialize;
 
 use crate::quantity::{self, RunNumbers};
 
-pub use capacity::CapacityArgs;
-pub use explain::ExplainArgs;
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
-pub use output::{ExportArgs, StoreArgs};
-pub use replay::{ReplayArgs, ReplayMode};
-pub use run::{MeasureArgs, Placement, RequestArgs, RunArgs, Schedule, Shape, StartLimit};
-pub use tls::TlsArgs;
+pub use run::{
+    CapacityArgs, ExplainArgs, MeasureArgs, Placement, RequestArgs, RunArgs, Schedule, Shape,
+    StartLimit,
+};
+pub use shared::{ExportArgs, ReplayArgs, ReplayMode, StoreArgs, TlsArgs};
 
 /// hyperfine for HTTP servers: builds and starts the servers you name, checks their responses,
 /// interleaves their measurements, and says which is faster, by how much, and how certain that is.
@@ -499,14 +494,17 @@ mod tests {
                 panic!("not a run")
             };
             assert_eq!(
-                (run.common.tls.insecure, run.common.request.method.as_deref()),
+                (run.common.tls.insecure, run.common.request.ask.method.as_deref()),
                 (true, Some("PUT"))
             );
             let Command::Load(load) = typed(&format!("hotlap load {line} https://h/")).command
             else {
                 panic!("not a load")
             };
-            assert_eq!((load.tls.insecure, load.request.method.as_deref()), (true, Some("PUT")));
+            assert_eq!(
+                (load.tls.insecure, load.request.ask.method.as_deref()),
+                (true, Some("PUT"))
+            );
         }
     }
 

@@ -1,11 +1,8 @@
 //! One verb a file: what was typed becomes what is meant, a library is called, the result printed.
 
 pub mod agent;
-pub mod build;
-pub mod capacity;
 pub mod check;
 pub mod compare;
-pub mod explain;
 pub mod hidden;
 pub mod history;
 pub mod init;
@@ -20,7 +17,7 @@ pub mod tls;
 
 use crate::cli::{self, AgentArgs, Command};
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
 
 /// Does what was typed.
 pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
@@ -38,8 +35,11 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
     }
     match command {
         Command::Run(args) => run::run(*args, console),
-        Command::Capacity(args) => capacity::run(*args, console),
-        Command::Explain(args) => explain::run(*args, console),
+        Command::Capacity(args) => {
+            let goals = args.goals().or_else(|why| usage(format!("--slo: {why}")))?;
+            run::run(args.into_run(goals), console)
+        }
+        Command::Explain(args) => run::run(args.into_run(), console),
         Command::Load(args) => load::run(*args, console),
         Command::List(args) => list::run(&args, console),
         Command::Setup(args) => setup::run(&args, console),

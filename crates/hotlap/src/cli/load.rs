@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, ValueEnum};
 use hotlap_agent::AgentCommand;
 
-use super::replay::ReplayArgs;
-use super::tls::TlsArgs;
+use super::shared::{AskArgs, ConnectionArgs, TlsArgs};
 use crate::quantity;
 
 /// `hotlap load`
@@ -42,25 +41,9 @@ pub struct LoadArgs {
     /// Seed of the gaps of --poisson, of fields, and of `--replay weights`
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
-    /// Open a new connection for each request
-    #[arg(long)]
-    pub disable_keepalive: bool,
-    /// Requests in flight on each connection
-    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::count)]
-    #[arg(conflicts_with = "http2")]
-    pub pipeline: usize,
-    /// HTTP/2: agreed on by TLS (ALPN) for https, spoken at once for http (prior knowledge)
-    ///
-    /// -c then says how many requests are in flight, as with HTTP/1.1: it is divided by --streams,
-    /// and that many connections are opened.
-    #[arg(long)]
-    pub http2: bool,
-    /// Streams of each connection with --http2 (default: 10)
-    #[arg(long, value_name = "N", requires = "http2", value_parser = quantity::count)]
-    pub streams: Option<usize>,
-    /// Timeout of a request
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
-    pub timeout: Duration,
+    /// How requests travel.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
     /// Print the percentiles of latency
     #[arg(long)]
     pub latency: bool,
@@ -137,18 +120,9 @@ the requests; 4 if the generator was too slow. `hotlap --help` lists all.";
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub struct LoadRequestArgs {
-    /// Method (default: GET, or POST with a body). POST and others that are not safe to repeat are
-    /// sent once before the load; then only the status is checked, or the body too with
-    /// --expect-body
-    #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
-    pub method: Option<String>,
-    /// Header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and of
-    /// --redact are sent, but not stored or shown
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
-    pub headers: Vec<String>,
-    /// Body of the request; @FILE reads it from a file
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub body: Option<String>,
+    /// The request.
+    #[command(flatten)]
+    pub ask: AskArgs,
     /// Several requests, with parts that vary from request to request: a TOML
     /// file (see --help), or one request per line: `[WEIGHT] [METHOD] URL [BODY]`
     #[arg(
@@ -157,31 +131,9 @@ pub struct LoadRequestArgs {
         long_help = requests_help!("", "URL"),
     )]
     pub requests_file: Option<PathBuf>,
-    /// Replay an access log: the requests of a server, in Common or Combined Log Format (Apache,
-    /// nginx), or JSON (Caddy, nginx)
-    ///
-    /// Each response must have the status in the log; bodies are not compared. Without
-    /// --unsafe-methods, only GET and HEAD are sent. Headers are not in a log: add them with -H.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = [
-            "requests_file", "method", "body", "expect_status", "expect_body"
-        ]
-    )]
-    pub access_log: Option<PathBuf>,
-    /// How it is sent.
-    #[command(flatten)]
-    pub replay: ReplayArgs,
     /// How many times as fast as in the log `--replay times` sends (default: 1)
     #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = quantity::factor)]
     pub replay_speed: Option<f64>,
-    /// Expected status (default: 200 to 299)
-    #[arg(long, value_name = "N")]
-    pub expect_status: Option<u16>,
-    /// Expected body (default: that of the probes, except for the parts that vary)
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub expect_body: Option<String>,
 }
 
 /// How `hotlap load` prints.

@@ -1,4 +1,5 @@
-//! What can be typed after `hotlap run`.
+//! What can be typed after `hotlap run`, and after `hotlap capacity` and `hotlap explain`, which
+//! are runs with other questions.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,10 +9,9 @@ use clap::Args;
 use hotlap_agent::AgentCommand;
 use hotlap_bench::slo::Objective;
 
-use super::output::{ExportArgs, StoreArgs};
-use super::replay::ReplayArgs;
-use super::tls::TlsArgs;
+use super::shared::{AskArgs, ConnectionArgs, ExportArgs, StoreArgs, TlsArgs};
 use crate::quantity::{self, ShardNumber};
+use crate::slo;
 use crate::text::is_hidden;
 
 /// `hotlap run`
@@ -223,22 +223,9 @@ pub struct Shape {
     /// Threads of the load generator (default: one per core of its own)
     #[arg(short, long, value_name = "N", value_parser = quantity::count)]
     pub threads: Option<usize>,
-    /// Open a new connection for each request
-    #[arg(long)]
-    pub disable_keepalive: bool,
-    /// Requests in flight on each connection (default: 1)
-    #[arg(long, value_name = "N", value_parser = quantity::count)]
-    #[arg(conflicts_with = "http2")]
-    pub pipeline: Option<usize>,
-    /// HTTP/2: agreed on by TLS (ALPN) for https, spoken at once for http (prior knowledge)
-    ///
-    /// -c then says how many requests are in flight, as with HTTP/1.1: it is divided by --streams,
-    /// and that many connections are opened. The ceiling is left out: it speaks HTTP/1.1.
-    #[arg(long)]
-    pub http2: bool,
-    /// Streams of each connection with --http2 (default: 10)
-    #[arg(long, value_name = "N", requires = "http2", value_parser = quantity::count)]
-    pub streams: Option<usize>,
+    /// How requests travel.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
     /// Start servers with a certificate and load them over TLS
     ///
     /// Commands find the files in TLS_CERT and TLS_KEY (PEM): both are in the environment, and
@@ -247,9 +234,6 @@ pub struct Shape {
     /// ceiling is left out: it does not speak TLS.
     #[arg(long)]
     pub https: bool,
-    /// Timeout of a request (at least 2s while the server is probed)
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
-    pub timeout: Duration,
     /// How long a start may take.
     #[command(flatten)]
     pub start: StartLimit,
@@ -339,50 +323,20 @@ pub struct RequestArgs {
     #[arg(long, value_name = "NAME")]
     pub contract: Option<String>,
     /// Path to request of commands and URLs (default: /, or that of the URL)
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["requests_file", "access_log"])]
     pub path: Option<String>,
-    /// Method (default: GET). POST and other unsafe methods are sent only once to probe the server;
-    /// then only the status is checked, and the body with --expect-body
-    #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
-    pub method: Option<String>,
-    /// Header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and of
-    /// --redact are sent, but not stored or shown
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
-    pub headers: Vec<String>,
-    /// Body of the request; @FILE reads it from a file
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub body: Option<String>,
+    /// The request.
+    #[command(flatten)]
+    pub ask: AskArgs,
     /// Several requests to commands and URLs, with parts that vary from request to request: a TOML
     /// file (see --help), or one request per line: `[WEIGHT] [METHOD] PATH [BODY]`
     #[arg(
         long,
         value_name = "FILE",
         long_help = requests_help!(" to commands and URLs", "PATH"),
-        conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body"]
+        conflicts_with_all = ["method", "body", "expect_status", "expect_body"]
     )]
     pub requests_file: Option<PathBuf>,
-    /// Replay an access log to commands and URLs: the requests of a server, in Common or Combined
-    /// Log Format (Apache, nginx), or JSON (Caddy, nginx)
-    ///
-    /// Each response must have the status in the log; bodies are not compared. Without
-    /// --unsafe-methods, only GET and HEAD are sent. Headers are not in a log: add them with -H.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = [
-            "requests_file", "path", "method", "body", "expect_status", "expect_body"
-        ]
-    )]
-    pub access_log: Option<PathBuf>,
-    /// How it is sent.
-    #[command(flatten)]
-    pub replay: ReplayArgs,
-    /// Expected status (default: 200 to 299)
-    #[arg(long, value_name = "N")]
-    pub expect_status: Option<u16>,
-    /// Expected body (default: that of the probes, except for the parts that vary)
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub expect_body: Option<String>,
 }
 
 /// A baseline's name: not a number, which means a run, and not a path, which means a file.
@@ -404,4 +358,129 @@ pub struct StartLimit {
     /// it, another wrong response for a twentieth)
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = quantity::span)]
     pub start_timeout: Duration,
+}
+
+/// `hotlap capacity`
+#[derive(Debug, Args)]
+#[command(after_long_help = CAPACITY)]
+pub struct CapacityArgs {
+    /// Built-in servers (go/net-http), commands ('node app.js'), or URLs of running servers
+    #[arg(value_name = "SERVER|COMMAND|URL", required = true)]
+    pub servers: Vec<String>,
+    /// The goals, separated by commas: p99<10ms, p50<2ms, p99.9<100ms, errors<0.1%
+    ///
+    /// Latency counts from the moment a request is due, in an open loop with Poisson arrivals. A
+    /// request that fails misses every goal. The capacity is the rate at which a window of 1 to 4 s
+    /// keeps all goals as often as not; at the rate that the table calls safe, 19 of 20 windows do.
+    #[arg(long, value_name = "GOALS", required = true)]
+    pub slo: String,
+    /// The server that the others are compared with (default: the first)
+    #[arg(long, value_name = "NAME")]
+    pub reference: Option<String>,
+    /// Total measuring time (default: a minute per server, more if a goal is over 10 ms)
+    #[arg(short, long, value_name = "TIME", value_parser = quantity::span,
+        help_heading = "Schedule")]
+    pub duration: Option<Duration>,
+    /// Stop earlier once all intervals are as narrow as this
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share, default_value = "5%",
+        help_heading = "Schedule")]
+    pub precision: f64,
+    /// Number of times every server is started again (default: by --duration)
+    #[arg(long, value_name = "N", help_heading = "Schedule")]
+    pub restarts: Option<u32>,
+    /// Exit with code 5 if a server's capacity is lower than the reference's by more than this and
+    /// the noise: "capacity -5%"
+    #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]
+    pub fail_if: Vec<String>,
+    /// What every command that measures servers has.
+    #[command(flatten)]
+    pub common: MeasureArgs,
+}
+
+const CAPACITY: &str = "\
+Examples:
+  hotlap capacity go/net-http node/http --slo 'p99<10ms'
+  hotlap capacity http://127.0.0.1:8080/ --slo 'p99<50ms,errors<0.1%'
+  hotlap capacity --name base --name pr ./base ./pr --slo 'p99<10ms' \\
+      --fail-if 'capacity -5%'
+  hotlap capacity ./app --requests-file requests.toml --slo 'p50<5ms,p99<50ms'";
+
+impl CapacityArgs {
+    /// The goals.
+    pub fn goals(&self) -> Result<Vec<Objective>, String> {
+        slo::parse(&self.slo)
+    }
+
+    /// The same as arguments of `hotlap run`, with these goals.
+    pub fn into_run(self, slo: Vec<Objective>) -> RunArgs {
+        RunArgs {
+            reference: self.reference,
+            slo,
+            schedule: Schedule {
+                duration: self.duration,
+                precision: Some(self.precision),
+                restarts: self.restarts,
+                no_ceiling: true,
+                ..Schedule::default()
+            },
+            fail_if: self.fail_if,
+            ..RunArgs::of(self.servers, self.common)
+        }
+    }
+}
+
+/// `hotlap explain`
+#[derive(Debug, Args)]
+#[command(after_long_help = EXPLAIN)]
+pub struct ExplainArgs {
+    /// Two built-in servers (go/net-http), commands ('node app.js'), or URLs; the first is the
+    /// reference
+    ///
+    /// Where does the difference in CPU time per request go? hotlap samples both with a CPU
+    /// profiler, counts their system calls, and reads the kernel's counts of page faults, context
+    /// switches and segments, each in laps of its own. Root may do all of that; otherwise the
+    /// report says what is missing, and what would permit it.
+    #[arg(value_names = ["A", "B"], num_args = 2, required = true)]
+    pub servers: Vec<String>,
+    /// Total measuring time (default: 45s)
+    #[arg(short, long, value_name = "TIME", value_parser = quantity::span,
+        help_heading = "Schedule")]
+    pub duration: Option<Duration>,
+    /// How long a server runs before it is frozen while the other runs (default: as for `hotlap
+    /// run`)
+    #[arg(long, value_name = "TIME", value_parser = quantity::span, help_heading = "Schedule")]
+    pub slice: Option<Duration>,
+    /// Number of times both servers are started again (default: 8, or fewer if they start slowly)
+    #[arg(long, value_name = "N", help_heading = "Schedule")]
+    pub restarts: Option<u32>,
+    /// Rounds in each restart (default: by --duration)
+    #[arg(long, value_name = "N", help_heading = "Schedule")]
+    pub rounds: Option<u32>,
+    /// What every command that measures servers has.
+    #[command(flatten)]
+    pub common: MeasureArgs,
+}
+
+const EXPLAIN: &str = "\
+Examples:
+  hotlap explain node/http node/express
+  hotlap explain --name old --name new ./old ./new --path /users/1
+  hotlap explain go/net-http go/fasthttp --export-html why.html   with a flame graph";
+
+impl ExplainArgs {
+    /// The same as arguments of `hotlap run`.
+    pub fn into_run(self) -> RunArgs {
+        RunArgs {
+            explain_only: true,
+            schedule: Schedule {
+                duration: self.duration,
+                slice: self.slice,
+                restarts: self.restarts,
+                rounds: self.rounds,
+                no_ceiling: true,
+                ..Schedule::default()
+            },
+            ..RunArgs::of(self.servers, self.common)
+        }
+    }
 }

@@ -14,10 +14,10 @@ use hotlap_servers::contract::Name;
 use hotlap_servers::process::Supervisor;
 use serde_json::json;
 
-use super::build::build_all;
 use super::load::requests::expected;
 use super::run::logs::Logs;
 use super::run::spec::server;
+use super::setup::build_all;
 use crate::assets;
 use crate::cli::CheckArgs;
 use crate::console::Console;

@@ -1,17 +1,16 @@
 //! `hotlap load`: the load generator alone, with wrk's flags.
 
 pub mod access_log;
+mod drive;
 mod loaded;
 mod output;
-mod remote;
 pub mod requests;
-mod view;
 
 use std::time::{Duration, SystemTime};
 
 use hotlap_bench::validity::FAILING;
+use hotlap_load::Failure;
 use hotlap_load::plan::{LoadPart, Pace, Plan, Reuse, Stop};
-use hotlap_load::{Error, Failure, Outcome, Session};
 use hotlap_observe::cpus;
 use hotlap_servers::infer::PROBES;
 
@@ -25,7 +24,6 @@ use crate::redact;
 use crate::text::number::duration;
 use crate::text::visible;
 use loaded::Loaded;
-use view::LoadView;
 
 /// Loads, prints, exports.
 pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
@@ -40,9 +38,9 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut exports = exports(&args)?;
     let interrupt = Interrupt::listen()?;
     let (mut plan, asked) = plan(&args)?;
-    let generators = remote::open(&args)?;
+    let generators = drive::open(&args)?;
     let (requests, notes) = match &generators {
-        Some(generators) => remote::requests(&asked, &args, generators)?,
+        Some(generators) => drive::requests(&asked, &args, generators)?,
         None => asked.requests(&args)?,
     };
     plan.requests = requests;
@@ -52,8 +50,8 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
         console.data(&output::wrk_head(&visible(&url), &plan))?;
     }
     let driven = match &generators {
-        Some(generators) => remote::drive(generators, &plan, &interrupt, console)?,
-        None => Some((drive(&plan, &interrupt, console)?, None)),
+        Some(generators) => drive::with_generators(generators, &plan, &interrupt, console)?,
+        None => Some((drive::here(&plan, &interrupt, console)?, None)),
     };
     let Some((outcome, generators)) = driven else { return Ok(Exit::Invalid) };
     let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
@@ -96,11 +94,11 @@ fn exports(args: &LoadArgs) -> anyhow::Result<Exports<Loaded>> {
 
 /// Turns the flags into a plan, whose requests do not yet expect a certain response.
 fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
-    let log = &args.request;
-    if log.access_log.is_none() {
-        access_log::needs_log(log.replay)?;
+    let (log, ask) = (&args.request, &args.request.ask);
+    if ask.access_log.is_none() {
+        access_log::needs_log(ask.replay)?;
     }
-    if log.replay_speed.is_some() && log.replay.replay != Some(ReplayMode::Times) {
+    if log.replay_speed.is_some() && ask.replay.replay != Some(ReplayMode::Times) {
         return usage("--replay-speed is about times: add --replay times");
     }
     let mut asked = requests::Asked::of(args)?;
@@ -113,10 +111,10 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         (None, Some(rate)) if args.poisson => Pace::Poisson { rate, seed: args.seed },
         (None, Some(rate)) => Pace::Constant { rate },
     };
-    let closes = args.disable_keepalive || requests::ask_to_close(&args.request.headers);
-    let (connections, pipeline) = match args.http2 {
-        true => streams(args.connections, args.streams, closes)?,
-        false => (args.connections, args.pipeline),
+    let closes = args.connection.disable_keepalive || requests::ask_to_close(&ask.headers);
+    let (connections, pipeline) = match args.connection.http2 {
+        true => streams(args.connections, args.connection.streams, closes)?,
+        false => (args.connections, args.connection.pipeline.unwrap_or(1)),
     };
     let allowed = cpus::allowed().unwrap_or_default();
     let is_missing = |cpu: &&usize| !allowed.is_empty() && !allowed.contains(cpu);
@@ -153,7 +151,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         pace,
         pipeline,
         warmup: args.warmup,
-        timeout: args.timeout,
+        timeout: args.connection.timeout,
         check_one_in: args.check_one_in,
         cpus: args.generator_cpus.clone(),
         busy_poll: true,
@@ -179,25 +177,6 @@ fn stop(args: &LoadArgs, pace: &Pace) -> Stop {
         }
         (None, time, _) => Stop::After(time.unwrap_or(DURATION)),
     }
-}
-
-/// Runs the load with a live line; Ctrl-C ends it early and keeps the results so far.
-fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Outcome> {
-    let session = match Session::start(plan) {
-        Err(Error::Plan(error)) => return usage(error.to_string()),
-        session => session?,
-    };
-    let mut view = LoadView::start(plan, console);
-    while !session.is_finished() {
-        std::thread::sleep(Duration::from_millis(50));
-        if interrupt.asked() {
-            session.stop();
-        }
-        view.show(session.progress());
-    }
-    let outcome = session.join()?;
-    view.clear();
-    Ok(outcome)
 }
 
 /// The exit code, with a message if something is wrong.

@@ -2,17 +2,17 @@
 //! them. With `--yes` it installs them, and builds every server that can run.
 
 use std::fs::File;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::Context;
 use hotlap_servers::build::{
-    InstallError, InstallProgress, MissingKind, MissingPackages, MissingToolchain, PackageManager,
-    probe_all,
+    BuildEvent, Builder, Built, InstallError, InstallProgress, MissingKind, MissingPackages,
+    MissingToolchain, PackageManager, Unready, probe_all,
 };
 use hotlap_servers::catalogue::{Catalogue, CatalogueServer};
 use hotlap_servers::process::Supervisor;
 
-use super::build::build_all;
 use crate::assets;
 use crate::cli::SetupArgs;
 use crate::console::Console;
@@ -42,7 +42,7 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     console.print(&format!("Built {ready} of {} servers in {took} s.\n", built.len()))?;
     let mut exit = exit;
     for (server, why) in servers.iter().zip(&built) {
-        if let Err(hotlap_servers::build::Unready::Failed(error)) = why {
+        if let Err(Unready::Failed(error)) = why {
             console.note(&format!("{}: {error}", server.id));
             error.log_tail.iter().for_each(|line| console.note(&format!("    | {line}")));
             exit = exit.and(Exit::ServerFailed);
@@ -149,4 +149,31 @@ fn still_missing(servers: &[&CatalogueServer], interrupt: &Interrupt, console: &
         }
     }
     exit
+}
+
+/// Builds servers, and returns the results in their order. A live line shows the current step.
+pub fn build_all(
+    servers: &[&CatalogueServer],
+    supervisor: &Supervisor,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Vec<Result<Built, Unready>>> {
+    let live = Mutex::new(Live::start(console));
+    let say = |act: &dyn Fn(&Live)| {
+        if let Ok(live) = live.lock() {
+            act(&live);
+        }
+    };
+    let cache = paths::cache()?;
+    let on = |event: BuildEvent<'_>| match event {
+        BuildEvent::Built { server, built } if built.fresh => {
+            let took = built.took.as_secs_f64();
+            say(&|live| live.say(&format!("built {server} in {took:.0} s")));
+        }
+        BuildEvent::Step { server, command, .. } => {
+            say(&|live| live.phase(format!("building {server}: {command}")));
+        }
+        _ => {}
+    };
+    Ok(Builder { cache: &cache, supervisor, stop: interrupt.flag(), on: &on }.build_all(servers))
 }

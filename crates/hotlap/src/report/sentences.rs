@@ -131,8 +131,8 @@ pub(super) fn needed<'a>(
         }
         Inconclusive::TooFewNodes => format!(
             "A verdict needs at least {MIN_RESTARTS} nodes on which a server and the reference have \
-             laps that count. Run shards that are missing, on other nodes than before, or plan \
-             with more --nodes-per-server."
+             laps that count. Run shards that are missing, on other nodes than before, or use \
+             more --nodes-per-server."
         ),
         Inconclusive::TooFewRuns => TOO_FEW_RUNS.to_owned(),
         // A separate note names the server and the remedy.

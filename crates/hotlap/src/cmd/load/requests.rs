@@ -41,20 +41,27 @@ impl Asked {
     pub fn of(args: &LoadArgs) -> anyhow::Result<Self> {
         let base = args.url.as_deref().map(resolve).transpose()?;
         let mut ask = Ask {
-            headers: headers(&args.request.headers)?,
-            body: args.request.body.as_deref().map(text_or_file).transpose()?.unwrap_or_default(),
-            status: expected(args.request.expect_status),
-            answer: args.request.expect_body.as_deref().map(text_or_file).transpose()?,
+            headers: headers(&args.request.ask.headers)?,
+            body: args
+                .request
+                .ask
+                .body
+                .as_deref()
+                .map(text_or_file)
+                .transpose()?
+                .unwrap_or_default(),
+            status: expected(args.request.ask.expect_status),
+            answer: args.request.ask.expect_body.as_deref().map(text_or_file).transpose()?,
             ..Ask::default()
         };
         let has_body = !ask.body.is_empty();
         let usual = if has_body { "POST" } else { "GET" };
-        ask.method = method(args.request.method.as_deref().unwrap_or(usual))?;
+        ask.method = method(args.request.ask.method.as_deref().unwrap_or(usual))?;
         let (mut due, mut notes) = (None, Vec::new());
         let (base, requests) = match (&args.request.requests_file, base) {
-            (None, Some(base)) if let Some(file) = &args.request.access_log => {
+            (None, Some(base)) if let Some(file) = &args.request.ask.access_log => {
                 let speed = args.request.replay_speed.unwrap_or(1.0);
-                let replay = args.request.replay;
+                let replay = args.request.ask.replay;
                 let (log, told) = access_log::read(file, replay, args.seed, speed, &ask.headers)?;
                 (due, notes) = (log.due, told);
                 (base, log.requests)
@@ -77,7 +84,7 @@ impl Asked {
         };
         let mut target = base.target;
         tls::complete(&mut target, &args.tls)?;
-        if args.http2 {
+        if args.connection.http2 {
             target.protocol = Protocol::Http2;
         }
         let fields = Fields { seed: args.seed, ..requests.fields };
@@ -93,8 +100,9 @@ impl Asked {
         if args.no_check || self.fields.order.is_some() {
             return Ok((self.unchecked(), self.notes.clone()));
         }
-        let inferred = infer(&self.target, &self.host, args.timeout.max(LIMIT), &self.contract)
-            .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
+        let inferred =
+            infer(&self.target, &self.host, args.connection.timeout.max(LIMIT), &self.contract)
+                .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
         Ok((inferred.contract.requests(&self.host, &inferred.answers), inferred.notes))
     }
 
@@ -105,7 +113,7 @@ impl Asked {
         (!is_known).then(|| Probe {
             target: self.target.clone(),
             host: self.host.clone(),
-            limit: args.timeout.max(LIMIT),
+            limit: args.connection.timeout.max(LIMIT),
             contract: self.contract.clone(),
         })
     }

@@ -18,7 +18,7 @@ use hotlap_servers::verify::Requirements;
 use super::hosts::{Hosts, unpinned};
 use super::spec::server::{CEILING, ServerSpec, Source};
 use super::spec::{Reference, RunSpec};
-use crate::cmd::build::build_all;
+use crate::cmd::setup::build_all;
 use crate::console::Console;
 use crate::interrupt::Interrupt;
 use crate::live::Live;

@@ -181,7 +181,7 @@ impl RunSpec {
         let (requests, notes) = request::requests(&args.common.request, suite, seed)?;
         let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
         let mut loads = loads::loads(args, suite, contract, sends_all)?;
-        if ask_to_close(&args.common.request.headers) {
+        if ask_to_close(&args.common.request.ask.headers) {
             loads.iter_mut().for_each(|load| load.reuse = Reuse::Close);
         }
         let https = loads.iter().any(|load| load.https);
@@ -230,7 +230,7 @@ impl RunSpec {
             tls: if https { Some(tls::settings(&args.common.tls)?) } else { None },
             loads,
             rate: args.rate,
-            timeout: options::timeout(shape.timeout, &objectives),
+            timeout: options::timeout(shape.connection.timeout, &objectives),
             start_timeout: shape.start.start_timeout,
             budget: or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?,
             precision: or_written(schedule.precision, suite, |s| &s.precision, quantity::share)?

@@ -78,15 +78,18 @@ pub fn streams(
 /// The one load that the command line describes.
 fn typed(shape: &Shape) -> anyhow::Result<Loading> {
     let connections = shape.connections.unwrap_or(CONNECTIONS);
-    let (protocol, (connections, pipeline)) = match shape.http2 {
-        true => (Protocol::Http2, streams(connections, shape.streams, shape.disable_keepalive)?),
-        false => (Protocol::Http1, (connections, shape.pipeline.unwrap_or(1))),
+    let (protocol, (connections, pipeline)) = match shape.connection.http2 {
+        true => (
+            Protocol::Http2,
+            streams(connections, shape.connection.streams, shape.connection.disable_keepalive)?,
+        ),
+        false => (Protocol::Http1, (connections, shape.connection.pipeline.unwrap_or(1))),
     };
     Ok(Loading {
         name: String::new(),
         connections,
         threads: shape.threads,
-        close: shape.disable_keepalive,
+        close: shape.connection.disable_keepalive,
         protocol,
         pipeline,
         request: None,

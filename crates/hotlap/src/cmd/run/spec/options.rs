@@ -57,9 +57,9 @@ pub(super) fn have_no_loads(args: &RunArgs, suite: &Suite) -> anyhow::Result<()>
     let shape = &args.common.shape;
     let is_shaped = shape.connections.is_some()
         || shape.threads.is_some()
-        || shape.disable_keepalive
-        || shape.http2
-        || shape.pipeline.is_some();
+        || shape.connection.disable_keepalive
+        || shape.connection.http2
+        || shape.connection.pipeline.is_some();
     match is_shaped {
         false => Ok(()),
         true => usage(format!(
@@ -73,10 +73,11 @@ pub(super) fn have_no_loads(args: &RunArgs, suite: &Suite) -> anyhow::Result<()>
 /// Rejects request options if only catalogue servers are named: their contract fixes their
 /// requests. `commands` and `urls`: whether any server is one.
 pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> anyhow::Result<()> {
-    let ask = &args.common.request;
+    let request = &args.common.request;
+    let ask = &request.ask;
     let none = !commands && !urls;
     let options = [
-        ("--path", ask.path.is_some() && none),
+        ("--path", request.path.is_some() && none),
         ("--method", ask.method.is_some() && none),
         ("--header", !ask.headers.is_empty() && none),
         ("--body", ask.body.is_some() && none),

@@ -27,24 +27,24 @@ pub fn requests(
     suite: Option<&Suite>,
     seed: u64,
 ) -> anyhow::Result<(Requests, Vec<String>)> {
-    let (file, log) = match (&args.requests_file, &args.access_log, suite) {
+    let (file, log) = match (&args.requests_file, &args.ask.access_log, suite) {
         (None, None, Some(suite)) => (&suite.requests_file, &suite.access_log),
         (file, log, _) => (file, log),
     };
     if let Some(log) = log {
-        if args.replay.replay == Some(ReplayMode::Times) {
+        if args.ask.replay.replay == Some(ReplayMode::Times) {
             return usage(
                 "--replay times works with `hotlap load` only: a run measures each server at its \
                  highest rate and at a common one",
             );
         }
-        let headers = headers(&args.headers)?;
-        let (log, notes) = access_log::read(log, args.replay, seed, 1.0, &headers)?;
+        let headers = headers(&args.ask.headers)?;
+        let (log, notes) = access_log::read(log, args.ask.replay, seed, 1.0, &headers)?;
         return Ok((log.requests, notes));
     }
-    access_log::needs_log(args.replay)?;
+    access_log::needs_log(args.ask.replay)?;
     let Some(file) = file else { return Ok((ask(args, suite)?.into(), Vec::new())) };
-    let common = Ask { headers: headers(&args.headers)?, ..Ask::default() };
+    let common = Ask { headers: headers(&args.ask.headers)?, ..Ask::default() };
     let (server, requests) = from_file(file, None, &common)?;
     if server.is_some() {
         return usage(format!(
@@ -61,9 +61,9 @@ pub fn requests(
 fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
     let said = suite.and_then(|suite| suite.request.clone()).unwrap_or_default();
     let mut all: Vec<String> = said.headers.iter().map(|(k, v)| format!("{k}: {v}")).collect();
-    all.extend(args.headers.iter().cloned());
+    all.extend(args.ask.headers.iter().cloned());
     let read = |text: Option<String>| text.as_deref().map(text_or_file).transpose();
-    let body = read(args.body.clone().or(said.body))?.unwrap_or_default();
+    let body = read(args.ask.body.clone().or(said.body))?.unwrap_or_default();
     let usual = if body.is_empty() { "GET" } else { "POST" };
     let path = args.path.clone().or(said.path).unwrap_or_else(|| "/".to_owned());
     if !path.starts_with('/') || path.chars().any(|c| c.is_control() || c == ' ') {
@@ -72,11 +72,11 @@ fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
     Ok(Ask {
         name: None,
         weight: 1,
-        method: method(args.method.clone().or(said.method).as_deref().unwrap_or(usual))?,
+        method: method(args.ask.method.clone().or(said.method).as_deref().unwrap_or(usual))?,
         path,
         headers: headers(&all)?,
         body,
-        status: expected(args.expect_status.or(said.expect_status)),
-        answer: read(args.expect_body.clone().or(said.expect_body))?,
+        status: expected(args.ask.expect_status.or(said.expect_status)),
+        answer: read(args.ask.expect_body.clone().or(said.expect_body))?,
     })
 }

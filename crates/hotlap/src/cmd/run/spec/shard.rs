@@ -85,7 +85,7 @@ fn options(args: &RunArgs) -> Vec<String> {
         schedule.restarts.map(|count| format!("--restarts {count}")),
         schedule.rounds.map(|count| format!("--rounds {count}")),
         args.rate.map(|rate| format!("--rate {rate}")),
-        Some(format!("--timeout {:?}", shape.timeout)),
+        Some(format!("--timeout {:?}", shape.connection.timeout)),
         Some(format!("--start-timeout {:?}", shape.start.start_timeout)),
         placement.server_cpus.map(|count| format!("--server-cpus {count}")),
         args.common.request.contract.as_ref().map(|name| format!("--contract {name}")),

@@ -1,0 +1,159 @@
+//! Groups of options that several commands share: each is written once.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::quantity;
+
+/// Where runs are stored.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Store and exports")]
+pub struct StoreArgs {
+    /// Store file (default: hotlap.db in the user's data directory)
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+/// Where a report is written to.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Store and exports")]
+pub struct ExportArgs {
+    /// All figures and laps (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// The table and the sentences
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
+    /// One line per server
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// A self-contained page with charts
+    #[arg(long, value_name = "FILE")]
+    pub export_html: Option<PathBuf>,
+    /// The main chart as a picture: requests/s, or latency over the rate
+    #[arg(long, value_name = "FILE")]
+    pub export_svg: Option<PathBuf>,
+    /// A test case per server, for CI
+    #[arg(long, value_name = "FILE")]
+    pub export_junit: Option<PathBuf>,
+    /// Figures for github-action-benchmark (tool: customSmallerIsBetter)
+    #[arg(long, value_name = "FILE")]
+    pub export_github_benchmark: Option<PathBuf>,
+    /// Figures for Bencher (Bencher Metric Format)
+    #[arg(long, value_name = "FILE")]
+    pub export_bencher: Option<PathBuf>,
+}
+
+/// How requests travel: what `run`, `capacity`, `explain` and `load` say of a connection.
+#[derive(Debug, Args)]
+pub struct ConnectionArgs {
+    /// Open a new connection for each request
+    #[arg(long)]
+    pub disable_keepalive: bool,
+    /// Requests in flight on each connection (default: 1)
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
+    #[arg(conflicts_with = "http2")]
+    pub pipeline: Option<usize>,
+    /// HTTP/2: agreed on by TLS (ALPN) for https, spoken at once for http (prior knowledge)
+    ///
+    /// -c then says how many requests are in flight, as with HTTP/1.1: it is divided by --streams,
+    /// and that many connections are opened. A run leaves out the ceiling: it speaks HTTP/1.1.
+    #[arg(long)]
+    pub http2: bool,
+    /// Streams of each connection with --http2 (default: 10)
+    #[arg(long, value_name = "N", requires = "http2", value_parser = quantity::count)]
+    pub streams: Option<usize>,
+    /// Timeout of a request (at least 2s while the server is probed)
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
+    pub timeout: Duration,
+}
+
+/// One request, or those of an access log, and the response that is expected.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Request")]
+pub struct AskArgs {
+    /// Method (default: GET, or POST with a body). POST and other unsafe methods are sent only once
+    /// to probe the server; then only the status is checked, and the body with --expect-body
+    #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
+    pub method: Option<String>,
+    /// Header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and of
+    /// --redact are sent, but not stored or shown
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// Body of the request; @FILE reads it from a file
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub body: Option<String>,
+    /// Replay an access log: the requests of a server, in Common or Combined Log Format (Apache,
+    /// nginx), or JSON (Caddy, nginx)
+    ///
+    /// Each response must have the status in the log; bodies are not compared. Without
+    /// --unsafe-methods, only GET and HEAD are sent. Headers are not in a log: add them with -H.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["requests_file", "method", "body", "expect_status", "expect_body"]
+    )]
+    pub access_log: Option<PathBuf>,
+    /// How it is sent.
+    #[command(flatten)]
+    pub replay: ReplayArgs,
+    /// Expected status (default: 200 to 299)
+    #[arg(long, value_name = "N")]
+    pub expect_status: Option<u16>,
+    /// Expected body (default: that of the probes, except for the parts that vary)
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub expect_body: Option<String>,
+}
+
+/// How the requests of an access log are sent.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Request")]
+pub struct ReplayArgs {
+    /// How the requests of --access-log are sent
+    #[arg(long, value_name = "HOW")]
+    pub replay: Option<ReplayMode>,
+    /// Also send POST, PUT, DELETE, ... of --access-log, without bodies, which logs do not have
+    #[arg(long)]
+    pub unsafe_methods: bool,
+}
+
+/// In which order, and when, the requests of an access log are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReplayMode {
+    /// In the order of the log, then again from the first (the default).
+    Order,
+    /// Each as often as in the log, in a random order that follows from --seed.
+    Weights,
+    /// Each at its time in the log, in an open loop (`hotlap load` only).
+    Times,
+}
+
+/// How servers are reached over TLS.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "TLS")]
+pub struct TlsArgs {
+    /// Accept any TLS certificate
+    #[arg(short = 'k', long)]
+    pub insecure: bool,
+    /// Trust the certificates in this PEM file instead of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub cacert: Option<PathBuf>,
+    /// The client's own certificate, with those that lead to its authority (PEM)
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// The private key of --cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// The server's name in the handshake (SNI) and in its certificate (default: that of the URL)
+    #[arg(long, value_name = "NAME")]
+    pub sni: Option<String>,
+    /// Offer only these cipher suites (TLS_AES_256_GCM_SHA384,...; default: all, with --https those
+    /// with AES-128-GCM)
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub ciphers: Vec<String>,
+    /// Let connections resume TLS sessions; otherwise each handshake is a full one
+    #[arg(long)]
+    pub tls_resume: bool,
+}
