@@ -1,27 +1,24 @@
 //! The controller's end of a channel to an agent.
 //!
-//! Every wait has a limit. Whatever goes wrong, dropping the channel ends the command, and with it
-//! the agent and everything that the agent started.
+//! Every wait has a limit, and ends when the user interrupts. Whatever goes wrong, dropping the
+//! channel ends the command, and with it the agent and everything that the agent started.
 
-mod child;
-mod link;
-
-use std::io::{Read, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::clock::{Clock, Offset};
-use crate::command::AgentCommand;
-use crate::error::{ChannelError, Fault};
-use crate::frame;
-use crate::hello::{Hello, Role};
-use crate::message::{Order, SILENCE, ToAgent, ToController};
-use child::Child;
-use link::{Incoming, Link};
+use crate::command::{AgentCommand, Child};
+use crate::error::{ChannelError, ChannelFault};
+use crate::frame::{self, FrameError};
+use crate::message::{AgentRole, Hello, Order, SILENCE, ToAgent, ToController};
+
+/// How often the controller tells the agent that it is there.
+const HEARTBEAT: Duration = Duration::from_millis(250);
 
 /// How often waits look at interrupts and silence.
 const POLL: Duration = Duration::from_millis(50);
@@ -39,8 +36,19 @@ pub struct Channel {
     command: String,
     hello: Hello,
     state: Mutex<State>,
+    /// Set when the user interrupts.
+    stop: Arc<AtomicBool>,
     /// Dropped after the link, whose end tells the command to end.
     child: Option<Child>,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy)]
+struct Patience {
+    until: Instant,
+    limit: Duration,
+    /// The wait began after an interrupt: something is put in order, which takes its time.
+    is_after_interrupt: bool,
 }
 
 #[derive(Debug)]
@@ -49,19 +57,25 @@ struct State {
     /// The number of the last call.
     number: u64,
     /// Why the channel cannot be used any more.
-    closed: Option<Fault>,
+    closed: Option<ChannelFault>,
 }
 
 impl Channel {
     /// Starts the command and waits until an agent of the same version answers, for at most
-    /// `limit`.
+    /// `limit`. Once `stop` is set, no call that was begun before is waited for any longer.
     ///
     /// # Errors
     /// The command cannot be started, ends or does not answer in time, or the versions differ.
-    pub fn open(command: &AgentCommand, role: Role, limit: Duration) -> Result<Self, ChannelError> {
+    pub fn open(
+        command: &AgentCommand,
+        role: AgentRole,
+        limit: Duration,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, ChannelError> {
         let fail = |fault| error(&command.to_string(), CONNECTING, fault);
         let (child, output, input) = Child::start(command).map_err(&fail)?;
-        Self::connect(&command.to_string(), role, limit, output, input, Some(child))
+        let link = Link::new(output, input);
+        Self::connect(&command.to_string(), role, limit, link, stop, Some(child))
     }
 
     /// Connects to an agent that reads what is written to `output` and writes what comes from
@@ -71,57 +85,69 @@ impl Channel {
     /// As [`Channel::open`].
     pub fn over(
         name: &str,
-        role: Role,
+        role: AgentRole,
         limit: Duration,
         output: impl Write + Send + 'static,
         input: impl Read + Send + 'static,
     ) -> Result<Self, ChannelError> {
-        Self::connect(name, role, limit, output, input, None)
+        Self::connect(name, role, limit, Link::new(output, input), &Arc::default(), None)
     }
 
     fn connect(
         name: &str,
-        role: Role,
+        role: AgentRole,
         limit: Duration,
-        output: impl Write + Send + 'static,
-        input: impl Read + Send + 'static,
+        link: Link,
+        stop: &Arc<AtomicBool>,
         child: Option<Child>,
     ) -> Result<Self, ChannelError> {
-        let link = Link::new(output, input);
         let ours = Hello::own(role);
         let state = State { link, number: 0, closed: None };
-        let mut channel =
-            Self { command: name.to_owned(), hello: ours.clone(), state: Mutex::new(state), child };
+        let mut channel = Self {
+            command: name.to_owned(),
+            hello: ours.clone(),
+            state: Mutex::new(state),
+            stop: Arc::clone(stop),
+            child,
+        };
         let greeted = channel.greet(&ours, limit);
         channel.hello = greeted.map_err(|fault| error(name, CONNECTING, fault))?;
         Ok(channel)
     }
 
     /// Exchanges hellos.
-    fn greet(&self, ours: &Hello, limit: Duration) -> Result<Hello, Fault> {
+    fn greet(&self, ours: &Hello, limit: Duration) -> Result<Hello, ChannelFault> {
         let mut state = self.lock();
-        let deadline = Instant::now() + limit;
-        let fault = |fault: Fault| match fault {
-            Fault::Ended { .. } => self.no_agent(&[]),
+        let patience = self.patience(limit);
+        let fault = |fault: ChannelFault| match fault {
+            ChannelFault::Ended { .. } => self.no_agent(&[]),
             other => other,
         };
-        match self.wait(&mut state, deadline, limit).map_err(fault)? {
+        match self.wait(&mut state, patience).map_err(fault)? {
             Incoming::Marker => {}
             Incoming::NoMarker(printed) => return Err(self.no_agent(&printed)),
             _ => return Err(malformed("a message before the greeting")),
         }
         state.link.send(frame::encode(ours).map_err(malformed)?);
-        let Incoming::Frame { content, .. } =
-            self.wait(&mut state, deadline, limit).map_err(fault)?
+        let Incoming::Frame { content, .. } = self.wait(&mut state, patience).map_err(fault)?
         else {
             return Err(malformed("no greeting"));
         };
         let theirs: Hello = serde_json::from_slice(&content).map_err(malformed)?;
         if !theirs.matches(ours) {
-            return Err(Fault::Mismatch { theirs: theirs.into(), ours: ours.clone().into() });
+            return Err(ChannelFault::Mismatch {
+                theirs: theirs.into(),
+                ours: ours.clone().into(),
+            });
         }
         state.link.keep_alive();
         Ok(theirs)
+    }
+
+    /// The same channel; once `stop` is set, no call that was begun before is waited for any
+    /// longer.
+    pub fn interrupted_by(self, stop: &Arc<AtomicBool>) -> Self {
+        Self { stop: Arc::clone(stop), ..self }
     }
 
     /// The command, as the user typed it.
@@ -143,34 +169,22 @@ impl Channel {
     /// Has the agent carry out an order, and returns its report.
     ///
     /// # Errors
-    /// The agent refuses the order, does not answer within `limit`, or sends nothing at all for
-    /// 15 s. Unless the agent refuses, the channel is then closed and all later calls fail.
-    pub fn call<O: Order>(&self, order: O, limit: Duration) -> Result<O::Report, ChannelError> {
-        self.ask(&order.into_all(), O::PHASE, limit)
+    /// The agent refuses the order, does not answer within the order's limit, or sends nothing at
+    /// all for 15 s; or the user interrupts. Unless the agent refuses or the user interrupts, the
+    /// channel is then closed and all later calls fail.
+    pub fn call<O: Order>(&self, order: O) -> Result<O::Report, ChannelError> {
+        self.exchange(order).map_err(|fault| error(&self.command, O::PHASE, fault))
     }
 
-    /// As [`Channel::call`], for an order inside another order. `phase` says what is being done.
-    pub(crate) fn ask<R: DeserializeOwned>(
-        &self,
-        order: &impl Serialize,
-        phase: &str,
-        limit: Duration,
-    ) -> Result<R, ChannelError> {
-        self.exchange(order, limit).map_err(|fault| error(&self.command, phase, fault))
-    }
-
-    fn exchange<R: DeserializeOwned>(
-        &self,
-        order: &impl Serialize,
-        limit: Duration,
-    ) -> Result<R, Fault> {
+    fn exchange<O: Order>(&self, order: O) -> Result<O::Report, ChannelFault> {
         let mut state = self.lock();
-        let number = state.next()?;
-        let frame = frame::encode(&ToAgent::Order { number, order }).map_err(malformed)?;
-        state.link.send(frame);
-        let report = self.answer(&mut state, number, limit).and_then(|(answer, _)| match answer {
+        let (number, patience) = (state.next()?, self.patience(order.limit()));
+        let order = ToAgent::Order { number, order: O::All::from(order) };
+        state.link.send(frame::encode(&order).map_err(malformed)?);
+        let answer = self.answer(&mut state, number, patience);
+        let report = answer.and_then(|(answer, _)| match answer {
             Answer::Report(json) => serde_json::from_str(json.get()).map_err(malformed),
-            Answer::Refused(why) => Err(Fault::Refused(why)),
+            Answer::Refused(why) => Err(ChannelFault::Refused(why)),
             Answer::Clock(_) => Err(malformed("a time instead of a report")),
         });
         state.close_on(report)
@@ -190,9 +204,9 @@ impl Channel {
         self.compare_clocks(limit).map_err(|fault| error(&self.command, "comparing clocks", fault))
     }
 
-    fn compare_clocks(&self, limit: Duration) -> Result<Offset, Fault> {
+    fn compare_clocks(&self, limit: Duration) -> Result<Offset, ChannelFault> {
         let mut state = self.lock();
-        let began = Instant::now();
+        let (began, patience) = (Instant::now(), self.patience(limit));
         let mut best: Option<Offset> = None;
         for count in 0..EXCHANGES {
             if count >= 3 && began.elapsed() > COMPARING {
@@ -201,8 +215,7 @@ impl Channel {
             let number = state.next()?;
             let request = ToAgent::<()>::Clock { number };
             state.link.send_stamped(frame::encode(&request).map_err(malformed)?);
-            let left = limit.saturating_sub(began.elapsed());
-            let answer = self.answer(&mut state, number, left);
+            let answer = self.answer(&mut state, number, patience);
             let (answer, received_ns) = state.close_on(answer)?;
             let Answer::Clock(remote_ns) = answer else {
                 return Err(malformed("a report instead of a time"));
@@ -215,16 +228,20 @@ impl Channel {
         Ok(best.unwrap_or_default())
     }
 
+    fn patience(&self, limit: Duration) -> Patience {
+        let is_after_interrupt = self.stop.load(Ordering::Relaxed);
+        Patience { until: Instant::now() + limit, limit, is_after_interrupt }
+    }
+
     /// Waits for the answer to a call, and returns it with the time at which it came.
     fn answer(
         &self,
         state: &mut State,
         call: u64,
-        limit: Duration,
-    ) -> Result<(Answer, u64), Fault> {
-        let deadline = Instant::now() + limit;
+        patience: Patience,
+    ) -> Result<(Answer, u64), ChannelFault> {
         loop {
-            let Incoming::Frame { content, at_ns } = self.wait(state, deadline, limit)? else {
+            let Incoming::Frame { content, at_ns } = self.wait(state, patience)? else {
                 return Err(malformed("a second greeting"));
             };
             let (number, answer) = match serde_json::from_slice(&content).map_err(malformed)? {
@@ -243,42 +260,41 @@ impl Channel {
     }
 
     /// Waits for whatever comes next.
-    fn wait(
-        &self,
-        state: &mut State,
-        deadline: Instant,
-        limit: Duration,
-    ) -> Result<Incoming, Fault> {
+    fn wait(&self, state: &mut State, patience: Patience) -> Result<Incoming, ChannelFault> {
+        let Patience { until, limit, is_after_interrupt } = patience;
         loop {
-            match state.link.next(POLL.min(deadline.saturating_duration_since(Instant::now()))) {
+            match state.link.next(POLL.min(until.saturating_duration_since(Instant::now()))) {
                 Some(Incoming::Ended(why)) => return Err(self.ended(&why)),
                 Some(other) => return Ok(other),
                 None => {}
             }
-            if Instant::now() >= deadline {
+            if !is_after_interrupt && self.stop.load(Ordering::Relaxed) {
+                return Err(ChannelFault::Interrupted);
+            }
+            if Instant::now() >= until {
                 let said = self.child.as_ref().map(Child::said).unwrap_or_default();
-                return Err(Fault::Late { limit, said });
+                return Err(ChannelFault::Late { limit, said });
             }
             let silent_ns = Clock::default().now_ns().saturating_sub(state.link.heard_ns());
             if state.link.is_kept_alive() && silent_ns > SILENCE.as_nanos() as u64 {
-                return Err(Fault::Silent(SILENCE));
+                return Err(ChannelFault::Silent(SILENCE));
             }
         }
     }
 
     /// The agent's output ended.
-    fn ended(&self, why: &frame::FrameError) -> Fault {
+    fn ended(&self, why: &FrameError) -> ChannelFault {
         match why {
-            frame::FrameError::TooLong(_) => malformed(why),
-            _ => Fault::Ended { said: self.said_last() },
+            FrameError::TooLong(_) => malformed(why),
+            _ => ChannelFault::Ended { said: self.said_last() },
         }
     }
 
     /// Something else than an agent answered, with this output.
-    fn no_agent(&self, printed: &[u8]) -> Fault {
+    fn no_agent(&self, printed: &[u8]) -> ChannelFault {
         let said = format!("{}\n{}", String::from_utf8_lossy(printed), self.said_last());
         let remedy = self.child.as_ref().map_or_else(String::new, Child::remedy);
-        Fault::NoAgent { said: said.trim().to_owned(), remedy }
+        ChannelFault::NoAgent { said: said.trim().to_owned(), remedy }
     }
 
     /// What the command printed to standard error before it ended.
@@ -291,6 +307,19 @@ impl Channel {
     }
 }
 
+/// What comes from an agent.
+#[derive(Debug)]
+enum Incoming {
+    /// The agent's first bytes.
+    Marker,
+    /// There are none; this came instead.
+    NoMarker(Vec<u8>),
+    /// A message, and when it had arrived, in nanoseconds of this host's clock.
+    Frame { content: Vec<u8>, at_ns: u64 },
+    /// Nothing more comes.
+    Ended(FrameError),
+}
+
 /// The answer to a call.
 enum Answer {
     Report(Box<RawValue>),
@@ -300,7 +329,7 @@ enum Answer {
 
 impl State {
     /// The number of the next call.
-    fn next(&mut self) -> Result<u64, Fault> {
+    fn next(&mut self) -> Result<u64, ChannelFault> {
         if let Some(fault) = &self.closed {
             return Err(fault.clone());
         }
@@ -309,9 +338,9 @@ impl State {
     }
 
     /// Closes the link if the result is an error after which nothing can be relied on.
-    fn close_on<T>(&mut self, result: Result<T, Fault>) -> Result<T, Fault> {
+    fn close_on<T>(&mut self, result: Result<T, ChannelFault>) -> Result<T, ChannelFault> {
         if let Err(fault) = &result
-            && !matches!(fault, Fault::Refused(_))
+            && !matches!(fault, ChannelFault::Refused(_) | ChannelFault::Interrupted)
         {
             self.link.close();
             self.closed = Some(fault.clone());
@@ -322,10 +351,217 @@ impl State {
 
 const CONNECTING: &str = "connecting";
 
-fn error(command: &str, phase: &str, fault: Fault) -> ChannelError {
+fn error(command: &str, phase: &str, fault: ChannelFault) -> ChannelError {
     ChannelError { command: command.to_owned(), phase: phase.to_owned(), fault }
 }
 
-fn malformed(why: impl std::fmt::Display) -> Fault {
-    Fault::Malformed(format!("the agent and this program do not understand each other: {why}"))
+fn malformed(why: impl std::fmt::Display) -> ChannelFault {
+    ChannelFault::Malformed(format!(
+        "the agent and this program do not understand each other: {why}"
+    ))
+}
+
+/// The two streams of a channel. A thread writes, so that no call waits for an agent that does not
+/// read; another reads. Neither is waited for: each ends when its stream does.
+#[derive(Debug)]
+struct Link {
+    /// `None` once the link is closed.
+    outbox: Option<Sender<Outgoing>>,
+    inbox: Receiver<Incoming>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// When the last byte came.
+    heard_ns: AtomicU64,
+    /// When the last message that is to be stamped was written.
+    sent_ns: AtomicU64,
+    /// Since when an answer is due: the first message after the last byte that came; 0 if none is.
+    due_ns: AtomicU64,
+    /// The longest time that an answer took since the last call of [`Link::silence`].
+    longest_ns: AtomicU64,
+    /// Whether heartbeats are sent.
+    heartbeats: AtomicBool,
+}
+
+struct Outgoing {
+    frame: Vec<u8>,
+    is_stamped: bool,
+}
+
+impl Link {
+    fn new(output: impl Write + Send + 'static, input: impl Read + Send + 'static) -> Self {
+        let (outbox, orders) = mpsc::channel();
+        let (answers, inbox) = mpsc::channel();
+        let shared = Arc::new(Shared::default());
+        shared.heard_ns.store(Clock::default().now_ns(), Ordering::Relaxed);
+        let (writing, reading) = (shared.clone(), shared.clone());
+        std::thread::spawn(move || write_all(output, &orders, &writing));
+        std::thread::spawn(move || read_all(Heard { input, shared: reading }, &answers));
+        Self { outbox: Some(outbox), inbox, shared }
+    }
+
+    fn send(&self, frame: Vec<u8>) {
+        self.enqueue(frame, false);
+    }
+
+    /// Sends a message and notes when it is written.
+    fn send_stamped(&self, frame: Vec<u8>) {
+        self.enqueue(frame, true);
+    }
+
+    /// If the link has ended, the next wait returns why.
+    fn enqueue(&self, frame: Vec<u8>, is_stamped: bool) {
+        if let Some(outbox) = &self.outbox {
+            let _ = outbox.send(Outgoing { frame, is_stamped });
+        }
+    }
+
+    /// What comes next; `None` if nothing does within `limit`.
+    fn next(&self, limit: Duration) -> Option<Incoming> {
+        match self.inbox.recv_timeout(limit) {
+            Ok(incoming) => Some(incoming),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Incoming::Ended(FrameError::Closed)),
+        }
+    }
+
+    /// Sends heartbeats from now on.
+    fn keep_alive(&self) {
+        self.shared.heartbeats.store(true, Ordering::Relaxed);
+    }
+
+    fn is_kept_alive(&self) -> bool {
+        self.shared.heartbeats.load(Ordering::Relaxed)
+    }
+
+    /// When the last byte came.
+    fn heard_ns(&self) -> u64 {
+        self.shared.heard_ns.load(Ordering::Relaxed)
+    }
+
+    /// The longest time since the last call in which an answer was due and nothing came. Heartbeats
+    /// are answered at once, so a break of the connection is seen but for their interval.
+    fn silence(&self) -> Duration {
+        let longest = self.shared.longest_ns.swap(0, Ordering::Relaxed);
+        let present = match self.shared.due_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            since => Clock::default().now_ns().saturating_sub(since),
+        };
+        Duration::from_nanos(longest.max(present))
+    }
+
+    /// When the last stamped message was written.
+    fn sent_ns(&self) -> u64 {
+        self.shared.sent_ns.load(Ordering::Acquire)
+    }
+
+    /// Closes the agent's input once everything is written.
+    fn close(&mut self) {
+        self.outbox = None;
+    }
+}
+
+impl Shared {
+    /// An answer is due from now on. Returns the time.
+    fn expect_answer(&self) -> u64 {
+        let now_ns = Clock::default().now_ns();
+        let _ = self.due_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+        now_ns
+    }
+
+    /// Something came.
+    fn hear(&self) {
+        let now_ns = Clock::default().now_ns();
+        self.heard_ns.store(now_ns, Ordering::Relaxed);
+        match self.due_ns.swap(0, Ordering::Relaxed) {
+            0 => {}
+            since => _ = self.longest_ns.fetch_max(now_ns.saturating_sub(since), Ordering::Relaxed),
+        }
+    }
+}
+
+fn write_all(mut output: impl Write, orders: &Receiver<Outgoing>, shared: &Shared) {
+    let heartbeat = frame::encode(&ToAgent::<()>::Heartbeat).unwrap_or_default();
+    loop {
+        let written = match orders.recv_timeout(HEARTBEAT) {
+            Ok(Outgoing { frame, is_stamped }) => {
+                let now_ns = shared.expect_answer();
+                if is_stamped {
+                    shared.sent_ns.store(now_ns, Ordering::Release);
+                }
+                frame::write(&mut output, &frame)
+            }
+            Err(RecvTimeoutError::Timeout) if shared.heartbeats.load(Ordering::Relaxed) => {
+                shared.expect_answer();
+                frame::write(&mut output, &heartbeat)
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        // The reader notices the end of the agent.
+        if written.is_err() {
+            return;
+        }
+    }
+}
+
+fn read_all(mut input: impl Read, answers: &Sender<Incoming>) {
+    let heartbeat = serde_json::to_vec(&ToController::<()>::Heartbeat).unwrap_or_default();
+    let greeting = match frame::skip_to_marker(&mut input) {
+        Ok(()) => Incoming::Marker,
+        Err(printed) => {
+            let _ = answers.send(Incoming::NoMarker(printed));
+            return;
+        }
+    };
+    let mut next = greeting;
+    while answers.send(next).is_ok() {
+        next = loop {
+            match frame::read(&mut input) {
+                Ok(content) if content == heartbeat => {}
+                Ok(content) => {
+                    let at_ns = Clock::default().now_ns();
+                    break Incoming::Frame { content, at_ns };
+                }
+                Err(why) => {
+                    let _ = answers.send(Incoming::Ended(why));
+                    return;
+                }
+            }
+        };
+    }
+}
+
+/// A stream that notes when something comes, so that a long message is no silence.
+struct Heard<R> {
+    input: R,
+    shared: Arc<Shared>,
+}
+
+impl<R: Read> Read for Heard<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(buffer)?;
+        self.shared.hear();
+        Ok(count)
+    }
+}
+
+/// Does something with all of a list at the same time.
+pub(crate) fn together<T: Sync, R: Send>(list: &[T], does: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    if let [only] = list {
+        return vec![does(only)];
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = list.iter().map(|one| scope.spawn(|| does(one))).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        // A panic is passed on.
+        joined.map(|result| result.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
+    })
+}
+
+/// All results, or the first error.
+pub(crate) fn all<T>(results: Vec<Result<T, ChannelError>>) -> Result<Vec<T>, ChannelError> {
+    results.into_iter().collect()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::hello::Hello;
+use crate::message::Hello;
 
 /// Why an agent cannot be used. Its message names the command, what was being done, the cause and
 /// the remedy.
@@ -14,12 +14,12 @@ pub struct ChannelError {
     /// What was being done: `connecting`, `starting the load`.
     pub phase: String,
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: ChannelFault,
 }
 
 /// What is wrong with an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ChannelFault {
     /// The command cannot be started.
     #[error("cannot start {program}: {why}")]
     Start {
@@ -77,6 +77,9 @@ pub enum Fault {
     /// The agent could not do what it was asked to do.
     #[error("{0}")]
     Refused(String),
+    /// The user interrupted while the answer was waited for.
+    #[error("interrupted")]
+    Interrupted,
     /// A message cannot be understood, or is too long.
     #[error("{0}")]
     Malformed(String),
@@ -95,9 +98,9 @@ const MAX_LINES: usize = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hello::Role;
+    use crate::message::AgentRole;
 
-    fn message(fault: Fault) -> String {
+    fn message(fault: ChannelFault) -> String {
         let (command, phase) = ("ssh b".to_owned(), "connecting".to_owned());
         ChannelError { command, phase, fault }.to_string()
     }
@@ -106,7 +109,7 @@ mod tests {
     fn a_message_names_command_phase_cause_and_remedy() {
         let said = "bash: hotlap: command not found\n\n".to_owned();
         assert_eq!(
-            message(Fault::NoAgent { said, remedy: "Install it".to_owned() }),
+            message(ChannelFault::NoAgent { said, remedy: "Install it".to_owned() }),
             "ssh b: while connecting: no agent answered. It printed \"bash: hotlap: command not \
              found\". Install it"
         );
@@ -114,11 +117,11 @@ mod tests {
             protocol: 1,
             version: "0.1.0".to_owned(),
             host: "a".to_owned(),
-            role: Role::Generator,
+            role: AgentRole::Generator,
         };
         let theirs = Hello { version: "0.2.0".to_owned(), host: "b".to_owned(), ..ours.clone() };
         assert_eq!(
-            message(Fault::Mismatch { theirs: theirs.into(), ours: ours.into() }),
+            message(ChannelFault::Mismatch { theirs: theirs.into(), ours: ours.into() }),
             "ssh b: while connecting: the agent on b is hotlap 0.2.0 (protocol 1), but this is \
              hotlap 0.1.0 (protocol 1): install the same version on both hosts"
         );
@@ -128,7 +131,7 @@ mod tests {
     fn only_the_last_lines_are_quoted() {
         let said = (1..=9).map(|n| format!("line {n}\n")).collect();
         assert_eq!(
-            Fault::Ended { said }.to_string(),
+            ChannelFault::Ended { said }.to_string(),
             "the agent ended. It printed \"line 5 / line 6 / line 7 / line 8 / line 9\". Check that \
              its host and the connection to it are up, and try again"
         );

@@ -1,31 +1,173 @@
-//! The generator role: what an agent does that generates load.
-//!
-//! ```text
-//! load      one of its loads
-//! order     what is said
-//! pauses    notices when the process does not run
-//! ```
-
-mod load;
-pub(crate) mod order;
-mod pauses;
+//! What an agent does that generates load.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
+use hotlap_load::plan::{Plan, Request, Stop, Target};
+use hotlap_load::{Outcome, Progress, Session, ValuesUsed};
+use hotlap_observe::cpus;
+use hotlap_servers::contract::Contract;
 use hotlap_servers::infer::infer;
+use hotlap_servers::machine::Machine;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
-use crate::serve::{Answer, Service, report};
-use crate::server::reach;
-use crate::together::together;
-use load::Load;
-use order::{
-    AskStatus, Begin, Collect, Describe, End, GeneratorOrder, Hold, Join, LoadCall, OfLoad, Open,
-    Pause, Prepare, ProbeServer, Reach, StopLoad,
-};
-pub use order::{Begun, Door, HostDescription, Joined, Probe, Probed, Status};
-use pauses::Pauses;
+use crate::reach::{self, boot};
+
+/// The time limit for an order that takes no time.
+pub(crate) const PROMPT: Duration = Duration::from_secs(10);
+
+/// The time limit for sending a plan or an outcome, which may have megabytes.
+const TRANSFER: Duration = Duration::from_secs(60);
+
+/// How often a thread looks at the clock.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// A longer time between two looks is a pause; shorter ones are common on a busy host.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The most pauses that are kept; the longest are.
+const KEPT: usize = 1_000;
+
+orders! {
+    /// What a generator is asked to do. A load has the number that is reported when it is opened.
+    GeneratorOrder, carried out by generator: Generator {
+        /// The host.
+        Describe -> HostDescription, "describing its host", PROMPT => HostDescription::here();
+        /// Find which addresses of the controller, whose door is open, this host reaches.
+        Reach { addresses: Vec<IpAddr>, port: u16, secret: String } -> Vec<IpAddr>,
+            "looking for the servers' address", PROMPT
+            => reach::reached(&addresses, port, &secret);
+        /// Probe a server for its responses.
+        ProbeServer { probe: Probe } -> LearnedRequests,
+            "probing the server", probe.longest() => probe.run()?;
+        /// Open the connections of a load that has one window.
+        Prepare { plan: Plan } -> u64, "opening connections", TRANSFER
+            => generator.keep(|clock, pauses| Load::prepare(&plan, clock, pauses))?;
+        /// Open the connections of a load that is held between windows, and send between windows
+        /// too.
+        Hold { plan: Plan } -> u64, "opening connections", TRANSFER
+            => generator.keep(|clock, pauses| Load::hold(&plan, clock, pauses))?;
+        /// Begin to send at this time of the generator's clock.
+        Begin { id: u64, at_ns: u64 } -> Begun,
+            "starting the load", PROMPT => generator.load(id)?.begin(at_ns)?;
+        /// Open a window of a load that is held, at this time of the generator's clock.
+        Open { id: u64, at_ns: u64, length: Duration } -> Begun,
+            "opening a window", PROMPT => generator.load(id)?.open(at_ns, length)?;
+        /// Send nothing until the next window of a load that is held, and wait at most this long
+        /// for requests in flight. Reports whether none is left.
+        Pause { id: u64, limit: Duration } -> bool,
+            "pausing the load", PROMPT + *limit => generator.load(id)?.session()?.pause(limit);
+        /// The outcome of the windows of a load that is held, since the last time.
+        Collect { id: u64 } -> Joined,
+            "collecting the outcome", TRANSFER => generator.load(id)?.collect()?;
+        /// How far the load has come.
+        AskStatus { id: u64 } -> Status, "loading", PROMPT => generator.load(id)?.status()?;
+        /// End the load now and keep what was measured.
+        StopLoad { id: u64 } -> (),
+            "stopping the load", PROMPT => generator.load(id)?.session()?.stop();
+        /// The outcome of a load, which ends now if it has not ended.
+        Join { id: u64 } -> Joined,
+            "collecting the outcome", TRANSFER => generator.load(id)?.join()?;
+        /// End the load and close its connections. Reports an upper bound on how many values of its
+        /// fields the load used.
+        End { id: u64 } -> u64, "stopping the load", PROMPT => generator.end(id);
+    }
+}
+
+/// The host of a generator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostDescription {
+    /// The machine.
+    pub machine: Machine,
+    /// The cores that the generator may use; empty if they are not known.
+    pub cores: Vec<usize>,
+    /// A number that the kernel made when it started; empty if unknown. Agents in namespaces or
+    /// containers of one machine have the same.
+    pub boot: String,
+}
+
+impl HostDescription {
+    /// This host.
+    pub fn here() -> Self {
+        let cores = cpus::allowed().unwrap_or_default();
+        Self { machine: Machine::describe(), cores, boot: boot() }
+    }
+
+    /// Whether it is the machine of the caller, so that both share its cores.
+    pub fn is_this_machine(&self) -> bool {
+        !self.boot.is_empty() && self.boot == boot()
+    }
+}
+
+/// A server to probe.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Probe {
+    /// Its address.
+    pub target: Target,
+    /// The host that requests name.
+    pub host: String,
+    /// The time limit for one response.
+    pub limit: Duration,
+    /// The requests to send.
+    pub contract: Contract,
+}
+
+impl Probe {
+    /// How long it may take: each request is sent a few times, with pauses between them.
+    fn longest(&self) -> Duration {
+        TRANSFER + self.limit * 8 * (self.contract.exchanges.len() as u32 + 1)
+    }
+
+    fn run(&self) -> Result<LearnedRequests, String> {
+        let inferred = infer(&self.target, &self.host, self.limit, &self.contract)?;
+        let requests = inferred.contract.requests(&self.host, &inferred.answers);
+        Ok(LearnedRequests { requests, notes: inferred.notes })
+    }
+}
+
+/// Requests, and what probes found out about their responses.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LearnedRequests {
+    /// The requests with their expected responses.
+    pub requests: Vec<Request>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// The beginning of a load, or of a window of a load that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Begun {
+    /// How much later than asked it begins, or its window opens, in nanoseconds.
+    pub late_ns: u64,
+    /// When its window opens, in nanoseconds of the generator's monotonic clock.
+    pub opens_ns: u64,
+}
+
+/// How far a load has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Whether each connection is open or has failed once.
+    pub is_ready: bool,
+    /// Whether the load has ended.
+    pub is_finished: bool,
+    /// Its counts.
+    pub progress: Progress,
+    /// When they were read, in nanoseconds of the generator's monotonic clock.
+    pub at_ns: u64,
+}
+
+/// The outcome of a load.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Joined {
+    /// What happened.
+    pub outcome: Outcome,
+    /// The longest time within the window for which the generator's process did not run, in
+    /// nanoseconds, as far as it was noticed: 50 ms and more.
+    pub paused_ns: u64,
+}
 
 /// Carries out the orders of a generator. It has any number of loads: those of several servers are
 /// held at the same time, and are paused while the others send.
@@ -35,84 +177,224 @@ pub struct Generator {
     loads: BTreeMap<u64, Load>,
     /// The number of the next load.
     next: u64,
-    /// Since the first window of any load.
-    pauses: Option<Pauses>,
+    /// Those that the loads watch.
+    pauses: Weak<Pauses>,
 }
 
 impl Generator {
     /// A generator whose times are those of this clock.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, loads: BTreeMap::new(), next: 0, pauses: None }
+        Self { clock, loads: BTreeMap::new(), next: 0, pauses: Weak::new() }
     }
 
-    /// Keeps a load under a number.
-    fn keep(&mut self, load: Load) -> u64 {
+    /// Begins a load, and keeps it under a number.
+    fn keep(
+        &mut self,
+        begin: impl FnOnce(Clock, Arc<Pauses>) -> Result<Load, String>,
+    ) -> Result<u64, String> {
+        let pauses = self.pauses.upgrade().unwrap_or_else(|| Pauses::watch(self.clock));
+        self.pauses = Arc::downgrade(&pauses);
         let id = self.next;
+        self.loads.insert(id, begin(self.clock, pauses)?);
         self.next += 1;
-        self.loads.insert(id, load);
-        id
+        Ok(id)
     }
 
-    #[allow(clippy::unit_arg, reason = "the report of some calls is ()")]
-    fn call(&mut self, id: u64, call: LoadCall) -> Answer {
-        if let LoadCall::End(_) = call {
-            let used = self.loads.remove(&id).map_or(0, Load::end);
-            if self.loads.is_empty() {
-                self.pauses = None;
+    fn load(&mut self, id: u64) -> Result<&mut Load, String> {
+        self.loads.get_mut(&id).ok_or_else(|| "this load has ended".to_owned())
+    }
+
+    /// Ends a load and closes its connections.
+    fn end(&mut self, id: u64) -> u64 {
+        self.loads.remove(&id).map_or(0, Load::end)
+    }
+}
+
+/// A load, from its connections on until the controller ends it.
+#[derive(Debug)]
+struct Load {
+    clock: Clock,
+    /// `None` once it has been joined.
+    session: Option<Session>,
+    /// How long it sends before its window opens, if it has one window.
+    warmup: Duration,
+    /// How many values of its fields it uses.
+    used: ValuesUsed,
+    /// When each window that is not collected opened and, of a load that is held, closed.
+    windows: Vec<(u64, u64)>,
+    /// Since the load began to open its connections.
+    pauses: Arc<Pauses>,
+}
+
+impl Load {
+    /// A load that has one window.
+    fn prepare(plan: &Plan, clock: Clock, pauses: Arc<Pauses>) -> Result<Self, String> {
+        let session = Session::start_waiting(plan).map_err(|e| e.to_string())?;
+        let warmup = match plan.stop {
+            Stop::After(_) => plan.warmup,
+            Stop::Requests(_) => Duration::ZERO,
+        };
+        Ok(Self { warmup, ..Self::of(session, clock, pauses) })
+    }
+
+    /// A load that is held between windows.
+    fn hold(plan: &Plan, clock: Clock, pauses: Arc<Pauses>) -> Result<Self, String> {
+        Ok(Self::of(Session::start_held(plan).map_err(|e| e.to_string())?, clock, pauses))
+    }
+
+    fn of(session: Session, clock: Clock, pauses: Arc<Pauses>) -> Self {
+        let used = session.values_used();
+        let (session, windows) = (Some(session), Vec::new());
+        Self { clock, session, warmup: Duration::ZERO, used, windows, pauses }
+    }
+
+    fn session(&self) -> Result<&Session, String> {
+        self.session.as_ref().ok_or_else(|| "the load has ended".to_owned())
+    }
+
+    fn begin(&mut self, at_ns: u64) -> Result<Begun, String> {
+        let (now_ns, now) = (self.clock.now_ns(), Instant::now());
+        let late_ns = now_ns.saturating_sub(at_ns);
+        let wait = Duration::from_nanos(at_ns.saturating_sub(now_ns));
+        let start = (now + wait).checked_sub(Duration::from_nanos(late_ns)).unwrap_or(now);
+        let window = self.session()?.begin(start);
+        let window = window.ok_or("the load is not ready, or has ended")?;
+        let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
+        let opens_ns = now_ns + opens_after;
+        self.windows = vec![(opens_ns, u64::MAX)];
+        // This thread may have waited for a core since it looked at the clock.
+        let agreed_ns = at_ns.saturating_add(self.warmup.as_nanos() as u64);
+        Ok(Begun { late_ns: late_ns.max(opens_ns.saturating_sub(agreed_ns)), opens_ns })
+    }
+
+    /// Opens a window; what of it has passed is cut off.
+    fn open(&mut self, at_ns: u64, length: Duration) -> Result<Begun, String> {
+        let session = self.session()?;
+        if !session.is_ready() {
+            return Err("the load is not ready, or has ended".to_owned());
+        }
+        let (now_ns, now) = (self.clock.now_ns(), Instant::now());
+        let late_ns = now_ns.saturating_sub(at_ns);
+        let wait = Duration::from_nanos(at_ns.saturating_sub(now_ns));
+        let length = length.saturating_sub(Duration::from_nanos(late_ns));
+        let window = session.open_window(wait, length);
+        let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
+        let opens_ns = now_ns + opens_after;
+        self.windows.push((opens_ns, opens_ns + length.as_nanos() as u64));
+        // As above.
+        Ok(Begun { late_ns: late_ns.max(opens_ns.saturating_sub(at_ns)), opens_ns })
+    }
+
+    fn collect(&mut self) -> Result<Joined, String> {
+        let outcome = self.session()?.collect().ok_or("the load has ended")?;
+        Ok(Joined { outcome, paused_ns: self.paused_ns() })
+    }
+
+    fn status(&self) -> Result<Status, String> {
+        let session = self.session()?;
+        Ok(Status {
+            is_ready: session.is_ready(),
+            is_finished: session.is_finished(),
+            progress: session.progress(),
+            at_ns: self.clock.now_ns(),
+        })
+    }
+
+    fn join(&mut self) -> Result<Joined, String> {
+        let session = self.session.take().ok_or("the load has ended")?;
+        session.stop();
+        let outcome = session.join().map_err(|e| e.to_string())?;
+        if let [(opens, closes @ u64::MAX)] = &mut self.windows[..] {
+            *closes = *opens + outcome.window_ns;
+        }
+        Ok(Joined { outcome, paused_ns: self.paused_ns() })
+    }
+
+    /// Ends the load and closes its connections. Returns how many values of its fields it used at
+    /// most.
+    fn end(mut self) -> u64 {
+        self.session = None;
+        self.used.most()
+    }
+
+    /// The longest time in a window for which the process stood still.
+    fn paused_ns(&mut self) -> u64 {
+        let windows = std::mem::take(&mut self.windows);
+        let longest = |(opens, closes): &(u64, u64)| self.pauses.longest_ns(*opens, *closes);
+        windows.iter().map(longest).max().unwrap_or(0)
+    }
+}
+
+/// When this process did not run: it was stopped, or its host was. Watched until it is dropped.
+#[derive(Debug, Default)]
+struct Pauses {
+    /// Beginning and end of each pause, in nanoseconds.
+    seen: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Pauses {
+    fn watch(clock: Clock) -> Arc<Self> {
+        let own = Arc::new(Self::default());
+        let watched = Arc::downgrade(&own);
+        std::thread::spawn(move || {
+            let mut last_ns = clock.now_ns();
+            loop {
+                std::thread::sleep(INTERVAL);
+                let now_ns = clock.now_ns();
+                let Some(pauses) = watched.upgrade() else { return };
+                if now_ns - last_ns > PAUSE.as_nanos() as u64 {
+                    pauses.note((last_ns, now_ns));
+                }
+                last_ns = now_ns;
             }
-            return report::<End>(used);
-        }
-        let load = self.loads.get_mut(&id).ok_or("this load has ended")?;
-        if let LoadCall::Begin(_) | LoadCall::Open(_) = call {
-            self.pauses.get_or_insert_with(|| Pauses::watch(self.clock));
-        }
-        let pauses = self.pauses.as_ref();
-        match call {
-            LoadCall::Begin(Begin { at_ns }) => report::<Begin>(load.begin(at_ns)?),
-            LoadCall::Open(Open { at_ns, length }) => report::<Open>(load.open(at_ns, length)?),
-            LoadCall::Pause(Pause { limit }) => report::<Pause>(load.pause(limit)?),
-            LoadCall::Collect(_) => report::<Collect>(load.collect(pauses)?),
-            LoadCall::AskStatus(_) => report::<AskStatus>(load.status()?),
-            LoadCall::StopLoad(_) | LoadCall::End(_) => report::<StopLoad>(load.stop()?),
-            LoadCall::Join(_) => report::<Join>(load.join(pauses)?),
+        });
+        own
+    }
+
+    /// The longest pause that began before `to_ns`, counted from `from_ns` on; 0 if there was none.
+    /// What should have been done at `to_ns` was done at its end.
+    fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = seen.iter().filter(|(began, _)| *began < to_ns);
+        begun.map(|(began, ended)| ended.saturating_sub((*began).max(from_ns))).max().unwrap_or(0)
+    }
+
+    fn note(&self, pause: (u64, u64)) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.push(pause);
+        if seen.len() > KEPT {
+            seen.sort_by_key(|(began, ended)| std::cmp::Reverse(ended - began));
+            seen.truncate(KEPT / 2);
         }
     }
 }
 
-impl Service for Generator {
-    type Orders = GeneratorOrder;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn carry_out(&mut self, order: GeneratorOrder) -> Answer {
-        match order {
-            GeneratorOrder::Describe(_) => report::<Describe>(HostDescription::here()),
-            GeneratorOrder::Reach(Reach { door }) => report::<Reach>(door.reached()),
-            GeneratorOrder::ProbeServer(ProbeServer { probe }) => {
-                report::<ProbeServer>(probe.run()?)
-            }
-            GeneratorOrder::Prepare(Prepare { plan }) => {
-                report::<Prepare>(self.keep(Load::prepare(&plan, self.clock)?))
-            }
-            GeneratorOrder::Hold(Hold { plan }) => {
-                report::<Hold>(self.keep(Load::hold(&plan, self.clock)?))
-            }
-            GeneratorOrder::OfLoad(OfLoad { id, call }) => self.call(id, call),
+    /// Regression: a window of a held load that closed late looked as if nothing had happened.
+    #[test]
+    fn a_pause_counts_from_the_beginning_of_the_window_to_its_own_end() {
+        let pauses = Pauses::default();
+        assert_eq!(pauses.longest_ns(0, 1_000), 0);
+        pauses.note((100, 400));
+        pauses.note((900, 1_300));
+        assert_eq!(pauses.longest_ns(0, 2_000), 400);
+        assert_eq!(pauses.longest_ns(0, 1_000), 400);
+        assert_eq!(pauses.longest_ns(1_000, 1_100), 300);
+        assert_eq!(pauses.longest_ns(350, 900), 50);
+        assert_eq!(pauses.longest_ns(500, 800), 0);
+        assert_eq!(pauses.longest_ns(1_400, 2_000), 0);
+    }
+
+    #[test]
+    fn the_longest_of_many_pauses_is_kept() {
+        let pauses = Pauses::default();
+        pauses.note((0, 500));
+        for at in 1..3_000 {
+            pauses.note((at * 1_000, at * 1_000 + 100));
         }
-    }
-}
-
-impl Door {
-    /// The addresses that are reached from here. All are tried at the same time.
-    fn reached(&self) -> Vec<IpAddr> {
-        let tries = |ip: &&IpAddr| reach::answers(SocketAddr::new(**ip, self.port), &self.secret);
-        let tried = together(&self.addresses.iter().collect::<Vec<_>>(), tries);
-        self.addresses.iter().zip(tried).filter(|(_, is)| *is).map(|(ip, _)| *ip).collect()
-    }
-}
-
-impl Probe {
-    fn run(&self) -> Result<Probed, String> {
-        let inferred = infer(&self.target, &self.host, self.limit, &self.contract)?;
-        let requests = inferred.contract.requests(&self.host, &inferred.answers);
-        Ok(Probed { requests, notes: inferred.notes })
+        assert_eq!(pauses.longest_ns(0, u64::MAX), 500);
     }
 }

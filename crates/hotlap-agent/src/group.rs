@@ -5,29 +5,26 @@
 //! and the outcomes are merged without loss. What makes the sum wrong is found ([`Invalid`]), and
 //! a generator that is lost ends the load. It is started again for the next one.
 
-mod address;
-mod division;
-mod error;
-mod outcome;
 mod running;
-mod start;
-mod validity;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hotlap_load::plan::Plan;
+use hotlap_load::plan::{LoadPart, Pace, Plan, Stop};
+use hotlap_servers::machine::{self, Network};
 
+use crate::channel::{Channel, all, together};
 use crate::command::AgentCommand;
 use crate::error::ChannelError;
-use crate::generator::{HostDescription, Probe, Probed};
-use crate::remote::RemoteGenerator;
-use crate::together::{all, together};
-
-pub use division::{Placement, SAMPLES_PER_S};
-pub use error::GroupError;
-pub use outcome::{Contributions, GeneratorOutcome, GroupOutcome, Invalid, Sampled};
-pub use running::{GroupValues, Running};
+use crate::generator::{
+    Describe, HostDescription, LearnedRequests, PROMPT, Probe, ProbeServer, Reach,
+};
+use crate::load::{LoadError, LoadHost, RunningLoad};
+use crate::message::AgentRole;
+use crate::reach::{self, Door};
+use running::{Parts, RunningGroup};
 
 /// How long agents may take to answer; `ssh` may have to connect first.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -36,14 +33,21 @@ const CONNECT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Generators {
     state: Mutex<State>,
+    /// The commands that started them, by which those that are lost are started again; none at the
+    /// other ends of given channels.
+    commands: Vec<AgentCommand>,
     has_sampler: bool,
+    /// The longest round trip to one of them.
+    delay: Duration,
     /// The cores of each; empty: as the plan says.
-    placements: Vec<Placement>,
+    cores: Vec<GeneratorCores>,
+    /// Set when the user interrupts.
+    stop: Arc<AtomicBool>,
 }
 
-/// The host of a generator.
+/// An agent that generates load, and its host.
 #[derive(Debug, Clone, PartialEq)]
-pub struct GeneratorHost {
+pub struct GeneratorAgent {
     /// The command that started the generator, as typed.
     pub command: String,
     /// The name of the host, as it calls itself.
@@ -55,131 +59,285 @@ pub struct GeneratorHost {
 #[derive(Debug)]
 struct State {
     /// Those that load, then the one that samples, if there is one.
-    all: Vec<Arc<RemoteGenerator>>,
+    all: Vec<Arc<Channel>>,
     /// Why one of them cannot be started again.
     gone: Option<ChannelError>,
 }
 
 impl Generators {
-    /// Starts one agent with each command, and one that samples latency while the others load.
+    /// Starts one agent with each command, and one that samples latency while the others load. Once
+    /// `stop` is set, no order that was given before is waited for any longer.
     ///
     /// # Errors
     /// The first agent that could not be started, and why.
     pub fn open(
         commands: &[AgentCommand],
         sampler: Option<&AgentCommand>,
-    ) -> Result<Self, GroupError> {
-        let commands: Vec<&AgentCommand> = commands.iter().chain(sampler).collect();
-        let opened = together(&commands, |command| RemoteGenerator::open(command, CONNECT));
-        Ok(Self::with(all(opened)?, sampler.is_some()))
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, LoadError> {
+        let commands: Vec<AgentCommand> = commands.iter().chain(sampler).cloned().collect();
+        let open =
+            |command: &AgentCommand| Channel::open(command, AgentRole::Generator, CONNECT, stop);
+        let channels = all(together(&commands, open))?;
+        let own = Self::over(channels, sampler.is_some())?;
+        Ok(Self { commands, stop: Arc::clone(stop), ..own })
     }
 
-    /// These generators, and one that samples latency while the others load.
-    pub fn of(mut generators: Vec<RemoteGenerator>, sampler: Option<RemoteGenerator>) -> Self {
-        let has_sampler = sampler.is_some();
-        generators.extend(sampler);
-        Self::with(generators, has_sampler)
-    }
-
-    fn with(generators: Vec<RemoteGenerator>, has_sampler: bool) -> Self {
-        let all = generators.into_iter().map(Arc::new).collect();
-        Self { state: Mutex::new(State { all, gone: None }), has_sampler, placements: Vec::new() }
+    /// The generators at the other ends of these channels. With `has_sampler`, the last one samples
+    /// latency while the others load.
+    ///
+    /// # Errors
+    /// A generator is lost.
+    pub fn over(channels: Vec<Channel>, has_sampler: bool) -> Result<Self, LoadError> {
+        let channels: Vec<_> = channels.into_iter().map(Arc::new).collect();
+        let offsets = all(together(&channels, |channel| channel.clock(PROMPT)))?;
+        let delay = offsets.iter().map(|offset| offset.error() * 2).max().unwrap_or_default();
+        let (commands, cores, stop) = (Vec::new(), Vec::new(), Arc::default());
+        let state = Mutex::new(State { all: channels, gone: None });
+        Ok(Self { state, commands, has_sampler, delay, cores, stop })
     }
 
     /// Where each of the generators runs its threads, instead of where the plan says.
-    pub fn place(&mut self, placements: Vec<Placement>) {
-        self.placements = placements;
+    pub fn place(&mut self, cores: Vec<GeneratorCores>) {
+        self.cores = cores;
     }
 
     /// The host of each generator.
     ///
     /// # Errors
     /// A generator is lost.
-    pub fn describe(&self) -> Result<Vec<GeneratorHost>, GroupError> {
-        let describe = |generator: &Arc<RemoteGenerator>| {
-            Ok(GeneratorHost {
-                command: generator.channel().command().to_owned(),
-                name: generator.channel().host().to_owned(),
-                description: generator.describe()?,
-            })
+    pub fn describe(&self) -> Result<Vec<GeneratorAgent>, LoadError> {
+        let describe = |channel: &Arc<Channel>| {
+            let (command, name) = (channel.command().to_owned(), channel.host().to_owned());
+            Ok(GeneratorAgent { command, name, description: channel.call(Describe {})? })
         };
         Ok(all(together(&self.ready()?, describe))?)
-    }
-
-    /// The longest round trip to a generator.
-    ///
-    /// # Errors
-    /// A generator is lost.
-    pub fn round_trip(&self) -> Result<Duration, GroupError> {
-        let offsets = all(together(&self.ready()?, |generator| generator.clock()))?;
-        Ok(offsets.iter().map(|offset| offset.error() * 2).max().unwrap_or_default())
     }
 
     /// Probes a server from the first generator's host.
     ///
     /// # Errors
     /// No probe got an acceptable response, or the generator is lost.
-    pub fn probe(&self, probe: Probe) -> Result<Probed, GroupError> {
+    pub fn probe(&self, probe: Probe) -> Result<LearnedRequests, LoadError> {
         let ready = self.ready()?;
-        let first = ready.first().ok_or_else(|| GroupError::Division(NONE.to_owned()))?;
-        Ok(first.probe(probe)?)
+        let first = ready.first().ok_or_else(|| LoadError::Unfit(NONE.to_owned()))?;
+        Ok(first.call(ProbeServer { probe })?)
     }
 
-    /// Divides a load, opens all connections and begins to send. The load has one window.
+    /// Finds the first of this machine's addresses that all generators reach, or checks that they
+    /// reach the given one. Loopback comes first: it is reached if all share this machine's
+    /// network. Returns where servers shall listen, and the address.
     ///
     /// # Errors
-    /// The load cannot be divided, or a generator cannot run its part or is lost.
-    pub fn start(&self, plan: &Plan) -> Result<Running, GroupError> {
-        Running::begin(self.prepared(plan)?)
+    /// A generator is lost, or there is no such address: the cause and the remedy.
+    pub fn find_network(&self, given: Option<IpAddr>) -> Result<(Network, IpAddr), String> {
+        let own = machine::addresses();
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let addresses = match given {
+            Some(given) => vec![given],
+            None => std::iter::once(loopback).chain(own.iter().copied()).collect(),
+        };
+        let generators = self.ready().map_err(|e| e.to_string())?;
+        let secret = reach::secret();
+        let door =
+            Door::open(secret.clone()).map_err(|e| format!("cannot listen for generators: {e}"))?;
+        let port = door.port();
+        let order = Reach { addresses: addresses.clone(), port, secret };
+        let reached = all(together(&generators, |generator| generator.call(order.clone())))
+            .map_err(|e| e.to_string())?;
+        let found = addresses.iter().find(|ip| reached.iter().all(|own| own.contains(ip)));
+        if let Some(found) = found {
+            return Ok((Network::at(*found, own.contains(found)), *found));
+        }
+        let none = reached.iter().position(Vec::is_empty).unwrap_or(0);
+        let who = generators[none].command();
+        let tried: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        let tried = tried.join(", ");
+        Err(format!(
+            "{who}: while looking for the servers' address: this machine is not reached by all \
+             generators at any one address (tried {tried}). Open its ports in the firewall between \
+             the two, or name an address with --server-address"
+        ))
     }
 
-    /// Divides a load and opens all connections. It sends from then on, except when it is paused,
-    /// and only the windows that are opened count; see [`hotlap_load::Session::start_held`].
-    ///
-    /// # Errors
-    /// As [`Generators::start`].
-    pub fn hold(&self, plan: &Plan) -> Result<Running, GroupError> {
-        Running::hold(self.prepared(plan)?)
-    }
-
-    fn prepared(&self, plan: &Plan) -> Result<start::Prepared, GroupError> {
+    /// The parts of a load.
+    fn divided(&self, plan: &Plan) -> Result<Parts, LoadError> {
         let generators = self.ready()?;
         let loading = generators.len() - usize::from(self.has_sampler);
         if loading == 0 {
-            return Err(GroupError::Division(NONE.to_owned()));
+            return Err(LoadError::Unfit(NONE.to_owned()));
         }
-        let mut parts = division::divide(plan, loading).map_err(GroupError::Division)?;
-        for (part, placement) in parts.iter_mut().zip(&self.placements) {
-            placement.apply(part);
+        let mut parts = divide(plan, loading).map_err(LoadError::Unfit)?;
+        for (part, cores) in parts.iter_mut().zip(&self.cores) {
+            part.cpus.clone_from(&cores.cpus);
+            part.busy_poll &= cores.is_alone;
         }
         if self.has_sampler {
-            parts.push(division::sampler(plan).map_err(GroupError::Division)?);
+            parts.push(sampler(plan).map_err(LoadError::Unfit)?);
         }
-        Ok(start::Prepared { generators, parts, loading, plan: plan.clone() })
+        Ok(Parts { generators, parts, loading, plan: plan.clone() })
     }
 
     /// All generators. Those that were lost are started again.
-    fn ready(&self) -> Result<Vec<Arc<RemoteGenerator>>, GroupError> {
-        let mut state = self.lock();
+    fn ready(&self) -> Result<Vec<Arc<Channel>>, LoadError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = &state.gone {
-            return Err(GroupError::Gone(error.clone()));
+            return Err(LoadError::Gone(error.clone()));
         }
         for index in 0..state.all.len() {
-            let Some(closed) = state.all[index].channel().closed() else { continue };
-            match state.all[index].again(CONNECT).unwrap_or(Err(closed)) {
+            let Some(closed) = state.all[index].closed() else { continue };
+            let again = self
+                .commands
+                .get(index)
+                .map(|command| Channel::open(command, AgentRole::Generator, CONNECT, &self.stop));
+            match again.unwrap_or(Err(closed)) {
                 Ok(started) => state.all[index] = Arc::new(started),
                 Err(error) => {
                     state.gone = Some(error.clone());
-                    return Err(GroupError::Gone(error));
+                    return Err(LoadError::Gone(error));
                 }
             }
         }
         Ok(state.all.clone())
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl LoadHost for Generators {
+    fn start(&self, plan: &Plan) -> Result<Box<dyn RunningLoad>, LoadError> {
+        Ok(Box::new(RunningGroup::begin(self.divided(plan)?)?))
+    }
+
+    fn hold(&self, plan: &Plan) -> Result<Box<dyn RunningLoad>, LoadError> {
+        Ok(Box::new(RunningGroup::hold(self.divided(plan)?)?))
+    }
+
+    fn delay(&self) -> Duration {
+        self.delay
     }
 }
 
 const NONE: &str = "a load needs at least one generator";
+
+/// The parts of a load, one for each of `count` generators. Connections are divided, and with them
+/// the load; all generators have equally many threads, as many as the plan says if their
+/// connections suffice. Rate, number of requests and values of fields remain those of the whole
+/// load, of which each generator takes every n-th (see [`LoadPart`]), so no two send the same value.
+///
+/// # Errors
+/// There are fewer connections than generators.
+fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
+    let connections = plan.connections;
+    if connections < count {
+        return Err(format!(
+            "{connections} connections cannot be divided among {count} generators: use at least \
+             {count} (-c)"
+        ));
+    }
+    let part = |index: usize| Plan {
+        connections: connections / count + usize::from(index < connections % count),
+        threads: plan.threads.min(connections / count),
+        // All begin at an agreed time.
+        start_at: None,
+        part: LoadPart { index, of: count },
+        ..plan.clone()
+    };
+    Ok((0..count).map(part).collect())
+}
+
+/// Where a generator runs its threads.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GeneratorCores {
+    /// The cores that its threads are pinned to; empty: not pinned.
+    pub cpus: Vec<usize>,
+    /// Whether nothing else uses these cores, so that its threads need not sleep while they wait.
+    pub is_alone: bool,
+}
+
+/// How many requests a sampler sends, per second: few enough to leave it idle and the server as it
+/// is.
+pub const SAMPLES_PER_S: f64 = 100.0;
+
+/// Where the values of a sampler's fields begin, beyond those of the load.
+const SAMPLED_VALUES: u64 = 1 << 32;
+
+/// The plan of a generator that samples latency while others load: the same requests over one
+/// connection at a low rate (Leverich and Kozyrakis, "Reconciling high server utilization and
+/// sub-millisecond quality-of-service", EuroSys 2014: mutilate).
+///
+/// # Errors
+/// The load ends after a number of requests, so nobody knows when.
+fn sampler(plan: &Plan) -> Result<Plan, String> {
+    if matches!(plan.stop, Stop::Requests(_)) {
+        return Err("sampling latency needs a load with a duration: use -d".to_owned());
+    }
+    Ok(Plan {
+        connections: 1,
+        threads: 1,
+        pipeline: 1,
+        pace: Pace::Constant { rate: SAMPLES_PER_S },
+        first_value: plan.first_value + SAMPLED_VALUES,
+        start_at: None,
+        ..plan.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use hotlap_load::plan::{Endpoint, Request, Target};
+
+    use super::running::share;
+    use super::*;
+
+    fn plan(connections: usize, threads: usize) -> Plan {
+        let target = Target::plain(Endpoint::Tcp(([127, 0, 0, 1], 80).into()));
+        Plan { connections, threads, ..Plan::new(target, Request::get("/", "test")) }
+    }
+
+    fn shape(parts: &[Plan]) -> Vec<(usize, usize, usize)> {
+        parts.iter().map(|p| (p.connections, p.threads, p.part.index)).collect()
+    }
+
+    #[test]
+    fn connections_are_divided_and_no_generator_has_more_threads_than_connections() {
+        let parts = divide(&plan(10, 8), 3).expect("parts");
+        assert_eq!(shape(&parts), [(4, 3, 0), (3, 3, 1), (3, 3, 2)]);
+        assert!(parts.iter().all(|part| part.check().is_ok() && part.part.of == 3));
+        assert_eq!(shape(&divide(&plan(64, 2), 2).expect("parts")), [(32, 2, 0), (32, 2, 1)]);
+    }
+
+    #[test]
+    fn rate_and_number_of_requests_stay_those_of_the_whole_load() {
+        let mut whole = plan(10, 1);
+        (whole.pace, whole.stop) = (Pace::Constant { rate: 900.0 }, Stop::Requests(100));
+        for part in divide(&whole, 3).expect("parts") {
+            assert_eq!((&part.pace, part.stop), (&whole.pace, whole.stop));
+            assert!((share(&whole, &part) - 1.0 / 3.0).abs() < 1e-12);
+        }
+        whole.pace = Pace::Closed;
+        let parts = divide(&whole, 3).expect("parts");
+        let shares: Vec<f64> = parts.iter().map(|part| share(&whole, part)).collect();
+        assert_eq!(shares, [0.4, 0.3, 0.3]);
+    }
+
+    #[test]
+    fn a_sampler_has_one_connection_a_low_rate_and_values_of_its_own() {
+        let whole = plan(64, 4);
+        let sampler = sampler(&whole).expect("a plan");
+        assert_eq!((sampler.connections, sampler.threads), (1, 1));
+        assert_eq!(sampler.pace, Pace::Constant { rate: 100.0 });
+        assert_eq!((sampler.stop, sampler.warmup), (whole.stop, whole.warmup));
+        assert_eq!(sampler.first_value, 1 << 32);
+        assert_eq!(sampler.check(), Ok(()));
+        let counted = Plan { stop: Stop::Requests(10), ..whole };
+        assert!(super::sampler(&counted).expect_err("no end").ends_with("use -d"));
+    }
+
+    #[test]
+    fn fewer_connections_than_generators_are_an_error() {
+        assert_eq!(
+            divide(&plan(2, 1), 3),
+            Err("2 connections cannot be divided among 3 generators: use at least 3 (-c)"
+                .to_owned())
+        );
+    }
+}

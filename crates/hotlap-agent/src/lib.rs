@@ -5,18 +5,15 @@
 //! This crate knows nothing of experiments, flags, SQL or terminals.
 //!
 //! ```text
-//! group        several generators that send one load together, with one window or many
-//!   remote     one generator and its loads, as their controller sees them
-//! generator    what an agent does that generates load
-//! channel      the controller's end: starts the command, calls the agent
-//! serve        the agent's end: carries out orders
-//!   message    what is said
-//!     hello    the first thing said: protocol, version, role
-//!     frame    how it is written: a length, then JSON
-//!   clock      time, and the offset between two clocks
-//! server       servers on another host, both ends
-//! command      the command as typed, and its words
-//! together     several agents at the same time
+//! the controller's end                        the agent's end
+//!   load       where load comes from            generator  loads: its orders, and what they do
+//!     group    several generators               server     servers: its orders, and what they do
+//!     outcome  what they measured together      serve      carries out orders
+//!   remote     servers on another host
+//!   channel    starts the command, calls the agent
+//!   command    the command as typed, and its process
+//!
+//! of both: message (what is said), frame (how it is written), clock, reach (addresses)
 //! ```
 
 #[macro_use]
@@ -29,21 +26,20 @@ mod error;
 mod frame;
 pub mod generator;
 mod group;
-mod hello;
+mod load;
+mod outcome;
+mod reach;
 mod remote;
 mod serve;
 pub mod server;
-mod together;
 
 pub use channel::Channel;
 pub use clock::{Clock, Offset};
 pub use command::{AgentCommand, CommandError};
-pub use error::{ChannelError, Fault};
-pub use group::{
-    Contributions, GeneratorHost, GeneratorOutcome, Generators, GroupError, GroupOutcome,
-    GroupValues, Invalid, Placement, Running, SAMPLES_PER_S, Sampled,
-};
-pub use hello::{Hello, Role};
-pub use message::Order;
-pub use remote::{RemoteGenerator, RemoteLoad};
-pub use serve::{Answer, Ending, Handler, Service, handler, report, serve};
+pub use error::{ChannelError, ChannelFault};
+pub use group::{GeneratorAgent, GeneratorCores, Generators, SAMPLES_PER_S};
+pub use load::{LoadError, LoadHost, LoadOutcome, RunningLoad, ThisProcess, ValuesUsed};
+pub use message::{AgentRole, AgentService, Answer, Hello, Order, report};
+pub use outcome::{Contributions, GeneratorOutcome, Invalid, Sampled};
+pub use remote::{Build, RemoteHost, Wanted};
+pub use serve::{Ending, serve};

@@ -1,18 +1,69 @@
-//! What is said after the hellos.
+//! What is said over a channel: the hellos, and then orders and their reports.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// Each side waits this long for anything at all from the other, however long it may take to carry
 /// out an order: the controller sends heartbeats, which the agent answers.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
+/// The number of the protocol; it changes when a message does.
+const PROTOCOL: u32 = 6;
+
+/// What an agent does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentRole {
+    /// It runs servers.
+    Server,
+    /// It generates load.
+    Generator,
+}
+
+impl fmt::Display for AgentRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Server => "server",
+            Self::Generator => "generator",
+        })
+    }
+}
+
+/// What each side says first. The fields of protocol 1 stay in all later ones, so that a mismatch
+/// can be reported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The number of the protocol.
+    pub protocol: u32,
+    /// The version of hotlap.
+    pub version: String,
+    /// The name of the host.
+    pub host: String,
+    /// What the agent should do. The agent repeats it.
+    pub role: AgentRole,
+}
+
+impl Hello {
+    /// What this program says.
+    pub fn own(role: AgentRole) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").to_owned(), host, role }
+    }
+
+    /// Whether both programs understand each other and measure in the same way.
+    pub fn matches(&self, other: &Self) -> bool {
+        (self.protocol, &self.version) == (other.protocol, &other.version)
+    }
+}
+
 /// One kind of order, and the report that answers it.
 pub trait Order: Sized {
     /// All orders of the role, of which this is one.
-    type All: Serialize + DeserializeOwned;
+    type All: Serialize + DeserializeOwned + From<Self>;
 
     /// The answer to an order that was carried out.
     type Report: Serialize + DeserializeOwned;
@@ -20,19 +71,42 @@ pub trait Order: Sized {
     /// What is done, for error messages, as the object of "while": `starting the load`.
     const PHASE: &'static str;
 
-    /// The order as a value of [`Order::All`], the type that goes over the wire.
-    fn into_all(self) -> Self::All;
+    /// How long the answer may take.
+    fn limit(&self) -> Duration;
 }
 
-/// Defines a type for each order, and an enum of all orders. Values of the enum go over the wire.
+/// The answer to an order: the report in JSON, or why the order cannot be carried out.
+pub type Answer = Result<Box<RawValue>, String>;
+
+/// What carries out the orders of one role. [`orders!`] implements it.
+pub trait AgentService {
+    /// Carries out an order, and answers it with [`report`].
+    ///
+    /// # Errors
+    /// Why that is not possible, with a remedy.
+    fn carry_out(&mut self, order: &RawValue) -> Answer;
+}
+
+/// Turns the report on one kind of order into an answer.
+///
+/// # Errors
+/// The report cannot be written as JSON.
+pub fn report<O: Order>(report: O::Report) -> Answer {
+    serde_json::value::to_raw_value(&report).map_err(|e| format!("a report: {e}"))
+}
+
+/// Defines all that there is to know of the orders of a role: for each its fields, its report, what
+/// it does in words, how long the answer may take, and how the agent carries it out. There is a
+/// type for each order; values of an enum of all of them go over the wire.
 #[macro_export]
 macro_rules! orders {
     (
         $(#[$about:meta])*
-        $all:ident {
+        $all:ident, carried out by $by:ident: $By:ty {
             $(
                 $(#[$own:meta])*
-                $name:ident $({ $($field:ident: $of:ty),+ $(,)? })? -> $report:ty, $phase:literal;
+                $name:ident $({ $($field:ident: $of:ty),+ $(,)? })? -> $report:ty,
+                    $phase:literal, $limit:expr => $carry:expr;
             )+
         }
     ) => {
@@ -47,8 +121,16 @@ macro_rules! orders {
                 type Report = $report;
                 const PHASE: &'static str = $phase;
 
-                fn into_all(self) -> $all {
-                    $all::$name(self)
+                #[allow(unused_variables, reason = "few limits depend on a field")]
+                fn limit(&self) -> std::time::Duration {
+                    let Self { $($($field),+)? } = self;
+                    $limit
+                }
+            }
+
+            impl From<$name> for $all {
+                fn from(order: $name) -> Self {
+                    Self::$name(order)
                 }
             }
         )+
@@ -58,6 +140,17 @@ macro_rules! orders {
         #[allow(missing_docs, reason = "each variant is the order of the same name")]
         #[allow(clippy::large_enum_variant, reason = "one order exists at a time")]
         pub enum $all { $($name($name)),+ }
+
+        impl $crate::AgentService for $By {
+            #[allow(clippy::unit_arg, reason = "the report of some orders is ()")]
+            fn carry_out(&mut self, order: &serde_json::value::RawValue) -> $crate::Answer {
+                let order = serde_json::from_str(order.get());
+                let $by = self;
+                match order.map_err(|e| format!("an unknown order: {e}"))? {
+                    $($all::$name($name { $($($field),+)? }) => $crate::report::<$name>($carry)),+
+                }
+            }
+        }
     };
 }
 
@@ -106,4 +199,25 @@ pub(crate) enum ToController<R> {
         /// Why, with a remedy.
         why: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_or_protocol_does_not_match() {
+        let own = Hello::own(AgentRole::Generator);
+        let host = "elsewhere".to_owned();
+        assert!(own.matches(&Hello { host, ..own.clone() }));
+        assert!(!own.matches(&Hello { version: "0.0.9".to_owned(), ..own.clone() }));
+        assert!(!own.matches(&Hello { protocol: PROTOCOL + 1, ..own.clone() }));
+    }
+
+    #[test]
+    fn a_later_hello_with_more_fields_is_understood() {
+        let later = r#"{"protocol":9,"version":"2.0.0","host":"h","role":"server","more":[1]}"#;
+        let hello: Hello = serde_json::from_str(later).expect("a hello");
+        assert_eq!((hello.protocol, hello.version.as_str()), (9, "2.0.0"));
+    }
 }

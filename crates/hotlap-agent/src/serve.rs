@@ -8,53 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::clock::Clock;
 use crate::frame::{self, FrameError};
-use crate::hello::{Hello, Role};
-use crate::message::{Order, SILENCE, ToAgent, ToController};
+use crate::message::{AgentRole, AgentService, Answer, Hello, SILENCE, ToAgent, ToController};
 
 /// How long an order that is being carried out may delay the agent's end.
 const GRACE: Duration = Duration::from_millis(1_500);
 
 /// How often the agent checks whether it should end.
 const POLL: Duration = Duration::from_millis(100);
-
-/// The answer to an order: the report in JSON, or why the order cannot be carried out.
-pub type Answer = Result<Box<RawValue>, String>;
-
-/// What carries out the orders of one role.
-pub trait Service {
-    /// All of its orders.
-    type Orders: DeserializeOwned;
-
-    /// Carries out an order, and answers it with [`report`].
-    ///
-    /// # Errors
-    /// Why that is not possible, with a remedy.
-    fn carry_out(&mut self, order: Self::Orders) -> Answer;
-}
-
-/// Turns the report on one kind of order into an answer.
-///
-/// # Errors
-/// The report cannot be written as JSON.
-pub fn report<O: Order>(report: O::Report) -> Answer {
-    serde_json::value::to_raw_value(&report).map_err(|e| format!("a report: {e}"))
-}
-
-/// A service whose orders and reports are JSON.
-pub type Handler = Box<dyn FnMut(&RawValue) -> Answer>;
-
-/// Turns a service into a [`Handler`].
-pub fn handler(mut service: impl Service + 'static) -> Handler {
-    Box::new(move |order| {
-        let order = serde_json::from_str(order.get());
-        service.carry_out(order.map_err(|e| format!("an unknown order: {e}"))?)
-    })
-}
 
 /// Why an agent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,25 +38,25 @@ pub fn serve(
     mut input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
     clock: Clock,
-    open: impl FnOnce(Role) -> Result<Handler, String>,
+    open: impl FnOnce(AgentRole) -> Result<Box<dyn AgentService>, String>,
     end: impl Fn() + Send + 'static,
 ) -> Ending {
     let wire = Arc::new(Wire::new(output, clock));
     let _over = Over(wire.clone());
     watch(wire.clone(), end);
     let Some(role) = greet(&mut input, &wire) else { return Ending::Mismatch };
-    let mut handler = open(role);
+    let mut service = open(role);
     let (orders, inbox) = mpsc::channel();
     let reading = wire.clone();
     std::thread::spawn(move || read_all(Heard { input, wire: reading }, &orders));
-    work(&wire, &inbox, |order| match &mut handler {
-        Ok(handler) => handler(order),
+    work(&wire, &inbox, |order| match &mut service {
+        Ok(service) => service.carry_out(order),
         Err(why) => Err(why.clone()),
     })
 }
 
 /// Says hello. Returns the role that the controller asks for; `None` if it is of another version.
-fn greet(input: &mut impl Read, wire: &Wire) -> Option<Role> {
+fn greet(input: &mut impl Read, wire: &Wire) -> Option<AgentRole> {
     wire.write(frame::MARKER).ok()?;
     let theirs: Hello = serde_json::from_slice(&frame::read(input).ok()?).ok()?;
     wire.hear();

@@ -1,13 +1,14 @@
 //! A channel to an agent in the same process, and what may be wrong with either end.
 
 use std::io::{Read, Write, pipe};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotlap_agent::{
-    AgentCommand, Answer, Channel, ChannelError, Clock, Ending, Fault, Hello, Role, Service,
-    handler, orders, report, serve,
+    AgentCommand, AgentRole, AgentService, Answer, Channel, ChannelError, ChannelFault, Clock,
+    Ending, Hello, orders, serve,
 };
 use serde_json::value::RawValue;
 
@@ -16,31 +17,22 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 const MARKER: &[u8] = b"\0hotlap-agent\0\n";
 
+/// How long the test waits for an order that is not answered.
+const SHORT: Duration = Duration::from_millis(50);
+
 orders! {
-    TestOrder {
-        Repeat { text: String } -> String, "repeating";
-        Refuse { why: String } -> String, "refusing";
+    TestOrder, carried out by echo: Echo {
+        Repeat { text: String } -> String, "repeating", LIMIT => text;
+        Refuse { why: String } -> String, "refusing", LIMIT => Err(why)?;
         /// Answers once the test says so.
-        Wait -> String, "waiting";
+        Wait { limit: Duration } -> String, "waiting", *limit => {
+            let _ = (limit, echo.0.recv());
+            "waited".to_owned()
+        };
     }
 }
 
 struct Echo(mpsc::Receiver<()>);
-
-impl Service for Echo {
-    type Orders = TestOrder;
-
-    fn carry_out(&mut self, order: TestOrder) -> Answer {
-        match order {
-            TestOrder::Repeat(Repeat { text }) => report::<Repeat>(text),
-            TestOrder::Refuse(Refuse { why }) => Err(why),
-            TestOrder::Wait(_) => {
-                let _ = self.0.recv();
-                report::<Wait>("waited".to_owned())
-            }
-        }
-    }
-}
 
 struct Agent {
     channel: Channel,
@@ -55,11 +47,12 @@ fn agent(clock: Clock, banner: &'static [u8]) -> Agent {
     let (input, agent_output) = pipe().expect("a pipe");
     let (proceed, wait) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        let open = |_| Ok(handler(Echo(wait)));
+        let open = |_| Ok(Box::new(Echo(wait)) as Box<dyn AgentService>);
         serve(agent_input, agent_output, clock, open, || {})
     });
     let input = banner.chain(input);
-    let channel = Channel::over("test", Role::Server, LIMIT, output, input).expect("a channel");
+    let channel =
+        Channel::over("test", AgentRole::Server, LIMIT, output, input).expect("a channel");
     Agent { channel, proceed, thread }
 }
 
@@ -67,7 +60,7 @@ fn agent(clock: Clock, banner: &'static [u8]) -> Agent {
 fn error_of(bytes: &[u8]) -> ChannelError {
     let (_kept, output) = pipe().expect("a pipe");
     let input = std::io::Cursor::new(bytes.to_vec());
-    Channel::over("test", Role::Server, LIMIT, output, input).expect_err("no agent")
+    Channel::over("test", AgentRole::Server, LIMIT, output, input).expect_err("no agent")
 }
 
 fn frame(json: &str) -> Vec<u8> {
@@ -83,7 +76,7 @@ fn text_arrives_as_it_was_sent_whatever_it_contains() {
     let agent = agent(Clock::default(), b"");
     for text in ["", "a 'b' \"c\" $d `e` \\f\n\r\0\u{1b}[1m ü 💥", &"x".repeat(1 << 20)] {
         let order = Repeat { text: text.to_owned() };
-        assert_eq!(agent.channel.call(order, LIMIT).expect("an answer"), text);
+        assert_eq!(agent.channel.call(order).expect("an answer"), text);
     }
 }
 
@@ -91,27 +84,27 @@ fn text_arrives_as_it_was_sent_whatever_it_contains() {
 fn a_login_banner_before_the_agent_is_skipped() {
     let agent = agent(Clock::default(), b"Welcome to bench2!\nYou have mail.\n\0\xff");
     let order = Repeat { text: "a".to_owned() };
-    assert_eq!(agent.channel.call(order, LIMIT).expect("an answer"), "a");
-    assert_eq!(agent.channel.host(), Hello::own(Role::Server).host);
+    assert_eq!(agent.channel.call(order).expect("an answer"), "a");
+    assert_eq!(agent.channel.host(), Hello::own(AgentRole::Server).host);
 }
 
 #[test]
 fn an_order_that_is_refused_leaves_the_channel_open() {
     let agent = agent(Clock::default(), b"");
-    let error = agent.channel.call(Refuse { why: "no Go: install it".to_owned() }, LIMIT);
+    let error = agent.channel.call(Refuse { why: "no Go: install it".to_owned() });
     let error = error.expect_err("a refusal").to_string();
     assert_eq!(error, "test: while refusing: no Go: install it");
     let order = Repeat { text: "a".to_owned() };
-    assert_eq!(agent.channel.call(order, LIMIT).expect("an answer"), "a");
+    assert_eq!(agent.channel.call(order).expect("an answer"), "a");
 }
 
 #[test]
 fn a_report_after_the_limit_is_an_error_and_closes_the_channel() {
     let agent = agent(Clock::default(), b"");
-    let error = agent.channel.call(Wait {}, Duration::from_millis(50));
-    let late = Fault::Late { limit: Duration::from_millis(50), said: String::new() };
+    let error = agent.channel.call(Wait { limit: SHORT });
+    let late = ChannelFault::Late { limit: SHORT, said: String::new() };
     assert_eq!(error.expect_err("too late").fault, late);
-    let error = agent.channel.call(Repeat { text: "a".to_owned() }, LIMIT);
+    let error = agent.channel.call(Repeat { text: "a".to_owned() });
     assert_eq!(error.expect_err("a closed channel").fault, late);
     agent.proceed.send(()).expect("a waiting agent");
     assert_eq!(agent.thread.join().expect("no panic"), Ending::Closed);
@@ -124,6 +117,18 @@ fn an_agent_ends_when_its_channel_is_dropped() {
     assert_eq!(agent.thread.join().expect("no panic"), Ending::Closed);
 }
 
+/// Carries out an order for ever.
+struct Busy(mpsc::Sender<()>);
+
+impl AgentService for Busy {
+    fn carry_out(&mut self, _: &RawValue) -> Answer {
+        let _ = self.0.send(());
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
 /// The order goes on while the channel is closed.
 #[test]
 fn an_agent_that_is_busy_ends_its_process_when_its_channel_is_dropped() {
@@ -132,18 +137,12 @@ fn an_agent_that_is_busy_ends_its_process_when_its_channel_is_dropped() {
     let (ended, end) = mpsc::channel();
     let (started, start) = mpsc::channel();
     std::thread::spawn(move || {
-        let busy = move |_: &RawValue| -> Result<Box<RawValue>, String> {
-            let _ = started.send(());
-            loop {
-                std::thread::park();
-            }
-        };
-        let open = |_| Ok(Box::new(busy) as hotlap_agent::Handler);
+        let open = |_| Ok(Box::new(Busy(started)) as Box<dyn AgentService>);
         serve(agent_input, agent_output, Clock::default(), open, move || {
             let _ = ended.send(());
         })
     });
-    let hello = serde_json::to_string(&Hello::own(Role::Server)).expect("text");
+    let hello = serde_json::to_string(&Hello::own(AgentRole::Server)).expect("text");
     output.write_all(&frame(&hello)).expect("written");
     output.write_all(&frame(r#"{"Order":{"number":1,"order":null}}"#)).expect("written");
     start.recv_timeout(LIMIT).expect("a busy agent");
@@ -161,10 +160,10 @@ fn an_agent_ends_when_nothing_comes_from_its_controller() {
     let (_input, agent_output) = pipe().expect("a pipe");
     let agent = std::thread::spawn(move || {
         let (_never, wait) = mpsc::channel();
-        let open = |_| Ok(handler(Echo(wait)));
+        let open = |_| Ok(Box::new(Echo(wait)) as Box<dyn AgentService>);
         serve(agent_input, agent_output, Clock::default(), open, || {})
     });
-    let hello = serde_json::to_string(&Hello::own(Role::Server)).expect("text");
+    let hello = serde_json::to_string(&Hello::own(AgentRole::Server)).expect("text");
     output.write_all(&frame(&hello)).expect("written");
     assert_eq!(agent.join().expect("no panic"), Ending::Silent);
 }
@@ -173,13 +172,13 @@ fn an_agent_ends_when_nothing_comes_from_its_controller() {
 fn an_agent_of_another_version_is_named() {
     let hello = r#"{"protocol":1,"version":"9.9.9","host":"bench2","role":"server"}"#;
     let error = error_of(&[MARKER, &frame(hello)].concat());
-    assert!(matches!(error.fault, Fault::Mismatch { .. }), "{error}");
+    assert!(matches!(error.fault, ChannelFault::Mismatch { .. }), "{error}");
     let own = env!("CARGO_PKG_VERSION");
     assert_eq!(
         error.to_string(),
         format!(
             "test: while connecting: the agent on bench2 is hotlap 9.9.9 (protocol 1), but this is \
-             hotlap {own} (protocol 5): install the same version on both hosts"
+             hotlap {own} (protocol 6): install the same version on both hosts"
         )
     );
 }
@@ -201,14 +200,16 @@ fn what_is_no_agent_is_quoted() {
     // A message that is cut off, no message at all, one that is too long, and one that is no JSON.
     for bytes in [&[5, 0, 0, 0, b'"'][..], &[], &[0xff; 4], &[1, 0, 0, 0, b'?']] {
         let error = error_of(&[MARKER, bytes].concat());
-        let is_known = matches!(error.fault, Fault::NoAgent { .. } | Fault::Malformed(_));
+        let is_known =
+            matches!(error.fault, ChannelFault::NoAgent { .. } | ChannelFault::Malformed(_));
         assert!(is_known, "{bytes:?}: {error}");
     }
 }
 
 #[test]
 fn a_command_that_cannot_be_started_or_says_why_it_ends_is_an_error() {
-    let open = |typed: &str| Channel::open(&command(typed), Role::Server, LIMIT);
+    let open =
+        |typed: &str| Channel::open(&command(typed), AgentRole::Server, LIMIT, &Arc::default());
     let error = open("/no/such/program").expect_err("no program").to_string();
     assert!(error.contains("cannot start /no/such/program: "), "{error}");
     let error = open("sh -c 'echo Permission denied >&2; exit 255' sh").expect_err("no agent");
@@ -220,10 +221,42 @@ fn a_command_that_cannot_be_started_or_says_why_it_ends_is_an_error() {
 #[test]
 fn a_command_that_says_nothing_or_never_stops_is_an_error_within_the_limit() {
     let open = |typed: &str| {
-        Channel::open(&command(typed), Role::Server, Duration::from_secs(2)).expect_err("no agent")
+        let limit = Duration::from_secs(2);
+        let opened = Channel::open(&command(typed), AgentRole::Server, limit, &Arc::default());
+        opened.expect_err("no agent")
     };
-    assert!(matches!(open("sh -c 'exec cat' sh").fault, Fault::Late { .. }));
-    assert!(matches!(open("yes").fault, Fault::NoAgent { .. }));
+    assert!(matches!(open("sh -c 'exec cat' sh").fault, ChannelFault::Late { .. }));
+    assert!(matches!(open("yes").fault, ChannelFault::NoAgent { .. }));
+}
+
+/// A call that was begun before the interrupt is not waited for; what is put in order afterwards
+/// is. The first call has its answer later.
+#[test]
+fn an_interrupt_ends_the_wait_for_an_agent_but_not_the_channel() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let typed = command("sh -c 'exec cat' sh");
+    std::thread::scope(|scope| {
+        let open = || Channel::open(&typed, AgentRole::Server, Duration::from_secs(3_600), &stop);
+        let opened = scope.spawn(open);
+        std::thread::sleep(SHORT);
+        stop.store(true, Ordering::Relaxed);
+        let error = opened.join().expect("no panic").expect_err("an interrupt");
+        assert_eq!(error.fault, ChannelFault::Interrupted);
+    });
+    let stop = Arc::new(AtomicBool::new(false));
+    let agent = agent(Clock::default(), b"");
+    let channel = agent.channel.interrupted_by(&stop);
+    let limit = Duration::from_secs(3_600);
+    std::thread::scope(|scope| {
+        let called = scope.spawn(|| channel.call(Wait { limit }));
+        std::thread::sleep(SHORT);
+        stop.store(true, Ordering::Relaxed);
+        let error = called.join().expect("no panic").expect_err("an interrupt");
+        assert_eq!(error.to_string(), "test: while waiting: interrupted");
+    });
+    agent.proceed.send(()).expect("a waiting agent");
+    let order = Repeat { text: "in order".to_owned() };
+    assert_eq!(channel.call(order).expect("an answer"), "in order");
 }
 
 #[test]

@@ -2,34 +2,38 @@
 
 use std::io::pipe;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hotlap_agent::generator::Generator;
-use hotlap_agent::{
-    Channel, Clock, Generators, GroupError, GroupOutcome, RemoteGenerator, RemoteLoad, Role,
-    handler, serve,
+use hotlap_agent::generator::{
+    AskStatus, Begin, Collect, Generator, Hold, Join, Open, Pause, Prepare,
 };
+use hotlap_agent::{
+    AgentRole, AgentService, Channel, Clock, Contributions, Generators, LoadError, LoadHost,
+    RunningLoad, serve,
+};
+use hotlap_load::Outcome;
 use hotlap_load::plan::{Field, Pace, Plan, Request, Stop, ValueSource};
 use hotlap_load::url;
+use hotlap_servers::running::Sample;
 use hotlap_testbed::{HELLO, TestServer, unused_address};
 
 /// A generator in this process, whose clock is ahead of the controller's.
-fn generator(ahead_ns: i64) -> RemoteGenerator {
+fn generator(ahead_ns: i64) -> Channel {
     let (agent_input, output) = pipe().expect("a pipe");
     let (input, agent_output) = pipe().expect("a pipe");
     let clock = Clock::shifted(ahead_ns);
     std::thread::spawn(move || {
-        let open = |_| Ok(handler(Generator::new(clock)));
+        let open = |_| Ok(Box::new(Generator::new(clock)) as Box<dyn AgentService>);
         serve(agent_input, agent_output, clock, open, || {})
     });
     let limit = Duration::from_secs(30);
     let name = format!("generator {ahead_ns}");
-    let channel = Channel::over(&name, Role::Generator, limit, output, input);
-    RemoteGenerator::on(channel.expect("a channel"))
+    Channel::over(&name, AgentRole::Generator, limit, output, input).expect("a channel")
 }
 
 fn generators(ahead_ns: &[i64]) -> Generators {
-    Generators::of(ahead_ns.iter().map(|ns| generator(*ns)).collect(), None)
+    let channels = ahead_ns.iter().map(|ns| generator(*ns)).collect();
+    Generators::over(channels, false).expect("generators")
 }
 
 fn plan(url: &str, connections: usize, stop: Stop) -> Plan {
@@ -39,12 +43,20 @@ fn plan(url: &str, connections: usize, stop: Stop) -> Plan {
     Plan { connections, stop, warmup, ..Plan::new(target, request) }
 }
 
-fn run(generators: &Generators, plan: &Plan) -> GroupOutcome {
-    generators.start(plan).expect("a load").join().expect("an outcome")
+/// What several generators measured.
+struct Measured {
+    outcome: Outcome,
+    contributions: Contributions,
 }
 
-fn until_ready(load: &RemoteLoad) {
-    while !load.status().expect("a status").is_ready {
+fn run(generators: &Generators, plan: &Plan) -> Measured {
+    let group = generators.start(plan).expect("a load").join().expect("an outcome");
+    let contributions = group.contributions.expect("several generators");
+    Measured { outcome: group.outcome, contributions }
+}
+
+fn until_ready(generator: &Channel, id: u64) {
+    while !generator.call(AskStatus { id }).expect("a status").is_ready {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -74,8 +86,8 @@ fn counts_over_a_time_equal_those_of_the_server() {
     let group = run(&generators(&[0, 0, 0]), &plan);
     let sent = group.outcome.totals.sent;
     assert_eq!(group.contributions.generators.iter().map(|own| own.sent).sum::<u64>(), sent);
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    while (server.requests() as u64) < sent && std::time::Instant::now() < deadline {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while (server.requests() as u64) < sent && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(server.requests() as u64, sent);
@@ -85,18 +97,18 @@ fn counts_over_a_time_equal_those_of_the_server() {
 #[test]
 fn percentiles_equal_those_of_all_samples_together() {
     let server = TestServer::responding(HELLO);
-    let group: Vec<Arc<RemoteGenerator>> = (0..3).map(|_| Arc::new(generator(0))).collect();
+    let group: Vec<Channel> = (0..3).map(|_| generator(0)).collect();
     let mut outcomes = Vec::new();
     // Loads of very different times: 1, 2 and 60 connections wait for one another.
     for (generator, connections) in group.iter().zip([1, 2, 60]) {
         let plan = plan(&server.url(), connections, Stop::Requests(3_000));
-        let load = generator.prepare(&plan).expect("a load");
-        until_ready(&load);
-        load.begin(0).expect("a beginning");
-        while !load.status().expect("a status").is_finished {
+        let id = generator.call(Prepare { plan }).expect("a load");
+        until_ready(generator, id);
+        generator.call(Begin { id, at_ns: 0 }).expect("a beginning");
+        while !generator.call(AskStatus { id }).expect("a status").is_finished {
             std::thread::sleep(Duration::from_millis(1));
         }
-        outcomes.push(load.join().expect("an outcome").outcome);
+        outcomes.push(generator.call(Join { id }).expect("an outcome").outcome);
     }
     let mut samples = Vec::new();
     for outcome in &outcomes {
@@ -182,7 +194,8 @@ fn a_rate_is_that_of_all_generators_together() {
 fn a_sampler_is_no_part_of_the_sum() {
     let server = TestServer::responding(HELLO);
     let plan = plan(&server.url(), 4, Stop::After(Duration::from_secs(1)));
-    let all = Generators::of(vec![generator(0), generator(0)], Some(generator(0)));
+    let all = Generators::over(vec![generator(0), generator(0), generator(0)], true);
+    let all = all.expect("generators");
     let group = run(&all, &plan);
     let sampled = group.contributions.sampled.expect("a sampler");
     // One request every 10 ms, for one second.
@@ -194,7 +207,7 @@ fn a_sampler_is_no_part_of_the_sum() {
     assert_eq!(group.outcome.connections.requested, 4);
     assert_eq!(group.outcome.due, 0, "the load is a closed loop");
     let counted = Plan { stop: Stop::Requests(10), ..plan };
-    assert!(matches!(all.start(&counted), Err(GroupError::Division(_))));
+    assert!(matches!(all.start(&counted), Err(LoadError::Unfit(_))));
 }
 
 #[test]
@@ -202,7 +215,7 @@ fn a_server_that_cannot_be_reached_is_named_with_the_generator() {
     let address = unused_address();
     let plan = plan(&format!("http://{address}/"), 2, Stop::Requests(1));
     let error = generators(&[0, 7]).start(&plan).expect_err("no server");
-    assert!(matches!(error, GroupError::Start(_)), "{error}");
+    assert!(matches!(error, LoadError::Failed(_)), "{error}");
     let error = error.to_string();
     assert!(error.starts_with("generator 0: while "), "{error}");
     assert!(error.contains(&format!("cannot connect to http://{address}")), "{error}");
@@ -229,32 +242,33 @@ fn a_load_that_is_stopped_keeps_what_was_measured() {
 fn a_load_that_is_held_has_any_number_of_windows() {
     let server = TestServer::responding(HELLO);
     let ahead_ns = 3_000_000_000;
-    let generator = Arc::new(generator(ahead_ns));
+    let generator = generator(ahead_ns);
     let plan = plan(&server.url(), 2, Stop::After(Duration::from_secs(1)));
-    let load = generator.hold(&plan).expect("a load");
-    until_ready(&load);
-    let offset = generator.clock().expect("an offset");
+    let id = generator.call(Hold { plan }).expect("a load");
+    until_ready(&generator, id);
+    let limit = Duration::from_secs(30);
+    let offset = generator.clock(limit).expect("an offset");
     let length = Duration::from_millis(50);
     for _ in 0..2 {
         for _ in 0..2 {
             let at_ns = offset.to_remote(Clock::default().now_ns()) + 20_000_000;
-            let begun = load.open_window(at_ns, length).expect("a window");
+            let begun = generator.call(Open { id, at_ns, length }).expect("a window");
             assert!(begun.opens_ns >= at_ns, "{begun:?}");
             std::thread::sleep(Duration::from_millis(100));
-            assert!(load.pause(Duration::from_secs(30)).expect("a pause"));
+            assert!(generator.call(Pause { id, limit }).expect("a pause"));
             let before = server.requests();
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(server.requests(), before, "it sent during the pause");
         }
-        let outcome = load.collect().expect("an outcome").outcome;
+        let outcome = generator.call(Collect { id }).expect("an outcome").outcome;
         assert!(outcome.responses > 0);
         assert_eq!(outcome.service_time.len(), outcome.responses);
         assert!(outcome.window_ns >= 50_000_000, "{}", outcome.window_ns);
     }
     // A window that should have closed long ago is empty.
-    let begun = load.open_window(0, length).expect("a window");
+    let begun = generator.call(Open { id, at_ns: 0, length }).expect("a window");
     assert!(begun.late_ns > 3_000_000_000);
-    assert_eq!(load.join().expect("an outcome").outcome.responses, 0);
+    assert_eq!(generator.call(Join { id }).expect("an outcome").outcome.responses, 0);
 }
 
 /// Regression: a generator had one load only, and a slice of one server was counted for another.
@@ -302,7 +316,7 @@ fn the_windows_of_several_generators_add_up_to_what_the_server_counted() {
             assert!(running.pause(Duration::from_secs(30)), "{:?}", running.lost());
         }
         let group = running.collect().expect("an outcome");
-        let each = &group.contributions.generators;
+        let each = &group.contributions.expect("several generators").generators;
         assert_eq!(each.iter().map(|own| own.sent).sum::<u64>(), server.requests() as u64, "{lap}");
         assert_eq!(group.outcome.totals.responses, server.requests() as u64);
         assert_eq!(each.iter().map(|own| own.responses).sum::<u64>(), group.outcome.responses);
@@ -322,9 +336,15 @@ fn requests_are_counted_at_a_moment_between_readings() {
     let running = all.hold(&plan).expect("a load");
     running.open_window(Duration::ZERO, Duration::from_millis(20));
     std::thread::sleep(Duration::from_millis(20));
-    let under_way = running.completed_at(std::time::Instant::now);
+    let answered = |running: &dyn RunningLoad| {
+        let silence = Duration::ZERO;
+        let take =
+            |_: &dyn Fn() -> u64| Sample { requests: 0, at: Instant::now(), cpu_ns: None, silence };
+        running.sample(&mut { take }).requests
+    };
+    let under_way = answered(&*running);
     assert!(running.pause(Duration::from_secs(30)));
-    let all_of_them = running.completed_at(std::time::Instant::now);
+    let all_of_them = answered(&*running);
     assert!(under_way <= all_of_them);
     assert_eq!(all_of_them, server.requests() as u64);
 }
@@ -337,14 +357,14 @@ fn a_load_that_has_ended_says_how_many_values_its_generators_used() {
     let finished = all.start(&plan).expect("a load");
     let used = finished.values_used();
     finished.join().expect("an outcome");
-    assert!((600..10_000).contains(&used.most()), "{}", used.most());
+    assert!((600..10_000).contains(&used()), "{}", used());
     let held = all.hold(&plan).expect("a load");
     let used = held.values_used();
     held.open_window(Duration::ZERO, Duration::from_millis(50));
     std::thread::sleep(Duration::from_millis(50));
     drop(held);
     let highest = values.lock().expect("no panic").iter().max().copied().expect("values");
-    assert!(used.most() >= highest, "{} and {highest}", used.most());
+    assert!(used() >= highest, "{} and {highest}", used());
 }
 
 #[test]

@@ -27,7 +27,6 @@ pub mod budget;
 pub mod experiment;
 pub mod explain;
 pub mod lap;
-pub mod load_host;
 pub mod local;
 pub mod participant;
 pub mod runner;

@@ -449,7 +449,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::load_host::ThisProcess;
+    use hotlap_agent::ThisProcess;
     use hotlap_servers::contract::{Content, Contract, Name};
     use hotlap_servers::launch::Launch;
     use hotlap_servers::machine::{CpuAllocation, Network};

@@ -20,9 +20,10 @@ use hotlap::cmd::selftest::arena::Arena;
 use hotlap::console::Console;
 use hotlap::export::Exports;
 use hotlap::recorder::Recorder;
-use hotlap_agent::AgentCommand;
-use hotlap_agent::server::{RemoteHost, Wanted};
-use hotlap_bench::load_host::{self, LoadError, LoadHost, RunningLoad, ThisProcess};
+use hotlap_agent::{
+    AgentCommand, GeneratorCores, Generators, LoadError, LoadHost, RemoteHost, RunningLoad,
+    ThisProcess, Wanted,
+};
 use hotlap_bench::local::{LocalRunner, Setting};
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_load::plan::{Plan, Target};
@@ -167,17 +168,21 @@ fn placed(
         })
         .into();
     if let Some(command) = servers {
-        let host = RemoteHost::open(command, Wanted { starts: true, ..Wanted::default() })
-            .expect("an agent");
+        let host = RemoteHost::open(
+            command,
+            Wanted { starts: true, ..Wanted::default() },
+            &Arc::default(),
+        )
+        .expect("an agent");
         let ip = host.address().expect("an address");
         let name = format!("server under an agent, at {ip}");
         placed.push(Placed { name, host: Arc::new(host), generator: here });
     }
     for count in 1..=generators.len() {
         let mut group =
-            hotlap_agent::Generators::open(&generators[..count], None).expect("generators");
+            Generators::open(&generators[..count], None, &Arc::default()).expect("generators");
         let (network, ip) = group.find_network(None).expect("an address");
-        let placement = hotlap_agent::Placement {
+        let placement = GeneratorCores {
             cpus: arena.cores.generator.clone(),
             is_alone: count == 1 && !arena.cores.shared,
         };
@@ -185,7 +190,7 @@ fn placed(
         placed.push(Placed {
             name: format!("load by {count} of the generators, at {ip}"),
             host: Arc::new(LocalHost { network, ..arena.host() }),
-            generator: Arc::new(load_host::Generators::new(Arc::new(group)).expect("clocks")),
+            generator: Arc::new(group),
         });
     }
     placed

@@ -1,23 +1,30 @@
 //! A load that several generators send.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::outcome::Tick;
 use hotlap_load::plan::{Plan, Stop};
 use hotlap_load::{Outcome, Progress, Window};
+use hotlap_servers::running::Sample;
 
-use super::division;
-use super::error::GroupError;
-use super::outcome::{Contributions, GeneratorOutcome, GroupOutcome, Sampled};
-use super::start::{Prepared, late};
-use super::validity::{self, Limits};
+use crate::channel::{Channel, all, together};
 use crate::clock::{Clock, Offset, requests_at};
-use crate::error::ChannelError;
-use crate::generator::{Begun, Joined, Status};
-use crate::remote::{RemoteGenerator, RemoteLoad};
-use crate::together::{all, together};
+use crate::error::{ChannelError, ChannelFault};
+use crate::generator::{
+    AskStatus, Begin, Begun, Collect, End, GeneratorOrder, Hold, Join, Joined, Open, PROMPT, Pause,
+    Prepare, Status, StopLoad,
+};
+use crate::load::{LoadError, LoadOutcome, RunningLoad, ValuesUsed};
+use crate::message::Order;
+use crate::outcome::{self, Contributions, GeneratorOutcome, Limits, Sampled};
+
+/// How long opening connections may take, beyond the plan's timeout.
+const READY: Duration = Duration::from_secs(60);
+
+/// How often generators that open connections are asked whether they are ready.
+const READY_POLL: Duration = Duration::from_millis(5);
 
 /// How long after its window a load may end, beyond the plan's timeout.
 const END: Duration = Duration::from_secs(10);
@@ -32,32 +39,119 @@ const POLL: Duration = Duration::from_millis(20);
 /// nobody knows: more than it could send in 15 s.
 const VALUES_OF_LOST: u64 = 1 << 24;
 
-/// A load that several generators send. Dropping it ends the load.
-///
-/// As [`hotlap_load::Session`], it has one window ([`Generators::start`](super::Generators::start))
-/// or any number of them ([`Generators::hold`](super::Generators::hold)).
+/// Generators, and the part of a load that each of them sends.
 #[derive(Debug)]
-pub struct Running {
-    load: Prepared,
+pub(super) struct Parts {
+    pub(super) generators: Vec<Arc<Channel>>,
+    pub(super) parts: Vec<Plan>,
+    /// How many of them load; one more samples.
+    pub(super) loading: usize,
+    /// The whole load.
+    pub(super) plan: Plan,
+}
+
+impl Parts {
+    /// Gives each generator its part, and waits until it has opened its connections.
+    fn open<O: Order<Report = u64>>(
+        &self,
+        order: impl Fn(Plan) -> O + Sync,
+    ) -> Result<Vec<PartialLoad>, ChannelError> {
+        let pairs: Vec<_> = self.generators.iter().zip(&self.parts).collect();
+        all(together(&pairs, |(generator, part)| {
+            let id = generator.call(order((*part).clone()))?;
+            let (channel, is_over) = (Arc::clone(generator), AtomicBool::new(false));
+            let load = PartialLoad { channel, id, is_over };
+            load.wait_until_ready(READY + part.timeout)?;
+            Ok(load)
+        }))
+    }
+
+    /// Compares the clocks of all generators with this host's.
+    fn clocks(&self) -> Result<Vec<Offset>, ChannelError> {
+        all(together(&self.generators, |generator| generator.clock(PROMPT)))
+    }
+}
+
+/// A generator's part of a load. Dropping it ends it.
+#[derive(Debug)]
+struct PartialLoad {
+    channel: Arc<Channel>,
+    /// The number that it has there.
+    id: u64,
+    /// Whether the generator has been told that it ends.
+    is_over: AtomicBool,
+}
+
+impl PartialLoad {
+    fn call<O: Order<All = GeneratorOrder>>(
+        &self,
+        order: impl FnOnce(u64) -> O,
+    ) -> Result<O::Report, ChannelError> {
+        self.channel.call(order(self.id))
+    }
+
+    fn status(&self) -> Result<Status, ChannelError> {
+        self.call(|id| AskStatus { id })
+    }
+
+    /// Waits until it has its connections.
+    fn wait_until_ready(&self, limit: Duration) -> Result<(), ChannelError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let status = self.status()?;
+            if status.is_ready {
+                return Ok(());
+            }
+            if status.is_finished {
+                // No connection could be opened; the error says why.
+                self.call(|id| Join { id })?;
+            }
+            if Instant::now() > deadline {
+                return Err(self.late("opening connections", limit));
+            }
+            std::thread::sleep(READY_POLL);
+        }
+    }
+
+    /// The error of a generator that took too long.
+    fn late(&self, phase: &str, limit: Duration) -> ChannelError {
+        let (command, phase) = (self.channel.command().to_owned(), phase.to_owned());
+        ChannelError { command, phase, fault: ChannelFault::Late { limit, said: String::new() } }
+    }
+
+    fn stop(&self) -> Result<(), ChannelError> {
+        self.call(|id| StopLoad { id })
+    }
+
+    /// Ends it and closes its connections. Returns how many values of its fields it used at most.
+    fn end(&self) -> Result<u64, ChannelError> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.call(|id| End { id })
+    }
+}
+
+impl Drop for PartialLoad {
+    fn drop(&mut self) {
+        if !self.is_over.load(Ordering::Relaxed) {
+            // If the generator is lost, so is the load.
+            let _ = self.end();
+        }
+    }
+}
+
+/// A load that several generators send. Dropping it ends the load.
+#[derive(Debug)]
+pub(super) struct RunningGroup {
+    load: Parts,
     /// The part of each generator.
-    loads: Vec<RemoteLoad>,
+    loads: Vec<PartialLoad>,
     /// When its window opens and closes, if it has one.
     window: Option<Window>,
     /// When the load must have ended; `None` if a number of requests ends it, or it is held.
     deadline: Option<Instant>,
-    used: GroupValues,
+    /// An upper bound of the values of its fields that it used, once it has ended.
+    used: Arc<AtomicU64>,
     state: Mutex<State>,
-}
-
-/// How many values of its fields a load of several generators has used.
-#[derive(Debug, Clone)]
-pub struct GroupValues(Arc<AtomicU64>);
-
-impl GroupValues {
-    /// An upper bound, once the load has ended.
-    pub fn most(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 #[derive(Debug)]
@@ -78,8 +172,8 @@ struct Opened {
     closes_ns: Option<u64>,
 }
 
-impl Running {
-    fn new(load: Prepared, loads: Vec<RemoteLoad>, offsets: Vec<Offset>) -> Self {
+impl RunningGroup {
+    fn new(load: Parts, loads: Vec<PartialLoad>, offsets: Vec<Offset>) -> Self {
         let count = loads.len();
         let used = VALUES_OF_LOST * load.parts.iter().map(|part| part.threads as u64).sum::<u64>();
         let state = State {
@@ -88,18 +182,20 @@ impl Running {
             statuses: vec![Status::default(); count],
             lost: None,
         };
-        let used = GroupValues(Arc::new(AtomicU64::new(used)));
+        let used = Arc::new(AtomicU64::new(used));
         Self { load, loads, window: None, deadline: None, used, state: Mutex::new(state) }
     }
 
     /// Opens all connections and begins to send, all generators at the same time.
-    pub(super) fn begin(load: Prepared) -> Result<Self, GroupError> {
-        let loads = load.open(RemoteGenerator::prepare)?;
-        let offsets = clocks(&load.generators)?;
+    pub(super) fn begin(load: Parts) -> Result<Self, LoadError> {
+        let loads = load.open(|plan| Prepare { plan })?;
+        let offsets = load.clocks()?;
         let mut own = Self::new(load, loads, offsets.clone());
         let at_ns = start_ns(&own.load.plan, &offsets);
         let pairs: Vec<_> = own.loads.iter().zip(&offsets).collect();
-        let begun = all(together(&pairs, |(load, offset)| load.begin(offset.to_remote(at_ns))))?;
+        let begun = all(together(&pairs, |(load, offset)| {
+            load.call(|id| Begin { id, at_ns: offset.to_remote(at_ns) })
+        }))?;
         let wait = Duration::from_nanos(at_ns.saturating_sub(Clock::default().now_ns()));
         let begins = Instant::now() + wait;
         own.window = Some(match own.load.plan.stop {
@@ -119,90 +215,10 @@ impl Running {
     }
 
     /// Opens all connections.
-    pub(super) fn hold(load: Prepared) -> Result<Self, GroupError> {
-        let loads = load.open(RemoteGenerator::hold)?;
-        let offsets = clocks(&load.generators)?;
+    pub(super) fn hold(load: Parts) -> Result<Self, LoadError> {
+        let loads = load.open(|plan| Hold { plan })?;
+        let offsets = load.clocks()?;
         Ok(Self::new(load, loads, offsets))
-    }
-
-    /// When the window of a load that is not held opens and closes.
-    pub fn window(&self) -> Option<Window> {
-        self.window
-    }
-
-    /// Why a generator was lost, if one was, in this load or in another. The load has ended then.
-    pub fn lost(&self) -> Option<ChannelError> {
-        let own = self.lock().lost.clone();
-        let closed = |load: &RemoteLoad| load.generator().channel().closed();
-        own.or_else(|| self.loads.iter().find_map(closed))
-    }
-
-    /// What tells how many values of its fields the load used, once it has ended.
-    pub fn values_used(&self) -> GroupValues {
-        self.used.clone()
-    }
-
-    /// Opens a window of a held load on all generators, after `warmup` and for `length`.
-    pub fn open_window(&self, warmup: Duration, length: Duration) {
-        let at_ns = Clock::default().now_ns() + warmup.as_nanos() as u64;
-        let opened = self.each(|load, offset| {
-            let at_ns = offset.to_remote(at_ns);
-            let begun = load.open_window(at_ns, length)?;
-            Ok(Opened { begun, closes_ns: Some(at_ns + length.as_nanos() as u64) })
-        });
-        let mut state = self.lock();
-        for (windows, opened) in state.windows.iter_mut().zip(opened.unwrap_or_default()) {
-            windows.push(opened);
-        }
-    }
-
-    /// Makes all generators of a held load pause, and waits for requests in flight for at most
-    /// `limit`. Returns whether none is left.
-    pub fn pause(&self, limit: Duration) -> bool {
-        let paused = self.each(|load, _| load.pause(limit));
-        paused.is_some_and(|all_idle| all_idle.into_iter().all(|is_idle| is_idle))
-    }
-
-    /// The outcome of the windows of a held load since the last call; `None` if a generator was
-    /// lost.
-    pub fn collect(&self) -> Option<GroupOutcome> {
-        let after = self.each(|load, _| load.generator().clock())?;
-        let joined = self.each(|load, _| load.collect())?;
-        let collected = self.merged(&after, joined);
-        let mut state = self.lock();
-        state.offsets = after;
-        state.windows.iter_mut().for_each(Vec::clear);
-        Some(collected)
-    }
-
-    /// Asks all generators how far they have come, and returns the sum. If one is lost, the load
-    /// ends.
-    pub fn progress(&self) -> Progress {
-        if let Some(statuses) = self.each(|load, _| load.status()) {
-            self.lock().statuses = statuses;
-        }
-        let state = self.lock();
-        let unfinished = state.statuses.iter().position(|status| !status.is_finished);
-        let mut sum = Progress::default();
-        state.statuses.iter().for_each(|status| sum.add(status.progress));
-        drop(state);
-        if let (Some(index), Some(deadline)) = (unfinished, self.deadline)
-            && Instant::now() > deadline
-        {
-            self.lose(late(self.loads[index].generator(), "waiting for the end of the load", END));
-        }
-        sum
-    }
-
-    /// Does something that takes a moment, and returns how many requests were answered or had
-    /// failed at the moment that it returns: interpolated between readings before and after it.
-    pub fn completed_at(&self, act: impl FnOnce() -> Instant) -> u64 {
-        let before = self.readings();
-        let at = act();
-        let age = Instant::now().saturating_duration_since(at);
-        let moment = Clock::default().now_ns().saturating_sub(age.as_nanos() as u64);
-        let after = self.readings();
-        before.into_iter().zip(after).map(|(from, to)| requests_at(moment, from, to)).sum()
     }
 
     /// How many requests each generator has completed, and when it said so, in nanoseconds of this
@@ -221,40 +237,11 @@ impl Running {
         readings.into_iter().map(|(at_ns, status)| (at_ns, status.progress.completed())).collect()
     }
 
-    /// Whether all generators had ended, or one was lost, when the progress was last asked for.
-    pub fn is_finished(&self) -> bool {
-        let state = self.lock();
-        state.lost.is_some() || state.statuses.iter().all(|status| status.is_finished)
-    }
-
-    /// Ends the load now and keeps what was measured so far.
-    pub fn stop(&self) {
-        let _ = self.each(|load, _| load.stop());
-    }
-
-    /// Waits for the end of the load and merges the outcomes.
-    ///
-    /// # Errors
-    /// A generator was lost.
-    pub fn join(self) -> Result<GroupOutcome, GroupError> {
-        while !self.is_finished() {
-            self.progress();
-            if !self.is_finished() {
-                std::thread::sleep(POLL);
-            }
-        }
-        let joined = self.each(|load, _| load.generator().clock()).and_then(|after| {
-            let joined = self.each(|load, _| load.join())?;
-            Some(self.merged(&after, joined))
-        });
-        joined.ok_or_else(|| GroupError::Lost(self.lost().expect("a generator was lost")))
-    }
-
     /// Does something with the load of each generator at the same time; `None` if one is lost, or
-    /// was.
+    /// was, or if the user interrupts.
     fn each<R: Send>(
         &self,
-        does: impl Fn(&RemoteLoad, Offset) -> Result<R, ChannelError> + Sync,
+        does: impl Fn(&PartialLoad, Offset) -> Result<R, ChannelError> + Sync,
     ) -> Option<Vec<R>> {
         let state = self.lock();
         if state.lost.is_some() {
@@ -268,13 +255,16 @@ impl Running {
     }
 
     fn lose(&self, error: ChannelError) {
+        if error.fault == ChannelFault::Interrupted {
+            return;
+        }
         self.lock().lost.get_or_insert(error);
         // The server is not loaded any longer than the user waits.
-        let _ = together(&self.loads, RemoteLoad::stop);
+        let _ = together(&self.loads, PartialLoad::stop);
     }
 
     /// The sum of the outcomes of all generators, and what each contributed.
-    fn merged(&self, after: &[Offset], joined: Vec<Joined>) -> GroupOutcome {
+    fn merged(&self, after: &[Offset], joined: Vec<Joined>) -> LoadOutcome {
         let loading = self.load.loading;
         let state = self.lock();
         let windows: Vec<Vec<(u64, u64)>> = (0..joined.len())
@@ -318,32 +308,32 @@ impl Running {
         let series: Vec<&[Tick]> =
             joined[..loading].iter().map(|joined| &*joined.outcome.series).collect();
         for (index, generator) in generators.iter_mut().take(loading).enumerate() {
-            generator.silent_ns = validity::silent_ns(&series, index);
+            generator.silent_ns = outcome::silent_ns(&series, index);
         }
-        let overlap = validity::overlap(&generators, &windows);
-        let invalid = validity::judge(&limits, overlap, &generators);
+        let overlap = outcome::overlap(&generators, &windows);
+        let invalid = outcome::judge(&limits, overlap, &generators);
         let mut outcomes: Vec<Outcome> = joined.into_iter().map(|joined| joined.outcome).collect();
         let sampled = generators.drain(loading..).zip(outcomes.drain(loading..)).next();
         let sampled = sampled.map(|(generator, outcome)| Sampled { generator, outcome });
-        let outcome = outcomes.into_iter().reduce(|mut sum, other| {
+        let sum = outcomes.into_iter().reduce(|mut sum, other| {
             sum.merge(&other);
             sum
         });
         let contributions = Contributions { generators, sampled, overlap, invalid };
-        GroupOutcome { outcome: outcome.unwrap_or_default(), contributions }
+        LoadOutcome { outcome: sum.unwrap_or_default(), contributions: Some(contributions) }
     }
 
     /// What one generator contributed, without its times.
     fn generator(&self, index: usize, joined: &Joined) -> GeneratorOutcome {
-        let (generator, part) = (self.loads[index].generator(), &self.load.parts[index]);
+        let (generator, part) = (&self.load.generators[index], &self.load.parts[index]);
         let outcome = &joined.outcome;
         GeneratorOutcome {
-            command: generator.channel().command().to_owned(),
-            host: generator.channel().host().to_owned(),
+            command: generator.command().to_owned(),
+            host: generator.host().to_owned(),
             connections: part.connections,
             threads: part.threads,
             share: match index < self.load.loading {
-                true => division::share(&self.load.plan, part),
+                true => share(&self.load.plan, part),
                 false => 0.0,
             },
             responses: outcome.responses,
@@ -360,11 +350,112 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl RunningLoad for RunningGroup {
+    /// All connections are open when the load begins or is held.
+    fn wait_for_window(&self) -> Option<Window> {
+        let now = Window { opens: Instant::now(), closes: None };
+        self.lost().is_none().then(|| self.window.unwrap_or(now))
+    }
+
+    fn open_window(&self, warmup: Duration, length: Duration) {
+        let at_ns = Clock::default().now_ns() + warmup.as_nanos() as u64;
+        let opened = self.each(|load, offset| {
+            let at_ns = offset.to_remote(at_ns);
+            let begun = load.call(|id| Open { id, at_ns, length })?;
+            Ok(Opened { begun, closes_ns: Some(at_ns + length.as_nanos() as u64) })
+        });
+        let mut state = self.lock();
+        for (windows, opened) in state.windows.iter_mut().zip(opened.unwrap_or_default()) {
+            windows.push(opened);
+        }
+    }
+
+    fn pause(&self, limit: Duration) -> bool {
+        let paused = self.each(|load, _| load.call(|id| Pause { id, limit }));
+        paused.is_some_and(|all_idle| all_idle.into_iter().all(|is_idle| is_idle))
+    }
+
+    fn collect(&self) -> Option<LoadOutcome> {
+        let after = self.each(|load, _| load.channel.clock(PROMPT))?;
+        let joined = self.each(|load, _| load.call(|id| Collect { id }))?;
+        let collected = self.merged(&after, joined);
+        let mut state = self.lock();
+        state.offsets = after;
+        state.windows.iter_mut().for_each(Vec::clear);
+        Some(collected)
+    }
+
+    /// The count is interpolated between readings before and after the sample, which takes a
+    /// moment.
+    fn sample(&self, take: &mut dyn FnMut(&dyn Fn() -> u64) -> Sample) -> Sample {
+        let before = self.readings();
+        let sample = take(&|| 0);
+        let age = Instant::now().saturating_duration_since(sample.at);
+        let moment = Clock::default().now_ns().saturating_sub(age.as_nanos() as u64);
+        let pairs = before.into_iter().zip(self.readings());
+        let requests = pairs.map(|(from, to)| requests_at(moment, from, to)).sum();
+        Sample { requests, ..sample }
+    }
+
+    fn progress(&self) -> Progress {
+        if let Some(statuses) = self.each(|load, _| load.status()) {
+            self.lock().statuses = statuses;
+        }
+        let state = self.lock();
+        let unfinished = state.statuses.iter().position(|status| !status.is_finished);
+        let mut sum = Progress::default();
+        state.statuses.iter().for_each(|status| sum.add(status.progress));
+        drop(state);
+        if let (Some(index), Some(deadline)) = (unfinished, self.deadline)
+            && Instant::now() > deadline
+        {
+            self.lose(self.loads[index].late("waiting for the end of the load", END));
+        }
+        sum
+    }
+
+    fn is_finished(&self) -> bool {
+        let state = self.lock();
+        state.lost.is_some() || state.statuses.iter().all(|status| status.is_finished)
+    }
+
+    fn values_used(&self) -> ValuesUsed {
+        let used = Arc::clone(&self.used);
+        Box::new(move || used.load(Ordering::Relaxed))
+    }
+
+    fn stop(&self) {
+        let _ = self.each(|load, _| load.stop());
+    }
+
+    fn join(self: Box<Self>) -> Result<LoadOutcome, LoadError> {
+        while !self.is_finished() {
+            self.progress();
+            if !self.is_finished() {
+                std::thread::sleep(POLL);
+            }
+        }
+        let joined = self.each(|load, _| load.channel.clock(PROMPT)).and_then(|after| {
+            let joined = self.each(|load, _| load.call(|id| Join { id }))?;
+            Some(self.merged(&after, joined))
+        });
+        joined.ok_or_else(|| match self.lost() {
+            Some(why) => LoadError::Lost(why),
+            None => LoadError::Failed("interrupted while collecting the outcome".to_owned()),
+        })
+    }
+
+    /// A generator may have been lost in another load.
+    fn lost(&self) -> Option<ChannelError> {
+        let own = self.lock().lost.clone();
+        own.or_else(|| self.loads.iter().find_map(|load| load.channel.closed()))
+    }
+}
+
+impl Drop for RunningGroup {
     fn drop(&mut self) {
-        let ended = together(&self.loads, RemoteLoad::end);
-        if let Ok(used) = all(ended) {
-            self.used.0.store(used.iter().sum(), Ordering::Relaxed);
+        if let Ok(used) = all(together(&self.loads, PartialLoad::end)) {
+            self.used.store(used.iter().sum(), Ordering::Relaxed);
         }
     }
 }
@@ -379,7 +470,11 @@ fn start_ns(plan: &Plan, offsets: &[Offset]) -> u64 {
     Clock::default().now_ns() + wait.as_nanos() as u64
 }
 
-/// Compares the clocks of generators with this host's.
-fn clocks(generators: &[Arc<RemoteGenerator>]) -> Result<Vec<Offset>, ChannelError> {
-    all(together(generators, |generator| generator.clock()))
+/// Which share of the requests a generator sends, 0 to 1: in a closed loop that of its connections,
+/// in an open loop the same for all.
+pub(super) fn share(whole: &Plan, part: &Plan) -> f64 {
+    match whole.pace.rate() {
+        None => part.connections as f64 / whole.connections.max(1) as f64,
+        Some(_) => 1.0 / part.part.of.max(1) as f64,
+    }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hotlap_agent::{LoadError, LoadHost, RunningLoad, ValuesUsed};
 use hotlap_load::Outcome;
 use hotlap_load::http::Response;
 use hotlap_load::outcome::Totals;
@@ -25,7 +26,6 @@ use hotlap_servers::start::{ask, ending};
 use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
-use crate::load_host::{LoadError, LoadHost, RunningLoad, ValuesUsed};
 use crate::participant::{Load, Participant};
 use crate::validity;
 
@@ -537,13 +537,13 @@ impl Instance {
     /// The trouble with a load that it should have answered.
     fn trouble(&mut self, phase: &str, error: LoadError) -> Trouble {
         match error {
-            LoadError::Lost(why) => Trouble::Generator(why),
-            LoadError::Gone(why) => {
+            LoadError::Lost(why) => Trouble::Generator(why.to_string()),
+            LoadError::Gone(_) => {
                 let remedy = "finished laps are kept; once the generator's host is reached again, \
                               repeat the run";
-                self.failure(phase, why, remedy).into()
+                self.failure(phase, error.to_string(), remedy).into()
             }
-            LoadError::Failed(why) => match self.still_there(phase) {
+            LoadError::Unfit(why) | LoadError::Failed(why) => match self.still_there(phase) {
                 Err(failure) => failure.into(),
                 Ok(()) => self.failure(phase, why, "see its last log lines").into(),
             },

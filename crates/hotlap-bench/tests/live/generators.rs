@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hotlap_agent::generator::Generator;
-use hotlap_agent::{Channel, Clock, Handler, RemoteGenerator, Role as AgentRole, handler, serve};
+use hotlap_agent::{AgentRole, AgentService, Answer, Channel, Clock, Generators, serve};
 use hotlap_bench::lap::{Kind, Lap, Violation};
-use hotlap_bench::load_host::Generators;
 use hotlap_bench::local::{LocalRunner, Setting};
 use hotlap_bench::participant::{Load, Participant, Role};
 use hotlap_bench::runner::{Runner, TrialWindow};
 use hotlap_testbed::{HELLO, TestServer};
+use serde_json::value::RawValue;
 
 use crate::setting::{load, participant, running, setting};
 use crate::stand_in::LIMIT;
@@ -38,46 +38,52 @@ impl Write for Ending {
     }
 }
 
+/// A generator whose channel ends after so many orders.
+struct Limited {
+    generator: Generator,
+    left: u64,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl AgentService for Limited {
+    fn carry_out(&mut self, order: &RawValue) -> Answer {
+        self.has_ended.fetch_or(self.left == 0, Ordering::SeqCst);
+        self.left = self.left.saturating_sub(1);
+        self.generator.carry_out(order)
+    }
+}
+
 /// A generator whose clock is ahead. It answers this many orders, and then its channel ends.
-fn generator(ahead_ns: i64, orders: u64) -> RemoteGenerator {
+fn generator(ahead_ns: i64, orders: u64) -> Channel {
     let (agent_input, output) = pipe().expect("a pipe");
     let (input, agent_output) = pipe().expect("a pipe");
     let clock = Clock::shifted(ahead_ns);
     let has_ended = Arc::new(AtomicBool::new(false));
     let agent_output = Ending { output: Some(agent_output), has_ended: Arc::clone(&has_ended) };
     std::thread::spawn(move || {
-        let open = move |_| {
-            let mut left = orders;
-            let mut carry_out = handler(Generator::new(clock));
-            let limited: Handler = Box::new(move |order| {
-                has_ended.fetch_or(left == 0, Ordering::SeqCst);
-                left = left.saturating_sub(1);
-                carry_out(order)
-            });
-            Ok(limited)
-        };
+        let generator = Generator::new(clock);
+        let limited = Limited { generator, left: orders, has_ended };
+        let open = move |_| Ok(Box::new(limited) as Box<dyn AgentService>);
         serve(agent_input, agent_output, clock, open, || {})
     });
     let name = format!("generator {ahead_ns}");
-    let channel = Channel::over(&name, AgentRole::Generator, LIMIT, output, input);
-    RemoteGenerator::on(channel.expect("a channel"))
+    Channel::over(&name, AgentRole::Generator, LIMIT, output, input).expect("a channel")
 }
 
-fn runner(server: &TestServer, generators: Vec<RemoteGenerator>) -> LocalRunner {
+fn runner(server: &TestServer, generators: Vec<Channel>) -> LocalRunner {
     runner_of(&[(server, Role::Reference)], Duration::from_millis(60), generators)
 }
 
 fn runner_of(
     servers: &[(&TestServer, Role)],
     slice: Duration,
-    generators: Vec<RemoteGenerator>,
+    generators: Vec<Channel>,
 ) -> LocalRunner {
     let of = |(server, role): &(&TestServer, Role)| {
         participant(&format!("{role:?}"), *role, running(server.address()))
     };
     let participants: Vec<Participant> = servers.iter().map(of).collect();
-    let group = Arc::new(hotlap_agent::Generators::of(generators, None));
-    let generator = Arc::new(Generators::new(group).expect("generators"));
+    let generator = Arc::new(Generators::over(generators, false).expect("generators"));
     let setting = Setting { generator, ..setting(slice, Path::new("")) };
     LocalRunner::new(setting, &participants, &[Load { connections: 6, ..load() }], Arc::default())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hotlap_bench::load_host::ThisProcess;
+use hotlap_agent::ThisProcess;
 use hotlap_bench::local;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_load::plan::{Endpoint, Protocol, Target};

@@ -4,8 +4,9 @@ use std::io::IsTerminal;
 
 use hotlap_agent::generator::Generator;
 use hotlap_agent::server::{ServerService, ServerSetting};
-use hotlap_agent::{Clock, Ending, Handler, Role, handler, serve};
+use hotlap_agent::{AgentRole, AgentService, Answer, Clock, Ending, serve};
 use hotlap_servers::process::Supervisor;
+use serde_json::value::RawValue;
 
 use crate::assets;
 use crate::cmd::run::logs::Logs;
@@ -30,15 +31,15 @@ pub fn run() -> anyhow::Result<Exit> {
 }
 
 /// What carries out the orders of a role.
-fn roles(role: Role) -> Result<Handler, String> {
+fn roles(role: AgentRole) -> Result<Box<dyn AgentService>, String> {
     match role {
-        Role::Generator => Ok(handler(Generator::new(Clock::default()))),
-        Role::Server => servers().map_err(|e| format!("{e:#}")),
+        AgentRole::Generator => Ok(Box::new(Generator::new(Clock::default()))),
+        AgentRole::Server => servers().map_err(|e| format!("{e:#}")),
     }
 }
 
 /// Runs servers on this host.
-fn servers() -> anyhow::Result<Handler> {
+fn servers() -> anyhow::Result<Box<dyn AgentService>> {
     let logs = Logs::new()?;
     let setting = ServerSetting {
         supervisor: Supervisor::this_program("__supervisor")?,
@@ -47,10 +48,18 @@ fn servers() -> anyhow::Result<Handler> {
         catalogue: assets::servers()?,
         program: std::env::current_exe()?,
     };
-    // Dropped in this order: the folder is removed when the servers have ended.
-    let mut kept = (handler(ServerService::new(setting, Clock::default())), logs);
-    Ok(Box::new(move |order| {
-        let kept = &mut kept;
-        (kept.0)(order)
-    }))
+    let service = ServerService::new(setting, Clock::default());
+    Ok(Box::new(ServersAndLogs { service, _logs: logs }))
+}
+
+/// Dropped in this order: the folder is removed when the servers have ended.
+struct ServersAndLogs {
+    service: ServerService,
+    _logs: Logs,
+}
+
+impl AgentService for ServersAndLogs {
+    fn carry_out(&mut self, order: &RawValue) -> Answer {
+        self.service.carry_out(order)
+    }
 }

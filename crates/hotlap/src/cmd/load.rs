@@ -1,29 +1,34 @@
 //! `hotlap load`: the load generator alone, with wrk's flags.
 
 pub mod access_log;
-mod drive;
 mod loaded;
 mod output;
 pub mod requests;
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use hotlap_agent::{Generators, LoadError, LoadHost, LoadOutcome, ThisProcess};
 use hotlap_bench::validity::FAILING;
-use hotlap_load::Failure;
-use hotlap_load::plan::{LoadPart, Pace, Plan, Reuse, Stop};
+use hotlap_load::{Failure, Progress};
+use hotlap_load::plan::{LoadPart, Pace, Plan, Request, Reuse, Stop};
 use hotlap_observe::cpus;
 use hotlap_servers::infer::PROBES;
 
 use crate::cli::{Form, LoadArgs, ReplayMode};
 use crate::cmd::run::spec::loads::streams;
 use crate::console::Console;
-use crate::exit::{Exit, usage};
+use crate::exit::{Exit, server_failed, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
+use crate::live::Live;
 use crate::redact;
-use crate::text::number::duration;
+use crate::text::number::{self, duration};
 use crate::text::visible;
 use loaded::Loaded;
+use requests::Asked;
+
+/// How often a load is asked how far it has come.
+const POLL: Duration = Duration::from_millis(50);
 
 /// Loads, prints, exports.
 pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
@@ -38,9 +43,13 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut exports = exports(&args)?;
     let interrupt = Interrupt::listen()?;
     let (mut plan, asked) = plan(&args)?;
-    let generators = drive::open(&args)?;
+    let generators = open(&args, &interrupt);
+    if interrupt.asked() {
+        return Ok(Exit::Interrupted);
+    }
+    let generators = generators?;
     let (requests, notes) = match &generators {
-        Some(generators) => drive::requests(&asked, &args, generators)?,
+        Some(generators) => learned(&asked, &args, generators)?,
         None => asked.requests(&args)?,
     };
     plan.requests = requests;
@@ -49,11 +58,12 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     if args.format == Form::Wrk {
         console.data(&output::wrk_head(&visible(&url), &plan))?;
     }
-    let driven = match &generators {
-        Some(generators) => drive::with_generators(generators, &plan, &interrupt, console)?,
-        None => Some((drive::here(&plan, &interrupt, console)?, None)),
+    let host: &dyn LoadHost = generators.as_ref().map_or(&ThisProcess, |group| group);
+    let Some(LoadOutcome { outcome, contributions: generators }) =
+        drive(host, &plan, &interrupt, console)?
+    else {
+        return Ok(Exit::Invalid);
     };
-    let Some((outcome, generators)) = driven else { return Ok(Exit::Invalid) };
     let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
     let (names, latency) = (asked.names, args.latency);
     let loaded = Loaded { url, plan, names, outcome, generators, opened, latency };
@@ -176,6 +186,98 @@ fn stop(args: &LoadArgs, pace: &Pace) -> Stop {
             Stop::Requests(due.count() as u64)
         }
         (None, time, _) => Stop::After(time.unwrap_or(DURATION)),
+    }
+}
+
+/// Starts the agents that the flags name; `None` if they name none.
+fn open(args: &LoadArgs, interrupt: &Interrupt) -> anyhow::Result<Option<Generators>> {
+    if args.generator_on.is_empty() {
+        return Ok(None);
+    }
+    let sampler = args.sample_from.as_ref();
+    Ok(Some(Generators::open(&args.generator_on, sampler, &interrupt.shared())?))
+}
+
+/// The requests with their expected responses, and notes for the user, as [`Asked::requests`], but
+/// learned from the first generator's host: this one may not reach the server.
+fn learned(
+    asked: &Asked,
+    args: &LoadArgs,
+    generators: &Generators,
+) -> anyhow::Result<(Vec<Request>, Vec<String>)> {
+    let Some(probe) = asked.probe(args) else {
+        return Ok((asked.unchecked(), asked.notes().to_vec()));
+    };
+    let host = probe.host.clone();
+    match generators.probe(probe) {
+        Ok(learned) => Ok((learned.requests, learned.notes)),
+        Err(LoadError::Failed(why)) => server_failed(format!("{host}: {why}")),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs the load with a live line; Ctrl-C ends it early and keeps the results so far. `None` if a
+/// generator was lost; the user knows then.
+fn drive(
+    host: &dyn LoadHost,
+    plan: &Plan,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Option<LoadOutcome>> {
+    let load = match host.start(plan) {
+        Err(LoadError::Unfit(why)) => return usage(why),
+        load => load?,
+    };
+    let mut view = LoadView::start(plan, console);
+    let mut is_stopped = false;
+    while !load.is_finished() {
+        std::thread::sleep(POLL);
+        if interrupt.asked() && !std::mem::replace(&mut is_stopped, true) {
+            load.stop();
+        }
+        view.show(load.progress());
+    }
+    let joined = load.join();
+    view.clear();
+    match joined {
+        Err(LoadError::Lost(why)) => {
+            let what = "a generator was lost, so the load has no result";
+            console.warn(&format!("NOT VALID: {what}: {why}"));
+            Ok(None)
+        }
+        joined => Ok(Some(joined?)),
+    }
+}
+
+/// Shows the rate so far, and the time left if it is known.
+struct LoadView {
+    live: Live,
+    began: Instant,
+}
+
+impl LoadView {
+    /// Begins with the load; shows nothing where the console has no live view.
+    fn start(plan: &Plan, console: &Console) -> Self {
+        let quiet = Console { quiet: true, ..*console };
+        let live = Live::start(if console.live { console } else { &quiet });
+        match (plan.stop, &plan.pace) {
+            (Stop::After(time), _) => live.left(plan.warmup + time),
+            (Stop::Requests(_), Pace::Recorded(due)) => live.left(due.span()),
+            (Stop::Requests(_), _) => {}
+        }
+        Self { live, began: Instant::now() }
+    }
+
+    /// Shows how far the load has come.
+    fn show(&mut self, progress: Progress) {
+        let rate = progress.responses as f64 / self.began.elapsed().as_secs_f64();
+        let rate = number::rate(rate);
+        self.live.phase(format!("{rate} requests/s, {} failed", progress.failures));
+    }
+
+    /// Removes the line.
+    fn clear(&mut self) {
+        self.live.clear();
     }
 }
 

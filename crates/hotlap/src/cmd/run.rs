@@ -47,18 +47,12 @@ fn carry_out(spec: &RunSpec, storage: &Storage, console: &Console) -> anyhow::Re
         false => None,
     };
     let interrupt = Interrupt::listen()?;
-    // Builds have none, but if it is not permitted, nothing is built.
-    drop(measure::priority(spec)?);
-    let hosts = Hosts::open(spec, console)?;
-    let builds = match &hosts.servers {
-        Some(host) => build_there(spec, host, &interrupt, console)?,
-        None if spec.is_dry => dry_run::probe(spec, &interrupt),
-        None => build(spec, &interrupt, console)?,
-    };
-    let participants = Participants::new(spec, &builds, hosts, console)?;
+    let participants = prepare(spec, &interrupt, console);
+    // What was interrupted has failed.
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
+    let participants = participants?;
     if !spec.rules.is_empty() && participants.named() < 2 {
         return usage("--fail-if needs at least two servers to compare");
     }
@@ -68,6 +62,23 @@ fn carry_out(spec: &RunSpec, storage: &Storage, console: &Console) -> anyhow::Re
             measure::run(spec, &participants, earlier, store, &mut exports, &interrupt, console)
         }
     }
+}
+
+/// Starts the agents on other hosts, and builds the servers.
+fn prepare(
+    spec: &RunSpec,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Participants> {
+    // Builds have none, but if it is not permitted, nothing is built.
+    drop(measure::priority(spec)?);
+    let hosts = Hosts::open(spec, interrupt, console)?;
+    let builds = match &hosts.servers {
+        Some(host) => build_there(spec, host, interrupt, console)?,
+        None if spec.is_dry => dry_run::probe(spec, interrupt),
+        None => build(spec, interrupt, console)?,
+    };
+    Participants::new(spec, &builds, hosts, console)
 }
 
 /// The store of a run; `None` with `--no-store`. If the default store cannot be written (no home

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hotlap_agent::server::{RemoteHost, ServerService, ServerSetting, Wanted};
-use hotlap_agent::{Channel, Clock, Role, handler, serve};
+use hotlap_agent::server::{ServerService, ServerSetting};
+use hotlap_agent::{
+    AgentRole, AgentService, Channel, Clock, RemoteHost, ThisProcess, Wanted, serve,
+};
 use hotlap_bench::lap::Violation;
-use hotlap_bench::load_host::ThisProcess;
 use hotlap_bench::local::{LocalRunner, Setting};
-use hotlap_bench::participant::{Load, Origin, Participant, Role as Place};
+use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
@@ -55,18 +56,19 @@ fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     };
     let (input, to_agent) = io::pipe().unwrap();
     let (from_agent, output) = io::pipe().unwrap();
-    let open = |_| Ok(handler(ServerService::new(there, Clock::default())));
+    let service = ServerService::new(there, Clock::default());
+    let open = |_| Ok(Box::new(service) as Box<dyn AgentService>);
     let agent = std::thread::spawn(|| serve(input, output, Clock::default(), open, || ()));
     let is_late = Arc::new(AtomicBool::new(false));
     let to_agent = Delays(to_agent, Arc::clone(&is_late));
-    let channel = Channel::over("test", Role::Server, LIMIT, to_agent, from_agent).unwrap();
+    let channel = Channel::over("test", AgentRole::Server, LIMIT, to_agent, from_agent).unwrap();
     let wanted = Wanted { starts: true, ..Wanted::default() };
     let host = RemoteHost::over(channel, wanted).unwrap();
 
     let launch = Launch { argv: vec![hotlap, "__ceiling".into()], ..Launch::default() };
     let participant = Participant {
         name: "it".to_owned(),
-        role: Place::Reference,
+        role: Role::Reference,
         start: Origin::Launch(launch),
         contract: Contract::of(Name::Hello, None),
         requirements: Requirements::Custom,

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use hotlap_agent::{LoadError, LoadOutcome, RunningLoad};
 use hotlap_load::plan::{Pace, Plan, Request, Stop, Target};
 use hotlap_load::{Failure, Outcome};
 use hotlap_observe::{Instrument, Observation, ObserveError};
@@ -12,8 +13,7 @@ use hotlap_servers::verify::LIMIT;
 
 use super::super::slices::{lead_in, spread_lead_in};
 use super::{Between, Held, Instance, Trouble};
-use crate::lap::{Kind, Lap, Usage, Violation};
-use crate::load_host::{LoadError, Measured, RunningLoad};
+use crate::lap::{Contribution, Kind, Lap, Usage, Violation};
 use crate::participant::Load;
 use crate::runner::TrialWindow;
 use crate::validity;
@@ -81,7 +81,7 @@ impl Instance {
             return self.failure(phase, "interrupted".to_owned(), "").into();
         }
         match session.lost() {
-            Some(why) => Trouble::Generator(why),
+            Some(why) => Trouble::Generator(why.to_string()),
             None => {
                 let joined = session.join().map(|measured| measured.outcome);
                 self.unanswered(phase, joined).into()
@@ -200,9 +200,15 @@ impl Instance {
         (load, kind, at): (usize, Kind, Instant),
         between: &Between,
         usage: Option<Usage>,
-        measured: Measured,
+        measured: LoadOutcome,
     ) -> Result<Lap, ServerFailure> {
-        let Measured { outcome, generators, mut failed } = measured;
+        let LoadOutcome { outcome, contributions } = measured;
+        let (mut generators, mut failed) = (Vec::new(), Vec::new());
+        if let Some(own) = &contributions {
+            generators.extend(own.generators.iter().map(Contribution::from));
+            let apart = own.invalid.iter().map(|why| Violation::Generators { why: why.cause() });
+            failed.extend(apart);
+        }
         failed.extend(validity::silence(between.silence));
         failed.extend(self.side_effect(&outcome.totals));
         let outcome = self.unless_it_hangs(outcome)?;

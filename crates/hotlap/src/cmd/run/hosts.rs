@@ -5,16 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use hotlap_agent::server::{RemoteHost, Wanted};
-use hotlap_agent::{GeneratorHost, Generators, Placement};
-use hotlap_bench::load_host::{self, LoadHost};
+use hotlap_agent::{GeneratorAgent, GeneratorCores, Generators, LoadHost, RemoteHost, Wanted};
 use hotlap_bench::local::shortest_slice;
 use hotlap_bench::participant::Load;
 use hotlap_servers::machine::{self, CpuAllocation, Network};
 
 use super::spec::RunSpec;
 use crate::console::Console;
+use crate::interrupt::Interrupt;
 use crate::model::{Controller, GeneratorMachine, Host};
 use crate::text::number::{self, plural};
 
@@ -38,9 +36,9 @@ pub struct Hosts {
 #[derive(Debug)]
 pub struct StartedGenerators {
     /// What loads the servers.
-    pub host: Arc<load_host::Generators>,
+    pub host: Arc<Generators>,
     /// Their hosts, in the order in which they were named.
-    pub hosts: Vec<GeneratorHost>,
+    pub hosts: Vec<GeneratorAgent>,
     /// Where servers listen, if they run on this machine, and the address at which generators reach
     /// them.
     pub network: Option<(Network, IpAddr)>,
@@ -48,7 +46,7 @@ pub struct StartedGenerators {
 
 impl Hosts {
     /// Starts the agents that the plan names, and divides the cores of all hosts.
-    pub fn open(spec: &RunSpec, console: &Console) -> anyhow::Result<Self> {
+    pub fn open(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Self> {
         let mut hosts = Self {
             servers: None,
             generators: None,
@@ -66,20 +64,26 @@ impl Hosts {
         };
         let cores = hosts.cores.generator.len();
         hosts.loads.iter_mut().for_each(|load| load.use_cores(cores));
-        hosts.open_servers(spec, console)?;
-        hosts.open_generators(spec, console)?;
+        hosts.open_servers(spec, interrupt, console)?;
+        hosts.open_generators(spec, interrupt, console)?;
         Ok(hosts)
     }
 
     /// Starts the agent on the servers' host, if it is another one.
-    fn open_servers(&mut self, spec: &RunSpec, console: &Console) -> anyhow::Result<()> {
+    fn open_servers(
+        &mut self,
+        spec: &RunSpec,
+        interrupt: &Interrupt,
+        console: &Console,
+    ) -> anyhow::Result<()> {
         let Some(command) = &spec.server_host else { return Ok(()) };
         let wanted = Wanted {
             address: spec.server_address,
             cpus: spec.server_cpus,
             starts: spec.starts_servers(),
         };
-        let host = RemoteHost::open(command, wanted).map_err(anyhow::Error::msg)?;
+        let host =
+            RemoteHost::open(command, wanted, &interrupt.shared()).map_err(anyhow::Error::msg)?;
         let description = host.description();
         // Without pinning, the generator has no cores either.
         match self.cores.generator.len() {
@@ -102,11 +106,16 @@ impl Hosts {
     }
 
     /// Starts the generators, if they are agents.
-    fn open_generators(&mut self, spec: &RunSpec, console: &Console) -> anyhow::Result<()> {
+    fn open_generators(
+        &mut self,
+        spec: &RunSpec,
+        interrupt: &Interrupt,
+        console: &Console,
+    ) -> anyhow::Result<()> {
         if spec.generators.is_empty() {
             return Ok(());
         }
-        let mut group = Generators::open(&spec.generators, None)?;
+        let mut group = Generators::open(&spec.generators, None, &interrupt.shared())?;
         let hosts = group.describe()?;
         let network = match self.servers.is_none() && spec.starts_servers() {
             true => Some(group.find_network(spec.server_address).map_err(anyhow::Error::msg)?),
@@ -118,19 +127,18 @@ impl Hosts {
             network.as_ref().map_or_else(String::new, |(_, ip)| format!("; servers are at {ip}"));
         let count = plural(names.len(), "generator");
         console.note(&format!("The load comes from {count}: {}{at}.", names.join(", ")));
-        let host = load_host::Generators::new(Arc::new(group)).context("comparing clocks")?;
-        self.generators = Some(StartedGenerators { host: Arc::new(host), hosts, network });
+        self.generators = Some(StartedGenerators { host: Arc::new(group), hosts, network });
         Ok(())
     }
 
     /// Divides the cores of each host among its generators, and leaves all cores of this machine to
     /// servers if no generator is on it.
-    fn place(&mut self, spec: &RunSpec, group: &mut Generators, hosts: &[GeneratorHost]) {
+    fn place(&mut self, spec: &RunSpec, group: &mut Generators, hosts: &[GeneratorAgent]) {
         if self.cores.generator.is_empty() {
             // Nothing is pinned.
             return;
         }
-        let is_here = |host: &GeneratorHost| host.description.is_this_machine();
+        let is_here = |host: &GeneratorAgent| host.description.is_this_machine();
         if !hosts.iter().any(is_here) {
             match self.servers {
                 Some(_) => self.cores.generator.clear(),
@@ -140,19 +148,19 @@ impl Hosts {
         let starts = spec.starts_servers();
         let boot = self.servers.as_ref().map(|host| host.description().boot.clone());
         let boot = boot.filter(|boot| !boot.is_empty());
-        let placements: Vec<Placement> = (0..hosts.len())
+        let placements: Vec<GeneratorCores> = (0..hosts.len())
             .map(|index| {
                 let host = &hosts[index].description;
-                let same = |other: &GeneratorHost| {
+                let same = |other: &GeneratorAgent| {
                     !host.boot.is_empty() && other.description.boot == host.boot
                 };
                 let before = hosts[..index].iter().filter(|other| same(other)).count();
                 let all = hosts.iter().filter(|other| same(other)).count().max(1);
                 match is_here(&hosts[index]) {
-                    true if !starts => Placement::default(),
+                    true if !starts => GeneratorCores::default(),
                     true => part(&self.cores.generator, (before, all), !self.cores.shared),
                     // Where servers run, no core is the generator's alone.
-                    false if boot.as_ref() == Some(&host.boot) => Placement::default(),
+                    false if boot.as_ref() == Some(&host.boot) => GeneratorCores::default(),
                     false => part(&host.cores, (before, all), true),
                 }
             })
@@ -223,17 +231,17 @@ fn remote_facts(host: &RemoteHost, here: Host) -> Host {
 }
 
 /// The cores of one of several generators on a host, if it has enough for all; else all of them.
-fn part(cores: &[usize], (index, count): (usize, usize), is_alone: bool) -> Placement {
+fn part(cores: &[usize], (index, count): (usize, usize), is_alone: bool) -> GeneratorCores {
     if cores.len() < count {
-        return Placement { cpus: cores.to_vec(), is_alone: false };
+        return GeneratorCores { cpus: cores.to_vec(), is_alone: false };
     }
     let each = cores.len() / count;
-    Placement { cpus: cores[index * each..(index + 1) * each].to_vec(), is_alone }
+    GeneratorCores { cpus: cores[index * each..(index + 1) * each].to_vec(), is_alone }
 }
 
 /// The facts of the generators' hosts.
 fn generator_facts(started: &StartedGenerators) -> Vec<GeneratorMachine> {
-    let fact = |host: &GeneratorHost| GeneratorMachine {
+    let fact = |host: &GeneratorAgent| GeneratorMachine {
         command: host.command.clone(),
         name: host.name.clone(),
         machine: host.description.machine.clone(),
@@ -254,6 +262,6 @@ mod tests {
         assert_eq!(parts(&[1, 2, 3, 4], 2), [(vec![1, 2], true), (vec![3, 4], true)]);
         assert_eq!(parts(&[1, 2, 3], 2), [(vec![1], true), (vec![2], true)]);
         assert_eq!(parts(&[1], 2), [(vec![1], false), (vec![1], false)]);
-        assert_eq!(part(&[1], (0, 1), false), Placement { cpus: vec![1], is_alone: false });
+        assert_eq!(part(&[1], (0, 1), false), GeneratorCores { cpus: vec![1], is_alone: false });
     }
 }

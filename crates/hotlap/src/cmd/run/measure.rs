@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use hotlap_agent::{LoadHost, ThisProcess};
 use hotlap_bench::experiment::{Experiment, Over, Past, Place};
 use hotlap_bench::explain::Explain;
-use hotlap_bench::load_host::{LoadHost, ThisProcess};
 use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
 use hotlap_bench::stress::{StressEvent, StressSetting, Subject, Timing, stress};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use hotlap_agent::server::{Build, RemoteHost};
+use hotlap_agent::{Build, RemoteHost};
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::suite::Question;
 use hotlap_servers::build::Unready;

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use hotlap_agent::ThisProcess;
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::explain::Explain;
-use hotlap_bench::load_host::ThisProcess;
 use hotlap_bench::local::{LocalRunner, Setting};
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_observe::cpus;

@@ -1,11 +1,14 @@
-//! Whether several generators measured one load together.
+//! What several generators measured, and why that may not be the outcome of one load.
 
+use std::fmt;
 use std::time::Duration;
 
+use hotlap_load::Outcome;
 use hotlap_load::outcome::Tick;
 use hotlap_load::plan::{Plan, Stop};
+use serde::Serialize;
 
-use super::outcome::{GeneratorOutcome, Invalid};
+use crate::clock::Offset;
 
 /// A generator may begin this much later than agreed, as a share of the window.
 const LATE: f64 = 0.01;
@@ -32,10 +35,169 @@ const SILENT_TICKS: usize = 3;
 /// That happens by chance if it gets few: with this many expected, in one of 10⁸ cases (Poisson).
 const EXPECTED: f64 = 20.0;
 
+/// What each of several generators contributed, and whether they measured one load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contributions {
+    /// The generators.
+    pub generators: Vec<GeneratorOutcome>,
+    /// The one that sampled latency meanwhile; it is not part of the sum.
+    pub sampled: Option<Sampled>,
+    /// The share of the time of all windows together in which all of them were open for certain, 0
+    /// to 1.
+    pub overlap: f64,
+    /// Why the sum is not the outcome of one load; empty if it is.
+    pub invalid: Vec<Invalid>,
+}
+
+/// What a generator saw that sampled latency while others loaded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampled {
+    /// The generator.
+    pub generator: GeneratorOutcome,
+    /// What happened to its requests.
+    pub outcome: Outcome,
+}
+
+/// What one generator contributed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct GeneratorOutcome {
+    /// The command that started it, as typed.
+    pub command: String,
+    /// The name of its host.
+    pub host: String,
+    /// Its connections.
+    pub connections: usize,
+    /// Its threads.
+    pub threads: usize,
+    /// The share of the requests that it should complete, 0 to 1; 0 if it samples latency.
+    pub share: f64,
+    /// Correct responses within the window.
+    pub responses: u64,
+    /// Failures within the window.
+    pub failures: u64,
+    /// Requests sent, inside and outside of the window.
+    pub sent: u64,
+    /// The offset of its clock before the load.
+    pub before: Offset,
+    /// The offset of its clock after the load.
+    pub after: Offset,
+    /// How much later than agreed it began, in nanoseconds.
+    pub late_ns: u64,
+    /// When its window opened, in nanoseconds of the controller's monotonic clock.
+    pub opened_ns: u64,
+    /// When its window closed.
+    pub closed_ns: u64,
+    /// The longest time for which it stood still within the window, in nanoseconds.
+    pub paused_ns: u64,
+    /// The longest time for which it got no response while the others did, in nanoseconds.
+    pub silent_ns: u64,
+    /// The share of the window that its busiest thread was on a core, 0 to 1.
+    pub busy: f64,
+}
+
+impl GeneratorOutcome {
+    /// Requests that were answered or failed.
+    pub fn completed(&self) -> u64 {
+        self.responses + self.failures
+    }
+
+    /// How well its clock is known, in nanoseconds.
+    pub fn error_ns(&self) -> u64 {
+        self.before.error_ns.max(self.after.error_ns)
+    }
+}
+
+/// Why the figures of several generators are not those of one load.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Invalid {
+    /// A generator began too late.
+    Late {
+        /// Its command.
+        command: String,
+        /// By how much.
+        by: Duration,
+    },
+    /// The windows were not open at the same time.
+    Overlap {
+        /// The share of the time in which all of them were open, for certain.
+        share: f64,
+        /// How well the clocks are known.
+        error: Duration,
+    },
+    /// A generator completed too few requests.
+    Share {
+        /// Its command.
+        command: String,
+        /// What it completed, as a part of its share.
+        of: f64,
+    },
+    /// A generator got no response for a while, but the others did.
+    Silent {
+        /// Its command.
+        command: String,
+        /// For how long.
+        time: Duration,
+    },
+    /// A generator stood still.
+    Paused {
+        /// Its command.
+        command: String,
+        /// For how long.
+        time: Duration,
+    },
+}
+
+impl Invalid {
+    /// What happened, as a clause.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Late { command, by } => {
+                format!("{command} began {:.0} ms late", by.as_secs_f64() * 1e3)
+            }
+            Self::Overlap { share, error } => format!(
+                "all generators measured together for {:.0} % of the time only (clocks are known \
+                 to within {:.1} ms)",
+                share * 100.0,
+                error.as_secs_f64() * 1e3
+            ),
+            Self::Share { command, of } => {
+                format!("{command} completed {:.0} % of its share of the requests", of * 100.0)
+            }
+            Self::Silent { command, time } => format!(
+                "{command} got no response for {:.1} s while the others did",
+                time.as_secs_f64()
+            ),
+            Self::Paused { command, time } => {
+                format!("{command} stood still for {:.0} ms", time.as_secs_f64() * 1e3)
+            }
+        }
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self {
+            Self::Late { .. } => "Check that its host is not overloaded, and measure for longer",
+            Self::Overlap { .. } => {
+                "Measure for longer, or use a faster connection to the generators"
+            }
+            Self::Share { .. } => {
+                "Check its host and its connection to the server, or leave it out"
+            }
+            Self::Silent { .. } => "Check its connection to the server",
+            Self::Paused { .. } => "Check that its host is not overloaded or suspended",
+        }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.cause(), self.remedy())
+    }
+}
+
 /// The longest time for which one of several generators got no response, of so many that it cannot
 /// be chance, while the others did; 0 if there was none. If none gets a response, the server is
 /// silent, which is a result.
-pub(super) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
+pub(crate) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
     const TICK_NS: u64 = 100_000_000;
     let own = series[index];
     let mean = own.iter().map(|t| t.responses).sum::<u64>() as f64 / own.len().max(1) as f64;
@@ -58,7 +220,7 @@ pub(super) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
 
 /// What a measurement must keep to.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// How late a generator may begin.
     late: Duration,
     /// Whether all windows must have been open at the same time.
@@ -67,7 +229,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// The limits of a load with one window.
-    pub(super) fn of(plan: &Plan) -> Self {
+    pub(crate) fn of(plan: &Plan) -> Self {
         match plan.stop {
             Stop::After(length) => Self { late: length.mul_f64(LATE), overlaps: true },
             // One generator may be done before another.
@@ -77,7 +239,7 @@ impl Limits {
 
     /// The limits of a load with these windows of one generator, given by the times at which they
     /// opened and closed.
-    pub(super) fn of_windows(windows: &[(u64, u64)]) -> Self {
+    pub(crate) fn of_windows(windows: &[(u64, u64)]) -> Self {
         let shortest = windows.iter().map(|(opened, closed)| closed.saturating_sub(*opened)).min();
         let late = Duration::from_nanos(shortest.unwrap_or(0)).mul_f64(LATE);
         Self { late, overlaps: true }
@@ -86,7 +248,7 @@ impl Limits {
 
 /// Everything that makes a measurement invalid, in whose windows all generators were open together
 /// for this share of the time.
-pub(super) fn judge(
+pub(crate) fn judge(
     limits: &Limits,
     overlap: f64,
     generators: &[GeneratorOutcome],
@@ -129,7 +291,7 @@ pub(super) fn judge(
 /// The share of the time of all windows together in which all of them were open whatever the errors
 /// of the clocks, 0 to 1. `windows` has those of each generator, by the times at which they opened
 /// and closed.
-pub(super) fn overlap(generators: &[GeneratorOutcome], windows: &[Vec<(u64, u64)>]) -> f64 {
+pub(crate) fn overlap(generators: &[GeneratorOutcome], windows: &[Vec<(u64, u64)>]) -> f64 {
     let count = windows.iter().map(Vec::len).min().unwrap_or(0);
     let (mut shared, mut whole) = (0, 0);
     for number in 0..count {
@@ -149,7 +311,6 @@ mod tests {
     use hotlap_load::plan::{Endpoint, Request, Target};
 
     use super::*;
-    use crate::clock::Offset;
 
     const MS: u64 = 1_000_000;
 
