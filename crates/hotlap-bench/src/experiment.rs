@@ -10,8 +10,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use crate::explain::{Explain, ExplainLap};
-use crate::lap::Lap;
+use crate::lap::{ExplainLap, Lap};
 use crate::participant::{Load, Participant};
 use crate::runner::{Probed, Ready, Warmup};
 use crate::slo::Objective;
@@ -54,6 +53,18 @@ pub struct Experiment {
     pub from: Place,
     /// Results so far, if this continues an interrupted run.
     pub past: Past,
+}
+
+/// Whether an experiment explains the differences in cost between its servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Explain {
+    /// It does not.
+    #[default]
+    No,
+    /// After its laps, in restarts of their own, for this long.
+    After(Duration),
+    /// It does nothing else; budget, restarts and rounds are those of the experiment.
+    Only,
 }
 
 /// Results of an interrupted run.
@@ -211,6 +222,27 @@ pub enum Over {
 }
 
 impl Experiment {
+    /// A comparison for this long, without laps at a rate.
+    pub fn new(participants: Vec<Participant>, loads: Vec<Load>, budget: Duration) -> Self {
+        Self {
+            participants,
+            loads,
+            budget,
+            may_grow: false,
+            precision: None,
+            restarts: None,
+            rounds: None,
+            slice: None,
+            paced: false,
+            rate: None,
+            objectives: Vec::new(),
+            explain: Explain::No,
+            seed: 0,
+            from: Place::default(),
+            past: Past::default(),
+        }
+    }
+
     /// The first load without a rate of its own; paced laps follow its laps.
     pub fn closed_loop(&self) -> Option<usize> {
         self.loads.iter().position(|load| load.rate.is_none())

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use hotlap_agent::GeneratorOutcome;
 use hotlap_load::{Failure, Outcome};
+use hotlap_servers::observe::Observation;
 use hotlap_stats::{Reading, Share};
 use serde::{Deserialize, Serialize};
 
@@ -290,6 +291,34 @@ impl Lap {
     /// Its share of the requests/s of its round.
     pub fn rate_share(&self) -> Share {
         rate_share(self.outcome.responses, self.outcome.window_ns)
+    }
+}
+
+/// A lap that explains where a difference in cost comes from. It is run apart from the laps of an
+/// experiment and counts for none of its figures: the instruments cost CPU time, and runtimes are
+/// started with flags that make them name their functions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExplainLap {
+    /// The lap.
+    pub lap: Lap,
+    /// What an instrument saw in it; `None` if none was on.
+    pub observation: Option<Observation>,
+}
+
+impl ExplainLap {
+    /// Right responses and failures while the server was observed.
+    pub fn requests(&self) -> u64 {
+        self.lap.usage.map_or(0, |usage| usage.requests)
+    }
+
+    /// Whether it counts in estimates.
+    pub fn counts(&self) -> bool {
+        self.requests() > 0 && self.lap.counts()
+    }
+
+    /// Its contribution to the CPU time per request, in nanoseconds.
+    pub fn cost_share(&self) -> Option<Share> {
+        self.lap.cost_share()
     }
 }
 

@@ -17,7 +17,7 @@
 //! 4. **The laps.** A [`Lap`](lap::Lap) is the sum of one server's slices. It counts if
 //!    [`judge`](validity::judge) finds no [`Violation`](lap::Violation).
 //!
-//! An [`ExplainLap`](explain::ExplainLap) explains a difference in cost and counts for nothing
+//! An [`ExplainLap`](lap::ExplainLap) explains a difference in cost and counts for nothing
 //! else.
 //!
 //! Apart from that, [`stress`](stress::stress) runs attackers beside normal clients and rates the
@@ -25,7 +25,6 @@
 
 pub mod budget;
 pub mod experiment;
-pub mod explain;
 pub mod lap;
 pub mod local;
 pub mod participant;

@@ -455,7 +455,6 @@ mod tests {
     use hotlap_servers::machine::{CpuAllocation, Network};
     use hotlap_servers::process::Supervisor;
     use hotlap_servers::running::LocalHost;
-    use hotlap_servers::verify::Requirements;
 
     /// Regression: with 256 open files, a run failed in its first lap, server after server.
     #[test]
@@ -481,16 +480,12 @@ mod tests {
             let mut contract = Contract::of(Name::Hello, None);
             contract.exchanges[0].content = Content::exactly(body);
             let launch = Launch::default();
-            Participant {
-                name: name.to_owned(),
-                role: if name == "a" { Role::Reference } else { Role::Plain },
-                start: Origin::Launch(launch),
+            Participant::new(
+                name.to_owned(),
+                if name == "a" { Role::Reference } else { Role::Plain },
+                Origin::Launch(launch),
                 contract,
-                requirements: Requirements::Custom,
-                version: String::new(),
-                counts: None,
-                cpus: None,
-            }
+            )
         };
         let participants =
             [participant("a", b"text"), participant("b", b"json"), participant("c", b"json")];

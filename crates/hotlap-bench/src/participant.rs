@@ -35,6 +35,23 @@ pub struct Participant {
     pub cpus: Option<usize>,
 }
 
+impl Participant {
+    /// A server of unknown version that uses as many cores as the others. Nothing is required of it
+    /// beyond the contract.
+    pub fn new(name: impl Into<String>, role: Role, start: Origin, contract: Contract) -> Self {
+        Self {
+            name: name.into(),
+            role,
+            start,
+            contract,
+            requirements: Requirements::Custom,
+            version: String::new(),
+            counts: None,
+            cpus: None,
+        }
+    }
+}
+
 /// A participant's role in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -14,8 +14,7 @@ use hotlap_servers::launch::ServerFailure;
 use hotlap_stats::Class;
 
 use crate::budget::{Budget, Next};
-use crate::experiment::{Event, Experiment, Over, Place, order, shuffled};
-use crate::explain::Explain;
+use crate::experiment::{Event, Experiment, Explain, Over, Place, order, shuffled};
 use crate::lap::Lap;
 use crate::participant::{Participant, Role};
 use crate::runner::{Runner, UNSTEADY_AGAIN};
@@ -406,10 +405,8 @@ mod tests {
 
     use hotlap_servers::contract::{Contract, Name};
     use hotlap_servers::launch::Launch;
-    use hotlap_servers::verify::Requirements;
 
     use super::*;
-    use crate::experiment::Past;
     use crate::lap::Kind;
     use crate::participant::{Load, Origin};
     use crate::scripted::{Script, Scripted};
@@ -421,40 +418,22 @@ mod tests {
     fn participant(name: &str, role: Role) -> Participant {
         let launch =
             Launch { argv: vec![name.to_owned()], cwd: PathBuf::from("/"), ..Launch::default() };
-        Participant {
-            name: name.to_owned(),
+        Participant::new(
+            name.to_owned(),
             role,
-            start: Origin::Launch(launch),
-            contract: Contract::of(Name::Hello, None),
-            requirements: Requirements::Custom,
-            version: String::new(),
-            counts: None,
-            cpus: None,
-        }
+            Origin::Launch(launch),
+            Contract::of(Name::Hello, None),
+        )
     }
 
     pub(super) fn experiment(restarts: Option<u32>, rounds: Option<u32>) -> Experiment {
-        Experiment {
-            participants: vec![
-                participant("a", Role::Reference),
-                participant("a again", Role::Control),
-                participant("b", Role::Plain),
-            ],
-            loads: vec![load()],
-            budget: Duration::from_secs(60),
-            may_grow: false,
-            precision: None,
-            restarts,
-            rounds,
-            slice: None,
-            paced: false,
-            rate: None,
-            objectives: Vec::new(),
-            explain: Explain::No,
-            seed: 7,
-            from: Place::default(),
-            past: Past::default(),
-        }
+        let participants = vec![
+            participant("a", Role::Reference),
+            participant("a again", Role::Control),
+            participant("b", Role::Plain),
+        ];
+        let plain = Experiment::new(participants, vec![load()], Duration::from_secs(60));
+        Experiment { restarts, rounds, seed: 7, ..plain }
     }
 
     pub(super) fn runner(scripts: Vec<Script>) -> Scripted {

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use hotlap_load::{Failure, Failures, Outcome};
-use hotlap_stats::{Censored, Histogram, Survival};
+use hotlap_load::{Failure, Outcome};
+use hotlap_stats::{Censored, Survival};
 use serde::{Deserialize, Serialize};
 
 /// One goal of an SLO.
@@ -44,31 +44,6 @@ pub fn usual_window(objectives: &[Objective]) -> Duration {
     (longest * GOALS).clamp(WINDOW.0, WINDOW.1)
 }
 
-/// What a window shows of its requests.
-#[derive(Debug, Clone, Copy)]
-pub struct WindowOutcome<'a> {
-    /// Correct responses.
-    pub responses: u64,
-    /// Failures.
-    pub failures: &'a Failures,
-    /// Response times of correct responses, since the requests were due.
-    pub response_time: &'a Histogram,
-    /// Ages of the other requests since they were due.
-    pub censored: &'a Censored,
-}
-
-impl<'a> WindowOutcome<'a> {
-    /// What an outcome in an open loop shows.
-    pub fn of(outcome: &'a Outcome) -> Self {
-        Self {
-            responses: outcome.responses,
-            failures: &outcome.failures,
-            response_time: &outcome.response_time,
-            censored: &outcome.response_time_censored,
-        }
-    }
-}
-
 /// How many requests of a window missed a goal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Misses {
@@ -101,7 +76,7 @@ impl Objective {
     }
 
     /// Whether a window kept the goal. One without a request did not.
-    pub fn is_kept(&self, window: &WindowOutcome) -> bool {
+    pub fn is_kept(&self, window: &Outcome) -> bool {
         let misses = self.misses(window);
         misses.requests > 0.0 && misses.share() <= self.share()
     }
@@ -113,7 +88,7 @@ impl Objective {
     /// ([`Survival`]) takes care of younger ones. One that was never sent misses it under the same
     /// condition, and is left out while it is younger. Failures miss every goal; timeouts count by
     /// their age, which is above any limit that is shorter than the timeout.
-    pub fn misses(&self, window: &WindowOutcome) -> Misses {
+    pub fn misses(&self, window: &Outcome) -> Misses {
         let failed = window.failures.total() as f64;
         let limit_ns = match *self {
             Self::Errors { .. } => {
@@ -122,12 +97,16 @@ impl Objective {
             Self::Latency { limit_ns, .. } => limit_ns,
         };
         let timeouts = window.failures.of(Failure::Timeout) as f64;
-        let sent = Censored { waiting: hotlap_stats::Ages::default(), ..window.censored.clone() };
-        let times = Survival::new(window.response_time, &sent);
+        let sent = Censored {
+            waiting: hotlap_stats::Ages::default(),
+            ..window.response_time_censored.clone()
+        };
+        let times = Survival::new(&window.response_time, &sent);
         let seen = times.len() as f64;
         let early = (failed - timeouts).min(seen);
         let late = if times.is_empty() { 0.0 } else { times.share_above(limit_ns) };
-        let waiting = window.censored.waiting.counts().filter(|(ns, _)| *ns > limit_ns);
+        let waiting =
+            window.response_time_censored.waiting.counts().filter(|(ns, _)| *ns > limit_ns);
         let waiting = waiting.map(|(_, count)| count).sum::<u64>() as f64;
         Misses { requests: seen + waiting, missed: early + (seen - early) * late + waiting }
     }
@@ -168,7 +147,8 @@ fn time(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hotlap_load::Phase;
+    use hotlap_load::{Failures, Phase};
+    use hotlap_stats::Histogram;
 
     use super::*;
 
@@ -183,10 +163,19 @@ mod tests {
         histogram
     }
 
-    fn misses(response_time: &Histogram, censored: &Censored, failures: &Failures) -> (f64, f64) {
-        let responses = response_time.len();
-        let window = WindowOutcome { responses, failures, response_time, censored };
-        let found = P99.misses(&window);
+    /// A window with these responses and other requests.
+    fn window(times: &Histogram, censored: &Censored, failures: &Failures) -> Outcome {
+        Outcome {
+            responses: times.len(),
+            response_time: times.clone(),
+            response_time_censored: censored.clone(),
+            failures: failures.clone(),
+            ..Outcome::default()
+        }
+    }
+
+    fn misses(times: &Histogram, censored: &Censored, failures: &Failures) -> (f64, f64) {
+        let found = P99.misses(&window(times, censored, failures));
         (found.requests, (found.missed * 1e6).round() / 1e6)
     }
 
@@ -226,12 +215,7 @@ mod tests {
         let (requests, missed) = misses(&answered, &censored, &failures);
         assert_eq!(requests, 100.0);
         assert!((missed - 4.0).abs() < 0.1, "{missed}");
-        let window = WindowOutcome {
-            responses: 96,
-            failures: &failures,
-            response_time: &answered,
-            censored: &censored,
-        };
+        let window = window(&answered, &censored, &failures);
         let errors = Objective::Errors { share: 0.001 }.misses(&window);
         assert_eq!((errors.requests, errors.missed, errors.share()), (100.0, 4.0, 0.04));
     }

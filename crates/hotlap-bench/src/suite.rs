@@ -1,23 +1,20 @@
 //! Reads suites strictly: servers, loads, the question, and published figures.
 //!
-//! The file's keys and the resulting suite are separate types, as for manifests: `suite/keys.rs`
-//! has the keys, and `suite/meaning.rs` turns them into a [`Suite`], in which every list of values
-//! is expanded into single entries and loads. An unknown key, an unknown name, or a published
-//! figure for a server that is not in the suite is an error with file and line.
+//! The file's keys and the resulting suite are separate types, as for manifests. An unknown key, an
+//! unknown name, or a published figure for a server that is not in the suite is an error with file
+//! and line (`suite/file.rs`).
 
 use std::path::Path;
 
 use hotlap_servers::catalogue::{did_you_mean, nearest_of};
 
 mod definition;
-mod entry;
-mod keys;
-mod meaning;
-mod published;
+mod file;
 
-pub use definition::{Question, Suite, SuiteError, Written};
-pub use entry::{CustomRequest, Entry, Loading, STREAMS};
-pub use published::{Absent, Citation, Publication, PublishedFigure};
+pub use definition::{
+    Absent, Citation, CustomRequest, Entry, Loading, Publication, PublishedFigure, Question,
+    STREAMS, Suite, SuiteError, Written,
+};
 
 impl Suite {
     /// Opens a suite of the folder by its name, or a file by its path: an argument that contains
@@ -54,7 +51,7 @@ impl Suite {
     /// # Errors
     /// The suite is invalid; has file and line.
     pub fn parse(text: &str, file: &Path) -> Result<Self, SuiteError> {
-        meaning::parse(text, file)
+        file::parse(text, file)
     }
 }
 

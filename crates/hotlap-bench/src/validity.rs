@@ -4,17 +4,12 @@
 
 use std::time::Duration;
 
-use hotlap_load::Failure;
-use hotlap_load::plan::Protocol;
+use hotlap_load::plan::{Protocol, Reuse};
+use hotlap_load::{Failure, Outcome};
 use hotlap_stats::Histogram;
 
 use crate::lap::{Kind, Lap, Violation};
 use crate::participant::Load;
-use littles_law::{is_reopened, littles_law};
-
-mod littles_law;
-
-pub use littles_law::LITTLE;
 
 /// How busy a generator thread may be, as a share of the window. This and the limits below are
 /// conventions (METHODOLOGY, *Validity checks*).
@@ -22,6 +17,9 @@ pub const BUSY: f64 = 0.90;
 
 /// The share of requests that may fail.
 pub const FAILING: f64 = 0.01;
+
+/// Allowed deviation from Little's law, as a share. A convention (METHODOLOGY, *Validity checks*).
+pub const LITTLE: f64 = 0.03;
 
 /// How late a paced request may be sent at the 99th percentile, as a share of the mean gap between
 /// two requests of one connection; and an allowance in nanoseconds.
@@ -126,6 +124,29 @@ fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
     (expected.abs_diff(received) > edges).then_some(Violation::Bytes { expected, received })
 }
 
+/// Whether the server closes connections itself, so that most requests came on a new one.
+fn is_reopened(outcome: &Outcome) -> bool {
+    outcome.connections.reopened > outcome.responses / 2
+}
+
+/// Little's law (Little 1961): in a closed loop, requests in flight × window length = total time in
+/// the system within the window. A request in flight at an edge counts for its time within the
+/// window only, so a server that stalls at an edge does not violate the law.
+fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
+    let o = &lap.outcome;
+    if lap.kind != Kind::Flat || o.failures.total() > 0 {
+        return None;
+    }
+    let asked_ns = (load.connections * load.pipeline) as f64 * o.window_ns.max(1) as f64;
+    let served_ns = o.service_time.mean() * o.service_time.len() as f64;
+    let by_law_ns = served_ns + o.edge_ages.at_close_ns as f64 - o.edge_ages.at_open_ns as f64;
+    let off = (asked_ns - by_law_ns).abs() / asked_ns;
+    // With a new connection for each request, closing the old one is not timed.
+    let is_new = load.reuse == Reuse::Close || is_reopened(o);
+    let between = if is_new { 0.10 } else { 0.0 };
+    (off > LITTLE + between).then_some(Violation::LittlesLaw { off: off * 100.0 })
+}
+
 fn generator(lap: &Lap) -> Option<Violation> {
     let busy = lap.outcome.busiest();
     // A paced generator may busy-wait; lateness is the better check there.
@@ -156,17 +177,17 @@ mod tests {
     use crate::runner::Runner;
     use crate::scripted::{Script, Scripted};
 
-    pub(super) fn load() -> Load {
+    fn load() -> Load {
         Load::new(64)
     }
 
-    pub(super) fn lap_of(script: Script, kind: Kind) -> Lap {
+    fn lap_of(script: Script, kind: Kind) -> Lap {
         let mut runner = Scripted::new(vec![script], vec![load()], Duration::from_millis(500));
         runner.whole_lap(0, 0, kind).unwrap()
     }
 
     /// A valid lap, judged after `spoil` has changed it.
-    pub(super) fn judged(spoil: impl FnOnce(&mut Lap)) -> Vec<Violation> {
+    fn judged(spoil: impl FnOnce(&mut Lap)) -> Vec<Violation> {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
         assert_eq!(judge(&lap, &load()), []);
         spoil(&mut lap);
@@ -330,13 +351,13 @@ mod tests {
     }
 
     /// Sets the time in the system within the lap, in nanoseconds.
-    pub(super) fn in_system(lap: &mut Lap, by_law_ns: u64) {
+    fn in_system(lap: &mut Lap, by_law_ns: u64) {
         lap.outcome.service_time = Histogram::new();
         lap.outcome.edge_ages.at_close_ns = by_law_ns;
     }
 
     /// The total for 64 connections in 0.5 s.
-    pub(super) const ALL_NS: u64 = 64 * 500_000_000;
+    const ALL_NS: u64 = 64 * 500_000_000;
 
     #[test]
     fn bytes_are_compared_in_both_directions_and_by_the_largest_answer() {
@@ -446,5 +467,116 @@ mod tests {
         assert!(!is_late_at(199_900, 64, 1e6));
         assert!(is_late_at(201_000, 64, 1e6));
         assert!(!is_late(&Histogram::new(), 64, 1e6));
+    }
+
+    #[test]
+    fn a_mean_that_rate_and_connections_contradict_fails_littles_law() {
+        let violations = judged(|lap| {
+            // As if a twentieth of the time in the system had been missed.
+            let mut seen = Histogram::new();
+            (0..10_000).for_each(|_| seen.record(3_040_000));
+            lap.outcome.service_time = seen;
+        });
+        let [Violation::LittlesLaw { off }] = violations[..] else { panic!("{violations:?}") };
+        assert!((4.5..5.5).contains(&off), "{off} %");
+    }
+
+    /// Regression: half a lap of stalling at its end violated Little's law and the lap was left
+    /// out, so a long garbage collection went uncounted.
+    #[test]
+    fn a_server_that_stalls_at_an_edge_is_not_left_out() {
+        let violations = judged(|lap| {
+            let mut seen = Histogram::new();
+            (0..5_000).for_each(|_| seen.record(3_200_000));
+            lap.outcome.service_time = seen;
+            lap.outcome.responses = 5_000;
+            lap.outcome.bytes.received = 500_000;
+            lap.outcome.bytes.responses = 500_000;
+            lap.outcome.edge_ages.at_close_ns = 64 * 250_000_000;
+        });
+        assert_eq!(violations, []);
+        let violations = judged(|lap| {
+            lap.outcome.service_time = Histogram::new();
+            lap.outcome.responses = 0;
+            lap.outcome.edge_ages.at_close_ns = 64 * 500_000_000;
+        });
+        assert_eq!(violations, []);
+    }
+
+    #[test]
+    fn three_percent_off_littles_law_pass_in_both_directions_and_more_fails() {
+        for (by_law_ns, fails) in [
+            (ALL_NS, false),
+            (ALL_NS / 100 * 97, false),
+            (ALL_NS / 100 * 97 - 1_000_000, true),
+            (ALL_NS / 1_000 * 1_029, false),
+            (ALL_NS / 1_000 * 1_031, true),
+        ] {
+            let violations = judged(|lap| in_system(lap, by_law_ns));
+            let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
+            assert_eq!(failed, fails, "{by_law_ns} of {ALL_NS}: {violations:?}");
+        }
+    }
+
+    /// Regression: requests in flight when the window opened counted in full.
+    #[test]
+    fn time_before_the_window_is_not_in_littles_law() {
+        let opened = |opens_ns| {
+            judged(|lap| {
+                in_system(lap, ALL_NS + 9_000_000_000);
+                lap.outcome.edge_ages.at_open_ns = opens_ns;
+            })
+        };
+        assert_eq!(opened(9_000_000_000), []);
+        assert!(matches!(opened(0)[..], [Violation::LittlesLaw { .. }]));
+    }
+
+    #[test]
+    fn with_a_connection_per_request_littles_law_allows_ten_percent_more() {
+        for (by_law_ns, fails) in [
+            (ALL_NS / 1_000 * 871, false),
+            (ALL_NS / 1_000 * 869, true),
+            (ALL_NS / 1_000 * 1_129, false),
+            (ALL_NS / 1_000 * 1_131, true),
+        ] {
+            let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+            in_system(&mut lap, by_law_ns);
+            let violations = judge(&lap, &Load { reuse: Reuse::Close, ..load() });
+            let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
+            assert_eq!(failed, fails, "closed by the client: {by_law_ns}: {violations:?}");
+            // Or because the server closes each connection.
+            lap.outcome.connections.reopened = 10_000;
+            assert_eq!(judge(&lap, &load()), violations, "closed by the server: {by_law_ns}");
+        }
+    }
+
+    #[test]
+    fn each_request_of_a_pipeline_counts_in_littles_law() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        in_system(&mut lap, 4 * ALL_NS);
+        assert_eq!(judge(&lap, &Load { pipeline: 4, ..load() }), []);
+        assert!(matches!(judge(&lap, &load())[..], [Violation::LittlesLaw { .. }]));
+    }
+
+    #[test]
+    fn littles_law_is_not_checked_at_a_rate_or_with_failures() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
+        in_system(&mut lap, 0);
+        assert_eq!(judge(&lap, &load()), []);
+        let violations = judged(|lap| {
+            in_system(lap, 0);
+            lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, 1);
+        });
+        assert_eq!(violations, []);
+    }
+
+    #[test]
+    fn with_half_of_the_responses_on_new_connections_a_server_does_not_count_as_closing_them() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        assert_eq!(lap.outcome.responses, 10_000);
+        for (reopened, expected) in [(0, false), (5_000, false), (5_001, true), (10_000, true)] {
+            lap.outcome.connections.reopened = reopened;
+            assert_eq!(is_reopened(&lap.outcome), expected, "{reopened}");
+        }
     }
 }

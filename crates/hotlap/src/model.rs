@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use hotlap_bench::explain::ExplainLap;
+pub use hotlap_bench::lap::ExplainLap;
 pub use hotlap_bench::lap::{Count, Lap, Violation};
 pub use hotlap_bench::participant::{Load, Role};
 pub use hotlap_bench::runner::{Probed, Start, Warmup};

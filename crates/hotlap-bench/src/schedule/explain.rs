@@ -11,9 +11,8 @@ use hotlap_observe::{Instrument, Observation};
 use hotlap_stats::MIN_RESTARTS;
 
 use super::Schedule;
-use crate::experiment::{Event, Over, Place, order};
-use crate::explain::{Explain, ExplainLap};
-use crate::lap::Lap;
+use crate::experiment::{Event, Explain, Over, Place, order};
+use crate::lap::{ExplainLap, Lap};
 use crate::participant::Role;
 use crate::runner::OBSERVED;
 

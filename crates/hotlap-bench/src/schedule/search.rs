@@ -18,7 +18,7 @@ use super::Schedule;
 use crate::experiment::{Event, Experiment, Over, Place, order, salted};
 use crate::lap::{Lap, Violation};
 use crate::runner::TrialWindow;
-use crate::slo::{HELD, Objective, WINDOW, WindowOutcome, usual_window};
+use crate::slo::{HELD, Objective, WINDOW, usual_window};
 
 /// Rounds of a restart after the bracket, with two trials of each server each. Restarts tell more
 /// than rounds, but each costs a start and a warm-up, which take about as long as two rounds.
@@ -282,8 +282,7 @@ fn share(experiment: &Experiment) -> f64 {
 
 /// Whether a window met every goal.
 fn is_kept(experiment: &Experiment, lap: &Lap) -> bool {
-    let window = WindowOutcome::of(&lap.outcome);
-    experiment.objectives.iter().all(|goal| goal.is_kept(&window))
+    experiment.objectives.iter().all(|goal| goal.is_kept(&lap.outcome))
 }
 
 /// How long each server is held.

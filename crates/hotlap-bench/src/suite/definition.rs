@@ -1,13 +1,14 @@
 //! A resolved suite: lists of values are expanded, and names are resolved.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use hotlap_load::plan::Protocol;
+use hotlap_servers::contract;
+use hotlap_servers::launch::Counts;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{CustomRequest, Entry, Loading};
-use super::published::{Absent, Publication};
 use crate::stress::Scenario;
-use hotlap_servers::contract;
 
 /// The question that a suite or a run answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -74,6 +75,130 @@ pub struct Suite {
     pub absent: Vec<Absent>,
 }
 
+/// A server of a suite, with one number of cores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// A server of the catalogue, a command, or a URL.
+    pub run: String,
+    /// Its name in tables, if given; without the number of cores.
+    pub name: Option<String>,
+    /// The entry that this one builds on; in a suite about layers, by default the one before.
+    pub on: Option<usize>,
+    /// The number of cores that it uses.
+    pub cpus: Option<usize>,
+    /// A side effect that must happen for each request; by default that of the catalogue server.
+    pub counts: Option<Counts>,
+    /// The line of the file.
+    pub line: usize,
+}
+
+/// Default number of streams of a connection.
+pub const STREAMS: usize = 10;
+
+/// A load with a single value for each parameter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loading {
+    /// Its name in tables; empty if it has none.
+    pub name: String,
+    /// Concurrent connections; 64 by default.
+    pub connections: usize,
+    /// Generator threads.
+    pub threads: Option<usize>,
+    /// Opens a new connection for each request.
+    pub close: bool,
+    /// The version of HTTP.
+    pub protocol: Protocol,
+    /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2.
+    pub pipeline: usize,
+    /// Which of the contract's requests: by name, or by index from 0.
+    pub request: Option<String>,
+    /// The offered rate in requests/s; `None`: a closed loop.
+    pub rate: Option<f64>,
+    /// The line where it begins.
+    pub line: usize,
+}
+
+/// The request to commands and URLs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CustomRequest {
+    /// `GET`, or `POST` with a body.
+    pub method: Option<String>,
+    /// `/` by default.
+    pub path: Option<String>,
+    /// Headers by name.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The body to send.
+    pub body: Option<String>,
+    /// The expected status.
+    pub expect_status: Option<u16>,
+    /// The expected body.
+    pub expect_body: Option<String>,
+}
+
+/// One publication.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Publication {
+    /// Where its figures come from.
+    pub citation: Citation,
+    /// The entry that the others are compared with; `None` if it has no figure for the suite's
+    /// reference and names no other.
+    pub reference: Option<usize>,
+    /// Its figures.
+    pub rows: Vec<PublishedFigure>,
+}
+
+/// Where published figures come from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Citation {
+    /// The source.
+    pub source: String,
+    /// The year.
+    pub year: u32,
+    /// The machine.
+    pub machine: String,
+    /// The measuring command.
+    pub command: String,
+    /// What speaks against all of its figures; empty if nothing is known.
+    pub doubt: String,
+}
+
+/// A figure published for one server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PublishedFigure {
+    /// The server, as an index of the suite's entries.
+    pub entry: usize,
+    /// The load, as an index of the suite's loads.
+    pub load: usize,
+    /// The server's name in the publication.
+    pub called: String,
+    /// Requests/s.
+    pub requests_per_s: f64,
+    /// Mean, standard deviation and maximum, in milliseconds.
+    pub latency_ms: Option<[f64; 3]>,
+    /// Memory, in MB.
+    pub memory_mb: Option<f64>,
+    /// CPU use, in per cent of one core.
+    pub cpu_percent: Option<f64>,
+    /// Socket errors under overload: connect, read, write, timeout.
+    pub socket_errors: Option<[u64; 4]>,
+    /// What speaks against this figure; empty if nothing is known.
+    pub doubt: String,
+}
+
+/// A server that was published but is not part of the suite.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Absent {
+    /// Its name in the publication.
+    pub name: String,
+    /// Its published requests/s.
+    pub requests_per_s: Option<f64>,
+    /// Why it is not part of the suite.
+    pub why: String,
+}
+
 /// A value that is parsed by the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
@@ -110,5 +235,17 @@ impl Suite {
     /// An error at a line of this file.
     pub fn wrong(&self, line: usize, what: String) -> SuiteError {
         SuiteError::Wrong { file: self.file.clone(), line: Some(line), what }
+    }
+}
+
+impl Entry {
+    /// Its name in tables: `nim/epoll-parallel (4 threads)`.
+    pub fn title(&self) -> String {
+        let base = self.name.as_ref().unwrap_or(&self.run);
+        match self.cpus {
+            None => base.clone(),
+            Some(1) => format!("{base} (1 thread)"),
+            Some(n) => format!("{base} ({n} threads)"),
+        }
     }
 }

@@ -50,16 +50,7 @@ pub fn load() -> Load {
 }
 
 pub fn participant(name: &str, role: Role, start: Origin) -> Participant {
-    Participant {
-        name: name.to_owned(),
-        role,
-        start,
-        contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Custom,
-        version: String::new(),
-        counts: None,
-        cpus: None,
-    }
+    Participant::new(name, role, start, Contract::of(Name::Hello, None))
 }
 
 /// A server that runs at this address already.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hotlap_bench::experiment::{Event, Experiment, Over, Past, Place};
-use hotlap_bench::explain::Explain;
+use hotlap_bench::experiment::{Event, Experiment, Over};
 use hotlap_bench::lap::{Lap, Violation};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Origin, Participant, Role};
@@ -44,21 +43,11 @@ fn laps(
         .map(|(script, role)| participant(script, role, Origin::Launch(launch(folder, script))))
         .collect();
     let experiment = Experiment {
-        participants,
-        loads: vec![load()],
-        budget: Duration::from_secs(60),
-        may_grow: false,
-        precision: None,
         restarts: Some(1),
         rounds: Some(rounds),
         slice: Some(Duration::from_millis(12)),
-        paced: false,
-        rate: None,
-        objectives: Vec::new(),
-        explain: Explain::No,
         seed: 1,
-        from: Place::default(),
-        past: Past::default(),
+        ..Experiment::new(participants, vec![load()], Duration::from_secs(60))
     };
     let setting = setting(Duration::from_millis(12), folder);
     let stop = Arc::new(AtomicBool::new(false));

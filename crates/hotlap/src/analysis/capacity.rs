@@ -1,7 +1,7 @@
 //! The capacity of each server: the highest rate at which it keeps the goals of a search, from the
 //! laps of the search.
 
-use hotlap_bench::slo::{Objective, WindowOutcome};
+use hotlap_bench::slo::Objective;
 use hotlap_stats::{
     Better, Capacity, Criterion, Estimate, Reading, Shift, Survival, Trial, median, pairs,
     shifted_effect,
@@ -227,8 +227,7 @@ impl ServerCapacity {
 
 impl TrialView {
     fn of(lap: &Lap, objectives: &[Objective]) -> Self {
-        let window = WindowOutcome::of(&lap.outcome);
-        let missed = (0..objectives.len()).filter(|goal| !objectives[*goal].is_kept(&window));
+        let missed = (0..objectives.len()).filter(|goal| !objectives[*goal].is_kept(&lap.outcome));
         let missed: Vec<usize> = missed.collect();
         let latency = objectives.iter().find_map(Objective::latency);
         let latency_ns = latency.and_then(|(quantile, _)| {

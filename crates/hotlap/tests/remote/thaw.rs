@@ -18,7 +18,6 @@ use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::verify::Requirements;
 use hotlap_testkit::{LIMIT, Scene, program};
 
 /// Ten times as long as a slice.
@@ -66,16 +65,8 @@ fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     let host = RemoteHost::over(channel, wanted).unwrap();
 
     let launch = Launch { argv: vec![hotlap, "__ceiling".into()], ..Launch::default() };
-    let participant = Participant {
-        name: "it".to_owned(),
-        role: Role::Reference,
-        start: Origin::Launch(launch),
-        contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Custom,
-        version: String::new(),
-        counts: None,
-        cpus: None,
-    };
+    let (start, contract) = (Origin::Launch(launch), Contract::of(Name::Hello, None));
+    let participant = Participant::new("it", Role::Reference, start, contract);
     let setting = Setting {
         slice: Some(LATE / 10),
         probe_limit: Duration::ZERO,

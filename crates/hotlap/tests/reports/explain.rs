@@ -6,7 +6,7 @@ use crate::scene::{Scene, hold, printed, scene, script};
 use hotlap::model::{ExplainLap, Question, Run};
 use hotlap::render::{Format, render};
 use hotlap::report::{LedgerKind, Report};
-use hotlap_bench::explain::Explain;
+use hotlap_bench::experiment::Explain;
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
 use hotlap_observe::{Frame, Observation, ObserveError};

@@ -9,7 +9,7 @@ use crate::scene::{Scene, hold, many, script};
 use hotlap::model::{Citation, Published, PublishedFigure, Question, Than};
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
-use hotlap_bench::explain::Explain;
+use hotlap_bench::experiment::Explain;
 use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::scripted::Script;
 use hotlap_load::outcome::Tick;

@@ -11,8 +11,7 @@ use hotlap::recorder::{Kept, Recorder};
 use hotlap::render::terminal;
 use hotlap::report::Report;
 use hotlap::store::Store;
-use hotlap_bench::experiment::{Experiment, Place};
-use hotlap_bench::explain::Explain;
+use hotlap_bench::experiment::Experiment;
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_bench::stress::{ClientService, Observed, StressTrial, Subject, judge};
@@ -46,24 +45,15 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         counts: None,
         cpus: None,
     };
+    let participants = servers.iter().map(participant).collect();
     let load = participant::Load::new(64);
     Scene {
         experiment: Experiment {
-            participants: servers.iter().map(participant).collect(),
-            loads: vec![load],
-            budget: Duration::from_secs(60),
-            may_grow: false,
-            precision: None,
             restarts: Some(3),
             rounds: Some(6),
             slice: Some(Duration::from_millis(20)),
-            paced: false,
-            rate: None,
-            objectives: Vec::new(),
-            explain: Explain::No,
             seed: 7,
-            from: Place::default(),
-            past: hotlap_bench::experiment::Past::default(),
+            ..Experiment::new(participants, vec![load], Duration::from_secs(60))
         },
         scripts: servers.iter().map(|s| s.2.clone()).collect(),
         question: Question::Compare,

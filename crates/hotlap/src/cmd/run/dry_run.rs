@@ -4,8 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotlap_bench::experiment::Experiment;
-use hotlap_bench::explain::Explain;
+use hotlap_bench::experiment::{Experiment, Explain};
 use hotlap_servers::build::probe_all;
 use hotlap_servers::catalogue;
 use hotlap_servers::launch::Launch;

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hotlap_agent::{LoadHost, ThisProcess};
-use hotlap_bench::experiment::{Experiment, Over, Past, Place};
-use hotlap_bench::explain::Explain;
+use hotlap_bench::experiment::{Experiment, Explain, Over};
 use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
 use hotlap_bench::stress::{StressEvent, StressSetting, Subject, Timing, stress};
@@ -69,10 +68,9 @@ impl Prepared {
             None => spec.slice,
             Some(run) => run.schedule.slice_ms.map(|ms| Duration::from_secs_f64(ms / 1e3)),
         };
+        let (ready, loads) = (participants.ready.clone(), participants.hosts.loads.clone());
+        let budget = spec.budget.unwrap_or_default();
         let mut experiment = Experiment {
-            participants: participants.ready.clone(),
-            loads: participants.hosts.loads.clone(),
-            budget: spec.budget.unwrap_or_default(),
             may_grow: spec.budget.is_none(),
             precision: spec.precision,
             restarts: spec.restarts,
@@ -81,10 +79,8 @@ impl Prepared {
             paced: true,
             rate: spec.rate,
             objectives: spec.objectives.clone(),
-            explain: Explain::No,
             seed: spec.seed,
-            from: Place::default(),
-            past: Past::default(),
+            ..Experiment::new(ready, loads, budget)
         };
         experiment.explain = match spec.question {
             Question::Explain => Explain::Only,

@@ -5,8 +5,7 @@ use std::hash::Hasher;
 use std::time::SystemTime;
 
 use fnv::FnvHasher;
-use hotlap_bench::experiment::Experiment;
-use hotlap_bench::explain::Explain;
+use hotlap_bench::experiment::{Experiment, Explain};
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_load::plan::{OrderEntry, ValueSource};
 use hotlap_servers::contract::{Exchange, Fields};

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use hotlap_bench::experiment::Experiment;
-use hotlap_bench::explain::Explain;
+use hotlap_bench::experiment::{Experiment, Explain};
 use hotlap_bench::participant::Participant;
 use hotlap_bench::slo::usual_window;
 use hotlap_bench::stress::{Scenario, Subject};

@@ -10,8 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use hotlap_agent::ThisProcess;
-use hotlap_bench::experiment::{Experiment, Place};
-use hotlap_bench::explain::Explain;
+use hotlap_bench::experiment::Experiment;
 use hotlap_bench::local::{LocalRunner, Setting};
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_observe::cpus;
@@ -132,23 +131,8 @@ impl Arena {
         budget: Duration,
         seed: u64,
     ) -> Experiment {
-        Experiment {
-            participants,
-            loads: vec![Load::new(connections)],
-            budget,
-            may_grow: false,
-            precision: None,
-            restarts: None,
-            rounds: None,
-            slice,
-            paced: false,
-            rate: None,
-            objectives: Vec::new(),
-            explain: Explain::No,
-            seed,
-            from: Place::default(),
-            past: hotlap_bench::experiment::Past::default(),
-        }
+        let loads = vec![Load::new(connections)];
+        Experiment { slice, seed, ..Experiment::new(participants, loads, budget) }
     }
 
     /// Carries out such an experiment, as `run` does.

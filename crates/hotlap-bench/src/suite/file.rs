@@ -1,22 +1,208 @@
-//! Turns the keys of a suite file into a suite: lists of values are expanded, and names are
-//! resolved to entries and loads.
+//! Reads a suite file. Its keys are one kind of types and the suite is another: here lists of values
+//! are expanded, and names are resolved to entries and loads.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hotlap_load::plan::Protocol;
+use hotlap_servers::catalogue::line_of;
+use hotlap_servers::contract;
+use hotlap_servers::launch::Counts;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use hotlap_servers::catalogue::line_of;
-
-use super::definition::{Question, Suite, SuiteError, Written};
-use super::entry::{Entry, Loading, STREAMS};
-use super::keys::{Item, Keys, List, LoadKeys, ProtocolKey, SourceKeys};
-use super::published::{Citation, Publication, PublishedFigure};
+use super::definition::{
+    Absent, Citation, CustomRequest, Entry, Loading, Publication, PublishedFigure, Question,
+    STREAMS, Suite, SuiteError, Written,
+};
 use crate::stress::Scenario;
 
 /// Default number of connections.
 const CONNECTIONS: usize = 64;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    #[serde(default)]
+    about: String,
+    question: Option<Spanned<Question>>,
+    contract: Option<contract::Name>,
+    reference: Option<Spanned<String>>,
+    budget: Option<Spanned<String>>,
+    precision: Option<Spanned<String>>,
+    slice: Option<Spanned<String>>,
+    slo: Option<Spanned<String>>,
+    cpus: Option<Spanned<usize>>,
+    #[serde(default)]
+    https: bool,
+    #[serde(default)]
+    leave_out_missing: bool,
+    #[serde(default)]
+    stress: Vec<Spanned<String>>,
+    servers: Spanned<Vec<Spanned<Item>>>,
+    #[serde(default)]
+    load: Vec<Spanned<LoadKeys>>,
+    request: Option<CustomRequest>,
+    requests_file: Option<Spanned<PathBuf>>,
+    access_log: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    published: Vec<SourceKeys>,
+    #[serde(default)]
+    absent: Vec<Absent>,
+}
+
+impl Keys {
+    /// The question; by default the one that the goals ask, else the comparison.
+    fn question(&self) -> Question {
+        match &self.question {
+            Some(question) => *question.get_ref(),
+            None if self.slo.is_some() => Question::Capacity,
+            None => Question::Compare,
+        }
+    }
+}
+
+/// A server: its name alone, or a table.
+struct Item(ServerKeys);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerKeys {
+    run: String,
+    name: Option<String>,
+    on: Option<String>,
+    #[serde(default)]
+    cpus: List<usize>,
+    counts: Option<Counts>,
+}
+
+/// A protocol, as suites write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum ProtocolKey {
+    #[serde(rename = "http/1.1")]
+    Http1,
+    #[serde(rename = "h2")]
+    Http2,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadKeys {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    connections: List<usize>,
+    #[serde(default)]
+    threads: List<usize>,
+    #[serde(default)]
+    close: List<bool>,
+    #[serde(default)]
+    pipeline: List<usize>,
+    #[serde(default)]
+    protocol: List<ProtocolKey>,
+    #[serde(default)]
+    streams: List<usize>,
+    #[serde(default)]
+    request: List<String>,
+    #[serde(default)]
+    rate: List<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceKeys {
+    source: String,
+    year: u32,
+    #[serde(default)]
+    machine: String,
+    #[serde(default)]
+    command: String,
+    #[serde(default)]
+    doubt: String,
+    reference: Option<Spanned<String>>,
+    rows: Vec<Spanned<FigureKeys>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FigureKeys {
+    server: String,
+    cpus: Option<usize>,
+    load: Option<String>,
+    called: Option<String>,
+    requests_per_s: f64,
+    latency_ms: Option<[f64; 3]>,
+    memory_mb: Option<f64>,
+    cpu_percent: Option<f64>,
+    socket_errors: Option<[u64; 4]>,
+    #[serde(default)]
+    doubt: String,
+}
+
+/// One value, or a list of them.
+struct List<T>(Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Values<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Values<T> {
+            type Value = List<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value or a list of values")
+            }
+            fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<List<T>, E> {
+                Ok(List(vec![T::deserialize(value.into_deserializer())?]))
+            }
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<List<T>, E> {
+                Ok(List(vec![T::deserialize(value.into_deserializer())?]))
+            }
+            fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<List<T>, E> {
+                Ok(List(vec![T::deserialize(value.into_deserializer())?]))
+            }
+            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<List<T>, E> {
+                Ok(List(vec![T::deserialize(value.into_deserializer())?]))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
+                let mut values = Vec::new();
+                while let Some(value) = seq.next_element()? {
+                    values.push(value);
+                }
+                Ok(List(values))
+            }
+        }
+        deserializer.deserialize_any(Values(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Both;
+        impl<'de> Visitor<'de> for Both {
+            type Value = Item;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a server's name, or a table with `run`")
+            }
+            fn visit_str<E>(self, run: &str) -> Result<Item, E> {
+                let (name, on, counts) = (None, None, None);
+                Ok(Item(ServerKeys { run: run.to_owned(), name, on, cpus: List(vec![]), counts }))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Item, A::Error> {
+                ServerKeys::deserialize(MapAccessDeserializer::new(map)).map(Item)
+            }
+        }
+        deserializer.deserialize_any(Both)
+    }
+}
 
 type Complaint = (Range<usize>, String);
 
