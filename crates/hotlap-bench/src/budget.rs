@@ -12,7 +12,7 @@ use hotlap_stats::{
 };
 
 use crate::experiment::{Experiment, Over, Place};
-use crate::lap::{Kind, Lap, readings};
+use crate::lap::{Lap, LapKind, readings};
 use crate::participant::Role;
 
 /// Maximum number of restarts that end with paced laps: the first ones, one for each of this many
@@ -120,7 +120,7 @@ impl Budget {
     pub fn lap(&mut self, lap: &Lap) {
         // Laps at the common rate do not count for the cost under their load; laps of a load with
         // its own rate do.
-        let is_paced = lap.kind != Kind::Flat;
+        let is_paced = lap.kind != LapKind::Flat;
         if is_paced != self.experiment.loads[lap.load].rate.is_some() || !lap.counts() {
             return;
         }

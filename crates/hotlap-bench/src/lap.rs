@@ -24,7 +24,7 @@ pub struct Lap {
     /// Position within the round, from 0, in the order in which laps were run.
     pub place: u32,
     /// A closed loop or a rate.
-    pub kind: Kind,
+    pub kind: LapKind,
     /// When its window opened, in milliseconds since the experiment began.
     pub at_ms: u64,
     /// What the generator recorded.
@@ -65,7 +65,7 @@ impl From<&GeneratorOutcome> for Contribution {
 /// The kind of load in a lap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum LapKind {
     /// A closed loop: throughput, cost and service time.
     Flat,
     /// A common rate: response time.
@@ -80,7 +80,7 @@ pub enum Kind {
     },
 }
 
-impl Kind {
+impl LapKind {
     /// The rate of an open loop, in requests/s; `None` for a closed loop.
     pub fn rate(self) -> Option<f64> {
         match self {
@@ -230,7 +230,7 @@ impl Lap {
     /// A lap before it is judged. The experiment fills in restart, round and place.
     pub fn new(
         (server, load): (usize, usize),
-        kind: Kind,
+        kind: LapKind,
         at_ms: u64,
         outcome: Outcome,
         usage: Option<Usage>,
@@ -260,7 +260,7 @@ impl Lap {
 
     /// Whether its server was held at the rate that a search found.
     pub fn is_held(&self) -> bool {
-        matches!(self.kind, Kind::Held { .. })
+        matches!(self.kind, LapKind::Held { .. })
     }
 
     /// Whether the generator may have been the limit, so that the lap is a lower bound.

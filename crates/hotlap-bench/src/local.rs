@@ -233,9 +233,7 @@ impl LocalRunner {
             .filter_map(|other| infer::difference(own, (&other.name, &other.contract)))
             .collect()
     }
-}
 
-impl LocalRunner {
     /// A failed start, with what to do if the server wants the port of one that runs.
     fn with_advice_on_ports(&self, participant: usize, failure: ServerFailure) -> ServerFailure {
         let is_started =

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use hotlap_load::outcome::Negotiated;
 use hotlap_stats::{Class, Estimate};
 
-use crate::lap::{Count, Kind, Lap};
+use crate::lap::{Count, Lap, LapKind};
 
 /// The shortest lap with an instrument on, because instruments take up to some milliseconds to be
 /// switched on.
@@ -93,9 +93,9 @@ pub trait Runner {
         &mut self,
         participant: usize,
         load: usize,
-        kind: Kind,
+        kind: LapKind,
     ) -> Result<Lap, ServerFailure> {
-        if let Kind::Paced { rate } = kind {
+        if let LapKind::Paced { rate } = kind {
             return self.paced_lap(participant, load, rate);
         }
         (0..self.slices(load)).try_for_each(|_| self.slice(participant, load))?;
@@ -143,9 +143,9 @@ pub struct TrialWindow {
 
 impl TrialWindow {
     /// The kind of its lap.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> LapKind {
         let rate = self.rate;
-        if self.holds { Kind::Held { rate } } else { Kind::Paced { rate } }
+        if self.holds { LapKind::Held { rate } } else { LapKind::Paced { rate } }
     }
 }
 

@@ -407,7 +407,7 @@ mod tests {
     use hotlap_servers::launch::Launch;
 
     use super::*;
-    use crate::lap::Kind;
+    use crate::lap::LapKind;
     use crate::participant::{Load, Origin};
     use crate::scripted::{Script, Scripted};
 
@@ -605,7 +605,7 @@ mod tests {
         let mut rates = Vec::new();
         let paced = Experiment { paced: true, ..experiment(Some(2), Some(1)) };
         run(&paced, &mut runner(three()), &mut |event| {
-            if let Event::Lap(Lap { kind: Kind::Paced { rate }, .. }) = event {
+            if let Event::Lap(Lap { kind: LapKind::Paced { rate }, .. }) = event {
                 rates.push(*rate);
             }
         });

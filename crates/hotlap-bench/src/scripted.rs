@@ -10,7 +10,7 @@ use hotlap_load::outcome::{
 use hotlap_load::{Failure, Phase};
 use hotlap_stats::{Class, Histogram};
 
-use crate::lap::{Kind, Lap, Usage};
+use crate::lap::{Lap, LapKind, Usage};
 use crate::participant::Load;
 use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
@@ -152,7 +152,7 @@ impl Scripted {
     }
 
     /// The next lap of a script.
-    fn driven(&mut self, participant: usize, load: usize, kind: Kind, at_ms: u64) -> Lap {
+    fn driven(&mut self, participant: usize, load: usize, kind: LapKind, at_ms: u64) -> Lap {
         let script = self.scripts[participant].clone();
         let nth = self.laps[participant];
         self.laps[participant] += 1;
@@ -161,8 +161,8 @@ impl Scripted {
             n => script.wobble[nth % n],
         };
         let rate = match kind {
-            Kind::Flat => script.rate * faster,
-            Kind::Paced { rate } | Kind::Held { rate } => rate,
+            LapKind::Flat => script.rate * faster,
+            LapKind::Paced { rate } | LapKind::Held { rate } => rate,
         };
         let outcome = self.outcome(&script, &self.loads[load], rate);
         let requests = outcome.responses + outcome.failures.total();
@@ -326,7 +326,7 @@ impl Runner for Scripted {
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
         self.log.push(format!("lap {participant}"));
         let begun = self.clock.saturating_sub(self.lap);
-        Ok(self.driven(participant, load, Kind::Flat, millis(begun)))
+        Ok(self.driven(participant, load, LapKind::Flat, millis(begun)))
     }
 
     fn paced_lap(
@@ -338,7 +338,7 @@ impl Runner for Scripted {
         let begun = self.clock;
         self.clock += self.lap + Duration::from_millis(110);
         self.call("paced lap", participant)?;
-        Ok(self.driven(participant, load, Kind::Paced { rate }, millis(begun)))
+        Ok(self.driven(participant, load, LapKind::Paced { rate }, millis(begun)))
     }
 
     fn trial_lap(
@@ -391,7 +391,7 @@ impl Runner for Scripted {
         let begun = self.clock;
         self.clock += self.lap + Duration::from_millis(110);
         self.call("observed lap", participant)?;
-        let lap = self.driven(participant, load, Kind::Flat, millis(begun));
+        let lap = self.driven(participant, load, LapKind::Flat, millis(begun));
         let usage = lap.usage.expect("scripted");
         let script = &self.scripts[participant];
         let count = |each: f64| (each * usage.requests as f64).round() as u64;

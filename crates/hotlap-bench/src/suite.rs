@@ -12,8 +12,8 @@ mod definition;
 mod file;
 
 pub use definition::{
-    Absent, Citation, CustomRequest, Entry, Loading, Publication, PublishedFigure, Question,
-    STREAMS, Suite, SuiteError, Written,
+    Absent, Citation, CustomRequest, Loading, Publication, PublishedFigure, Question, STREAMS,
+    Suite, SuiteError, SuiteServer, Written,
 };
 
 impl Suite {

@@ -8,7 +8,7 @@ use hotlap_load::plan::{Protocol, Reuse};
 use hotlap_load::{Failure, Outcome};
 use hotlap_stats::Histogram;
 
-use crate::lap::{Kind, Lap, Violation};
+use crate::lap::{Lap, LapKind, Violation};
 use crate::participant::Load;
 
 /// How busy a generator thread may be, as a share of the window. This and the limits below are
@@ -107,7 +107,7 @@ fn connections(lap: &Lap) -> Option<Violation> {
 fn streams(lap: &Lap, load: &Load) -> Option<Violation> {
     let (asked, open) = (load.pipeline as u64, lap.outcome.connections.streams);
     let is_less = load.protocol == Protocol::Http2 && (1..asked).contains(&open);
-    (lap.kind == Kind::Flat && is_less).then_some(Violation::Streams { asked, open })
+    (lap.kind == LapKind::Flat && is_less).then_some(Violation::Streams { asked, open })
 }
 
 /// All bytes belong to right responses, except for what is in flight at the window's two edges: in
@@ -134,7 +134,7 @@ fn is_reopened(outcome: &Outcome) -> bool {
 /// window only, so a server that stalls at an edge does not violate the law.
 fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
-    if lap.kind != Kind::Flat || o.failures.total() > 0 {
+    if lap.kind != LapKind::Flat || o.failures.total() > 0 {
         return None;
     }
     let asked_ns = (load.connections * load.pipeline) as f64 * o.window_ns.max(1) as f64;
@@ -150,11 +150,12 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
 fn generator(lap: &Lap) -> Option<Violation> {
     let busy = lap.outcome.busiest();
     // A paced generator may busy-wait; lateness is the better check there.
-    (lap.kind == Kind::Flat && busy > BUSY).then_some(Violation::Generator { busy: busy * 100.0 })
+    (lap.kind == LapKind::Flat && busy > BUSY)
+        .then_some(Violation::Generator { busy: busy * 100.0 })
 }
 
 fn late(lap: &Lap, load: &Load) -> Option<Violation> {
-    let Kind::Paced { rate } = lap.kind else { return None };
+    let LapKind::Paced { rate } = lap.kind else { return None };
     let lag = &lap.outcome.lag;
     is_late(lag, load.connections, rate)
         .then(|| Violation::Late { lag_us: lag.quantile(0.99) as f64 / 1e3 })
@@ -181,14 +182,14 @@ mod tests {
         Load::new(64)
     }
 
-    fn lap_of(script: Script, kind: Kind) -> Lap {
+    fn lap_of(script: Script, kind: LapKind) -> Lap {
         let mut runner = Scripted::new(vec![script], vec![load()], Duration::from_millis(500));
         runner.whole_lap(0, 0, kind).unwrap()
     }
 
     /// A valid lap, judged after `spoil` has changed it.
     fn judged(spoil: impl FnOnce(&mut Lap)) -> Vec<Violation> {
-        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
         assert_eq!(judge(&lap, &load()), []);
         spoil(&mut lap);
         judge(&lap, &load())
@@ -196,7 +197,7 @@ mod tests {
 
     /// Judges a lap at 4,000 requests/s whose requests were all sent this late.
     fn paced(lag_ns: u64) -> Vec<Violation> {
-        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Paced { rate: 4_000.0 });
         (0..2_000).for_each(|_| lap.outcome.lag.record(lag_ns));
         judge(&lap, &load())
     }
@@ -225,7 +226,7 @@ mod tests {
     fn fewer_streams_than_requested_fail_the_lap() {
         let load = Load { protocol: Protocol::Http2, pipeline: 8, ..load() };
         let with = |open: u64| {
-            let mut lap = lap_of(fast(), Kind::Flat);
+            let mut lap = lap_of(fast(), LapKind::Flat);
             lap.outcome.connections.streams = open;
             judge(&lap, &load).into_iter().find(|v| matches!(v, Violation::Streams { .. }))
         };
@@ -254,7 +255,7 @@ mod tests {
     /// Regression: with 10 streams per connection, laps of right responses did not count.
     #[test]
     fn each_stream_may_have_a_response_at_the_edges() {
-        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
         let load = Load { protocol: Protocol::Http2, pipeline: 10, ..load() };
         lap.outcome.bytes.received += 128_000;
         assert_eq!(bytes(&lap, &load), None);
@@ -264,8 +265,8 @@ mod tests {
 
     #[test]
     fn a_busy_generator_makes_a_lap_a_lower_bound_without_dropping_it() {
-        assert_eq!(judge(&lap_of(Script { busy: 0.90, ..fast() }, Kind::Flat), &load()), []);
-        let lap = lap_of(Script { busy: 0.96, ..fast() }, Kind::Flat);
+        assert_eq!(judge(&lap_of(Script { busy: 0.90, ..fast() }, LapKind::Flat), &load()), []);
+        let lap = lap_of(Script { busy: 0.96, ..fast() }, LapKind::Flat);
         assert_eq!(lap.failed, [Violation::Generator { busy: 96.0 }]);
         assert!(lap.counts());
     }
@@ -303,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_to_one_of_several_requests_names_it_by_method_and_path() {
-        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
         lap.outcome.failures.add(Failure::WrongStatus, Phase::Body, 1);
         lap.outcome.first_wrong = Some(WrongResponse {
             why: "status 500".to_owned(),
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_trial_is_only_invalid_if_the_generator_was_late() {
-        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Paced { rate: 4_000.0 });
         lap.outcome.failures.add(Failure::WrongStatus, Phase::Body, 2_000);
         lap.outcome.connections.established = 1;
         assert!(judge(&lap, &load()).len() > 1);
@@ -444,10 +445,10 @@ mod tests {
     #[test]
     fn the_busiest_thread_of_a_generator_counts_and_only_in_a_closed_loop() {
         let script = || Script { busy: 0.96, ..fast() };
-        assert_eq!(lap_of(script(), Kind::Paced { rate: 1_000.0 }).failed, []);
-        let mut lap = lap_of(Script { busy: 0.5, ..fast() }, Kind::Flat);
+        assert_eq!(lap_of(script(), LapKind::Paced { rate: 1_000.0 }).failed, []);
+        let mut lap = lap_of(Script { busy: 0.5, ..fast() }, LapKind::Flat);
         assert_eq!(judge(&lap, &load()), []);
-        let busy = lap_of(script(), Kind::Flat).outcome.threads[0];
+        let busy = lap_of(script(), LapKind::Flat).outcome.threads[0];
         lap.outcome.threads.insert(0, busy);
         assert_eq!(judge(&lap, &load()), [Violation::Generator { busy: 96.0 }]);
     }
@@ -539,7 +540,7 @@ mod tests {
             (ALL_NS / 1_000 * 1_129, false),
             (ALL_NS / 1_000 * 1_131, true),
         ] {
-            let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+            let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
             in_system(&mut lap, by_law_ns);
             let violations = judge(&lap, &Load { reuse: Reuse::Close, ..load() });
             let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
@@ -552,7 +553,7 @@ mod tests {
 
     #[test]
     fn each_request_of_a_pipeline_counts_in_littles_law() {
-        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
         in_system(&mut lap, 4 * ALL_NS);
         assert_eq!(judge(&lap, &Load { pipeline: 4, ..load() }), []);
         assert!(matches!(judge(&lap, &load())[..], [Violation::LittlesLaw { .. }]));
@@ -560,7 +561,7 @@ mod tests {
 
     #[test]
     fn littles_law_is_not_checked_at_a_rate_or_with_failures() {
-        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Paced { rate: 4_000.0 });
         in_system(&mut lap, 0);
         assert_eq!(judge(&lap, &load()), []);
         let violations = judged(|lap| {
@@ -572,7 +573,7 @@ mod tests {
 
     #[test]
     fn with_half_of_the_responses_on_new_connections_a_server_does_not_count_as_closing_them() {
-        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
         assert_eq!(lap.outcome.responses, 10_000);
         for (reopened, expected) in [(0, false), (5_000, false), (5_001, true), (10_000, true)] {
             lap.outcome.connections.reopened = reopened;

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use hotlap::analysis::{Analysis, Measure, MeasuredServer};
 use hotlap::cmd::selftest::arena::Arena;
-use hotlap_bench::lap::{Kind, Lap};
+use hotlap_bench::lap::{Lap, LapKind};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::runner::Runner;
@@ -220,7 +220,7 @@ fn plain_cost_ns(arena: &Arena, options: &Options) -> f64 {
         LocalRunner::new(setting, &participants, &loads, Arc::new(AtomicBool::new(false)));
     live.bring_up(0).expect("a start");
     live.warm(0, 0, &mut |_| ()).expect("a warm-up");
-    let laps = (0..40).map(|_| live.whole_lap(0, 0, Kind::Flat).expect("a lap"));
+    let laps = (0..40).map(|_| live.whole_lap(0, 0, LapKind::Flat).expect("a lap"));
     let costs: Vec<f64> = laps.filter_map(|lap| lap.cost_ns()).collect();
     live.stop(&[0]);
     median(&costs).expect("laps")
@@ -306,7 +306,7 @@ fn best_of_three(arena: &Arena, options: &Options) -> f64 {
         live.bring_up(participant).expect("a start");
         live.warm(participant, 0, &mut |_| ()).expect("a warm-up");
         let laps: Vec<Lap> =
-            (0..3).map(|_| live.whole_lap(participant, 0, Kind::Flat).expect("a lap")).collect();
+            (0..3).map(|_| live.whole_lap(participant, 0, LapKind::Flat).expect("a lap")).collect();
         live.stop(&[participant]);
         laps.iter().map(|lap| lap.outcome.rate()).fold(0.0, f64::max)
     };

@@ -296,7 +296,7 @@ fn held(experiment: &Experiment) -> Duration {
 mod tests {
     use super::super::tests::{experiment, runner};
     use super::*;
-    use crate::lap::Kind;
+    use crate::lap::LapKind;
     use crate::scripted::{KEEPS, Script};
 
     const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
@@ -324,7 +324,7 @@ mod tests {
         let mut laps = Vec::new();
         let over = super::super::run(experiment, runner, &mut |event| {
             if let Event::Lap(lap) = event
-                && let Kind::Paced { rate } = lap.kind
+                && let LapKind::Paced { rate } = lap.kind
             {
                 laps.push((lap.restart, lap.round, lap.server, rate));
             }
@@ -350,7 +350,7 @@ mod tests {
     fn generators_that_are_lost_or_apart_do_not_end_a_search() {
         let is_over_after = |violation: Violation| {
             let mut search = Searched::new(1_000.0);
-            let kind = Kind::Paced { rate: 500.0 };
+            let kind = LapKind::Paced { rate: 500.0 };
             let outcome = hotlap_load::Outcome::default();
             let mut lap = Lap::new((0, 0), kind, 0, outcome, None);
             lap.failed = vec![violation];
@@ -390,7 +390,7 @@ mod tests {
         let mut held = Vec::new();
         super::super::run(&search(Some(3), None), runner, &mut |event| {
             if let Event::Lap(lap) = event
-                && let Kind::Held { rate } = lap.kind
+                && let LapKind::Held { rate } = lap.kind
             {
                 held.push((lap.server, rate, lap.outcome.window_ns / 1_000_000_000));
             }

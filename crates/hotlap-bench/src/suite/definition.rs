@@ -60,7 +60,7 @@ pub struct Suite {
     /// Stress scenarios to run on each server after the laps, or instead of laps in a stress.
     pub stress: Vec<Scenario>,
     /// The servers.
-    pub servers: Vec<Entry>,
+    pub servers: Vec<SuiteServer>,
     /// The loads; empty: the default load.
     pub loads: Vec<Loading>,
     /// The request to commands and URLs.
@@ -77,7 +77,7 @@ pub struct Suite {
 
 /// A server of a suite, with one number of cores.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct SuiteServer {
     /// A server of the catalogue, a command, or a URL.
     pub run: String,
     /// Its name in tables, if given; without the number of cores.
@@ -238,7 +238,7 @@ impl Suite {
     }
 }
 
-impl Entry {
+impl SuiteServer {
     /// Its name in tables: `nim/epoll-parallel (4 threads)`.
     pub fn title(&self) -> String {
         let base = self.name.as_ref().unwrap_or(&self.run);

@@ -16,8 +16,8 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::definition::{
-    Absent, Citation, CustomRequest, Entry, Loading, Publication, PublishedFigure, Question,
-    STREAMS, Suite, SuiteError, Written,
+    Absent, Citation, CustomRequest, Loading, Publication, PublishedFigure, Question, STREAMS,
+    Suite, SuiteError, SuiteServer, Written,
 };
 use crate::stress::Scenario;
 
@@ -311,19 +311,19 @@ fn scenario(named: &Spanned<String>) -> Result<Scenario, Complaint> {
 }
 
 /// The entry of that name; if a number of cores is given, the one with that number.
-fn find(entries: &[Entry], name: &str, cpus: Option<usize>) -> Option<usize> {
+fn find(entries: &[SuiteServer], name: &str, cpus: Option<usize>) -> Option<usize> {
     entries.iter().position(|e| {
         let named = e.name.as_ref().unwrap_or(&e.run) == name || e.run == name || e.title() == name;
         named && (cpus.is_none() || e.cpus == cpus)
     })
 }
 
-fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Entry>, Complaint> {
+fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<SuiteServer>, Complaint> {
     let items = keys.servers.get_ref();
     if items.is_empty() {
         return Err((keys.servers.span(), "no servers: list at least one".to_owned()));
     }
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<SuiteServer> = Vec::new();
     for item in items {
         let Item(server) = item.get_ref();
         if server.run.trim().is_empty() {
@@ -337,7 +337,7 @@ fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Entry>, Com
             some => some.iter().copied().map(Some).collect(),
         };
         for cpus in cpus {
-            let entry = Entry {
+            let entry = SuiteServer {
                 run: server.run.clone(),
                 name: server.name.clone(),
                 on: None,
@@ -358,7 +358,7 @@ fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Entry>, Com
 
 /// Resolves which entry each one builds on: the one named by `on`, or, in a suite about layers, the
 /// one before.
-fn stand(keys: &Keys, entries: &mut [Entry]) -> Result<(), Complaint> {
+fn stand(keys: &Keys, entries: &mut [SuiteServer]) -> Result<(), Complaint> {
     let mut own = 0;
     for item in keys.servers.get_ref() {
         let Item(server) = item.get_ref();
@@ -459,7 +459,7 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
 
 fn sourced(
     keys: SourceKeys,
-    servers: &[Entry],
+    servers: &[SuiteServer],
     loads: &[Loading],
     usual: usize,
 ) -> Result<Publication, Complaint> {
@@ -524,7 +524,7 @@ mod tests {
     fn the_shortest_suite_is_a_list_of_servers() {
         let suite = read("servers = ['go/net-http', 'node app.js']");
         assert_eq!((suite.name.as_str(), suite.question), ("mine", Question::Compare));
-        let titles: Vec<String> = suite.servers.iter().map(Entry::title).collect();
+        let titles: Vec<String> = suite.servers.iter().map(SuiteServer::title).collect();
         assert_eq!(titles, ["go/net-http", "node app.js"]);
         assert_eq!((suite.reference, suite.loads.len()), (0, 0));
     }
@@ -536,7 +536,7 @@ mod tests {
              [[load]]\nconnections = [10, 100]\nclose = [false, true]\n\
              [[load]]\nname = 'post'\nrequest = 'POST /bla'\nrate = 500",
         );
-        let titles: Vec<String> = suite.servers.iter().map(Entry::title).collect();
+        let titles: Vec<String> = suite.servers.iter().map(SuiteServer::title).collect();
         assert_eq!(titles, ["b", "a (1 thread)", "a (4 threads)"]);
         assert_eq!(suite.reference, 1);
         let loads: Vec<_> = suite.loads.iter().map(|l| (l.connections, l.close, l.rate)).collect();

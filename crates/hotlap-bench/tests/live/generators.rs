@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hotlap_agent::generator::Generator;
 use hotlap_agent::{AgentRole, AgentService, Answer, Channel, Clock, Generators, serve};
-use hotlap_bench::lap::{Kind, Lap, Violation};
+use hotlap_bench::lap::{Lap, LapKind, Violation};
 use hotlap_bench::local::{LocalRunner, Setting};
 use hotlap_bench::participant::{Load, Participant, Role};
 use hotlap_bench::runner::{Runner, TrialWindow};
@@ -104,7 +104,7 @@ fn the_counts_of_a_lap_equal_those_of_the_server() {
     assert!(warmup.curve.iter().sum::<f64>() > 0.0);
     let before = server.requests() as u64;
     for _ in 0..2 {
-        let lap = runner.whole_lap(0, 0, Kind::Flat).expect("a lap");
+        let lap = runner.whole_lap(0, 0, LapKind::Flat).expect("a lap");
         // Both laps use the same connections.
         assert_eq!(sent(&lap), server.requests() as u64 - before);
         let responses: Vec<u64> = lap.generators.iter().map(|own| own.responses).collect();
@@ -168,12 +168,12 @@ fn a_lap_in_which_a_generator_is_lost_does_not_count_and_the_run_ends_with_its_n
     // Enough to hold a load, too few to end a lap.
     let mut runner = runner(&server, vec![generator(0, u64::MAX), generator(7, 6)]);
     runner.bring_up(0).expect("a running server");
-    let lap = runner.whole_lap(0, 0, Kind::Flat).expect("a lap");
+    let lap = runner.whole_lap(0, 0, LapKind::Flat).expect("a lap");
     assert!(!lap.counts());
     assert_eq!((lap.outcome.responses, lap.usage), (0, None));
     let [Violation::GeneratorLost { why }] = &lap.failed[..] else { panic!("{:?}", lap.failed) };
     assert!(why.starts_with("generator 7: while ") && why.contains("the agent ended"), "{why}");
-    let failure = runner.whole_lap(0, 0, Kind::Flat).expect_err("no generator");
+    let failure = runner.whole_lap(0, 0, LapKind::Flat).expect_err("no generator");
     assert!(failure.cause.contains("cannot be started again: generator 7: "), "{failure:?}");
     assert!(failure.remedy.contains("repeat the run"), "{failure:?}");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use hotlap_bench::lap::Kind;
+use hotlap_bench::lap::LapKind;
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::runner::Runner;
@@ -48,7 +48,7 @@ fn an_incomplete_lap_does_not_count() {
     let mut runner = runner(address, hour, &[load()], stop);
     runner.bring_up(0).expect("a running server");
     due.store(1_000, Ordering::SeqCst);
-    let cut = runner.whole_lap(0, 0, Kind::Flat).expect_err("an interrupt");
+    let cut = runner.whole_lap(0, 0, LapKind::Flat).expect_err("an interrupt");
     assert_eq!((cut.phase.as_str(), cut.cause.as_str()), ("lap", "interrupted"));
 }
 

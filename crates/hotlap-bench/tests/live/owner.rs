@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotlap_bench::lap::Kind;
+use hotlap_bench::lap::LapKind;
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
@@ -127,7 +127,7 @@ fn a_url_on_this_machine_has_a_cost() {
     // in between; then a later lap is right.
     until("the cost is at least what the server uses", || {
         let (_, before) = ask(address, 1).unwrap();
-        let lap = runner.whole_lap(0, 0, Kind::Flat).expect("a running server");
+        let lap = runner.whole_lap(0, 0, LapKind::Flat).expect("a running server");
         let (after, _) = ask(address, 1).unwrap();
         let cpu_ns = lap.usage.and_then(|usage| usage.cpu_ns).expect("it is measured");
         assert!(cpu_ns <= after - before, "{cpu_ns} instead of at most {} ns", after - before);

@@ -13,7 +13,7 @@ use hotlap_servers::verify::LIMIT;
 
 use super::super::slices::{lead_in, spread_lead_in};
 use super::{Between, Held, Instance, Trouble};
-use crate::lap::{Contribution, Kind, Lap, Usage, Violation};
+use crate::lap::{Contribution, Lap, LapKind, Usage, Violation};
 use crate::participant::Load;
 use crate::runner::TrialWindow;
 use crate::validity;
@@ -172,7 +172,7 @@ impl Instance {
     /// Ends the lap under way: the sum of its slices.
     pub fn lap(&mut self, load: usize) -> Result<Lap, ServerFailure> {
         let lap = self.gather(load);
-        self.judged(load, Kind::Flat, lap, validity::judge)
+        self.judged(load, LapKind::Flat, lap, validity::judge)
     }
 
     fn gather(&mut self, load: usize) -> Result<Lap, Trouble> {
@@ -191,13 +191,13 @@ impl Instance {
         self.held = Some(held).filter(|_| validity::silence(between.silence).is_none());
         let switches = self.before_lap.and_then(|(first, _)| first.zip(self.switches()));
         let usage = self.usage(&between, switches, requests);
-        Ok(self.measured((load, Kind::Flat, at), &between, usage, measured)?)
+        Ok(self.measured((load, LapKind::Flat, at), &between, usage, measured)?)
     }
 
     /// A lap before it is judged, but with the failed checks of what is counted outside of it.
     fn measured(
         &mut self,
-        (load, kind, at): (usize, Kind, Instant),
+        (load, kind, at): (usize, LapKind, Instant),
         between: &Between,
         usage: Option<Usage>,
         measured: LoadOutcome,
@@ -235,7 +235,7 @@ impl Instance {
     fn judged(
         &mut self,
         load: usize,
-        kind: Kind,
+        kind: LapKind,
         lap: Result<Lap, Trouble>,
         judge: fn(&Lap, &Load) -> Vec<Violation>,
     ) -> Result<Lap, ServerFailure> {
@@ -265,7 +265,7 @@ impl Instance {
         window: Duration,
     ) -> Result<Lap, ServerFailure> {
         self.paced += 1;
-        let kind = Kind::Paced { rate };
+        let kind = LapKind::Paced { rate };
         let lap = self.open_loop(load, kind, Pace::Poisson { rate, seed: self.paced }, window);
         self.judged(load, kind, lap, validity::judge)
     }
@@ -285,7 +285,7 @@ impl Instance {
     fn open_loop(
         &mut self,
         load: usize,
-        kind: Kind,
+        kind: LapKind,
         pace: Pace,
         window: Duration,
     ) -> Result<Lap, Trouble> {
@@ -301,7 +301,11 @@ impl Instance {
         lap
     }
 
-    fn measure_paced(&mut self, (load, kind): (usize, Kind), plan: &Plan) -> Result<Lap, Trouble> {
+    fn measure_paced(
+        &mut self,
+        (load, kind): (usize, LapKind),
+        plan: &Plan,
+    ) -> Result<Lap, Trouble> {
         let session = self.run.setting.generator.start(plan);
         let session = self.begun("lap", session)?;
         let Some(window) = session.wait_for_window() else {
@@ -370,7 +374,7 @@ impl Instance {
                 (Err(trouble), Err(unobserved("its generators were lost", "repeat it")))
             }
         };
-        Ok((self.judged(load, Kind::Flat, lap, validity::judge)?, seen))
+        Ok((self.judged(load, LapKind::Flat, lap, validity::judge)?, seen))
     }
 
     /// What observes is on from before the first request of the lap until all requests are

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use hotlap_bench::experiment::Experiment;
-use hotlap_bench::lap::{Kind, Lap};
+use hotlap_bench::lap::{Lap, LapKind};
 use hotlap_bench::local::{LocalRunner, Setting};
 use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::runner::Runner;
@@ -75,7 +75,7 @@ impl<'a> Alone<'a> {
         Ok(Self { arena, live })
     }
 
-    fn lap(&mut self, kind: Kind) -> anyhow::Result<Lap> {
+    fn lap(&mut self, kind: LapKind) -> anyhow::Result<Lap> {
         self.live.whole_lap(0, 0, kind).map_err(|why| anyhow!("a test server failed: {why}"))
     }
 
@@ -108,10 +108,10 @@ struct HalfLoad {
 impl HalfLoad {
     /// For a server that delays each response by `hold_us`.
     fn run(alone: &mut Alone, hold_us: f64) -> anyhow::Result<Self> {
-        let rate = alone.lap(Kind::Flat)?.outcome.rate() / 2.0;
+        let rate = alone.lap(LapKind::Flat)?.outcome.rate() / 2.0;
         let mut half = Self { laps: Vec::new(), way_us: f64::INFINITY, bare: Histogram::new() };
         for _ in 0..LAPS {
-            half.laps.push(alone.lap(Kind::Paced { rate })?);
+            half.laps.push(alone.lap(LapKind::Paced { rate })?);
             let times = alone.bare_us(rate)?;
             let usual = bare::usual_us(&times).ok_or_else(|| anyhow!("nothing was asked"))?;
             half.way_us = half.way_us.min((usual - hold_us).max(0.0));
@@ -192,8 +192,8 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let (period_us, pause_us) = ((every_ms + pause_ms) as f64 * 1e3, pause_ms as f64 * 1e3);
     let lap = Duration::from_millis(every_ms + pause_ms);
     let mut alone = Alone::start(arena, &format!("pausing:{every_ms}:{pause_ms}"), lap, stop)?;
-    let flat = alone.lap(Kind::Flat)?;
-    let paced = alone.lap(Kind::Paced { rate: PAUSING_RATE })?;
+    let flat = alone.lap(LapKind::Flat)?;
+    let paced = alone.lap(LapKind::Paced { rate: PAUSING_RATE })?;
     alone.stop();
     let us = |times: &Histogram, q| known_us(times, q).unwrap_or(f64::NAN);
     // A hundredth of the pause: the time to answer the requests that became due during it.
@@ -223,7 +223,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
 /// lap does not count.
 pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let mut alone = Alone::start(arena, "erring:100", LAP, stop)?;
-    let laps = [alone.lap(Kind::Flat)?, alone.lap(Kind::Flat)?];
+    let laps = [alone.lap(LapKind::Flat)?, alone.lap(LapKind::Flat)?];
     alone.stop();
     let wrong: u64 = laps.iter().map(|l| l.outcome.failures.of(Failure::WrongBody)).sum();
     let requests: u64 = laps.iter().map(|l| l.outcome.responses + l.outcome.failures.total()).sum();

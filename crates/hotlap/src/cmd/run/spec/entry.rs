@@ -70,7 +70,7 @@ pub fn typed(servers: &[String], layers: bool) -> Vec<Entry> {
 
 /// The entries of a suite.
 pub fn of_suite(suite: &Suite) -> Vec<Entry> {
-    let read = |(index, entry): (usize, &suite::Entry)| Entry {
+    let read = |(index, entry): (usize, &suite::SuiteServer)| Entry {
         run: entry.run.clone(),
         name: (entry.name.is_some() || entry.cpus.is_some()).then(|| entry.title()),
         cpus: entry.cpus.map(|n| (n, entry.name.clone().unwrap_or_else(|| entry.run.clone()))),
