@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use hotlap_agent::GeneratorOutcome;
 use hotlap_load::{Failure, Outcome};
-use hotlap_servers::observe::Observation;
+use hotlap_observe::Observation;
 use hotlap_stats::{Reading, Share};
 use serde::{Deserialize, Serialize};
 

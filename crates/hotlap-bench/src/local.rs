@@ -236,11 +236,11 @@ impl LocalRunner {
 
     /// A failed start, with what to do if the server wants the port of one that runs.
     fn with_advice_on_ports(&self, participant: usize, failure: ServerFailure) -> ServerFailure {
-        let is_started =
-            |n: usize| matches!(self.instances[n].participant.start, Origin::Launch(_));
-        let mut others = self.instances.iter().filter(|other| other.target.is_some());
-        let taken = others.find_map(|other| Some((&other.participant.name, other.fixed_port?)));
-        match taken.filter(|_| is_started(participant)) {
+        let start = &self.instances[participant].participant.start;
+        let is_started = matches!(start, Origin::Launch(_));
+        let taken =
+            self.running().find_map(|other| Some((&other.participant.name, other.fixed_port?)));
+        match taken.filter(|_| is_started) {
             None => failure,
             Some((name, port)) => ServerFailure {
                 remedy: format!(
