@@ -132,13 +132,13 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use hotlap_bench::lap::{Kind, Usage};
+    use hotlap_bench::lap::{LapKind, Usage};
     use hotlap_load::Outcome;
     use hotlap_load::outcome::ThreadUsage;
 
     use super::*;
 
-    fn lap(server: usize, restart: u32, requests_per_s: f64, kind: Kind) -> Lap {
+    fn lap(server: usize, restart: u32, requests_per_s: f64, kind: LapKind) -> Lap {
         let threads = vec![ThreadUsage { cpu_ns: 610, wall_ns: 1_000, ..ThreadUsage::default() }];
         let responses = requests_per_s as u64;
         let mut outcome =
@@ -161,9 +161,9 @@ mod tests {
         for (server, restart, rate) in
             [(0, 0, 50e3), (1, 0, 30e3), (2, 0, 9e3), (0, 1, 50.1e3), (0, 2, 49.9e3)]
         {
-            board.lap(&lap(server, restart, rate, Kind::Flat));
+            board.lap(&lap(server, restart, rate, LapKind::Flat));
         }
-        board.lap(&lap(0, 0, 1.0, Kind::Paced { rate: 1.0 }));
+        board.lap(&lap(0, 0, 1.0, LapKind::Paced { rate: 1.0 }));
         board.running(Some(1));
         assert_eq!(
             board.lines(80),
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn sixty_servers_fit_a_terminal_and_the_one_that_runs_is_in_view() {
         let mut board = Board::new((0..60).map(|i| format!("server {i}")).collect());
-        (0..60).for_each(|i| board.lap(&lap(i, 0, 1e3, Kind::Flat)));
+        (0..60).for_each(|i| board.lap(&lap(i, 0, 1e3, LapKind::Flat)));
         board.running(Some(40));
         let lines = board.lines(80);
         assert!(lines.len() <= 22, "{}", lines.len());
