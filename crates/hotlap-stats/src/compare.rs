@@ -447,181 +447,179 @@ mod tests {
         assert!(found.restarts == 4 && found.p < 0.001 && found.ratio.low.ln() > 0.25);
         assert_eq!(across_nodes(&of(0.5), &[], 0.95), None);
     }
-}
 
-#[cfg(test)]
-mod location_tests {
-    use super::*;
+    mod location {
+        use super::super::*;
 
-    fn location(value: f64, standard_error: f64, df: f64) -> Location {
-        Location { value, standard_error, df }
+        fn location(value: f64, standard_error: f64, df: f64) -> Location {
+            Location { value, standard_error, df }
+        }
+
+        fn close(ours: f64, theirs: f64) {
+            assert!((ours / theirs - 1.0).abs() < 1e-8, "ours {ours:e}, theirs {theirs:e}");
+        }
+
+        #[test]
+        fn a_single_value_has_no_interval() {
+            let one = Location::student(&[3.0]).unwrap();
+            assert_eq!((one.value, one.half_width(0.95), one.p()), (3.0, f64::INFINITY, 1.0));
+            assert!(Location::student(&[]).is_none());
+        }
+
+        #[test]
+        fn the_p_value_of_a_location_without_error_says_whether_it_is_zero() {
+            assert_eq!(location(0.0, 0.0, 2.0).p(), 1.0);
+            assert_eq!(location(0.1, 0.0, 2.0).p(), 0.0);
+            assert_eq!(location(0.1, f64::INFINITY, 0.0).p(), 1.0);
+            assert_eq!(location(0.1, 0.0, 0.0).half_width(0.95), 0.0);
+            close(location(0.2, 0.1, 2.0).half_width(0.95), 0.430_265_272_974_946);
+        }
+
+        /// Welch (1947): (a + b)² / (a² / df_a + b² / df_b), of the squared errors a and b.
+        #[test]
+        fn a_difference_has_welchs_degrees_of_freedom() {
+            let of = |a, b| {
+                let difference = location(5.0, a, 4.0).minus(&location(3.0, b, 2.0));
+                assert_eq!(difference.value, 2.0);
+                (difference.standard_error, difference.df)
+            };
+            let (error, df) = of(3.0, 4.0);
+            assert_eq!(error, 5.0);
+            close(df, 625.0 / (81.0 / 4.0 + 256.0 / 2.0));
+            // An exact one adds nothing; for two exact ones the lower number holds.
+            assert_eq!((of(3.0, 0.0), of(0.0, 3.0)), ((3.0, 4.0), (3.0, 2.0)));
+            assert_eq!(of(0.0, 0.0), (0.0, 2.0));
+            assert_eq!(of(f64::INFINITY, 1.0), (f64::INFINITY, 2.0));
+            assert_eq!((welch_term(0.0, 0.0), welch_term(0.0, 4.0)), (0.0, 0.0));
+            assert_eq!(welch_term(3.0, 4.0), 2.25);
+        }
+
+        #[test]
+        fn a_variance_takes_two_values() {
+            assert_eq!(variance(&[]), 0.0);
+            assert_eq!(variance(&[3.0]), 0.0);
+            assert_eq!(variance(&[3.0, 5.0]), 2.0);
+        }
     }
 
-    fn close(ours: f64, theirs: f64) {
-        assert!((ours / theirs - 1.0).abs() < 1e-8, "ours {ours:e}, theirs {theirs:e}");
+    mod amount {
+        use super::super::*;
+
+        fn of(values: &[f64]) -> Amount {
+            Amount::of((0..).zip(values.iter().copied())).unwrap()
+        }
+
+        /// Student's interval, computed in Python: mean 2, standard error 1/√3, t = 4.302653.
+        #[test]
+        fn the_interval_of_one_value_per_restart_is_students() {
+            let amount = of(&[1.0, 2.0, 3.0]);
+            let found = amount.estimate(0.95);
+            assert_eq!((found.value, amount.restarts), (2.0, 3));
+            assert!((found.high - 4.484_137_8).abs() < 1e-6, "{found:?}");
+            assert!((found.low + 0.484_137_8).abs() < 1e-6, "{found:?}");
+            assert!((amount.p() - 0.074_179_9).abs() < 1e-6, "{}", amount.p());
+        }
+
+        #[test]
+        fn parts_add_up_to_their_sum() {
+            let (one, other) = ([1.0, 7.0, 2.5], [0.5, -3.0, 40.0]);
+            let sum: Vec<f64> = one.iter().zip(other).map(|(a, b)| a + b).collect();
+            let value = |values: &[f64]| of(values).estimate(0.95).value;
+            assert!((value(&one) + value(&other) - value(&sum)).abs() < 1e-12);
+        }
+
+        #[test]
+        fn equal_values_are_known_exactly_and_a_single_one_is_not() {
+            let same = of(&[1.0; 4]);
+            assert_eq!((same.estimate(0.95).low, same.p()), (1.0, 0.0));
+            assert_eq!(of(&[0.0; 4]).p(), 1.0);
+            let single = of(&[1.0]);
+            assert_eq!((single.estimate(0.95).is_bounded(), single.p()), (false, 1.0));
+            assert!(Amount::of([(0, f64::NAN)]).is_none());
+        }
+
+        #[test]
+        fn a_difference_has_the_errors_of_both() {
+            let difference = of(&[5.0, 6.0, 7.0]).minus(&of(&[1.0, 2.0, 3.0, 2.0]));
+            let found = difference.estimate(0.95);
+            assert!((found.value - 4.0).abs() < 1e-12 && difference.restarts == 3);
+            assert!(found.low > 1.0 && found.low < 3.0, "{found:?}");
+        }
     }
 
-    #[test]
-    fn a_single_value_has_no_interval() {
-        let one = Location::student(&[3.0]).unwrap();
-        assert_eq!((one.value, one.half_width(0.95), one.p()), (3.0, f64::INFINITY, 1.0));
-        assert!(Location::student(&[]).is_none());
-    }
+    mod node {
+        use super::super::*;
+        use crate::effect;
 
-    #[test]
-    fn the_p_value_of_a_location_without_error_says_whether_it_is_zero() {
-        assert_eq!(location(0.0, 0.0, 2.0).p(), 1.0);
-        assert_eq!(location(0.1, 0.0, 2.0).p(), 0.0);
-        assert_eq!(location(0.1, f64::INFINITY, 0.0).p(), 1.0);
-        assert_eq!(location(0.1, 0.0, 0.0).half_width(0.95), 0.0);
-        close(location(0.2, 0.1, 2.0).half_width(0.95), 0.430_265_272_974_946);
-    }
+        fn pair(restart: u32, log_ratio: f64) -> Pair {
+            Pair { restart, log_ratio, rounds: 1 }
+        }
 
-    /// Welch (1947): (a + b)² / (a² / df_a + b² / df_b), of the squared errors a and b.
-    #[test]
-    fn a_difference_has_welchs_degrees_of_freedom() {
-        let of = |a, b| {
-            let difference = location(5.0, a, 4.0).minus(&location(3.0, b, 2.0));
-            assert_eq!(difference.value, 2.0);
-            (difference.standard_error, difference.df)
-        };
-        let (error, df) = of(3.0, 4.0);
-        assert_eq!(error, 5.0);
-        close(df, 625.0 / (81.0 / 4.0 + 256.0 / 2.0));
-        // An exact one adds nothing; for two exact ones the lower number holds.
-        assert_eq!((of(3.0, 0.0), of(0.0, 3.0)), ((3.0, 4.0), (3.0, 2.0)));
-        assert_eq!(of(0.0, 0.0), (0.0, 2.0));
-        assert_eq!(of(f64::INFINITY, 1.0), (f64::INFINITY, 2.0));
-        assert_eq!((welch_term(0.0, 0.0), welch_term(0.0, 4.0)), (0.0, 0.0));
-        assert_eq!(welch_term(3.0, 4.0), 2.25);
-    }
+        #[test]
+        fn each_restart_is_labelled_with_its_node() {
+            let pairs = [pair(0, 0.1), pair(1, 0.3), pair(2, 0.5), pair(7, 0.9)];
+            assert_eq!(by_node(&pairs, &[4, 4, 6]), [pair(4, 0.1), pair(4, 0.3), pair(6, 0.5)]);
+            assert_eq!(by_node(&[], &[0]), []);
+        }
 
-    #[test]
-    fn a_variance_takes_two_values() {
-        assert_eq!(variance(&[]), 0.0);
-        assert_eq!(variance(&[3.0]), 0.0);
-        assert_eq!(variance(&[3.0, 5.0]), 2.0);
-    }
-}
+        /// Regression: a node was the robust mean of its restarts, which left out slow starts.
+        #[test]
+        fn a_slow_start_has_its_weight_in_the_mean_of_a_node() {
+            let node = |node: u32| (0..5).map(move |n| pair(node, if n == 4 { 0.3 } else { 0.0 }));
+            let found = effect(&node(0).chain(node(1)).collect::<Vec<_>>(), 0.95).unwrap();
+            assert!((found.ratio.value.ln() - 0.06).abs() < 1e-12, "{found:?}");
+        }
 
-#[cfg(test)]
-mod amount_tests {
-    use super::*;
+        /// Many restarts of two nodes do not make up for there being two nodes.
+        #[test]
+        fn an_interval_rests_on_nodes_and_not_on_restarts() {
+            let restarts = |node: u32, around: f64| {
+                (0..8).map(move |i| pair(node * 8 + i, around + 0.001 * f64::from(i)))
+            };
+            let pairs: Vec<Pair> = restarts(0, 0.10).chain(restarts(1, 0.14)).collect();
+            let node_of: Vec<u32> = (0..16).map(|restart| restart / 8).collect();
+            let (alone, merged) = (effect(&pairs, 0.95), effect(&by_node(&pairs, &node_of), 0.95));
+            let (alone, merged) = (alone.unwrap(), merged.unwrap());
+            assert_eq!((alone.restarts, merged.restarts, merged.rounds), (16, 2, 16));
+            // Means 0.1035 and 0.1435, standard error 0.02, t(1) = 12.706.
+            assert!((merged.ratio.value.ln() - 0.1235).abs() < 1e-9);
+            assert!((merged.ratio.high.ln() - 0.1235 - 12.7062 * 0.02).abs() < 1e-4, "{merged:?}");
+            assert!(alone.ratio.high.ln() < 0.14);
+        }
 
-    fn of(values: &[f64]) -> Amount {
-        Amount::of((0..).zip(values.iter().copied())).unwrap()
-    }
+        /// Nodes of means 0.1, 0.2 and 0.3; restarts scatter by ±0.01 around them. Variance of the
+        /// means: 0.01. Of restarts: 0.0002, of which a mean of two has half. F(2, 3) has the quantiles
+        /// 16.0441 and 0.0255 (1 ÷ F(3, 2) = 1 ÷ 39.1655), χ²(2) ÷ 2 has −ln 0.025 = 3.6889 and −ln
+        /// 0.975 = 0.0253178.
+        #[test]
+        fn the_spread_of_nodes_is_what_restarts_do_not_explain() {
+            let node =
+                |node: u32, around: f64| [pair(node, around - 0.01), pair(node, around + 0.01)];
+            let pairs = [node(0, 0.1), node(1, 0.2), node(2, 0.3)].concat();
+            let found = NodeSpread::of(&pairs, 0.95).unwrap();
+            assert!((found.between.value.powi(2) - 0.0099).abs() < 1e-12, "{found:?}");
+            assert!((found.within.powi(2) - 0.0001).abs() < 1e-12, "{found:?}");
+            let low = (0.01 - 0.0001 * 16.0441) / 3.6889;
+            let high = (0.01 - 0.0001 / 39.1655) / 0.025_317_8;
+            assert!((found.between.low.powi(2) / low - 1.0).abs() < 1e-3, "{found:?}");
+            assert!((found.between.high.powi(2) / high - 1.0).abs() < 1e-3, "{found:?}");
+            assert!(found.between.low > 0.0 && found.nodes == 3);
+        }
 
-    /// Student's interval, computed in Python: mean 2, standard error 1/√3, t = 4.302653.
-    #[test]
-    fn the_interval_of_one_value_per_restart_is_students() {
-        let amount = of(&[1.0, 2.0, 3.0]);
-        let found = amount.estimate(0.95);
-        assert_eq!((found.value, amount.restarts), (2.0, 3));
-        assert!((found.high - 4.484_137_8).abs() < 1e-6, "{found:?}");
-        assert!((found.low + 0.484_137_8).abs() < 1e-6, "{found:?}");
-        assert!((amount.p() - 0.074_179_9).abs() < 1e-6, "{}", amount.p());
-    }
+        #[test]
+        fn nodes_that_restarts_explain_are_not_proven_to_differ() {
+            let pairs: Vec<Pair> =
+                (0..12).map(|i| pair(i % 4, [0.0, 0.1, -0.1][(i / 4) as usize])).collect();
+            let found = NodeSpread::of(&pairs, 0.95).unwrap();
+            assert_eq!((found.between.value, found.between.low), (0.0, 0.0));
+            assert!(found.within > 0.05);
+        }
 
-    #[test]
-    fn parts_add_up_to_their_sum() {
-        let (one, other) = ([1.0, 7.0, 2.5], [0.5, -3.0, 40.0]);
-        let sum: Vec<f64> = one.iter().zip(other).map(|(a, b)| a + b).collect();
-        let value = |values: &[f64]| of(values).estimate(0.95).value;
-        assert!((value(&one) + value(&other) - value(&sum)).abs() < 1e-12);
-    }
-
-    #[test]
-    fn equal_values_are_known_exactly_and_a_single_one_is_not() {
-        let same = of(&[1.0; 4]);
-        assert_eq!((same.estimate(0.95).low, same.p()), (1.0, 0.0));
-        assert_eq!(of(&[0.0; 4]).p(), 1.0);
-        let single = of(&[1.0]);
-        assert_eq!((single.estimate(0.95).is_bounded(), single.p()), (false, 1.0));
-        assert!(Amount::of([(0, f64::NAN)]).is_none());
-    }
-
-    #[test]
-    fn a_difference_has_the_errors_of_both() {
-        let difference = of(&[5.0, 6.0, 7.0]).minus(&of(&[1.0, 2.0, 3.0, 2.0]));
-        let found = difference.estimate(0.95);
-        assert!((found.value - 4.0).abs() < 1e-12 && difference.restarts == 3);
-        assert!(found.low > 1.0 && found.low < 3.0, "{found:?}");
-    }
-}
-
-#[cfg(test)]
-mod node_tests {
-    use super::*;
-    use crate::effect;
-
-    fn pair(restart: u32, log_ratio: f64) -> Pair {
-        Pair { restart, log_ratio, rounds: 1 }
-    }
-
-    #[test]
-    fn each_restart_is_labelled_with_its_node() {
-        let pairs = [pair(0, 0.1), pair(1, 0.3), pair(2, 0.5), pair(7, 0.9)];
-        assert_eq!(by_node(&pairs, &[4, 4, 6]), [pair(4, 0.1), pair(4, 0.3), pair(6, 0.5)]);
-        assert_eq!(by_node(&[], &[0]), []);
-    }
-
-    /// Regression: a node was the robust mean of its restarts, which left out slow starts.
-    #[test]
-    fn a_slow_start_has_its_weight_in_the_mean_of_a_node() {
-        let node = |node: u32| (0..5).map(move |n| pair(node, if n == 4 { 0.3 } else { 0.0 }));
-        let found = effect(&node(0).chain(node(1)).collect::<Vec<_>>(), 0.95).unwrap();
-        assert!((found.ratio.value.ln() - 0.06).abs() < 1e-12, "{found:?}");
-    }
-
-    /// Many restarts of two nodes do not make up for there being two nodes.
-    #[test]
-    fn an_interval_rests_on_nodes_and_not_on_restarts() {
-        let restarts = |node: u32, around: f64| {
-            (0..8).map(move |i| pair(node * 8 + i, around + 0.001 * f64::from(i)))
-        };
-        let pairs: Vec<Pair> = restarts(0, 0.10).chain(restarts(1, 0.14)).collect();
-        let node_of: Vec<u32> = (0..16).map(|restart| restart / 8).collect();
-        let (alone, merged) = (effect(&pairs, 0.95), effect(&by_node(&pairs, &node_of), 0.95));
-        let (alone, merged) = (alone.unwrap(), merged.unwrap());
-        assert_eq!((alone.restarts, merged.restarts, merged.rounds), (16, 2, 16));
-        // Means 0.1035 and 0.1435, standard error 0.02, t(1) = 12.706.
-        assert!((merged.ratio.value.ln() - 0.1235).abs() < 1e-9);
-        assert!((merged.ratio.high.ln() - 0.1235 - 12.7062 * 0.02).abs() < 1e-4, "{merged:?}");
-        assert!(alone.ratio.high.ln() < 0.14);
-    }
-
-    /// Nodes of means 0.1, 0.2 and 0.3; restarts scatter by ±0.01 around them. Variance of the
-    /// means: 0.01. Of restarts: 0.0002, of which a mean of two has half. F(2, 3) has the quantiles
-    /// 16.0441 and 0.0255 (1 ÷ F(3, 2) = 1 ÷ 39.1655), χ²(2) ÷ 2 has −ln 0.025 = 3.6889 and −ln
-    /// 0.975 = 0.0253178.
-    #[test]
-    fn the_spread_of_nodes_is_what_restarts_do_not_explain() {
-        let node = |node: u32, around: f64| [pair(node, around - 0.01), pair(node, around + 0.01)];
-        let pairs = [node(0, 0.1), node(1, 0.2), node(2, 0.3)].concat();
-        let found = NodeSpread::of(&pairs, 0.95).unwrap();
-        assert!((found.between.value.powi(2) - 0.0099).abs() < 1e-12, "{found:?}");
-        assert!((found.within.powi(2) - 0.0001).abs() < 1e-12, "{found:?}");
-        let low = (0.01 - 0.0001 * 16.0441) / 3.6889;
-        let high = (0.01 - 0.0001 / 39.1655) / 0.025_317_8;
-        assert!((found.between.low.powi(2) / low - 1.0).abs() < 1e-3, "{found:?}");
-        assert!((found.between.high.powi(2) / high - 1.0).abs() < 1e-3, "{found:?}");
-        assert!(found.between.low > 0.0 && found.nodes == 3);
-    }
-
-    #[test]
-    fn nodes_that_restarts_explain_are_not_proven_to_differ() {
-        let pairs: Vec<Pair> =
-            (0..12).map(|i| pair(i % 4, [0.0, 0.1, -0.1][(i / 4) as usize])).collect();
-        let found = NodeSpread::of(&pairs, 0.95).unwrap();
-        assert_eq!((found.between.value, found.between.low), (0.0, 0.0));
-        assert!(found.within > 0.05);
-    }
-
-    #[test]
-    fn one_node_or_one_restart_per_node_says_nothing_about_nodes() {
-        assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(0, 0.2)], 0.95), None);
-        assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(1, 0.2)], 0.95), None);
-        assert_eq!(NodeSpread::of(&[], 0.95), None);
+        #[test]
+        fn one_node_or_one_restart_per_node_says_nothing_about_nodes() {
+            assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(0, 0.2)], 0.95), None);
+            assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(1, 0.2)], 0.95), None);
+            assert_eq!(NodeSpread::of(&[], 0.95), None);
+        }
     }
 }

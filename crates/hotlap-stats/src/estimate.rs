@@ -85,24 +85,23 @@ mod tests {
         assert!(of(0.5, 2.0));
         assert!(!of(f64::NEG_INFINITY, 2.0) && !of(0.5, f64::INFINITY) && !of(f64::NAN, f64::NAN));
     }
-}
 
-#[cfg(test)]
-mod robust_tests {
-    use super::*;
+    mod robust {
+        use super::super::*;
 
-    #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[3.0]), Some(3.0));
-        assert_eq!(median(&[9.0, 1.0]), Some(5.0));
-        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[7.0, 1.0, 9.0, 3.0]), Some(5.0));
-    }
+        #[test]
+        fn the_median_of_an_even_number_lies_between_the_middle_two() {
+            assert_eq!(median(&[]), None);
+            assert_eq!(median(&[3.0]), Some(3.0));
+            assert_eq!(median(&[9.0, 1.0]), Some(5.0));
+            assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+            assert_eq!(median(&[7.0, 1.0, 9.0, 3.0]), Some(5.0));
+        }
 
-    #[test]
-    fn mad_ignores_an_outlier() {
-        assert_eq!(mad(&[1.0, 2.0, 3.0, 4.0, 1e9]), Some(1.482_602_218_505_602));
-        assert_eq!(mad(&[]), None);
+        #[test]
+        fn mad_ignores_an_outlier() {
+            assert_eq!(mad(&[1.0, 2.0, 3.0, 4.0, 1e9]), Some(1.482_602_218_505_602));
+            assert_eq!(mad(&[]), None);
+        }
     }
 }

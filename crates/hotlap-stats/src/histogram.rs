@@ -259,17 +259,15 @@ mod tests {
         let error = Histogram::from_bytes(b"not one").unwrap_err();
         assert!(error.starts_with("not a stored histogram: "), "{error}");
     }
-}
 
-#[cfg(test)]
-mod export_tests {
-    use super::*;
+    mod export {
+        use super::super::*;
 
-    #[test]
-    fn hgrm_is_what_plotters_read() {
-        let mut histogram = Histogram::new();
-        (1..=4).for_each(|ms| histogram.record(ms * 1_000_000));
-        let expected = "       Value     Percentile TotalCount 1/(1-Percentile)
+        #[test]
+        fn hgrm_is_what_plotters_read() {
+            let mut histogram = Histogram::new();
+            (1..=4).for_each(|ms| histogram.record(ms * 1_000_000));
+            let expected = "       Value     Percentile TotalCount 1/(1-Percentile)
 
        1.000 0.000000000000          1           1.00
        1.000 0.100000000000          1           1.11
@@ -287,6 +285,7 @@ mod export_tests {
 #[Max     =        4.002, Total count    =            4]
 #[Buckets =           32, SubBuckets     =         2048]
 ";
-        assert_eq!(histogram.to_hgrm(1e6), expected);
+            assert_eq!(histogram.to_hgrm(1e6), expected);
+        }
     }
 }

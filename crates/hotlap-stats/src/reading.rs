@@ -251,80 +251,79 @@ mod tests {
         );
         assert_eq!(ratios, [2.0_f64.ln()]);
     }
-}
 
-#[cfg(test)]
-mod change_tests {
-    use super::*;
-    use crate::Share;
+    mod change {
+        use super::super::*;
+        use crate::Share;
 
-    /// Three restarts of five rounds, with a machine that becomes slower by 10% a round.
-    fn readings(cost: impl Fn(u32, u32) -> f64) -> Vec<Reading> {
-        let machine = |round: u32| 1.1_f64.powi(round as i32);
-        let places = (0..3).flat_map(|restart| (0..5).map(move |round| (restart, round)));
-        places
-            .map(|(restart, round)| {
-                let wobble = 1.0 + 0.01 * f64::from((restart * 5 + round) * 7 % 3);
-                let share = Share::whole(cost(restart, round) * machine(round) * wobble);
-                Reading { restart, round, share }
-            })
-            .collect()
+        /// Three restarts of five rounds, with a machine that becomes slower by 10% a round.
+        fn readings(cost: impl Fn(u32, u32) -> f64) -> Vec<Reading> {
+            let machine = |round: u32| 1.1_f64.powi(round as i32);
+            let places = (0..3).flat_map(|restart| (0..5).map(move |round| (restart, round)));
+            places
+                .map(|(restart, round)| {
+                    let wobble = 1.0 + 0.01 * f64::from((restart * 5 + round) * 7 % 3);
+                    let share = Share::whole(cost(restart, round) * machine(round) * wobble);
+                    Reading { restart, round, share }
+                })
+                .collect()
+        }
+
+        #[test]
+        fn a_server_that_falls_in_each_restart_changes_and_the_machine_does_not_count() {
+            let falling = readings(|_, round| 50.0 * 0.8_f64.powi(round as i32));
+            let flat = readings(|restart, _| 20.0 + f64::from(restart));
+            let found = Drift::of(&falling, &[&flat]).unwrap();
+            assert!((found.log - 4.0 * 0.8_f64.ln()).abs() < 0.02 && found.p < 1e-6, "{found:?}");
+            let other = readings(|restart, _| 30.0 - f64::from(restart));
+            let found = Drift::of(&flat, &[&other, &other]).unwrap();
+            assert!(found.log.abs() < 0.02 && found.p > 0.01, "{found:?}");
+            // Without others, the machine cannot be told from the server.
+            assert!((Drift::of(&flat, &[]).unwrap().log - 4.0 * 1.1_f64.ln()).abs() < 0.02);
+        }
+
+        #[test]
+        fn restarts_of_one_round_tell_nothing() {
+            let one = readings(|_, _| 1.0).into_iter().filter(|r| r.round == 0).collect::<Vec<_>>();
+            assert_eq!(Drift::of(&one, &[]), None);
+            let two = readings(|_, _| 1.0).into_iter().filter(|r| r.round < 2).collect::<Vec<_>>();
+            assert_eq!(Drift::of(&two, &[]), None, "two degrees of freedom");
+        }
     }
 
-    #[test]
-    fn a_server_that_falls_in_each_restart_changes_and_the_machine_does_not_count() {
-        let falling = readings(|_, round| 50.0 * 0.8_f64.powi(round as i32));
-        let flat = readings(|restart, _| 20.0 + f64::from(restart));
-        let found = Drift::of(&falling, &[&flat]).unwrap();
-        assert!((found.log - 4.0 * 0.8_f64.ln()).abs() < 0.02 && found.p < 1e-6, "{found:?}");
-        let other = readings(|restart, _| 30.0 - f64::from(restart));
-        let found = Drift::of(&flat, &[&other, &other]).unwrap();
-        assert!(found.log.abs() < 0.02 && found.p > 0.01, "{found:?}");
-        // Without others, the machine cannot be told from the server.
-        assert!((Drift::of(&flat, &[]).unwrap().log - 4.0 * 1.1_f64.ln()).abs() < 0.02);
-    }
+    mod bursts {
+        use super::super::*;
+        use crate::Share;
 
-    #[test]
-    fn restarts_of_one_round_tell_nothing() {
-        let one = readings(|_, _| 1.0).into_iter().filter(|r| r.round == 0).collect::<Vec<_>>();
-        assert_eq!(Drift::of(&one, &[]), None);
-        let two = readings(|_, _| 1.0).into_iter().filter(|r| r.round < 2).collect::<Vec<_>>();
-        assert_eq!(Drift::of(&two, &[]), None, "two degrees of freedom");
-    }
-}
+        fn bursts(costs: &[f64]) -> Option<Bursts> {
+            let reading = |(n, cost): (u32, f64)| Reading {
+                restart: n / 4,
+                round: n % 4,
+                share: Share::whole(cost),
+            };
+            let server: Vec<Reading> = (0..).zip(costs.iter().copied()).map(reading).collect();
+            let reference: Vec<Reading> =
+                (0..).zip(costs.iter().map(|_| 5.0)).map(reading).collect();
+            Bursts::of(&server, &reference)
+        }
 
-#[cfg(test)]
-mod bursts_tests {
-    use super::*;
-    use crate::Share;
+        #[test]
+        fn a_server_that_costs_twice_as_much_in_one_of_twelve_rounds_is_bursty() {
+            let mut costs = [5.0; 12];
+            costs[7] = 10.0;
+            let found = bursts(&costs).unwrap();
+            assert!((found.factor - 2.0).abs() < 1e-9 && (found.rounds, found.of) == (1, 12));
+            costs[7] = 6.0;
+            assert_eq!(bursts(&costs), None, "20% more in one round is noise");
+        }
 
-    fn bursts(costs: &[f64]) -> Option<Bursts> {
-        let reading = |(n, cost): (u32, f64)| Reading {
-            restart: n / 4,
-            round: n % 4,
-            share: Share::whole(cost),
-        };
-        let server: Vec<Reading> = (0..).zip(costs.iter().copied()).map(reading).collect();
-        let reference: Vec<Reading> = (0..).zip(costs.iter().map(|_| 5.0)).map(reading).collect();
-        Bursts::of(&server, &reference)
-    }
-
-    #[test]
-    fn a_server_that_costs_twice_as_much_in_one_of_twelve_rounds_is_bursty() {
-        let mut costs = [5.0; 12];
-        costs[7] = 10.0;
-        let found = bursts(&costs).unwrap();
-        assert!((found.factor - 2.0).abs() < 1e-9 && (found.rounds, found.of) == (1, 12));
-        costs[7] = 6.0;
-        assert_eq!(bursts(&costs), None, "20% more in one round is noise");
-    }
-
-    #[test]
-    fn a_rare_burst_is_not_worth_a_sentence_and_a_usual_one_is_none() {
-        let mut costs = [5.0; 60];
-        costs[7] = 10.0;
-        assert_eq!(bursts(&costs), None, "1.7% of the cost");
-        assert_eq!(bursts(&[5.0, 10.0, 5.0, 10.0, 5.0]), None);
-        assert_eq!(bursts(&[]), None);
+        #[test]
+        fn a_rare_burst_is_not_worth_a_sentence_and_a_usual_one_is_none() {
+            let mut costs = [5.0; 60];
+            costs[7] = 10.0;
+            assert_eq!(bursts(&costs), None, "1.7% of the cost");
+            assert_eq!(bursts(&[5.0, 10.0, 5.0, 10.0, 5.0]), None);
+            assert_eq!(bursts(&[]), None);
+        }
     }
 }

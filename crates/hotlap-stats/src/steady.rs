@@ -534,30 +534,29 @@ mod tests {
         assert!(!climbs(&saw) && !Line::through(&saw).is_level());
         assert_ne!(class(saw), Class::NeverSteady);
     }
-}
 
-#[cfg(test)]
-mod settings_tests {
-    use super::*;
+    mod settings {
+        use super::super::*;
 
-    #[test]
-    fn another_restart_gets_at_least_what_the_first_one_needed() {
-        let settings = DetectorSettings::default();
-        let again = |settings: DetectorSettings, class, needed, compiles| {
-            let speed = 9.0;
-            let previous = PreviousWarmup { class, needed, compiles, filling: 5, speed };
-            settings.for_restart(&previous)
-        };
-        assert_eq!(again(settings, Class::NeverSteady, 30, true), settings);
-        let settings = DetectorSettings { level: 30, ..settings };
-        for class in [Class::Flat, Class::WarmedUp, Class::SlowingDown] {
-            let next = again(settings, class, 40, true);
-            assert_eq!((next.min_windows, next.level), (40, 30));
-            assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 40 }));
-            assert_eq!(again(settings, class, 300, true).min_windows, 100);
-            let next = again(settings, class, 40, false);
-            assert_eq!((next.min_windows, next.level), (0, 10));
-            assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 6 }));
+        #[test]
+        fn another_restart_gets_at_least_what_the_first_one_needed() {
+            let settings = DetectorSettings::default();
+            let again = |settings: DetectorSettings, class, needed, compiles| {
+                let speed = 9.0;
+                let previous = PreviousWarmup { class, needed, compiles, filling: 5, speed };
+                settings.for_restart(&previous)
+            };
+            assert_eq!(again(settings, Class::NeverSteady, 30, true), settings);
+            let settings = DetectorSettings { level: 30, ..settings };
+            for class in [Class::Flat, Class::WarmedUp, Class::SlowingDown] {
+                let next = again(settings, class, 40, true);
+                assert_eq!((next.min_windows, next.level), (40, 30));
+                assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 40 }));
+                assert_eq!(again(settings, class, 300, true).min_windows, 100);
+                let next = again(settings, class, 40, false);
+                assert_eq!((next.min_windows, next.level), (0, 10));
+                assert_eq!(next.known, Some(KnownSpeed { speed: 9.0, windows: 6 }));
+            }
         }
     }
 }

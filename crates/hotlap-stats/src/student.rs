@@ -229,37 +229,36 @@ mod tests {
         assert_eq!([0.0, -1e-301].map(nonzero), [1e-300; 2]);
         assert_eq!([2.0, -2.0, -1e-300].map(nonzero), [2.0, -2.0, -1e-300]);
     }
-}
 
-#[cfg(test)]
-mod fisher_tests {
-    use super::*;
+    mod fisher {
+        use super::super::*;
 
-    /// F with one degree of freedom above is the square of Student's t.
-    #[test]
-    fn with_one_degree_of_freedom_it_is_the_square_of_t() {
-        for df in [1.0, 3.0, 10.0] {
-            for alpha in [0.5, 0.05, 0.01] {
-                let t = quantile(alpha, df);
-                let ratio = fisher_quantile(alpha, 1.0, df) / (t * t);
-                assert!((ratio - 1.0).abs() < 1e-8, "df {df}, alpha {alpha}: {ratio}");
+        /// F with one degree of freedom above is the square of Student's t.
+        #[test]
+        fn with_one_degree_of_freedom_it_is_the_square_of_t() {
+            for df in [1.0, 3.0, 10.0] {
+                for alpha in [0.5, 0.05, 0.01] {
+                    let t = quantile(alpha, df);
+                    let ratio = fisher_quantile(alpha, 1.0, df) / (t * t);
+                    assert!((ratio - 1.0).abs() < 1e-8, "df {df}, alpha {alpha}: {ratio}");
+                }
             }
         }
-    }
 
-    /// Swapping numerator and denominator inverts F.
-    #[test]
-    fn the_lower_quantile_is_the_inverse_of_the_upper_one() {
-        let product = fisher_quantile(0.975, 4.0, 9.0) * fisher_quantile(0.025, 9.0, 4.0);
-        assert!((product - 1.0).abs() < 1e-8, "{product}");
-    }
+        /// Swapping numerator and denominator inverts F.
+        #[test]
+        fn the_lower_quantile_is_the_inverse_of_the_upper_one() {
+            let product = fisher_quantile(0.975, 4.0, 9.0) * fisher_quantile(0.025, 9.0, 4.0);
+            assert!((product - 1.0).abs() < 1e-8, "{product}");
+        }
 
-    /// χ² with two degrees of freedom is exponential: P(χ² > x) = exp(-x / 2).
-    #[test]
-    fn with_many_degrees_of_freedom_below_it_is_chi_squared() {
-        for alpha in [0.975, 0.5, 0.025] {
-            let ratio = 2.0 * fisher_quantile(alpha, 2.0, MANY) / (-2.0 * f64::ln(alpha));
-            assert!((ratio - 1.0).abs() < 1e-4, "{alpha}: {ratio}");
+        /// χ² with two degrees of freedom is exponential: P(χ² > x) = exp(-x / 2).
+        #[test]
+        fn with_many_degrees_of_freedom_below_it_is_chi_squared() {
+            for alpha in [0.975, 0.5, 0.025] {
+                let ratio = 2.0 * fisher_quantile(alpha, 2.0, MANY) / (-2.0 * f64::ln(alpha));
+                assert!((ratio - 1.0).abs() < 1e-4, "{alpha}: {ratio}");
+            }
         }
     }
 }

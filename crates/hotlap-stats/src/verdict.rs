@@ -267,78 +267,76 @@ mod tests {
             }
         }
     }
-}
 
-#[cfg(test)]
-mod holm_tests {
-    use super::*;
+    mod holm {
+        use super::super::*;
 
-    #[test]
-    fn the_smallest_is_multiplied_by_their_number() {
-        assert_eq!(holm(&[0.01, 0.04, 0.03]), [0.03, 0.06, 0.06]);
-        assert_eq!(holm(&[0.4, f64::NAN, 0.9]), [1.0, 1.0, 1.0]);
-        assert_eq!(holm(&[]), [0.0; 0]);
-    }
-}
-
-#[cfg(test)]
-mod ranks_tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn told(count: usize, pairs: &[(usize, usize)]) -> String {
-        let ranks: Vec<String> = ranks(count, pairs).iter().map(ToString::to_string).collect();
-        ranks.join(" ")
-    }
-
-    #[test]
-    fn a_rank_is_all_places_that_the_verdicts_permit() {
-        assert_eq!(told(4, &[(1, 0), (2, 0), (1, 3), (2, 3), (3, 0)]), "4 1–2 1–2 3");
-        assert_eq!(told(3, &[]), "1–3 1–3 1–3");
-        assert_eq!(told(1, &[]), "1");
-        assert_eq!(told(0, &[]), "");
-    }
-
-    /// Regression: two servers that differed shared a rank if neither differed from the leader.
-    #[test]
-    fn servers_that_differ_share_no_rank_whatever_the_leader() {
-        assert_eq!(told(3, &[(1, 2)]), "1–3 1–2 2–3");
-        // b is better than c, and two are better than b, neither of which differs from c.
-        assert_eq!(told(4, &[(0, 2), (1, 2), (2, 3)]), "1–2 1–2 3 4");
-    }
-
-    #[test]
-    fn pairs_in_a_cycle_share_a_rank() {
-        assert_eq!(told(4, &[(0, 1), (1, 2), (2, 0), (2, 3)]), "1–3 1–3 1–3 4");
-    }
-
-    /// Servers in a hidden order, and some of the pairs that agree with it.
-    fn servers() -> impl Strategy<Value = (usize, Vec<(usize, usize)>)> {
-        let shuffled = (1..9usize).prop_flat_map(|count| {
-            (Just((0..count).collect::<Vec<_>>()).prop_shuffle(), any::<u64>())
-        });
-        shuffled.prop_map(|(order, chosen)| {
-            let all = (0..order.len()).flat_map(|a| (a + 1..order.len()).map(move |b| (a, b)));
-            let some = all.enumerate().filter(|(bit, _)| chosen >> bit & 1 == 1);
-            (order.len(), some.map(|(_, (a, b))| (order[a], order[b])).collect())
-        })
-    }
-
-    proptest! {
         #[test]
-        fn a_rank_never_contradicts_a_verdict((count, pairs) in servers()) {
-            let ranks = ranks(count, &pairs);
-            for (better, worse) in pairs {
-                let is_before = ranks[better].best < ranks[worse].best
-                    && ranks[better].worst < ranks[worse].worst;
-                prop_assert!(is_before, "{better} and {worse}: {ranks:?}");
+        fn the_smallest_is_multiplied_by_their_number() {
+            assert_eq!(holm(&[0.01, 0.04, 0.03]), [0.03, 0.06, 0.06]);
+            assert_eq!(holm(&[0.4, f64::NAN, 0.9]), [1.0, 1.0, 1.0]);
+            assert_eq!(holm(&[]), [0.0; 0]);
+        }
+    }
+
+    mod ranks {
+        use proptest::prelude::*;
+
+        use super::super::*;
+
+        fn told(count: usize, pairs: &[(usize, usize)]) -> String {
+            let ranks: Vec<String> = ranks(count, pairs).iter().map(ToString::to_string).collect();
+            ranks.join(" ")
+        }
+
+        #[test]
+        fn a_rank_is_all_places_that_the_verdicts_permit() {
+            assert_eq!(told(4, &[(1, 0), (2, 0), (1, 3), (2, 3), (3, 0)]), "4 1–2 1–2 3");
+            assert_eq!(told(3, &[]), "1–3 1–3 1–3");
+            assert_eq!(told(1, &[]), "1");
+            assert_eq!(told(0, &[]), "");
+        }
+
+        /// Regression: two servers that differed shared a rank if neither differed from the leader.
+        #[test]
+        fn servers_that_differ_share_no_rank_whatever_the_leader() {
+            assert_eq!(told(3, &[(1, 2)]), "1–3 1–2 2–3");
+            // b is better than c, and two are better than b, neither of which differs from c.
+            assert_eq!(told(4, &[(0, 2), (1, 2), (2, 3)]), "1–2 1–2 3 4");
+        }
+
+        #[test]
+        fn pairs_in_a_cycle_share_a_rank() {
+            assert_eq!(told(4, &[(0, 1), (1, 2), (2, 0), (2, 3)]), "1–3 1–3 1–3 4");
+        }
+
+        /// Servers in a hidden order, and some of the pairs that agree with it.
+        fn servers() -> impl Strategy<Value = (usize, Vec<(usize, usize)>)> {
+            let shuffled = (1..9usize).prop_flat_map(|count| {
+                (Just((0..count).collect::<Vec<_>>()).prop_shuffle(), any::<u64>())
+            });
+            shuffled.prop_map(|(order, chosen)| {
+                let all = (0..order.len()).flat_map(|a| (a + 1..order.len()).map(move |b| (a, b)));
+                let some = all.enumerate().filter(|(bit, _)| chosen >> bit & 1 == 1);
+                (order.len(), some.map(|(_, (a, b))| (order[a], order[b])).collect())
+            })
+        }
+
+        proptest! {
+            #[test]
+            fn a_rank_never_contradicts_a_verdict((count, pairs) in servers()) {
+                let ranks = ranks(count, &pairs);
+                for (better, worse) in pairs {
+                    let is_before = ranks[better].best < ranks[worse].best
+                        && ranks[better].worst < ranks[worse].worst;
+                    prop_assert!(is_before, "{better} and {worse}: {ranks:?}");
+                }
+                let places = 1..=count as u32;
+                let is_place = |r: &Rank| r.best <= r.worst && places.contains(&r.best);
+                prop_assert!(ranks.iter().all(is_place));
+                prop_assert!(ranks.iter().all(|r| places.contains(&r.worst)));
+                prop_assert!(ranks.iter().any(|r| r.best == 1));
             }
-            let places = 1..=count as u32;
-            let is_place = |r: &Rank| r.best <= r.worst && places.contains(&r.best);
-            prop_assert!(ranks.iter().all(is_place));
-            prop_assert!(ranks.iter().all(|r| places.contains(&r.worst)));
-            prop_assert!(ranks.iter().any(|r| r.best == 1));
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct Run {
     /// How long it took, in milliseconds; 0 while it is running.
     pub took_ms: u64,
     /// How it ended.
-    pub state: State,
+    pub state: RunState,
     /// The command line, word by word.
     pub command: Vec<String>,
     /// The version of hotlap.
@@ -55,7 +55,7 @@ pub struct Run {
     /// The seed of the order.
     pub seed: u64,
     /// The schedule.
-    pub schedule: Schedule,
+    pub schedule: RunSchedule,
     /// Where it ran.
     pub host: Host,
     /// The loads.
@@ -86,7 +86,7 @@ pub struct Run {
 /// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum RunState {
     /// It is running, or hotlap was killed while it ran.
     UnderWay,
     /// It ended as planned: by budget, precision, or the number of rounds.
@@ -101,7 +101,7 @@ pub enum State {
 
 /// The schedule of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Schedule {
+pub struct RunSchedule {
     /// Planned number of restarts.
     pub restarts: u32,
     /// Planned number of rounds per restart.

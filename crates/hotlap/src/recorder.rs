@@ -18,7 +18,7 @@ use hotlap_stats::MIN_RESTARTS;
 use crate::console::Console;
 use crate::export::Exports;
 use crate::live::Live;
-use crate::model::{Question, Role, Run, Server, Start, State, Subject, Unobserved, Warmup};
+use crate::model::{Question, Role, Run, RunState, Server, Start, Subject, Unobserved, Warmup};
 use crate::redact::{self, Redacted};
 use crate::report::Report;
 use crate::store::{Store, StoreError};
@@ -134,19 +134,19 @@ impl<'a> Recorder<'a> {
 
     /// Ends the record of a run that an error of hotlap itself ends; finished laps are kept.
     pub fn fail(mut self, took: Duration) {
-        self.over(State::Failed, took);
+        self.over(RunState::Failed, took);
     }
 
     /// Ends the record.
     pub fn end(mut self, over: Over, took: Duration) -> Kept {
         let state = match over {
-            Over::Interrupted => State::Interrupted,
+            Over::Interrupted => RunState::Interrupted,
             // A stress run without a measurement has no laps.
-            _ if self.run.has_valid_laps() => State::Finished,
+            _ if self.run.has_valid_laps() => RunState::Finished,
             _ if self.run.laps.is_empty() && self.run.question != Question::Explain => {
-                State::Finished
+                RunState::Finished
             }
-            Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Invalid,
+            Over::Precise | Over::Budget | Over::Done | Over::Nobody => RunState::Invalid,
         };
         self.over(state, took);
         let (mut store_failed, mut rescued) = (false, None);
@@ -159,7 +159,7 @@ impl<'a> Recorder<'a> {
         Kept { run: self.run.into_inner(), over, store_failed, rescued }
     }
 
-    fn over(&mut self, state: State, took: Duration) {
+    fn over(&mut self, state: RunState, took: Duration) {
         let took_ms = took.as_millis() as u64;
         self.run.set((state, took_ms), |run, ended| (run.state, run.took_ms) = ended);
         self.updated();
@@ -359,7 +359,7 @@ fn begun(mut store: Store, run: &mut Redacted<Run>) -> Result<Store, StoreError>
     }
     match run.number {
         Some(_) => {
-            run.set(State::UnderWay, |run, state| (run.state, run.took_ms) = (state, 0));
+            run.set(RunState::UnderWay, |run, state| (run.state, run.took_ms) = (state, 0));
             store.update(run)?;
         }
         None => run.set(store.begin(run)?, |run, number| run.number = Some(number)),

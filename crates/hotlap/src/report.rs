@@ -26,7 +26,7 @@ use crate::analysis::{Analysis, CapacityAnalysis, Explanation};
 use crate::model::{Host, Question, Run};
 
 pub use crate::analysis::{Measure, PerMeasure};
-pub use crate::model::{Absent, Role, State};
+pub use crate::model::{Absent, Role, RunState};
 pub use capacity::{CapacityResults, CapacityRow};
 pub use explain::{CountRow, ExplanationResults, LedgerKind, LedgerRow};
 pub use figure::Figure;

@@ -18,7 +18,7 @@ use rusqlite::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Role, Run, Start, State};
+use crate::model::{Role, Run, RunState, Start};
 use crate::redact::Redacted;
 pub use error::StoreError;
 use error::{Refused, explain, refused};
@@ -76,7 +76,7 @@ pub struct ListedRun {
     /// How long it took, in milliseconds.
     pub took_ms: u64,
     /// How it ended.
-    pub state: State,
+    pub state: RunState,
     /// The baseline that it was saved as, if any.
     pub baseline: Option<String>,
     /// The suite, if there was one.
@@ -94,7 +94,7 @@ pub struct ListedRun {
 struct Listed {
     began_ms: u64,
     took_ms: u64,
-    state: State,
+    state: RunState,
     baseline: Option<String>,
     suite: Option<String>,
     contract: String,
@@ -443,7 +443,7 @@ fn is_store(db: &Connection) -> Result<bool, Refused> {
     let tables: i64 = db.query_row(tables, [], |row| row.get(0))?;
     match (pragma("application_id")?, pragma("user_version")?) {
         (APPLICATION, VERSION) => Ok(true),
-        (APPLICATION, other) => Err(Refused::OtherVersion(other)),
+        (APPLICATION, found) => Err(Refused::OtherVersion { found, known: VERSION }),
         (0, 0) if tables == 0 => Ok(false),
         _ => Err(Refused::Foreign),
     }

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hotlap::model::State;
+use hotlap::model::RunState;
 use hotlap::store::Store;
 use hotlap_testkit::{Hotlap, Running, Scene, ceiling, program, pty, until};
 use rusqlite::Connection;
@@ -46,7 +46,7 @@ fn long_run(scene: &Scene) -> Hotlap {
 
 /// The state of the run that is stored and its laps, read beside hotlap; none where there is no
 /// store yet.
-fn stored(scene: &Scene) -> Option<(State, u64)> {
+fn stored(scene: &Scene) -> Option<(RunState, u64)> {
     let lines = Store::open_existing(&scene.path("store.db")).ok()?.lines(None).ok()?;
     lines.first().map(|run| (run.state, run.laps))
 }
@@ -55,7 +55,7 @@ fn laps(scene: &Scene) -> u64 {
     stored(scene).map_or(0, |(_, laps)| laps)
 }
 
-fn state(scene: &Scene) -> State {
+fn state(scene: &Scene) -> RunState {
     stored(scene).expect("a run").0
 }
 
@@ -82,7 +82,7 @@ fn is_whole(scene: &Scene, least: u64) {
 
 /// A run came to its end: it is invalid where a busy machine spoiled all of its laps.
 fn is_over(scene: &Scene) {
-    assert!(matches!(state(scene), State::Finished | State::Invalid), "{:?}", state(scene));
+    assert!(matches!(state(scene), RunState::Finished | RunState::Invalid), "{:?}", state(scene));
 }
 
 /// What follows the kill of a run: a run whose only server fails.
@@ -128,7 +128,7 @@ fn a_signal_that_is_sent_twice_at_once_is_one_request() {
     }
     running.end().fails(130).has("This run was interrupted");
     is_whole(&scene, laps);
-    assert_eq!(state(&scene), State::Interrupted);
+    assert_eq!(state(&scene), RunState::Interrupted);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_second_ctrl_c_ends_it_at_once_and_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(100));
     }
     running.end().fails(130);
-    assert_eq!(state(&scene), State::UnderWay, "it did not wait for its servers");
+    assert_eq!(state(&scene), RunState::UnderWay, "it did not wait for its servers");
     is_whole(&scene, laps);
 }
 
@@ -170,7 +170,7 @@ fn a_terminal_that_is_closed_loses_nothing() {
     drop(terminal);
     running.end().fails(130);
     is_whole(&scene, laps);
-    assert_eq!(state(&scene), State::Interrupted);
+    assert_eq!(state(&scene), RunState::Interrupted);
     assert!(scene.read("out.json").contains("\"laps\""));
 }
 

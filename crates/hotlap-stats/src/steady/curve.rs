@@ -252,6 +252,50 @@ mod tests {
         let two = curve([&[100.0; 2][..], &steady].concat()).look_back(20, 0.02);
         assert_eq!(two, (0, Class::Flat));
     }
+
+    mod trend {
+        use super::super::*;
+
+        /// The slope of `zigzag` is `rise`, and the median absolute deviation 1.4826 × `half`. For ten
+        /// values the standard error of least squares is √(12 / 990) = 0.1101 of that.
+        #[test]
+        fn a_line_has_the_standard_error_of_theil_and_sen() {
+            let line = Line::through(&zigzag(10, 0.5, 0.0));
+            assert_eq!(line.slope, 0.0);
+            assert!((line.error / (1.023_327 * 1.482_602 * 0.5 * 0.110_096_4) - 1.0).abs() < 1e-5);
+            // Python: statistics.median of the 21 slopes of these seven, and √(π/3) × the MAD of the
+            // rest (as a multiple of the normal quantile 0.6745) × √(12 / 336).
+            let line = Line::through(&[0.0, 1.3, 1.9, 3.2, 3.8, 5.3, 5.9]);
+            assert!((line.slope - 0.983_333_333_333_333_4).abs() < 1e-12, "{}", line.slope);
+            assert!((line.error - 0.038_229_505_071).abs() < 1e-8, "{}", line.error);
+        }
+
+        #[test]
+        fn a_line_is_level_within_two_standard_errors() {
+            let is_level = |slope, error| Line { slope, error }.is_level();
+            assert!(is_level(2.0, 1.0) && is_level(-2.0, 1.0) && is_level(5.5, 3.0));
+            assert!(!is_level(2.1, 1.0) && !is_level(-2.1, 1.0) && !is_level(0.25, 0.1));
+        }
+
+        #[test]
+        fn a_climb_takes_three_of_four_pairs_in_both_steps() {
+            let thirds = |first: [f64; 4], middle: [f64; 4], last: [f64; 4]| {
+                climbs(&[first, middle, last].concat())
+            };
+            let (low, middle, high) = ([1.0, 1.0, 1.0, 5.0], [2.0; 4], [3.0, 3.0, 3.0, 1.5]);
+            assert!(thirds(low, middle, high));
+            assert!(thirds(high, middle, low));
+            // 9 of 16 pairs rise and 4 fall in one of the two.
+            assert!(!thirds([1.0, 1.0, 1.0, 5.0], [2.0, 2.0, 2.0, 1.0], high));
+            assert!(!thirds(low, middle, [3.0, 3.0, 1.5, 1.5]));
+            // Up and down again.
+            assert!(!thirds([1.0; 4], [2.0; 4], [1.0; 4]));
+            assert!(!climbs(&[1.0; 12]));
+            // A number of values that is not divisible by three.
+            assert!(climbs(&[1.0, 1.0, 9.0, 2.0, 2.0, 0.0, 3.0, 3.0]));
+            assert!(climbs(&[1.0, 2.0, 3.0]) && climbs(&[3.0, 2.0, 1.0]));
+        }
+    }
 }
 
 /// Logarithms that alternate by ± `half` around a line that rises by `rise` per window.
@@ -259,49 +303,4 @@ mod tests {
 pub(super) fn zigzag(n: usize, half: f64, rise: f64) -> Vec<f64> {
     let sign = |i: usize| if i.is_multiple_of(2) { -half } else { half };
     (0..n).map(|i| sign(i) + rise * i as f64).collect()
-}
-
-#[cfg(test)]
-mod trend_tests {
-    use super::*;
-
-    /// The slope of `zigzag` is `rise`, and the median absolute deviation 1.4826 × `half`. For ten
-    /// values the standard error of least squares is √(12 / 990) = 0.1101 of that.
-    #[test]
-    fn a_line_has_the_standard_error_of_theil_and_sen() {
-        let line = Line::through(&zigzag(10, 0.5, 0.0));
-        assert_eq!(line.slope, 0.0);
-        assert!((line.error / (1.023_327 * 1.482_602 * 0.5 * 0.110_096_4) - 1.0).abs() < 1e-5);
-        // Python: statistics.median of the 21 slopes of these seven, and √(π/3) × the MAD of the
-        // rest (as a multiple of the normal quantile 0.6745) × √(12 / 336).
-        let line = Line::through(&[0.0, 1.3, 1.9, 3.2, 3.8, 5.3, 5.9]);
-        assert!((line.slope - 0.983_333_333_333_333_4).abs() < 1e-12, "{}", line.slope);
-        assert!((line.error - 0.038_229_505_071).abs() < 1e-8, "{}", line.error);
-    }
-
-    #[test]
-    fn a_line_is_level_within_two_standard_errors() {
-        let is_level = |slope, error| Line { slope, error }.is_level();
-        assert!(is_level(2.0, 1.0) && is_level(-2.0, 1.0) && is_level(5.5, 3.0));
-        assert!(!is_level(2.1, 1.0) && !is_level(-2.1, 1.0) && !is_level(0.25, 0.1));
-    }
-
-    #[test]
-    fn a_climb_takes_three_of_four_pairs_in_both_steps() {
-        let thirds = |first: [f64; 4], middle: [f64; 4], last: [f64; 4]| {
-            climbs(&[first, middle, last].concat())
-        };
-        let (low, middle, high) = ([1.0, 1.0, 1.0, 5.0], [2.0; 4], [3.0, 3.0, 3.0, 1.5]);
-        assert!(thirds(low, middle, high));
-        assert!(thirds(high, middle, low));
-        // 9 of 16 pairs rise and 4 fall in one of the two.
-        assert!(!thirds([1.0, 1.0, 1.0, 5.0], [2.0, 2.0, 2.0, 1.0], high));
-        assert!(!thirds(low, middle, [3.0, 3.0, 1.5, 1.5]));
-        // Up and down again.
-        assert!(!thirds([1.0; 4], [2.0; 4], [1.0; 4]));
-        assert!(!climbs(&[1.0; 12]));
-        // A number of values that is not divisible by three.
-        assert!(climbs(&[1.0, 1.0, 9.0, 2.0, 2.0, 0.0, 3.0, 3.0]));
-        assert!(climbs(&[1.0, 2.0, 3.0]) && climbs(&[3.0, 2.0, 1.0]));
-    }
 }

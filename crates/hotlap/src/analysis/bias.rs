@@ -177,57 +177,61 @@ mod tests {
         assert_eq!(of(Measure::Cost, (2, 3)), Shift::default(), "noise proves nothing");
         assert_eq!(of(Measure::P99, (0, 1)), Shift::default());
     }
-}
 
-#[cfg(test)]
-mod unsteady_tests {
-    use hotlap_stats::Share;
+    mod unsteady {
+        use hotlap_stats::Share;
 
-    use super::*;
+        use super::super::*;
 
-    /// Three restarts of six rounds, with a cost in microseconds and 0.2 s of CPU time per round.
-    fn costs(cost: impl Fn(u32) -> f64) -> Vec<Reading> {
-        let places = (0..3).flat_map(|restart| (0..6).map(move |round| (restart, round)));
-        places
-            .map(|(restart, round)| {
-                let wobble = 1.0 + 0.01 * f64::from((restart * 6 + round) * 7 % 3);
-                let cost_ns = 1e3 * cost(round) * wobble;
-                Reading { restart, round, share: Share { amount: 2e8, of: 2e8 / cost_ns } }
-            })
-            .collect()
-    }
+        /// Three restarts of six rounds, with a cost in microseconds and 0.2 s of CPU time per round.
+        fn costs(cost: impl Fn(u32) -> f64) -> Vec<Reading> {
+            let places = (0..3).flat_map(|restart| (0..6).map(move |round| (restart, round)));
+            places
+                .map(|(restart, round)| {
+                    let wobble = 1.0 + 0.01 * f64::from((restart * 6 + round) * 7 % 3);
+                    let cost_ns = 1e3 * cost(round) * wobble;
+                    Reading { restart, round, share: Share { amount: 2e8, of: 2e8 / cost_ns } }
+                })
+                .collect()
+        }
 
-    /// Regression: Spring Boot was "flat", measured at 873 µs while it fell from 1,706 to 402 µs.
-    #[test]
-    fn of_two_servers_the_one_that_falls_is_unsteady() {
-        let falling = costs(|round| 1706.0 * 0.75_f64.powi(round as i32));
-        let flat = costs(|_| 70.0);
-        let Some(Unsteady::Changing { change, last_ns }) = changing(&falling, &[&flat]) else {
-            panic!("it falls");
-        };
-        assert!((-0.77..-0.75).contains(&change) && (400e3..560e3).contains(&last_ns), "{change}");
-        assert_eq!(changing(&flat, &[&falling]), None);
-    }
+        /// Regression: Spring Boot was "flat", measured at 873 µs while it fell from 1,706 to 402 µs.
+        #[test]
+        fn of_two_servers_the_one_that_falls_is_unsteady() {
+            let falling = costs(|round| 1706.0 * 0.75_f64.powi(round as i32));
+            let flat = costs(|_| 70.0);
+            let Some(Unsteady::Changing { change, last_ns }) = changing(&falling, &[&flat]) else {
+                panic!("it falls");
+            };
+            assert!(
+                (-0.77..-0.75).contains(&change) && (400e3..560e3).contains(&last_ns),
+                "{change}"
+            );
+            assert_eq!(changing(&flat, &[&falling]), None);
+        }
 
-    #[test]
-    fn a_machine_that_becomes_slower_for_all_leaves_them_steady() {
-        let slower = |round: u32| 1.0 + 0.1 * f64::from(round);
-        let (one, other) = (costs(|round| 5.0 * slower(round)), costs(|round| 9.0 * slower(round)));
-        assert_eq!(changing(&one, &[&other]), None);
-    }
+        #[test]
+        fn a_machine_that_becomes_slower_for_all_leaves_them_steady() {
+            let slower = |round: u32| 1.0 + 0.1 * f64::from(round);
+            let (one, other) =
+                (costs(|round| 5.0 * slower(round)), costs(|round| 9.0 * slower(round)));
+            assert_eq!(changing(&one, &[&other]), None);
+        }
 
-    /// Regression: a server that became cheaper for 20 s, by 3% of its first cost per second, was
-    /// compared at nearly three times its later cost. Its restarts had a second of CPU time.
-    #[test]
-    fn a_small_change_counts_if_it_is_fast() {
-        let flat = costs(|_| 9.0);
-        let of = |per_round: f64| costs(|round| 5.0 * (1.0 - per_round * f64::from(round)));
-        assert!(changing(&of(0.008), &[&flat]).is_some(), "4% in 1.2 s");
-        assert_eq!(changing(&of(0.004), &[&flat]), None, "2%, as caches do");
-        let long = |costs: Vec<Reading>| -> Vec<Reading> {
-            let longer = |share: Share| Share { amount: 10.0 * share.amount, of: 10.0 * share.of };
-            costs.into_iter().map(|r| Reading { share: longer(r.share), ..r }).collect()
-        };
-        assert_eq!(changing(&long(of(0.008)), &[&flat]), None, "4% in 12 s");
+        /// Regression: a server that became cheaper for 20 s, by 3% of its first cost per second, was
+        /// compared at nearly three times its later cost. Its restarts had a second of CPU time.
+        #[test]
+        fn a_small_change_counts_if_it_is_fast() {
+            let flat = costs(|_| 9.0);
+            let of = |per_round: f64| costs(|round| 5.0 * (1.0 - per_round * f64::from(round)));
+            assert!(changing(&of(0.008), &[&flat]).is_some(), "4% in 1.2 s");
+            assert_eq!(changing(&of(0.004), &[&flat]), None, "2%, as caches do");
+            let long = |costs: Vec<Reading>| -> Vec<Reading> {
+                let longer =
+                    |share: Share| Share { amount: 10.0 * share.amount, of: 10.0 * share.of };
+                costs.into_iter().map(|r| Reading { share: longer(r.share), ..r }).collect()
+            };
+            assert_eq!(changing(&long(of(0.008)), &[&flat]), None, "4% in 12 s");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::cli::HistoryArgs;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::model::State;
+use crate::model::RunState;
 use crate::render::terminal;
 use crate::report::trend::ServerTrend;
 use crate::store::{ListedRun, Store};
@@ -72,12 +72,12 @@ fn servers(line: &ListedRun) -> String {
     }
 }
 
-fn state(state: State) -> &'static str {
+fn state(state: RunState) -> &'static str {
     match state {
-        State::Finished => "",
-        State::Interrupted => "interrupted",
-        State::UnderWay => "not ended",
-        State::Invalid => "no valid laps",
-        State::Failed => "failed",
+        RunState::Finished => "",
+        RunState::Interrupted => "interrupted",
+        RunState::UnderWay => "not ended",
+        RunState::Invalid => "no valid laps",
+        RunState::Failed => "failed",
     }
 }

@@ -13,7 +13,7 @@ use std::fmt;
 
 use super::apart::Condition;
 use crate::model::{
-    Apart, Host, Lap, Machine, MergedShard, Pool, Probed, Role, Run, Server, Shard, State, Than,
+    Apart, Host, Lap, Machine, MergedShard, Pool, Probed, Role, Run, RunState, Server, Shard, Than,
 };
 use crate::redact;
 use crate::text::number::plural;
@@ -155,7 +155,7 @@ pub fn merged(shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
         number: None,
         began_ms,
         took_ms: ended_ms.unwrap_or(began_ms).saturating_sub(began_ms),
-        state: State::Finished,
+        state: RunState::Finished,
         command: redact::command_line(),
         seed: first.shard.seed,
         host: host(&counting),

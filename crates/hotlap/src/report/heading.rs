@@ -6,7 +6,7 @@ use hotlap_load::plan::{Protocol, Reuse};
 use serde::Serialize;
 
 use crate::model;
-use crate::model::{Load, Question, Run, State};
+use crate::model::{Load, Question, Run, RunState};
 use crate::text::number;
 use crate::text::number::{plural, rounded};
 
@@ -25,7 +25,7 @@ pub struct Heading {
     /// `None` while it is running, and if hotlap was killed.
     pub took_s: Option<f64>,
     /// How it ended.
-    pub state: State,
+    pub state: RunState,
     /// What the state means for the reader; empty if the run finished.
     pub state_note: String,
     /// The command that repeats it.
@@ -51,7 +51,7 @@ pub struct Heading {
     #[serde(skip)]
     pub loads_in_words: Vec<String>,
     /// The schedule.
-    pub schedule: model::Schedule,
+    pub schedule: model::RunSchedule,
 }
 
 /// The machine, and a line that describes it.
@@ -137,20 +137,20 @@ fn question_words(question: Question) -> &'static str {
 pub(super) fn state_note(run: &Run) -> String {
     let laps = run.laps.len() + run.explain.len();
     match run.state {
-        State::Finished => String::new(),
+        RunState::Finished => String::new(),
         _ if run.question == Question::Stress => {
             let tried = plural(run.stress.len(), "server");
             format!("This run was not finished. These are the results of {tried}.")
         }
-        State::UnderWay => format!(
+        RunState::UnderWay => format!(
             "This run has not ended: it is still running, or hotlap was killed. These are its \
              {laps} laps so far."
         ),
-        State::Interrupted => {
+        RunState::Interrupted => {
             format!("This run was interrupted. These are its {laps} laps until then.")
         }
-        State::Invalid => "No lap of this run passed the validity checks.".to_owned(),
-        State::Failed => {
+        RunState::Invalid => "No lap of this run passed the validity checks.".to_owned(),
+        RunState::Failed => {
             format!("An error in hotlap ended this run. These are its {laps} laps until then.")
         }
     }

@@ -4,8 +4,6 @@ use std::path::Path;
 
 use rusqlite::ErrorCode;
 
-use super::VERSION;
-
 /// Why the store cannot be used, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -96,8 +94,8 @@ impl StoreError {
 pub(super) fn refused(path: &Path, why: Refused) -> StoreError {
     let shown = path.display().to_string();
     match why {
-        Refused::OtherVersion(found) => {
-            StoreError::OtherVersion { path: shown, found, known: VERSION }
+        Refused::OtherVersion { found, known } => {
+            StoreError::OtherVersion { path: shown, found, known }
         }
         Refused::Foreign => {
             StoreError::Damaged { path: shown, cause: "another program wrote it".to_owned() }
@@ -132,7 +130,12 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
 #[derive(Debug)]
 pub(super) enum Refused {
     /// Another version of hotlap wrote it.
-    OtherVersion(i64),
+    OtherVersion {
+        /// Its version.
+        found: i64,
+        /// The version of this hotlap.
+        known: i64,
+    },
     /// Another program wrote it.
     Foreign,
     /// SQLite failed.

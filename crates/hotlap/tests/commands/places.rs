@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hotlap::model::State;
+use hotlap::model::RunState;
 use hotlap::store::Store;
 use hotlap_testbed::{HELLO, TestServer};
 use hotlap_testkit::{Hotlap, Said, Scene, flat};
@@ -76,7 +76,7 @@ fn ten_first_runs_at_once_are_all_stored() {
     let store = Store::open_existing(&scene.path("hotlap.db")).unwrap();
     let lines = store.lines(None).unwrap();
     assert_eq!(lines.iter().map(|l| l.number).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
-    let is_over = |state| matches!(state, State::Finished | State::Invalid);
+    let is_over = |state| matches!(state, RunState::Finished | RunState::Invalid);
     assert!(lines.iter().all(|line| is_over(line.state) && line.laps > 0));
 }
 

@@ -28,7 +28,7 @@ fn the_load_of_every_lap_comes_from_all_generators() {
     let hosts = export["host"]["generators"].as_array().unwrap();
     assert_eq!(hosts.len(), 2);
     assert_eq!(hosts[0]["command"], agent());
-    assert!(hosts.iter().all(|own| own["host"]["cores"].as_u64().unwrap() > 0), "{hosts:?}");
+    assert!(hosts.iter().all(|own| own["machine"]["allowed"].as_u64().unwrap() > 0), "{hosts:?}");
     // Readings take a round trip, so slices are as long as those of a server on another host.
     assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
 }
@@ -50,7 +50,7 @@ fn a_capacity_is_searched_where_servers_and_generators_are_both_elsewhere() {
     search.arg(ceiling()).said().measured();
     let export = scene.json("run.json");
     adds_up(&export, 2);
-    assert_eq!(export["host"]["generator"]["command"], agent());
+    assert_eq!(export["host"]["controller"]["command"], agent());
     assert_eq!(export["capacity"][0]["rows"].as_array().unwrap().len(), 1, "{export}");
 }
 
@@ -171,7 +171,7 @@ fn servers_and_generators_may_be_on_several_hosts() {
     run_on(&hosts, 3, &scene, &["--server-on", &hosts.agent(0)]);
     let export = scene.json("run.json");
     adds_up(&export, 2);
-    assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
+    assert_eq!(export["host"]["controller"]["address"], "10.177.0.1");
     run_on(&hosts, 0, &scene, &["--server-address", "10.177.0.9"])
         .fails(1)
         .has("while looking for the servers' address")

@@ -32,11 +32,11 @@ fn a_server_under_an_agent_is_measured_and_nothing_stays_behind() {
     have_costs(&export);
     let lap = &export["laps"][0];
     assert!(lap["rss_mb"].as_f64().is_some_and(|mb| mb > 0.0), "{lap}");
-    let generator = &export["host"]["generator"];
-    assert_eq!(generator["command"], banner);
+    let controller = &export["host"]["controller"];
+    assert_eq!(controller["command"], banner);
     // It shares this machine's network, so every server is reached.
-    assert_eq!(generator["address"], "127.0.0.1");
-    assert_eq!(generator["host"]["cores"], export["host"]["cores"]);
+    assert_eq!(controller["address"], "127.0.0.1");
+    assert_eq!(controller["machine"]["allowed"], export["host"]["machine"]["allowed"]);
     scene.is_clean();
     let left = scene.names("cache/logs").into_iter();
     let folders = left.filter(|name| scene.path("cache/logs").join(name).is_dir());
@@ -354,7 +354,7 @@ fn the_address_between_two_hosts_is_found_or_named_with_a_remedy() {
     let scene = Scene::new();
     run_between(&hosts, &scene, &ceiling(), "").measured();
     let export = scene.json("run.json");
-    assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
+    assert_eq!(export["host"]["controller"]["address"], "10.177.0.1");
     have_costs(&export);
     assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
     run_between(&hosts, &scene, &ceiling(), "--server-address 10.177.0.9")

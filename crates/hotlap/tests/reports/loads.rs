@@ -8,7 +8,7 @@ use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::console::Console;
 use hotlap::exit::Exit;
 use hotlap::export::Exports;
-use hotlap::model::{Run, State, Violation};
+use hotlap::model::{Run, RunState, Violation};
 use hotlap::recorder::Recorder;
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
@@ -247,7 +247,7 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
             _ => Violation::SideEffect { expected: 90, counted: 30 },
         }];
     }
-    run.state = State::Invalid;
+    run.state = RunState::Invalid;
     let report = Report::of(&run);
     let text = terminal::render(&report, 100, false);
     assert!(!text.contains("CPU") && !text.contains("requests/s"), "{text}");
@@ -271,8 +271,8 @@ fn a_run_in_which_no_lap_counts_is_stored_as_invalid() {
     let mut scene = three();
     scene.scripts.iter_mut().for_each(|script| script.wrong = 5);
     let kept = hold(&scene, Some(open()));
-    assert_eq!((kept.run.state, kept.over), (State::Invalid, Over::Done));
-    assert_eq!(open().run(1).unwrap().state, State::Invalid);
+    assert_eq!((kept.run.state, kept.over), (RunState::Invalid, Over::Done));
+    assert_eq!(open().run(1).unwrap().state, RunState::Invalid);
 }
 
 /// An error of hotlap itself left the run as under way.
@@ -286,7 +286,7 @@ fn a_run_that_an_error_ends_is_stored_as_failed() {
     let keeper = Recorder::new(record(&scene), Some(open()), &mut exports, &console).unwrap();
     keeper.fail(Duration::from_secs(3));
     let run = open().run(1).unwrap();
-    assert_eq!((run.state, run.took_ms), (State::Failed, 3_000));
+    assert_eq!((run.state, run.took_ms), (RunState::Failed, 3_000));
     let text = terminal::render(&Report::of(&run), 100, false);
     assert!(text.contains("An error in hotlap ended this run."), "{text}");
 }

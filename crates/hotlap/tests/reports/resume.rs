@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::scene::{Scene, hold_as, record, stressed, three};
 use hotlap::cmd::run::{resume, timing};
-use hotlap::model::{Controller, Run, State};
+use hotlap::model::{Controller, Run, RunState};
 use hotlap::recorder::Kept;
 use hotlap::store::Store;
 use hotlap_bench::experiment::Over;
@@ -37,7 +37,7 @@ fn an_interrupted_suite_goes_on_with_a_new_restart() {
     let path = folder.path().join("cut.db");
     let (mut scene, run) = suite();
     let cut = hold(&scene, run.clone(), &path, Some(Duration::from_secs(12)));
-    assert_eq!((cut.over, cut.run.state), (Over::Interrupted, State::Interrupted));
+    assert_eq!((cut.over, cut.run.state), (Over::Interrupted, RunState::Interrupted));
     let last = *laps(&cut.run).last().unwrap();
     assert_eq!((last.0, last.1), (1, 3), "it was cut in the second restart");
 
@@ -46,11 +46,11 @@ fn an_interrupted_suite_goes_on_with_a_new_restart() {
     resume::go_on(&mut scene.experiment, &earlier, &run).unwrap();
     // The servers of the second restart have ended: a third and a fourth make up for it.
     assert_eq!((scene.experiment.from.restart, scene.experiment.from.round), (2, 0));
-    let kept = hold(&scene, Run { state: State::UnderWay, ..earlier }, &path, None);
+    let kept = hold(&scene, Run { state: RunState::UnderWay, ..earlier }, &path, None);
     assert_eq!((kept.over, kept.run.number), (Over::Done, Some(1)));
 
     let read = Store::open(&path).unwrap().run(1).unwrap();
-    assert_eq!(read.state, State::Finished);
+    assert_eq!(read.state, RunState::Finished);
     assert_eq!(laps(&read)[..cut.run.laps.len()], laps(&cut.run), "no finished lap is lost");
     let rest: Vec<_> = laps(&read)[cut.run.laps.len()..].to_vec();
     let restarts: std::collections::BTreeSet<u32> = rest.iter().map(|lap| lap.0).collect();
@@ -75,7 +75,7 @@ fn a_server_that_was_out_stays_out() {
     scene.scripts[1].dies_at = None;
     let before = earlier.laps.iter().filter(|l| l.server == 1).count();
     resume::go_on(&mut scene.experiment, &earlier, &run).unwrap();
-    let kept = hold(&scene, Run { state: State::UnderWay, ..earlier }, &path, None);
+    let kept = hold(&scene, Run { state: RunState::UnderWay, ..earlier }, &path, None);
     assert_eq!(kept.run.laps.iter().filter(|l| l.server == 1).count(), before);
     assert!(kept.run.servers[1].failure.is_some());
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::scene::{hold, scene, script, table, three};
 use hotlap::analysis::{Analysis, Measure};
-use hotlap::model::{Citation, Published, PublishedFigure, Question, State, Than};
+use hotlap::model::{Citation, Published, PublishedFigure, Question, RunState, Than};
 use hotlap::recorder::Kept;
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::{BrokenRule, Report};
@@ -463,7 +463,7 @@ fn different_ciphers_are_named() {
 #[test]
 fn an_interrupted_run_says_so() {
     let mut kept = hold(&three(), None);
-    kept.run.state = State::Interrupted;
+    kept.run.state = RunState::Interrupted;
     kept.run.laps.truncate(23);
     let text = terminal::render(&Report::of(&kept.run), 80, false);
     assert!(text.contains("This run was interrupted. These are its 23 laps until then."), "{text}");

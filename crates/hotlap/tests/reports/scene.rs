@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Lap, Machine, Observing, Question, Run, Schedule, Server, State};
+use hotlap::model::{Host, Lap, Machine, Observing, Question, Run, RunSchedule, RunState, Server};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::render::terminal;
 use hotlap::report::Report;
@@ -127,7 +127,7 @@ pub fn record(scene: &Scene) -> Run {
         number: None,
         began_ms: 1_795_292_100_000,
         took_ms: 0,
-        state: State::UnderWay,
+        state: RunState::UnderWay,
         command: vec!["hotlap".to_owned(), "run".to_owned(), "python3 app.py".to_owned()],
         hotlap: "0.1.0".to_owned(),
         baseline: None,
@@ -136,7 +136,7 @@ pub fn record(scene: &Scene) -> Run {
         about: String::new(),
         contract: "hello".to_owned(),
         seed: scene.experiment.seed,
-        schedule: Schedule {
+        schedule: RunSchedule {
             restarts: scene.experiment.restarts.unwrap_or(0),
             rounds: scene.experiment.rounds.unwrap_or(0),
             slice_ms: Some(500.0),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::scene::{LAPS, hold, printed, record, stressed, three};
 use crate::{by_request, capacity, explain};
-use hotlap::model::{Question, Run, State, Subject};
+use hotlap::model::{Question, Run, RunState, Subject};
 use hotlap::redact;
 use hotlap::render::terminal;
 use hotlap::report::Report;
@@ -22,7 +22,7 @@ fn what_is_stored_is_what_is_read_and_shown() {
     let path = folder.path().join("deep/er/hotlap.db");
     for (number, scene) in (1..).zip([three(), explain::two(), capacity::two()]) {
         let run = hold(&scene, Some(Store::open(&path).unwrap())).run;
-        assert_eq!((run.number, run.state), (Some(number), State::Finished));
+        assert_eq!((run.number, run.state), (Some(number), RunState::Finished));
         let store = Store::open_existing(&path).unwrap();
         let read = store.run(number).unwrap();
         assert_eq!(printed(&read, 80), printed(&run, 80));
@@ -87,7 +87,7 @@ fn each_lap_is_there_as_soon_as_it_has_ended() {
     store.add_lap(&run).unwrap();
     // No end: hotlap was killed. Another process sees the lap and the state.
     let read = Store::open_existing(&path).unwrap().run(number).unwrap();
-    assert_eq!(read.state, State::UnderWay);
+    assert_eq!(read.state, RunState::UnderWay);
     assert!(read.laps == laps[..1], "what was read differs");
 }
 
@@ -120,7 +120,7 @@ fn what_became_of_servers_under_stress_is_kept_and_shown_again() {
     let begun = Run { stress: vec![first.clone()], ..run.clone() };
     store.update(&redact::run(begun)).unwrap();
     assert_eq!(store.run(number).unwrap().stress, [first]);
-    let ended = Run { stress: vec![all], state: State::Finished, ..run };
+    let ended = Run { stress: vec![all], state: RunState::Finished, ..run };
     store.update(&redact::run(ended)).unwrap();
     let read = Store::open_existing(&path).unwrap().run(number).unwrap();
     assert_eq!(read.stress, [stressed("go/net-http")]);
@@ -213,7 +213,7 @@ fn a_stored_run_is_shown_and_exported_again() {
 
 fn laps(path: &Path, number: u64) -> usize {
     let run = Store::open_existing(path).unwrap().run(number).unwrap();
-    assert_eq!((run.state, run.servers.len()), (State::Finished, 5));
+    assert_eq!((run.state, run.servers.len()), (RunState::Finished, 5));
     assert!(run.starts.iter().all(|start| !start.warmups.is_empty()));
     run.laps.len()
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::scene::{record, three};
-use hotlap::model::{Citation, Published, PublishedFigure, Question, Run, Server, State, Subject};
+use hotlap::model::{
+    Citation, Published, PublishedFigure, Question, Run, RunState, Server, Subject,
+};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
 use hotlap_bench::stress::{ClientService, Fate, Held, Observed, StressTrial, judge};
@@ -110,7 +112,7 @@ fn overload() -> Report {
 
 /// A run that measured nothing but this.
 fn run(stress: Vec<Subject>) -> Run {
-    let (loads, servers, state) = (Vec::new(), Vec::new(), State::Finished);
+    let (loads, servers, state) = (Vec::new(), Vec::new(), RunState::Finished);
     Run { question: Question::Stress, stress, loads, servers, state, ..record(&three()) }
 }
 

@@ -355,80 +355,79 @@ mod tests {
         assert_eq!(of("f /srv/app.js:3:9", "jit").line().title(), "f (app.js)");
         assert_eq!(of("Interpreter", "jit").title(), "Interpreter");
     }
-}
 
-#[cfg(test)]
-mod group_tests {
-    use super::*;
+    mod group {
+        use super::super::*;
 
-    fn group(stack: &[(&str, &str)]) -> CodeGroup {
-        let frame = |(function, library): &(&str, &str)| Frame {
-            function: (*function).to_owned(),
-            library: (*library).to_owned(),
-        };
-        let frames: Vec<Frame> = stack.iter().map(frame).collect();
-        CodeGroup::of(frames.iter())
-    }
+        fn group(stack: &[(&str, &str)]) -> CodeGroup {
+            let frame = |(function, library): &(&str, &str)| Frame {
+                function: (*function).to_owned(),
+                library: (*library).to_owned(),
+            };
+            let frames: Vec<Frame> = stack.iter().map(frame).collect();
+            CodeGroup::of(frames.iter())
+        }
 
-    /// The group of functions that a system call leads to.
-    fn in_call(inner: &[&str]) -> CodeGroup {
-        let mut stack =
-            vec![("main", "app"), ("entry_SYSCALL_64", KERNEL), ("do_syscall_64", KERNEL)];
-        stack.extend(inner.iter().map(|name| (*name, KERNEL)));
-        group(&stack)
-    }
+        /// The group of functions that a system call leads to.
+        fn in_call(inner: &[&str]) -> CodeGroup {
+            let mut stack =
+                vec![("main", "app"), ("entry_SYSCALL_64", KERNEL), ("do_syscall_64", KERNEL)];
+            stack.extend(inner.iter().map(|name| (*name, KERNEL)));
+            group(&stack)
+        }
 
-    #[test]
-    fn the_kernel_is_grouped_by_the_nearest_caller_that_is_known() {
-        assert_eq!(in_call(&[]), CodeGroup::SystemCallEntry);
-        assert_eq!(
-            in_call(&["ksys_write", "sock_write_iter", "copy_from_iter"]),
-            CodeGroup::KernelNetwork
-        );
-        assert_eq!(in_call(&["do_sys_openat2", "memcg_slab_alloc"]), CodeGroup::KernelOther);
-        assert_eq!(
-            group(&[("main", "app"), ("asm_exc_page_fault", KERNEL)]),
-            CodeGroup::KernelOther
-        );
-    }
+        #[test]
+        fn the_kernel_is_grouped_by_the_nearest_caller_that_is_known() {
+            assert_eq!(in_call(&[]), CodeGroup::SystemCallEntry);
+            assert_eq!(
+                in_call(&["ksys_write", "sock_write_iter", "copy_from_iter"]),
+                CodeGroup::KernelNetwork
+            );
+            assert_eq!(in_call(&["do_sys_openat2", "memcg_slab_alloc"]), CodeGroup::KernelOther);
+            assert_eq!(
+                group(&[("main", "app"), ("asm_exc_page_fault", KERNEL)]),
+                CodeGroup::KernelOther
+            );
+        }
 
-    #[test]
-    fn a_send_that_wakes_the_receiver_has_a_group_of_its_own() {
-        let receives = ["tcp_sendmsg", "__tcp_transmit_skb", "net_rx_action", "tcp_v4_rcv"];
-        let wakes = [&receives[..], &["sock_def_readable"]].concat();
-        assert_eq!(in_call(&receives), CodeGroup::KernelNetwork);
-        assert_eq!(in_call(&wakes), CodeGroup::Notifying);
-        let deeper = [&wakes[..], &["__wake_up_sync_key", "ep_poll_callback"]].concat();
-        assert_eq!(in_call(&deeper), CodeGroup::Notifying);
-        // Data from another host wakes a thread of the server itself.
-        assert_eq!(in_call(&["net_rx_action", "sock_def_readable"]), CodeGroup::KernelNetwork);
-        // So does a thread that has work for another.
-        assert_eq!(in_call(&["futex_wake", "try_to_wake_up"]), CodeGroup::KernelOther);
-    }
+        #[test]
+        fn a_send_that_wakes_the_receiver_has_a_group_of_its_own() {
+            let receives = ["tcp_sendmsg", "__tcp_transmit_skb", "net_rx_action", "tcp_v4_rcv"];
+            let wakes = [&receives[..], &["sock_def_readable"]].concat();
+            assert_eq!(in_call(&receives), CodeGroup::KernelNetwork);
+            assert_eq!(in_call(&wakes), CodeGroup::Notifying);
+            let deeper = [&wakes[..], &["__wake_up_sync_key", "ep_poll_callback"]].concat();
+            assert_eq!(in_call(&deeper), CodeGroup::Notifying);
+            // Data from another host wakes a thread of the server itself.
+            assert_eq!(in_call(&["net_rx_action", "sock_def_readable"]), CodeGroup::KernelNetwork);
+            // So does a thread that has work for another.
+            assert_eq!(in_call(&["futex_wake", "try_to_wake_up"]), CodeGroup::KernelOther);
+        }
 
-    #[test]
-    fn the_function_on_top_decides() {
-        assert_eq!(group(&[("handle", "app"), ("malloc", "libc.so.6")]), CodeGroup::Libc);
-        assert_eq!(group(&[("handle", "app"), ("_int_malloc", "app")]), CodeGroup::Libc);
-        assert_eq!(
-            group(&[("main.handle", "app"), ("runtime.mallocgc", "app")]),
-            CodeGroup::Runtime
-        );
-        assert_eq!(group(&[("_PyEval_EvalFrameDefault", "python3.12")]), CodeGroup::Runtime);
-        assert_eq!(
-            group(&[("v8::internal::Scavenger", "node"), ("f a.js:1:1", "jit")]),
-            CodeGroup::Application
-        );
-        assert_eq!(group(&[("Builtin:ArrayPush", "jit")]), CodeGroup::Runtime);
-        assert_eq!(group(&[("deflate_slow", "libz.so.1")]), CodeGroup::Application);
-        assert_eq!(group(&[]), CodeGroup::Application);
-    }
+        #[test]
+        fn the_function_on_top_decides() {
+            assert_eq!(group(&[("handle", "app"), ("malloc", "libc.so.6")]), CodeGroup::Libc);
+            assert_eq!(group(&[("handle", "app"), ("_int_malloc", "app")]), CodeGroup::Libc);
+            assert_eq!(
+                group(&[("main.handle", "app"), ("runtime.mallocgc", "app")]),
+                CodeGroup::Runtime
+            );
+            assert_eq!(group(&[("_PyEval_EvalFrameDefault", "python3.12")]), CodeGroup::Runtime);
+            assert_eq!(
+                group(&[("v8::internal::Scavenger", "node"), ("f a.js:1:1", "jit")]),
+                CodeGroup::Application
+            );
+            assert_eq!(group(&[("Builtin:ArrayPush", "jit")]), CodeGroup::Runtime);
+            assert_eq!(group(&[("deflate_slow", "libz.so.1")]), CodeGroup::Application);
+            assert_eq!(group(&[]), CodeGroup::Application);
+        }
 
-    #[test]
-    fn a_call_shows_in_the_group_of_its_work() {
-        let of = ["write", "epoll_wait", "getpid", "futex", "newfstatat", "readlinkat"]
-            .map(CodeGroup::of_call);
-        let (network, other) = (CodeGroup::KernelNetwork, CodeGroup::KernelOther);
-        assert_eq!(of, [network, network, CodeGroup::SystemCallEntry, other, other, other]);
+        #[test]
+        fn a_call_shows_in_the_group_of_its_work() {
+            let of = ["write", "epoll_wait", "getpid", "futex", "newfstatat", "readlinkat"]
+                .map(CodeGroup::of_call);
+            let (network, other) = (CodeGroup::KernelNetwork, CodeGroup::KernelOther);
+            assert_eq!(of, [network, network, CodeGroup::SystemCallEntry, other, other, other]);
+        }
     }
 }

@@ -429,7 +429,7 @@ pub(super) fn stacks(servers: &[Sampled; 2]) -> Vec<FlameStack> {
 }
 
 #[cfg(test)]
-mod callers_tests {
+mod tests {
     use super::*;
 
     #[test]

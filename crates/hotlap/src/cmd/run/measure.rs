@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::model::{Question, Run, Server, State};
+use crate::model::{Question, Run, RunState, Server};
 use crate::recorder::Recorder;
 use crate::store::Store;
 use crate::text::wrap;
@@ -59,7 +59,7 @@ impl Prepared {
                 None => run,
                 Some(earlier) => {
                     resume::same_suite(&earlier, &run)?;
-                    Run { state: State::UnderWay, servers: run.servers, ..earlier }
+                    Run { state: RunState::UnderWay, servers: run.servers, ..earlier }
                 }
             };
             return Ok(Self { experiment: None, cores, run });
@@ -95,7 +95,7 @@ impl Prepared {
         let mut run = record::begin(spec, participants, &cores, Some(&experiment));
         if let Some(earlier) = earlier {
             resume::go_on(&mut experiment, &earlier, &run)?;
-            run = Run { state: State::UnderWay, ..earlier };
+            run = Run { state: RunState::UnderWay, ..earlier };
         }
         Ok(Self { experiment: Some(experiment), cores, run })
     }

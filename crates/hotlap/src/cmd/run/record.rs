@@ -14,7 +14,7 @@ use hotlap_servers::machine::CpuAllocation;
 use super::participants::Participants;
 use super::shard;
 use super::spec::RunSpec;
-use crate::model::{Host, Machine, Observing, Question, Run, Schedule, Server, State};
+use crate::model::{Host, Machine, Observing, Question, Run, RunSchedule, RunState, Server};
 use crate::redact;
 use crate::text::number::plural;
 
@@ -37,7 +37,7 @@ pub fn begin(
         number: None,
         began_ms: began.as_millis() as u64,
         took_ms: 0,
-        state: State::UnderWay,
+        state: RunState::UnderWay,
         command: spec.command.clone(),
         hotlap: env!("CARGO_PKG_VERSION").to_owned(),
         baseline: spec.baseline.clone(),
@@ -46,7 +46,7 @@ pub fn begin(
         about: spec.about.clone(),
         contract: participants.contract.clone(),
         seed: experiment.map_or(0, |experiment| experiment.seed),
-        schedule: Schedule {
+        schedule: RunSchedule {
             restarts: experiment.and_then(|e| e.restarts).unwrap_or(0),
             rounds: experiment.and_then(|e| e.rounds).unwrap_or(0),
             slice_ms: experiment.and_then(|e| e.slice).map(|slice| slice.as_secs_f64() * 1e3),

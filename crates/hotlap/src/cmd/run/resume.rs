@@ -11,7 +11,7 @@ use hotlap_stats::Histogram;
 
 use super::logs::Logs;
 use crate::exit::usage;
-use crate::model::{Lap, Load, Run, Server, State};
+use crate::model::{Lap, Load, Run, RunState, Server};
 use crate::store::Store;
 
 /// Finds the run to continue: the last one of the suite.
@@ -37,7 +37,7 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
         ));
     }
     let run = store.run(number)?;
-    if matches!(run.state, State::Finished | State::Invalid) {
+    if matches!(run.state, RunState::Finished | RunState::Invalid) {
         return usage(format!(
             "run {number}, the last of the suite {suite}, is finished: leave out --resume to run \
              it again"

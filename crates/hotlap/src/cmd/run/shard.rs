@@ -17,7 +17,7 @@ use anyhow::Context;
 
 use crate::console::Console;
 use crate::exit::{Exit, usage};
-use crate::model::{Shard, State};
+use crate::model::{RunState, Shard};
 use crate::store::Store;
 
 /// Measures a shard into a store that `measure` is given, unless its result is there.
@@ -69,7 +69,7 @@ fn is_result(file: &Path, asked: &Shard) -> anyhow::Result<()> {
     let run = store.outline(store.last()?)?;
     let why = match run.shard {
         None => "its run is no shard".to_owned(),
-        Some(_) if run.state != State::Finished => "its run did not end as planned".to_owned(),
+        Some(_) if run.state != RunState::Finished => "its run did not end as planned".to_owned(),
         Some(found) if found == *asked => return Ok(()),
         Some(found) => asked
             .other_pool(&found)
@@ -98,7 +98,7 @@ fn is_finished(store: &Path) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let store = Store::open_existing(store)?;
-    Ok(store.outline(store.last()?)?.state == State::Finished)
+    Ok(store.outline(store.last()?)?.state == RunState::Finished)
 }
 
 /// A folder for a store that is not finished; removed with this value.

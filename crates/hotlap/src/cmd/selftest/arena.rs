@@ -25,7 +25,7 @@ use crate::cmd::run::logs::Logs;
 use crate::cmd::run::timing::{GRACE, START_LIMIT};
 use crate::console::Console;
 use crate::export::Exports;
-use crate::model::{Host, Observing, Question, Run, Schedule, Server, State};
+use crate::model::{Host, Observing, Question, Run, RunSchedule, RunState, Server};
 use crate::recorder::Recorder;
 use crate::redact;
 
@@ -161,7 +161,7 @@ impl Arena {
             number: None,
             began_ms: began.as_millis() as u64,
             took_ms: 0,
-            state: State::UnderWay,
+            state: RunState::UnderWay,
             command: redact::command_line(),
             hotlap: env!("CARGO_PKG_VERSION").to_owned(),
             baseline: None,
@@ -170,7 +170,7 @@ impl Arena {
             about: String::new(),
             contract: Name::Hello.to_string(),
             seed: experiment.seed,
-            schedule: Schedule {
+            schedule: RunSchedule {
                 restarts: 0,
                 rounds: 0,
                 slice_ms: experiment.slice.map(|slice| slice.as_secs_f64() * 1e3),
