@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_agent::{Generators, LoadError, LoadHost, LoadOutcome, ThisProcess};
 use hotlap_bench::validity::FAILING;
-use hotlap_load::{Failure, Progress};
 use hotlap_load::plan::{LoadPart, Pace, Plan, Request, Reuse, Stop};
+use hotlap_load::{Failure, Progress};
 use hotlap_observe::cpus;
 use hotlap_servers::infer::PROBES;
 
