@@ -588,9 +588,9 @@ mod tests {
         }
 
         /// Nodes of means 0.1, 0.2 and 0.3; restarts scatter by ±0.01 around them. Variance of the
-        /// means: 0.01. Of restarts: 0.0002, of which a mean of two has half. F(2, 3) has the quantiles
-        /// 16.0441 and 0.0255 (1 ÷ F(3, 2) = 1 ÷ 39.1655), χ²(2) ÷ 2 has −ln 0.025 = 3.6889 and −ln
-        /// 0.975 = 0.0253178.
+        /// means: 0.01. Of restarts: 0.0002, of which a mean of two has half. F(2, 3) has the
+        /// quantiles 16.0441 and 0.0255 (1 ÷ F(3, 2) = 1 ÷ 39.1655), χ²(2) ÷ 2 has −ln 0.025 =
+        /// 3.6889 and −ln 0.975 = 0.0253178.
         #[test]
         fn the_spread_of_nodes_is_what_restarts_do_not_explain() {
             let node =

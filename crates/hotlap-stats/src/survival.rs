@@ -673,8 +673,8 @@ mod tests {
             const CONNECTIONS: u64 = 64;
             const RUNS: u32 = 4_000;
             let mut random = Pcg64Mcg::seed_from_u64(1);
-            // Generations of requests, each of all connections. Slightly more than one in a hundred is
-            // stalled, so the true p99 is the stall.
+            // Generations of requests, each of all connections. Slightly more than one in a hundred
+            // is stalled, so the true p99 is the stall.
             let mut missed = |generations: u64| {
                 let mut stalls = || (0..generations).any(|_| random.random::<f64>() < 0.0101);
                 f64::from((0..RUNS).filter(|_| !stalls()).count() as u32) / f64::from(RUNS)

@@ -256,15 +256,15 @@ mod tests {
     mod trend {
         use super::super::*;
 
-        /// The slope of `zigzag` is `rise`, and the median absolute deviation 1.4826 × `half`. For ten
-        /// values the standard error of least squares is √(12 / 990) = 0.1101 of that.
+        /// The slope of `zigzag` is `rise`, and the median absolute deviation 1.4826 × `half`. For
+        /// ten values the standard error of least squares is √(12 / 990) = 0.1101 of that.
         #[test]
         fn a_line_has_the_standard_error_of_theil_and_sen() {
             let line = Line::through(&zigzag(10, 0.5, 0.0));
             assert_eq!(line.slope, 0.0);
             assert!((line.error / (1.023_327 * 1.482_602 * 0.5 * 0.110_096_4) - 1.0).abs() < 1e-5);
-            // Python: statistics.median of the 21 slopes of these seven, and √(π/3) × the MAD of the
-            // rest (as a multiple of the normal quantile 0.6745) × √(12 / 336).
+            // Python: statistics.median of the 21 slopes of these seven, and √(π/3) × the MAD of
+            // the rest (as a multiple of the normal quantile 0.6745) × √(12 / 336).
             let line = Line::through(&[0.0, 1.3, 1.9, 3.2, 3.8, 5.3, 5.9]);
             assert!((line.slope - 0.983_333_333_333_333_4).abs() < 1e-12, "{}", line.slope);
             assert!((line.error - 0.038_229_505_071).abs() < 1e-8, "{}", line.error);

@@ -183,7 +183,8 @@ mod tests {
 
         use super::super::*;
 
-        /// Three restarts of six rounds, with a cost in microseconds and 0.2 s of CPU time per round.
+        /// Three restarts of six rounds, with a cost in microseconds and 0.2 s of CPU time per
+        /// round.
         fn costs(cost: impl Fn(u32) -> f64) -> Vec<Reading> {
             let places = (0..3).flat_map(|restart| (0..6).map(move |round| (restart, round)));
             places
@@ -195,7 +196,8 @@ mod tests {
                 .collect()
         }
 
-        /// Regression: Spring Boot was "flat", measured at 873 µs while it fell from 1,706 to 402 µs.
+        /// Regression: Spring Boot was "flat", measured at 873 µs while it fell from 1,706 to 402
+        /// µs.
         #[test]
         fn of_two_servers_the_one_that_falls_is_unsteady() {
             let falling = costs(|round| 1706.0 * 0.75_f64.powi(round as i32));
@@ -218,8 +220,9 @@ mod tests {
             assert_eq!(changing(&one, &[&other]), None);
         }
 
-        /// Regression: a server that became cheaper for 20 s, by 3% of its first cost per second, was
-        /// compared at nearly three times its later cost. Its restarts had a second of CPU time.
+        /// Regression: a server that became cheaper for 20 s, by 3% of its first cost per second,
+        /// was compared at nearly three times its later cost. Its restarts had a second of CPU
+        /// time.
         #[test]
         fn a_small_change_counts_if_it_is_fast() {
             let flat = costs(|_| 9.0);
