@@ -190,7 +190,7 @@ pub enum Violation {
     SideEffect {
         /// Expected lines.
         expected: u64,
-        /// HardwareCounts lines.
+        /// Counted lines.
         counted: u64,
     },
     /// Several generators did not measure one load together: one was late, or stood still.

@@ -104,6 +104,8 @@ pub struct Scripted {
     pub probes: u32,
     /// The generator is late in trials from this rate on, in requests/s.
     pub late_from: Option<f64>,
+    /// The generator is late whenever a server is held.
+    pub late_when_held: bool,
     /// The capacity in the long window that ends a search, as a share of the capacity in short
     /// windows.
     pub held_share: f64,
@@ -129,6 +131,7 @@ impl Scripted {
             slices: 1,
             probes: 0,
             late_from: None,
+            late_when_held: false,
             held_share: 1.0,
             forbidden: Vec::new(),
             interrupted_at: None,
@@ -363,7 +366,8 @@ impl Runner for Scripted {
         outcome.response_time = Histogram::new();
         (0..missed).for_each(|_| outcome.response_time.record(1_000_000_000));
         (missed..outcome.responses).for_each(|_| outcome.response_time.record(1_000_000));
-        if self.late_from.is_some_and(|rate| trial.rate >= rate) {
+        let is_late = self.late_from.is_some_and(|rate| trial.rate >= rate);
+        if is_late || (self.late_when_held && trial.holds) {
             outcome.lag.record(1_000_000_000);
         }
         lap.failed = validity::judge_trial(&lap, &self.loads[load]);

@@ -155,7 +155,7 @@ fn generator(lap: &Lap) -> Option<Violation> {
 }
 
 fn late(lap: &Lap, load: &Load) -> Option<Violation> {
-    let LapKind::Paced { rate } = lap.kind else { return None };
+    let (LapKind::Paced { rate } | LapKind::Held { rate }) = lap.kind else { return None };
     let lag = &lap.outcome.lag;
     is_late(lag, load.connections, rate)
         .then(|| Violation::Late { lag_us: lag.quantile(0.99) as f64 / 1e3 })
@@ -348,7 +348,10 @@ mod tests {
         assert!(judge(&lap, &load()).len() > 1);
         assert_eq!(judge_trial(&lap, &load()), []);
         (0..2_000).for_each(|_| lap.outcome.lag.record(8_100_000));
-        assert!(matches!(judge_trial(&lap, &load())[..], [Violation::Late { .. }]));
+        for kind in [LapKind::Paced { rate: 4_000.0 }, LapKind::Held { rate: 4_000.0 }] {
+            let lap = Lap { kind, ..lap.clone() };
+            assert!(matches!(judge_trial(&lap, &load())[..], [Violation::Late { .. }]));
+        }
     }
 
     /// Sets the time in the system within the lap, in nanoseconds.

@@ -101,6 +101,43 @@ impl LoadPart {
     }
 }
 
+/// Whether a load can have these connections, threads, and requests in flight on a connection.
+///
+/// # Errors
+/// One of them is 0 or too large, or they exclude each other.
+pub fn check_shape(
+    connections: usize,
+    threads: usize,
+    pipeline: usize,
+    reuse: Reuse,
+    protocol: Protocol,
+) -> Result<(), PlanError> {
+    if connections == 0 {
+        return Err(PlanError::NoConnections);
+    }
+    if threads == 0 {
+        return Err(PlanError::NoThreads);
+    }
+    if threads > connections {
+        return Err(PlanError::MoreThreadsThanConnections { threads, connections });
+    }
+    let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
+    if connections > MAX_CONNECTIONS {
+        return out_of_range(format!("{connections} connections: at most {MAX_CONNECTIONS}"));
+    }
+    if pipeline == 0 || pipeline > MAX_PIPELINE {
+        return out_of_range(format!("a pipeline of {pipeline}: use 1 to {MAX_PIPELINE}"));
+    }
+    if pipeline > 1 && reuse == Reuse::Close {
+        let what = match protocol {
+            Protocol::Http1 => "pipelining needs connections that are kept: use a pipeline of 1",
+            Protocol::Http2 => "a connection per request has one stream: use 1 stream",
+        };
+        return out_of_range(what.to_owned());
+    }
+    Ok(())
+}
+
 /// The whole load.
 impl Default for LoadPart {
     fn default() -> Self {
@@ -245,17 +282,9 @@ impl Plan {
     /// # Errors
     /// The first reason why it cannot.
     pub fn check(&self) -> Result<(), PlanError> {
-        let Self { connections, threads, pipeline, .. } = *self;
+        let Self { connections, threads, pipeline, reuse, .. } = *self;
+        check_shape(connections, threads, pipeline, reuse, self.target.protocol)?;
         let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
-        if connections == 0 {
-            return Err(PlanError::NoConnections);
-        }
-        if threads == 0 {
-            return Err(PlanError::NoThreads);
-        }
-        if threads > connections {
-            return Err(PlanError::MoreThreadsThanConnections { threads, connections });
-        }
         if self.requests.is_empty() {
             return Err(PlanError::NoRequests);
         }
@@ -268,21 +297,6 @@ impl Plan {
                 let what = format!("{rate} requests/s is too high: use at most {MAX_RATE}");
                 return out_of_range(what);
             }
-        }
-        if connections > MAX_CONNECTIONS {
-            return out_of_range(format!("{connections} connections: at most {MAX_CONNECTIONS}"));
-        }
-        if pipeline == 0 || pipeline > MAX_PIPELINE {
-            return out_of_range(format!("a pipeline of {pipeline}: use 1 to {MAX_PIPELINE}"));
-        }
-        if pipeline > 1 && self.reuse == Reuse::Close {
-            let what = match self.target.protocol {
-                Protocol::Http1 => {
-                    "pipelining needs connections that are kept: use a pipeline of 1"
-                }
-                Protocol::Http2 => "a connection per request has one stream: use 1 stream",
-            };
-            return out_of_range(what.to_owned());
         }
         if self.timeout.is_zero() {
             return out_of_range("a timeout of 0 fails every request: use more".to_owned());

@@ -93,12 +93,17 @@ impl Schedule<'_> {
                 let trial = TrialWindow { rate, length, seed, holds: true };
                 (self.watch)(Event::Lapping { participant: *participant, load: *load });
                 let lap = self.runner.trial_lap(*participant, *load, trial);
-                let is_met = lap.as_ref().map_or(true, |lap| is_kept(self.experiment, lap));
+                // A lap that does not count says nothing about the rate, so it is repeated.
+                let is_met = match &lap {
+                    Ok(lap) => lap.counts().then(|| is_kept(self.experiment, lap)),
+                    Err(_) => Some(true),
+                };
                 self.driven(place, nth, *participant, lap)?;
-                if is_met {
-                    break;
+                match is_met {
+                    Some(true) => break,
+                    Some(false) => rate *= STEP_DOWN.0,
+                    None => {}
                 }
-                rate *= STEP_DOWN.0;
             }
         }
         Ok(())
@@ -416,6 +421,19 @@ mod tests {
         // By the curve of the script, the goal is met for long up to 0.9 of the capacity.
         let [first, .., last] = rates[..] else { panic!("{rates:?}") };
         assert!(last < 0.97 * first && rates.len() <= 4, "{rates:?}");
+    }
+
+    /// Regression: a server had to step down because the generator was late.
+    #[test]
+    fn a_server_is_held_at_the_same_rate_again_if_the_generator_was_late() {
+        let mut late = runner(two());
+        late.held_share = 0.9;
+        late.late_when_held = true;
+        let rates: Vec<f64> = held(&mut late)
+            .into_iter()
+            .filter_map(|(server, rate, _)| (server == 0).then_some(rate))
+            .collect();
+        assert_eq!(rates, [rates[0]; 4]);
     }
 
     #[test]

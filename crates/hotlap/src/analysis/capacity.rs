@@ -137,7 +137,8 @@ impl ServerCapacity {
         let counted: Vec<&Lap> = laps().filter(|lap| lap.counts()).collect();
         let view = |lap: &Lap| TrialView::of(lap, objectives);
         let mut windows: Vec<TrialView> = laps().filter(|lap| !lap.is_held()).map(view).collect();
-        let holds: Vec<TrialView> = laps().filter(|lap| lap.is_held()).map(view).collect();
+        let holds: Vec<TrialView> =
+            counted.iter().filter(|lap| lap.is_held()).map(|lap| view(lap)).collect();
         let held = holds.last().cloned();
         windows.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let counting = windows.iter().filter(|window| window.counts);

@@ -22,7 +22,7 @@ use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
-use hotlap_load::plan::{Protocol, Reuse, Tls};
+use hotlap_load::plan::{Protocol, Reuse, Tls, check_shape};
 
 use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
@@ -183,6 +183,10 @@ impl RunSpec {
         let mut loads = loads::loads(args, suite, contract, sends_all)?;
         if ask_to_close(&args.common.request.ask.headers) {
             loads.iter_mut().for_each(|load| load.reuse = Reuse::Close);
+        }
+        for Load { connections, threads, pipeline, reuse, protocol, .. } in &loads {
+            check_shape(*connections, *threads, *pipeline, *reuse, *protocol)
+                .or_else(|error| usage(error.to_string()))?;
         }
         let https = loads.iter().any(|load| load.https);
         let mut servers = server::servers(&entries, args, suite, contract, &requests, https)?;
@@ -387,6 +391,18 @@ mod tests {
         let names: Vec<&str> = spec.servers.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["sh", "http://127.0.0.1:1/x"]);
         assert_eq!((spec.question, spec.reference), (Question::Compare, Reference::Entry(0)));
+    }
+
+    /// Regression: these were refused only when the first load began.
+    #[test]
+    fn a_load_that_no_generator_can_make_is_refused_at_once() {
+        let error = |flags: &str| spec(&format!("hotlap run sh {flags}")).unwrap_err().to_string();
+        assert_eq!(
+            error("--pipeline 2 --disable-keepalive"),
+            "pipelining needs connections that are kept: use a pipeline of 1"
+        );
+        assert_eq!(error("--pipeline 2000"), "a pipeline of 2000: use 1 to 1024");
+        assert_eq!(error("-c 0"), "a load needs at least 1 connection");
     }
 
     #[test]

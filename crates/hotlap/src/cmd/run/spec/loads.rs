@@ -106,15 +106,6 @@ fn load(
 ) -> anyhow::Result<Load> {
     let Loading { connections, pipeline, .. } = *loading;
     let threads = loading.threads.unwrap_or(1);
-    if connections == 0 || threads == 0 || pipeline == 0 {
-        return usage("0 connections, threads or requests in flight send nothing: use at least 1");
-    }
-    if threads > connections {
-        return usage(format!(
-            "{threads} threads for {connections} connections: a thread needs a connection of its \
-             own, so use at most {connections} threads"
-        ));
-    }
     let (request, asked) = request(loading, suite, contract)?;
     Ok(Load {
         name: if loading.name.is_empty() { asked } else { loading.name.clone() },
