@@ -48,6 +48,8 @@ fn explained(reference: Script, server: Script) -> Scene {
     scene.experiment.explain = Explain::Only;
     scene.experiment.restarts = Some(6);
     scene.experiment.rounds = Some(4);
+    // A lap as long as an observed one.
+    scene.experiment.slice = Some(hotlap_bench::runner::OBSERVED);
     scene
 }
 
@@ -60,14 +62,14 @@ pub fn two() -> Scene {
 fn the_ledger_says_where_the_difference_goes() {
     insta::assert_snapshot!(printed(&hold(&two(), None).run, 80), @"
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    6 restarts · slices of 20 ms
+    6 restarts · slices of 0.3 s
 
     new costs 7.0 µs more CPU per request than old [+6.99, +7.01]: 6.0 µs in
     kernel network (1.00 more write per request) and 1.0 µs in application (handle
     1.0).
 
     CPU µs/request        difference     ±   old    new  per request
-    kernel network             +6.00  0.00  6.00  12.00  1.00 more write
+    kernel network             +6.00  0.00  6.00  11.99  1.00 more write
       tcp_sendmsg_locked       +4.00  0.00  4.00   8.00  called by main
       __alloc_skb              +2.00  0.00  2.00   4.00  called by main
     application                +1.00  0.00  2.00   3.00

@@ -136,10 +136,14 @@ fn sixty_servers_make_a_page() {
 #[test]
 fn the_heading_says_what_the_run_was() {
     let steady = script(57_900.0, 16_900.0, 7, &[0.01, -0.02, 0.015]);
-    let one = crate::scene::scene(&[("go/net-http", Role::Reference, steady)]);
+    let one = crate::scene::scene(&[("go/net-http", Role::Reference, steady.clone())]);
     assert!(page("one", &one).contains("<h1>go/net-http serves 5"));
-    let mut failed = many(3);
-    failed.scripts.iter_mut().for_each(|script| script.dies_at = Some(0));
+    let dies = || Script { dies_at: Some(0), ..steady.clone() };
+    let failed = crate::scene::scene(&[
+        ("go/net-http", Role::Reference, dies()),
+        ("node/http:cluster", Role::Plain, dies()),
+        ("python3 app.py", Role::Plain, dies()),
+    ]);
     let page_of_failed = page("failed", &failed);
     assert!(page_of_failed.contains("<h1>All 3 servers failed: nothing was measured.</h1>"));
     assert_eq!(page_of_failed.matches("out of luck").count(), 3);
