@@ -221,7 +221,8 @@ const NONE: &str = "a load needs at least one generator";
 /// The parts of a load, one for each of `count` generators. Connections are divided, and with them
 /// the load; all generators have equally many threads, as many as the plan says if their
 /// connections suffice. Rate, number of requests and values of fields remain those of the whole
-/// load, of which each generator takes every n-th (see [`LoadPart`]), so no two send the same value.
+/// load, of which each generator takes every n-th (see [`LoadPart`]), so no two send the same
+/// value.
 ///
 /// # Errors
 /// There are fewer connections than generators.

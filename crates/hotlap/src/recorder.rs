@@ -98,14 +98,17 @@ impl<'a> Recorder<'a> {
     /// Runs the experiment, and leaves the record open for a stress run after it.
     pub fn experiment(&mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Over {
         let over = schedule::run(experiment, runner, &mut |event| self.watch(&event));
-        let laps = self.run.laps.iter().map(|l| l.restart);
-        let own = self.run.explain.iter().map(|explains| explains.lap.restart);
-        let restarts = match self.run.question {
-            Question::Explain => own.max(),
-            _ => laps.max(),
-        };
-        let restarts = restarts.map_or(0, |last| last + 1);
-        self.run.set(restarts, |run, restarts| run.schedule.restarts = restarts);
+        // A run that was interrupted keeps its plan, by which it is resumed.
+        if over != Over::Interrupted {
+            let laps = self.run.laps.iter().map(|l| l.restart);
+            let own = self.run.explain.iter().map(|explains| explains.lap.restart);
+            let restarts = match self.run.question {
+                Question::Explain => own.max(),
+                _ => laps.max(),
+            };
+            let restarts = restarts.map_or(0, |last| last + 1);
+            self.run.set(restarts, |run, restarts| run.schedule.restarts = restarts);
+        }
         self.live.clear();
         over
     }

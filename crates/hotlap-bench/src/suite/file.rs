@@ -1,5 +1,5 @@
-//! Reads a suite file. Its keys are one kind of types and the suite is another: here lists of values
-//! are expanded, and names are resolved to entries and loads.
+//! Reads a suite file. Its keys are one kind of types and the suite is another: here lists of
+//! values are expanded, and names are resolved to entries and loads.
 
 use std::fmt;
 use std::marker::PhantomData;
