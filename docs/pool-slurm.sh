@@ -1,15 +1,15 @@
 #!/bin/sh
-# The shards of a suite as an array of jobs for Slurm. Copy this file, change its first lines, and
+# The shards of a suite as a job array for Slurm. Copy this file, change its first lines, and
 # submit it from a folder that all nodes share:
 #   mkdir -p pool && sbatch pool-slurm.sh          (options of hotlap run may follow)
-# Shards that are done are left out, so submit it again to complete a pool. Some shards alone:
+# Shards that are done are skipped, so submit it again to complete the pool. Only some shards:
 #   sbatch --array=3,7 pool-slurm.sh
 #SBATCH --job-name=hotlap
 #SBATCH --array=0-11
 #SBATCH --time=60
 #SBATCH --output=pool/shard-%a.log
-# A task has whole nodes and all of their memory. If a node fails or a job is preempted, Slurm
-# starts the task again. Two minutes before the time limit, hotlap is told to end its servers.
+# A task has whole nodes with all of their memory. If a node fails or a job is preempted, Slurm
+# starts the task again. Two minutes before the time limit, Slurm tells hotlap to end its servers.
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
