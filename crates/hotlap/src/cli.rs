@@ -373,10 +373,10 @@ Examples:
   hotlap merge shard-0.db shard-1.db shard-2.db  single files
   hotlap merge pool --kind 2                     the second kind of machine")]
 pub struct MergeArgs {
-    /// The stores of `hotlap run --shard`, or a folder that has them (*.db)
+    /// The results of `hotlap run --shard`, or a folder that contains the results (*.db)
     #[arg(value_name = "FILE|FOLDER", required = true)]
     pub stores: Vec<PathBuf>,
-    /// Which kind of machine, if the shards ran on several: its number in the message
+    /// The kind of machine to merge, if the shards ran on several kinds: its number in the message
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub kind: Option<usize>,
     /// Also print everything known about each server

@@ -36,9 +36,9 @@ pub struct RunArgs {
     pub suite: Option<String>,
     /// Measure one of N shards of the suite, 0/N to (N-1)/N, for `hotlap merge`
     ///
-    /// The shards may run on different machines, at any time and in any order, with the same other
-    /// options. --store is the file of this shard alone: it is written when the run has ended as
-    /// planned, and a shard whose file is there is not measured again. See docs/pool.md.
+    /// The shards may run on different machines, at any time and in any order. Give all shards the
+    /// same other options, but each shard its own --store: the file is written when the run has
+    /// ended as planned. A shard whose file exists is not measured again. See docs/pool.md.
     #[arg(
         long,
         value_name = "I/N",
@@ -47,8 +47,8 @@ pub struct RunArgs {
         conflicts_with_all = ["resume", "stress", "explain", "save_baseline", "fail_if"]
     )]
     pub shard: Option<ShardNumber>,
-    /// How many shards measure each server (default: 5, or N if that is less): its interval rests
-    /// on as many machines
+    /// Number of shards that measure each server, and so of machines that its interval rests on
+    /// (default: 5, or N if N is less)
     #[arg(long, value_name = "K", requires = "shard", value_parser = quantity::count)]
     pub nodes_per_server: Option<usize>,
     /// Continue the last, interrupted run of this suite
@@ -273,8 +273,8 @@ pub struct Schedule {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Schedule")]
 pub struct Placement {
-    /// Seed of the random order (default: a new one, stored with the run; 1 with --shard, where it
-    /// also divides the suite)
+    /// Seed of the random order (default: a new one, stored with the run). With --shard, the seed
+    /// also divides the suite (default: 1)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Cores for the server (default: half of them)
@@ -322,7 +322,7 @@ pub struct RequestArgs {
     /// Contract of built-in servers (default: hello)
     #[arg(long, value_name = "NAME")]
     pub contract: Option<String>,
-    /// Path to request of commands and URLs (default: /, or that of the URL)
+    /// Path to request from commands and URLs (default: /, or the path in the URL)
     #[arg(long, value_name = "PATH", conflicts_with_all = ["requests_file", "access_log"])]
     pub path: Option<String>,
     /// The request.
@@ -370,8 +370,8 @@ pub struct CapacityArgs {
     /// The goals, separated by commas: p99<10ms, p50<2ms, p99.9<100ms, errors<0.1%
     ///
     /// Latency counts from the moment a request is due, in an open loop with Poisson arrivals. A
-    /// request that fails misses every goal. The capacity is the rate at which a window of 1 to 4 s
-    /// keeps all goals as often as not; at the rate that the table calls safe, 19 of 20 windows do.
+    /// request that fails misses every goal. The capacity is the rate at which half of all windows
+    /// of 1 to 4 s meet all goals. At the rate that the table calls safe, 19 of 20 windows do.
     #[arg(long, value_name = "GOALS", required = true)]
     pub slo: String,
     /// The server that the others are compared with (default: the first)

@@ -58,8 +58,8 @@ pub struct ConnectionArgs {
     pub pipeline: Option<usize>,
     /// HTTP/2: agreed on by TLS (ALPN) for https, spoken at once for http (prior knowledge)
     ///
-    /// -c then says how many requests are in flight, as with HTTP/1.1: it is divided by --streams,
-    /// and that many connections are opened. A run leaves out the ceiling: it speaks HTTP/1.1.
+    /// -c is the number of requests in flight, as with HTTP/1.1, so the number of connections is -c
+    /// divided by --streams. A run leaves out the ceiling, which speaks only HTTP/1.1.
     #[arg(long)]
     pub http2: bool,
     /// Streams of each connection with --http2 (default: 10)
@@ -74,8 +74,9 @@ pub struct ConnectionArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub struct AskArgs {
-    /// Method (default: GET, or POST with a body). POST and other unsafe methods are sent only once
-    /// to probe the server; then only the status is checked, and the body with --expect-body
+    /// Method (default: GET, or POST with a body). To probe the server, POST and other unsafe
+    /// methods are sent only once: then only the status is checked, and the body if --expect-body
+    /// is given
     #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
     pub method: Option<String>,
     /// Header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and of
@@ -102,7 +103,7 @@ pub struct AskArgs {
     /// Expected status (default: 200 to 299)
     #[arg(long, value_name = "N")]
     pub expect_status: Option<u16>,
-    /// Expected body (default: that of the probes, except for the parts that vary)
+    /// Expected body (default: the body that the probes received, except for the parts that vary)
     #[arg(long, value_name = "TEXT|@FILE")]
     pub expect_body: Option<String>,
 }
@@ -140,13 +141,14 @@ pub struct TlsArgs {
     /// Trust the certificates in this PEM file instead of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub cacert: Option<PathBuf>,
-    /// The client's own certificate, with those that lead to its authority (PEM)
+    /// The client's certificate, with the certificates that lead to its authority (PEM)
     #[arg(long, value_name = "FILE", requires = "key")]
     pub cert: Option<PathBuf>,
     /// The private key of --cert (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
-    /// The server's name in the handshake (SNI) and in its certificate (default: that of the URL)
+    /// The server's name in the handshake (SNI) and in its certificate (default: the name in the
+    /// URL)
     #[arg(long, value_name = "NAME")]
     pub sni: Option<String>,
     /// Offer only these cipher suites (TLS_AES_256_GCM_SHA384,...; default: all, with --https those
