@@ -1,5 +1,5 @@
-//! What an agent does that runs servers: it builds and starts them, freezes, samples and observes
-//! them, and stops them. Requests to the servers do not pass through the agent.
+//! The agent that runs servers: it builds, starts, freezes, samples, observes and stops them.
+//! Requests to the servers do not pass through the agent.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -36,7 +36,7 @@ const SYMBOLS: Duration = Duration::from_secs(60);
 const NEWS: Duration = Duration::from_millis(100);
 
 orders! {
-    /// What an agent that runs servers is asked to do. A server that the agent keeps has a number.
+    /// The orders to an agent that runs servers. Each server that the agent keeps has a number.
     ServerOrder, carried out by service: ServerService {
         /// The machine, with the cores for servers that want `cpus` of them.
         Describe { cpus: Option<usize> } -> Description,
@@ -319,7 +319,7 @@ impl ServerService {
     }
 
     fn server(&mut self, id: u64) -> Result<&mut Box<dyn RunningServer>, String> {
-        self.servers.get_mut(&id).ok_or_else(|| "this server does not run any more".to_owned())
+        self.servers.get_mut(&id).ok_or_else(|| "this server is no longer running".to_owned())
     }
 
     fn ended(&mut self, id: u64) -> Result<Option<ProcessExit>, String> {
@@ -408,8 +408,8 @@ fn unknown(id: &str, cause: String) -> Unready {
     })
 }
 
-/// What takes longer than a call may: it runs in a thread of its own, and the controller asks for
-/// news. Dropping it interrupts it.
+/// Work that takes longer than a call may: it runs in its own thread, and the controller asks for
+/// news. Dropping the task interrupts the work.
 #[derive(Debug)]
 struct Task<T> {
     stop: Arc<AtomicBool>,
@@ -452,7 +452,7 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// Waits a moment for news of a task. One that has ended, or failed, is gone then.
+/// Waits a moment for news of a task. Removes a task that has ended or failed.
 fn poll<T>(task: &mut Option<Task<T>>) -> Result<News<T>, String> {
     let waiting = task.as_ref().ok_or("there is no task")?;
     let news = match waiting.news.recv_timeout(NEWS) {

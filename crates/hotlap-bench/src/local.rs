@@ -1,8 +1,8 @@
 //! The real runner: servers as processes, loaded by the generator and sampled from outside.
 //!
 //! All servers of a restart are running at the same time. Each is loaded and measured for a slice,
-//! then frozen while the others run, so that its background work costs them nothing. What concerns
-//! one server stands in [`Instance`]; here is what concerns all of them.
+//! then frozen while the others run, so that its background work costs them nothing. [`Instance`]
+//! has the code for one server, and this module the code for all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl LocalRunner {
         needs
     }
 
-    /// Length of a lap: that of its slices.
+    /// The length of a lap: the sum of its slices.
     fn lap_length(&self, load: usize) -> Duration {
         self.slices.length() * self.slices_a_lap(load)
     }
@@ -137,9 +137,9 @@ impl LocalRunner {
         (lap / self.slices.length().as_secs_f64()).round().clamp(1.0, 1e3) as u32
     }
 
-    /// Does something with a server, and freezes the server afterwards, whatever came of it. If one
-    /// server cannot be frozen, no server is from then on: it would take CPU time in the others'
-    /// slices, while they take none in its own.
+    /// Does something with a server, and freezes the server afterwards, whatever the result. If one
+    /// server cannot be frozen, no server is frozen from then on: this server would take CPU time
+    /// in the slices of the others, which take none in its slices.
     fn then_freeze<R>(&mut self, participant: usize, act: impl FnOnce(&mut Instance) -> R) -> R {
         let instance = &mut self.instances[participant];
         let done = act(instance);
@@ -234,7 +234,7 @@ impl LocalRunner {
             .collect()
     }
 
-    /// A failed start, with what to do if the server wants the port of one that runs.
+    /// A failed start, with a remedy if the server may want the port of a running server.
     fn with_advice_on_ports(&self, participant: usize, failure: ServerFailure) -> ServerFailure {
         let start = &self.instances[participant].participant.start;
         let is_started = matches!(start, Origin::Launch(_));
@@ -246,7 +246,7 @@ impl LocalRunner {
                 remedy: format!(
                     "{name} runs at the same time and listens on port {port}, whatever $PORT is. \
                      If this server wants that port too, write $PORT into both commands, or \
-                     measure each server in a run of its own"
+                     measure each server in a separate run"
                 ),
                 ..failure
             },
@@ -340,7 +340,7 @@ impl Runner for LocalRunner {
     }
 
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
-        // It may be thawed to find out why it is silent, or to write its log.
+        // The server may be thawed to find out why it is silent, or to write its log.
         self.then_freeze(participant, |instance| instance.lap(load))
     }
 

@@ -280,14 +280,14 @@ impl Amount {
 
 // Nodes: the level above restarts, where a comparison was repeated on several machines.
 //
-// Restarts on one machine share whatever is particular to it, so an interval that is to hold for
-// machines of a kind must rest on machines, as one within a machine rests on restarts (Kalibera
-// and Jones 2013, section 6: the highest level that was repeated). Each restart is labelled with
-// its node, and [`crate::effect`] takes the mean of a node's restarts and Student's interval over
-// the nodes.
+// Restarts on one machine share the machine's peculiarities. So an interval that should hold for
+// machines of a kind must rest on machines, as an interval for one machine rests on restarts
+// (Kalibera and Jones 2013, section 6: the highest level that was repeated). Each restart is
+// labelled with its node, and [`crate::effect`] takes the mean of a node's restarts and Student's
+// interval over the nodes.
 //
-// Nodes have equal weight. Weights from each node's own variance, as in a meta-analysis, rest on
-// the few restarts of a node; `tests/nodes` compares both.
+// Nodes have equal weight. Weights from each node's own variance, as in a meta-analysis, would rest
+// on the few restarts of a node. `tests/nodes` compares both.
 
 /// The pairs, each with its node in place of the restart. `node_of` has the node of each restart;
 /// restarts without one are left out.

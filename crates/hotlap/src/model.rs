@@ -231,7 +231,7 @@ pub struct Than {
 }
 
 /// The part of a suite that a run measured (`--shard`). With the servers and the loads of the run,
-/// it says all that [`crate::pool`] must know to merge it.
+/// it is all that [`crate::pool`] needs to merge the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// Its number, from 0.
@@ -244,7 +244,7 @@ pub struct Shard {
     pub seed: u64,
     /// A hash of the suite: its file, its requests file, and the names of its servers.
     pub suite_hash: u64,
-    /// Options that change what is measured, as they can be typed.
+    /// Options that change what is measured, as a user would type them.
     pub options: Vec<String>,
     /// The server that all others are compared with.
     pub reference: String,
@@ -253,7 +253,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Why another shard is not one of the same pool, if it is not.
+    /// Why another shard belongs to another pool; `None` if it belongs to the same one.
     pub fn other_pool(&self, other: &Self) -> Option<String> {
         let facts = |shard: &Self| {
             [

@@ -1,9 +1,9 @@
-//! A suite over a pool of machines: shards, each a run of its own that some scheduler places on a
+//! A suite over a pool of machines: its shards, each a separate run that a scheduler places on a
 //! machine, and the merging of their results.
 //!
-//! [`division`] decides which servers a shard measures; the record of its run says so
-//! ([`crate::model::Shard`]). [`merge`] makes one run of the shards of one kind of machine, without
-//! those that [`apart`] finds far off the others.
+//! [`division`] decides which servers a shard measures, and the record of the shard's run names
+//! them ([`crate::model::Shard`]). [`merge`] makes one run from the shards of one kind of machine,
+//! without the shards that [`apart`] finds far off the others.
 
 pub mod apart;
 pub mod division;

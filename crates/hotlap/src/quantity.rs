@@ -79,8 +79,9 @@ impl FromStr for RunNumbers {
     }
 }
 
-/// Which shard of how many, as `--shard` has it: `0/12` to `11/12`. They are counted from 0, as the
-/// tasks of an Indexed Job of Kubernetes, and those of a Slurm array by default.
+/// The number of a shard and the number of all shards, as typed after `--shard`: `0/12` to `11/12`.
+/// Shards are counted from 0, like the tasks of a Kubernetes Indexed Job and, by default, of a
+/// Slurm job array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardNumber {
     /// Its number.

@@ -10,8 +10,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::plan::PlanFor;
 
-/// A server that answers each request with these bytes. `before_handshake` is called with the number
-/// of each connection, and `before_response` before each response.
+/// A server that answers each request with these bytes. `before_handshake` is called with the
+/// number of each connection, and `before_response` before each response.
 pub fn secure(
     config: Arc<ServerConfig>,
     response: &'static [u8],

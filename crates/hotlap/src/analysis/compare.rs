@@ -171,7 +171,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// That of a run.
+    /// The level of a run.
     pub fn of(run: &Run) -> Self {
         Self { node_of: run.pool.as_ref().map(|pool| pool.node_of.clone()) }
     }

@@ -1,6 +1,6 @@
-//! What only some suites ask: what each layer costs, compared with the one whose work it adds to;
-//! how servers scale with their threads, or with the one property in which the loads differ; and
-//! published figures beside measured ones.
+//! Questions of some suites. What does each layer cost, compared with the layer below? How do
+//! servers scale with their threads, or with the one property in which loads differ? And published
+//! figures next to measured ones.
 
 use hotlap_stats::{Estimate, Verdict};
 

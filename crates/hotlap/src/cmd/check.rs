@@ -90,8 +90,8 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>
         args.servers.iter().cloned().partition(|s| server::is_custom(s));
     if strangers.is_empty() && args.expect_status.is_some() {
         return usage(
-            "--expect-status applies to commands and URLs, and only built-in servers are checked: \
-             their contract defines their responses",
+            "--expect-status applies to commands and URLs, but you named only built-in servers, \
+             whose contracts define the responses. Leave out --expect-status",
         );
     }
     let mut servers = Vec::new();

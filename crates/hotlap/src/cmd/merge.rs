@@ -49,7 +49,7 @@ pub fn run(args: &MergeArgs, console: &Console) -> anyhow::Result<Exit> {
     })
 }
 
-/// The stores that are named, and those in folders that are named.
+/// The stores in the list, and the stores in the folders in the list.
 fn files(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in named {
@@ -75,8 +75,8 @@ fn files(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The shards by kind of machine, and the numbers of those that are missing. One store is in memory
-/// at a time.
+/// The shards by kind of machine, and the numbers of missing shards. Only one store is in memory at
+/// a time.
 fn read(files: &[PathBuf]) -> anyhow::Result<(ByKind, Vec<usize>)> {
     let mut kinds = ByKind::new();
     let mut found = BTreeMap::<usize, (&Path, Shard)>::new();
@@ -89,8 +89,8 @@ fn read(files: &[PathBuf]) -> anyhow::Result<(ByKind, Vec<usize>)> {
             .with_context(|| format!("cannot read {name}"))?;
         let Some(shard) = run.shard.clone() else {
             return usage(format!(
-                "{name} is not a shard: name the files of `hotlap run --shard`, or move this one \
-                 away"
+                "{name} is not a shard: name only files that `hotlap run --shard` wrote, or move \
+                 {name} away"
             ));
         };
         if let Some((first, of_first)) = found.values().next()
@@ -99,7 +99,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<(ByKind, Vec<usize>)> {
             let first = first.display();
             return usage(format!(
                 "{name} is a shard of another pool than {first}: {why}. Merge shards of the same \
-                 suite and options, or measure that one again"
+                 suite and options, or measure {name} again"
             ));
         }
         if let Some((other, _)) = found.insert(shard.number, (file, shard.clone())) {

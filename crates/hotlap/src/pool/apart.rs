@@ -1,8 +1,9 @@
-//! Shards that are set apart: their node was disturbed, or is not what it says.
+//! Shards that are set apart, because their node was disturbed or differs from what it reports.
 //!
-//! Only the A/A control and the ceiling decide, which are the same programs in every shard, and
-//! never the servers whose ratios are merged: that would choose results by what they say. What a
-//! node makes faster or slower alike cancels in its ratios, so the limits are wide.
+//! Only the A/A control and the ceiling decide, because they are the same programs in every shard.
+//! The servers whose ratios are merged never decide: that would be choosing results by their
+//! values. If a node makes all servers faster or slower alike, this cancels in its ratios, so the
+//! limits are wide.
 
 use hotlap_stats::{mad, median};
 
@@ -10,7 +11,7 @@ use crate::analysis::{Analysis, Measure};
 use crate::model::{Apart, Run};
 
 /// A noise floor is far off if it is this many times the pool's median, and above [`QUIET`]. From
-/// three restarts, the fewest that give one, a floor is that high by chance in 1 of 500 shards.
+/// three restarts, the fewest that give a floor, it is that high by chance in 1 of 500 shards.
 const TIMES: f64 = 3.0;
 
 /// A noise floor that is never far off, in log units.
@@ -20,13 +21,13 @@ const QUIET: f64 = 0.05;
 /// than [`DEVIATIONS`].
 const FACTOR: f64 = 1.15;
 
-/// As many standard deviations, by the median absolute deviation, a ceiling may be off.
+/// How far a ceiling may be off, in standard deviations (from the median absolute deviation).
 const DEVIATIONS: f64 = 4.0;
 
-/// Fewer shards than this do not show which of them is off.
+/// With fewer shards than this, nothing shows which of them is off.
 const MIN_SHARDS: usize = 3;
 
-/// What a shard says of its node.
+/// The condition of a shard's node, as far as the shard shows it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Condition {
     /// Whether the reference has laps that count.
@@ -41,7 +42,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// That of a shard.
+    /// The condition of a shard's node.
     pub fn of(run: &Run) -> Self {
         let analyses = Analysis::of_all(run);
         let measured = |a: &Analysis| a.reference.is_some_and(|r| a.servers[r].is_measured());

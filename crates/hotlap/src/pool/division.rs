@@ -2,25 +2,25 @@
 //!
 //! Every shard measures the reference, its A/A control and the ceiling, because only servers of one
 //! machine and one hour are compared with one another. The other servers are dealt into groups, and
-//! each group is measured by several shards, since intervals rest on nodes. A group is no smaller
-//! than it must be: the three that every shard repeats take time whatever the group, and servers
-//! that were measured together are compared directly.
+//! each group is measured by several shards, since intervals rest on nodes. Groups are as large as
+//! possible, for two reasons: the three servers that every shard repeats take time whatever the
+//! group, and servers that were measured together are compared directly.
 //!
-//! The shards of a group follow each other. A scheduler starts tasks in order, so they run at the
-//! same time and therefore on different nodes, as long as the pool has as many. If they were spread
-//! (shard = repeat × groups + group), a pool of as many nodes as there are groups would measure
+//! The shards of a group have consecutive numbers. A scheduler starts tasks in order, so these
+//! shards run at the same time, and therefore on different nodes if the pool has enough. With the
+//! other order (shard = repeat × groups + group), a pool with one node for each group would measure
 //! each group on one node only.
 
 use std::hash::Hasher;
 
 use fnv::FnvHasher;
 
-/// On how many nodes a server is measured unless the user says otherwise. An interval is t(n − 1) ÷
-/// √n standard deviations of nodes wide on either side: 2.48 with three nodes, 1.59 with four, 1.24
+/// On how many nodes a server is measured unless the user says otherwise. Each half of an interval
+/// is t(n − 1) ÷ √n standard deviations between nodes: 2.48 with three nodes, 1.59 with four, 1.24
 /// with five, 0.84 with eight.
 pub const NODES_PER_SERVER: usize = 5;
 
-/// The seed of a pool unless the user says otherwise. All shards must have the same.
+/// The seed of a pool unless the user says otherwise. All shards must have the same seed.
 pub const SEED: u64 = 1;
 
 /// Servers that are measured together, by the same shards.
@@ -32,9 +32,9 @@ pub struct Group {
     pub shards: Vec<usize>,
 }
 
-/// Divides servers among `shards`, each of them measured by `repeats` or more; the reference is
-/// measured by all. Servers are dealt in an order that follows from the seed, so that neighbours in
-/// a suite, which may be of one language, are not all in one group.
+/// Divides servers among `shards`. At least `repeats` shards measure each server, and all shards
+/// measure the reference. The seed decides the order in which servers are dealt, so that neighbours
+/// in a suite, which may share a language, do not all land in one group.
 pub fn divide(
     servers: &[String],
     reference: &str,
@@ -48,7 +48,7 @@ pub fn divide(
     let mut first = 0;
     let group = |number: usize| {
         let dealt = others.iter().skip(number).step_by(groups).map(|name| (*name).clone());
-        // What does not divide evenly repeats the first groups once more.
+        // If shards do not divide evenly, the first groups have one more.
         let count = shards / groups + usize::from(number < shards % groups);
         let numbers = (first..first + count).collect();
         first += count;

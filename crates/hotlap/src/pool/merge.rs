@@ -1,7 +1,7 @@
-//! Makes one run of the shards of one kind of machine.
+//! Makes one run from the shards of one kind of machine.
 //!
-//! The merged run has all restarts of all shards, numbered on, and knows the node of each, so that
-//! everything that works on a run works on it, and intervals rest on nodes
+//! The merged run has all restarts of all shards, numbered consecutively, and the node of each. So
+//! everything that works on a run works on the merged run, and intervals rest on nodes
 //! ([`crate::analysis::Level`]). Servers are paired within a round, so only ratios to the reference
 //! of the same node are compared.
 //!
@@ -21,11 +21,11 @@ use crate::text::number::plural;
 /// A shard with a result.
 #[derive(Debug)]
 pub struct Measured {
-    /// Which one it is.
+    /// Which shard it is.
     pub shard: Shard,
-    /// Its run, light ([`lighten`]).
+    /// Its run, with its histograms merged ([`lighten`]).
     pub run: Run,
-    /// What it says of its node.
+    /// The condition of the shard's node.
     pub condition: Condition,
     /// Why it is set apart; `None` if it counts.
     pub apart: Option<Apart>,
@@ -41,15 +41,15 @@ impl Measured {
 }
 
 /// The kind of a machine: what nodes must have in common. Ratios differ between kinds for good
-/// reasons (another cache, another kernel), so nodes of different kinds are not a sample of
-/// anything, and are never merged.
+/// reasons, such as another cache or another kernel. So nodes of different kinds are not a sample
+/// of one population, and are never merged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     cpu: String,
     arch: String,
     /// Logical cores that hotlap may use.
     cores: usize,
-    /// How many of them servers and generator have; 0 if they are not pinned.
+    /// The cores of servers and of the generator; 0 if threads are not pinned.
     divided: (usize, usize),
     /// Name and the first two numbers of the release: `Linux 6.18`.
     kernel: String,
@@ -288,7 +288,7 @@ fn host(shards: &[&Measured]) -> Host {
     Host { machine, doubts, node: None, ..first.clone() }
 }
 
-/// A machine without the facts in which another one differs. Both are of one kind.
+/// The facts that two machines of one kind share. Facts in which they differ are left out.
 fn common(mut machine: Machine, other: &Machine) -> Machine {
     fn keep<T: PartialEq>(own: &mut Option<T>, other: &Option<T>) {
         own.take_if(|own| Some(&*own) != other.as_ref());

@@ -112,7 +112,7 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
         ),
         ServerWarning::Goaways { connections, reason } => format!(
             "{name} ended {} with an error (GOAWAY {reason}). Look for a limit on streams or on \
-             requests per connection in its configuration, or in its log.",
+             requests per connection in its configuration, and for the cause in its log.",
             plural(*connections as usize, "connection")
         ),
         ServerWarning::Silent(rounds) => format!(

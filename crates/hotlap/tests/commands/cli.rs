@@ -315,9 +315,9 @@ fn a_suite_may_leave_out_servers_whose_toolchain_is_missing() {
     suite(false).fails(3).has("go/net-http failed (toolchain)");
 }
 
-/// A server that does not speak the load's protocol is neither built nor started, and the others are
-/// measured.
-/// Regression: the failure told users of `check` to pass an option that only `run` had.
+/// A server that does not speak the load's protocol is neither built nor started, and the others
+/// are measured. Regression: the failure told users of `check` to pass an option that only `run`
+/// had.
 #[test]
 fn a_path_may_respond_with_an_error_on_purpose() {
     let scene = scene();

@@ -101,8 +101,8 @@ fn lines_add_up() {
     assert_eq!(functions, sum(&[LedgerKind::Group]));
 }
 
-/// Regression: the cost of waking the generator was printed as that of `_raw_spin_unlock_irqrestore`
-/// in kernel network.
+/// Regression: the cost of waking the generator was printed as that of
+/// `_raw_spin_unlock_irqrestore` in kernel network.
 #[test]
 fn waking_the_receiver_has_a_line_and_a_note() {
     let wakes = |ns: f64, wobble: &[f64]| {

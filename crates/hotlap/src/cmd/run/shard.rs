@@ -1,10 +1,10 @@
-//! `hotlap run --shard I/N`: a run whose result is in its place as a whole, or not at all.
+//! `hotlap run --shard I/N`: a run whose result is complete, or absent.
 //!
-//! A shard measures into a store in a folder of its own on the local disk, because writes to a
-//! network file system would be work between laps, and because SQLite's write-ahead log does not
-//! work on one (sqlite.org/wal.html). The finished store is copied under a temporary name and then
-//! linked to its name, which fails if another task was first. So a task may be killed and started
-//! again at any moment, and two tasks with the same shard do no harm.
+//! A shard writes its store to a temporary folder on the local disk. Writes to a network file
+//! system would be work between laps, and SQLite's write-ahead log does not work there
+//! (sqlite.org/wal.html). The finished store is copied under a temporary name, and then linked to
+//! its final name, which fails if another task was first. So a task may be killed and started again
+//! at any moment, and two tasks with the same shard do no harm.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -20,7 +20,7 @@ use crate::exit::{Exit, usage};
 use crate::model::{RunState, Shard};
 use crate::store::Store;
 
-/// Measures a shard into a store that `measure` is given, unless its result is there.
+/// Measures a shard, unless its result exists. `measure` gets the path of the store.
 pub fn run(
     shard: &Shard,
     to: &Path,
@@ -30,7 +30,7 @@ pub fn run(
     let number = format!("{} of {}", shard.number, shard.of);
     if to.exists() {
         is_result(to, shard)?;
-        console.note(&format!("Shard {number} is there: {}", to.display()));
+        console.note(&format!("Shard {number} is already done: {}", to.display()));
         return Ok(Exit::Ok);
     }
     is_writable(to).with_context(|| {
@@ -56,19 +56,19 @@ pub fn run(
     match published {
         Published::Here => console.note(&format!("Shard {number} is done: {}", to.display())),
         Published::Earlier => console.note(&format!(
-            "Shard {number} was finished by another task meanwhile, whose result is kept: {}",
+            "Another task finished shard {number} first, and its result is kept: {}",
             to.display()
         )),
     }
     Ok(exit)
 }
 
-/// Rejects a file that is not the result of this shard: it is never overwritten.
+/// Rejects a file that is not the result of this shard. Such a file is never overwritten.
 fn is_result(file: &Path, asked: &Shard) -> anyhow::Result<()> {
     let store = Store::open_existing(file)?;
     let run = store.outline(store.last()?)?;
     let why = match run.shard {
-        None => "its run is no shard".to_owned(),
+        None => "its run is not a shard".to_owned(),
         Some(_) if run.state != RunState::Finished => "its run did not end as planned".to_owned(),
         Some(found) if found == *asked => return Ok(()),
         Some(found) => asked
@@ -76,8 +76,8 @@ fn is_result(file: &Path, asked: &Shard) -> anyhow::Result<()> {
             .unwrap_or_else(|| format!("it is shard {} of {}", found.number, found.of)),
     };
     usage(format!(
-        "{} is there, and is not the result of shard {} of {}: {why}. Move the file away, or name \
-         another one (--store)",
+        "{} exists, but is not the result of shard {} of {}: {why}. Move the file away, or name \
+         another file (--store)",
         file.display(),
         asked.number,
         asked.of
@@ -91,8 +91,8 @@ pub fn node() -> String {
     of("HOTLAP_NODE").or_else(|| of("SLURMD_NODENAME")).unwrap_or_else(host)
 }
 
-/// Whether a store has a run that ended as planned. Everything is in its one file once it is
-/// closed.
+/// Whether a store has a run that ended as planned. Once the store is closed, everything is in its
+/// one file.
 fn is_finished(store: &Path) -> anyhow::Result<bool> {
     if !store.exists() {
         return Ok(false);
@@ -101,7 +101,7 @@ fn is_finished(store: &Path) -> anyhow::Result<bool> {
     Ok(store.outline(store.last()?)?.state == RunState::Finished)
 }
 
-/// A folder for a store that is not finished; removed with this value.
+/// A folder for an unfinished store. The folder is removed when this value is dropped.
 #[derive(Debug)]
 struct Unfinished {
     folder: PathBuf,

@@ -1,4 +1,4 @@
-//! The part of a suite that `--shard` names: which servers, compared with which one.
+//! The part of a suite that `--shard` names: its servers, and the reference.
 
 use std::fs;
 use std::hash::Hasher;
@@ -31,7 +31,7 @@ pub(super) fn shard(
 ) -> anyhow::Result<Shard> {
     let Some(reference) = reference.map(|server| server.name.clone()) else {
         let name = &suite.name;
-        return usage(format!("the suite {name} has no reference that all shards can have"));
+        return usage(format!("the suite {name} has no reference, which every shard must measure"));
     };
     let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
     let suite_hash = hash(suite, &names)?;
@@ -56,8 +56,8 @@ pub(super) fn shard(
     Ok(Shard { number, of, nodes_per_server, seed, suite_hash, options, reference, servers })
 }
 
-/// A hash of what the suite says, and of which servers it stands for. Access logs are large, and
-/// are known by the loads, which are compared as well.
+/// A hash of the suite's text and of its servers. Access logs are left out, because they are large:
+/// the loads identify them, and loads are compared as well.
 fn hash(suite: &Suite, names: &[String]) -> anyhow::Result<u64> {
     let mut hasher = FnvHasher::default();
     let mut add = |bytes: &[u8]| {
@@ -72,8 +72,8 @@ fn hash(suite: &Suite, names: &[String]) -> anyhow::Result<u64> {
     Ok(hasher.finish())
 }
 
-/// The options that change what is measured. Those of the request and of the load's shape are known
-/// by the loads, which are compared as well.
+/// The options that change what is measured. Options of the request and of the load's shape are
+/// left out: the loads show them, and loads are compared as well.
 fn options(args: &RunArgs) -> Vec<String> {
     let (schedule, shape) = (&args.schedule, &args.common.shape);
     let (placement, start) = (&args.common.placement, &args.common.start);
