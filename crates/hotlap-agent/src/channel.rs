@@ -47,7 +47,7 @@ pub struct Channel {
 struct Patience {
     until: Instant,
     limit: Duration,
-    /// The wait began after an interrupt: something is put in order, which takes its time.
+    /// The wait began after an interrupt. Cleaning up gets its full time limit.
     is_after_interrupt: bool,
 }
 
@@ -62,7 +62,7 @@ struct State {
 
 impl Channel {
     /// Starts the command and waits until an agent of the same version answers, for at most
-    /// `limit`. Once `stop` is set, no call that was begun before is waited for any longer.
+    /// `limit`. Setting `stop` ends the wait for every call that began earlier.
     ///
     /// # Errors
     /// The command cannot be started, ends or does not answer in time, or the versions differ.
@@ -144,8 +144,7 @@ impl Channel {
         Ok(theirs)
     }
 
-    /// The same channel; once `stop` is set, no call that was begun before is waited for any
-    /// longer.
+    /// The same channel. Setting `stop` ends the wait for every call that began earlier.
     pub fn interrupted_by(self, stop: &Arc<AtomicBool>) -> Self {
         Self { stop: Arc::clone(stop), ..self }
     }
@@ -170,8 +169,8 @@ impl Channel {
     ///
     /// # Errors
     /// The agent refuses the order, does not answer within the order's limit, or sends nothing at
-    /// all for 15 s; or the user interrupts. Unless the agent refuses or the user interrupts, the
-    /// channel is then closed and all later calls fail.
+    /// all for 15 s. Or the user interrupts. After a refusal or an interrupt, the channel stays
+    /// open. Otherwise it is closed, and all later calls fail.
     pub fn call<O: Order>(&self, order: O) -> Result<O::Report, ChannelError> {
         self.exchange(order).map_err(|fault| error(&self.command, O::PHASE, fault))
     }

@@ -1,4 +1,4 @@
-//! What an agent does that generates load.
+//! The agent that generates load.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const KEPT: usize = 1_000;
 
 orders! {
-    /// What a generator is asked to do. A load has the number that is reported when it is opened.
+    /// The orders to a generator. Opening a load reports its number, by which later orders name it.
     GeneratorOrder, carried out by generator: Generator {
         /// The host.
         Describe -> HostDescription, "describing its host", PROMPT => HostDescription::here();
@@ -177,7 +177,7 @@ pub struct Generator {
     loads: BTreeMap<u64, Load>,
     /// The number of the next load.
     next: u64,
-    /// Those that the loads watch.
+    /// The pauses of this process, which the loads watch.
     pauses: Weak<Pauses>,
 }
 

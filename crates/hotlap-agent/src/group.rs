@@ -33,11 +33,11 @@ const CONNECT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Generators {
     state: Mutex<State>,
-    /// The commands that started them, by which those that are lost are started again; none at the
-    /// other ends of given channels.
+    /// The commands that started the generators, to start a lost one again. Empty if the channels
+    /// were given.
     commands: Vec<AgentCommand>,
     has_sampler: bool,
-    /// The longest round trip to one of them.
+    /// The longest round trip to any generator.
     delay: Duration,
     /// The cores of each; empty: as the plan says.
     cores: Vec<GeneratorCores>,
@@ -65,8 +65,8 @@ struct State {
 }
 
 impl Generators {
-    /// Starts one agent with each command, and one that samples latency while the others load. Once
-    /// `stop` is set, no order that was given before is waited for any longer.
+    /// Starts one agent with each command, and one that samples latency while the others load.
+    /// Setting `stop` ends the wait for every order that was given earlier.
     ///
     /// # Errors
     /// The first agent that could not be started, and why.

@@ -1,8 +1,8 @@
 //! Where load comes from: this process, or several generators that are agents.
 //!
-//! What is asked of a load is the same for both: it opens connections, counts in windows, is paused
-//! before the server is frozen, and hands its outcome over. With agents, each of these is an order
-//! to all of them ([`Generators`](crate::Generators)).
+//! Both offer the same interface. A load opens connections, counts in windows, is paused before the
+//! server is frozen, and returns its outcome. With several generators, each of these steps is an
+//! order to all agents ([`Generators`](crate::Generators)).
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -88,7 +88,7 @@ pub type ValuesUsed = Box<dyn Fn() -> u64 + Send>;
 /// What a load measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadOutcome {
-    /// What happened; of several generators, the sum.
+    /// What happened: for several generators, the sum.
     pub outcome: Outcome,
     /// What the sum consists of; `None` for the load of this process.
     pub contributions: Option<Contributions>,
@@ -97,14 +97,14 @@ pub struct LoadOutcome {
 /// Why a load has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// No load can be like this, or it cannot be divided among the generators.
+    /// The load is impossible, or cannot be divided among the generators.
     #[error("{0}")]
     Unfit(String),
     /// It cannot be run, for example because the server cannot be reached.
     #[error("{0}")]
     Failed(String),
-    /// A generator was lost; the counts of the others are not those of the whole load. The next
-    /// load starts the generator again.
+    /// A generator was lost, so the counts of the others are not the counts of the whole load. The
+    /// next load starts the generator again.
     #[error(transparent)]
     Lost(ChannelError),
     /// A generator was lost and cannot be started again.

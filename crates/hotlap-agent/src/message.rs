@@ -1,4 +1,4 @@
-//! What is said over a channel: the hellos, and then orders and their reports.
+//! The messages of a channel: first hellos, then orders and their reports.
 
 use std::fmt;
 use std::time::Duration;
@@ -95,9 +95,9 @@ pub fn report<O: Order>(report: O::Report) -> Answer {
     serde_json::value::to_raw_value(&report).map_err(|e| format!("a report: {e}"))
 }
 
-/// Defines all that there is to know of the orders of a role: for each its fields, its report, what
-/// it does in words, how long the answer may take, and how the agent carries it out. There is a
-/// type for each order; values of an enum of all of them go over the wire.
+/// Defines the orders of a role. An order has fields, a report, a description in words, a time
+/// limit for the answer, and code with which the agent carries it out. Each order is a type. Values
+/// of an enum of all orders go over the wire.
 #[macro_export]
 macro_rules! orders {
     (

@@ -77,7 +77,7 @@ pub struct Build<'a> {
 
 impl RemoteHost {
     /// Starts an agent, and finds the address at which this machine reaches it, unless it is given.
-    /// What the agent is asked ends early once `stop` is set.
+    /// Once `stop` is set, calls to the agent end early.
     ///
     /// # Errors
     /// The agent cannot be started, or none of its addresses is reached: the cause and the remedy.

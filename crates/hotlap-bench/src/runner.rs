@@ -19,7 +19,7 @@ use crate::lap::{Count, Lap, LapKind};
 /// switched on.
 pub const OBSERVED: Duration = Duration::from_millis(300);
 
-/// Runs laps. Where a method returns a failure, the participant cannot take part any more.
+/// Runs laps. If a method returns a failure, the participant is not measured any further.
 pub trait Runner {
     /// Starts a participant and waits until it answers. With `observes`, instruments can be used on
     /// it, and its runtime is told to name its functions.
@@ -80,7 +80,7 @@ pub trait Runner {
 
     /// Runs one lap of a search: an open loop with Poisson arrivals, in one slice. Failures are
     /// data here; the only validity check is whether the generator kept up. Afterwards the server
-    /// gets time to recover; not to recover is a failure.
+    /// gets time to recover. It is a failure if the server does not.
     fn trial_lap(
         &mut self,
         participant: usize,

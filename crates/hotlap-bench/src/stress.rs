@@ -5,8 +5,8 @@
 //! ([`judge()`])? Servers are not compared with each other: each runs alone and is compared with
 //! itself a second earlier. A server that is down is started again for the next scenario.
 //!
-//! Of the servers that run already, only those on this machine are attacked, unless the caller
-//! allows others.
+//! A server that runs already is attacked only if it is on this machine, unless the caller allows
+//! others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -151,7 +151,7 @@ impl Browser {
         self.post(&format!("/element/{element}/value"), &json!({ "text": keys }));
     }
 
-    /// Complaints in the console, and addresses that were asked for beside the page's own.
+    /// Errors in the console, and requests to addresses other than the page's own.
     pub fn complaints(&self) -> Vec<String> {
         let of = |kind: &str| self.post("/se/log", &json!({ "type": kind }));
         let mut all: Vec<String> = of("browser")

@@ -1,4 +1,4 @@
-//! Hosts of a test's own: network namespaces that are joined by virtual cables, which tests unplug
+//! A test's own hosts: network namespaces that are joined by virtual cables, which tests unplug
 //! and slow down. Needs root.
 
 use std::fs::{File, OpenOptions};
@@ -71,8 +71,8 @@ impl Hosts {
         set(format!("-n {own} link set eth0 up"));
     }
 
-    /// Does something on a host, in a thread of its own: the thread that makes a socket or starts a
-    /// process decides on its network.
+    /// Does something on a host, in a new thread: a socket or process belongs to the network of the
+    /// thread that makes or starts it.
     pub fn on<T: Send + 'static>(
         &self,
         host: usize,

@@ -1,4 +1,4 @@
-//! The world of a test: a folder of its own ([`Scene`]), hotlap as a command in it ([`Hotlap`],
+//! The world of a test: its own folder ([`Scene`]), hotlap as a command in it ([`Hotlap`],
 //! [`Running`], [`Said`]), hosts made from network namespaces ([`hosts`]) and a real browser
 //! ([`Browser`]).
 //!
@@ -54,8 +54,8 @@ pub fn agent() -> String {
     format!("env {}", program())
 }
 
-/// Process ids and commands of those that have this text, which is the test's own, in their
-/// environment or command.
+/// The ids and commands of processes that have this text in their environment or command. The text
+/// must be unique to the test.
 pub fn processes(text: &str) -> Vec<(i32, String)> {
     let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
     let of = |entry: fs::DirEntry| {

@@ -1,4 +1,4 @@
-//! A folder in which a test runs hotlap, with a store, a cache and a catalogue of its own.
+//! A folder in which a test runs hotlap, with its own store, cache and catalogue.
 
 mod hotlap;
 

@@ -12,7 +12,7 @@
 //!
 //! The list belongs to the process, not to a command, because every way out must know it.
 //!
-//! The store takes only what is [`Redacted`], and only the functions of this module make that.
+//! The store accepts only [`Redacted`] values, and only the functions of this module make them.
 
 use std::ops::Deref;
 use std::sync::{PoisonError, RwLock};

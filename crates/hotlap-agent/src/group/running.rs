@@ -76,7 +76,7 @@ impl Parts {
 #[derive(Debug)]
 struct PartialLoad {
     channel: Arc<Channel>,
-    /// The number that it has there.
+    /// The load's number at the generator.
     id: u64,
     /// Whether the generator has been told that it ends.
     is_over: AtomicBool,

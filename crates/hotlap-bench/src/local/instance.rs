@@ -1,8 +1,8 @@
-//! One server during a run: what is true of it between its slices, and what can be asked of it.
+//! One server during a run: its state between its slices, and questions to it.
 //!
-//! Between two slices of a server, the server is frozen (unless nothing is), the connections of its
-//! load are open and idle, and the slices of the lap under way are summed in [`Held`]. What is done
-//! with it stands in the files below: it is started and verified, warmed up, and loaded for laps.
+//! Between two slices of a server, the server is frozen (if freezing is on), the connections of its
+//! load are open and idle, and [`Held`] has the sum of the lap's slices so far. The files below
+//! have the steps: they start and verify the server, warm it up, and load it for laps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl Conditions {
         if self.loads.iter().all(is_http2) { Protocol::Http2 } else { Protocol::Http1 }
     }
 
-    /// The protocols of the loads besides that one.
+    /// The other protocols of the loads.
     fn other_protocols(&self) -> impl Iterator<Item = Protocol> {
         let has = |protocol: &Protocol| self.loads.iter().any(|load| load.protocol == *protocol);
         let first = self.protocol();
@@ -534,7 +534,7 @@ impl Instance {
         Some(ask(target, &self.host, limit, exchange))
     }
 
-    /// The trouble with a load that it should have answered.
+    /// What went wrong with a load of this server: the server or a generator.
     fn trouble(&mut self, phase: &str, error: LoadError) -> Trouble {
         match error {
             LoadError::Lost(why) => Trouble::Generator(why.to_string()),

@@ -55,7 +55,7 @@ pub(super) struct Attackers {
 }
 
 impl Attackers {
-    /// Starts them, or says why that is not possible.
+    /// Starts the attackers, or returns why that is not possible.
     pub(super) fn start(
         rude: &Rude,
         messages: Vec<Message>,
@@ -183,7 +183,7 @@ impl Write for Stream {
         Ok(bytes.len())
     }
 
-    /// Sends what is encrypted, and keeps what the socket does not take.
+    /// Sends the encrypted bytes, and keeps the bytes that the socket does not take.
     fn flush(&mut self) -> io::Result<()> {
         if let Some(channel) = &mut self.channel {
             channel.drain(&mut self.sealed);

@@ -160,7 +160,7 @@ pub struct Citation {
     pub machine: String,
     /// The measuring command.
     pub command: String,
-    /// What speaks against all of its figures; empty if nothing is known.
+    /// A caveat about all of its figures; empty if there is none.
     pub doubt: String,
 }
 
@@ -183,7 +183,7 @@ pub struct PublishedFigure {
     pub cpu_percent: Option<f64>,
     /// Socket errors under overload: connect, read, write, timeout.
     pub socket_errors: Option<[u64; 4]>,
-    /// What speaks against this figure; empty if nothing is known.
+    /// A caveat about this figure; empty if there is none.
     pub doubt: String,
 }
 

@@ -42,20 +42,20 @@ impl Hotlap {
         Self { folder: Arc::clone(folder), words: vec![program().into()], env }.words(words)
     }
 
-    /// Further words, which spaces divide unless they are quoted.
+    /// Adds words, which spaces divide unless they are quoted.
     #[must_use]
     pub fn words(self, words: &str) -> Self {
         self.args(shell_words::split(words).expect("quotes that end"))
     }
 
-    /// A word as it is.
+    /// Adds a word unchanged.
     #[must_use]
     pub fn arg(mut self, word: impl AsRef<OsStr>) -> Self {
         self.words.push(word.as_ref().to_owned());
         self
     }
 
-    /// Words as they are.
+    /// Adds words unchanged.
     #[must_use]
     pub fn args(mut self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.words.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
@@ -113,7 +113,7 @@ impl Hotlap {
         Running { child, out, err, _folder: Arc::clone(&self.folder) }
     }
 
-    /// Runs it to its end, which must come by itself.
+    /// Runs hotlap until it ends by itself.
     pub fn said(&self) -> Said {
         self.start().end()
     }
@@ -148,7 +148,7 @@ impl Running {
         self.child.try_wait().expect("a child")
     }
 
-    /// Waits until something is so while it goes on.
+    /// Waits until something is true while hotlap goes on running.
     pub fn until(&mut self, what: &str, mut so: impl FnMut() -> bool) {
         let since = Instant::now();
         while !so() {
@@ -167,7 +167,7 @@ impl Running {
         Said { code, out: read(&self.out), err: read(&self.err) }
     }
 
-    /// Waits for its end, which must come by itself.
+    /// Waits until hotlap ends by itself.
     pub fn end(mut self) -> Said {
         let since = Instant::now();
         while !self.has_ended() {

@@ -254,7 +254,7 @@ fn delayed_acknowledgements(run: &Run, analysis: &Analysis) -> Option<Warning> {
     Some(Warning::DelayedAcknowledgements { load: analysis.load, servers })
 }
 
-/// The servers in tables of which this holds, if there are any.
+/// The servers in tables for which `holds` is true; `None` if there are none.
 fn shown(run: &Run, holds: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
     let servers = (0..run.servers.len()).filter(|&server| run.is_shown(server) && holds(server));
     Some(servers.collect()).filter(|servers: &Vec<usize>| !servers.is_empty())

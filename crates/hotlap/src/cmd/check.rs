@@ -90,7 +90,7 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>
         args.servers.iter().cloned().partition(|s| server::is_custom(s));
     if strangers.is_empty() && args.expect_status.is_some() {
         return usage(
-            "--expect-status applies to commands and URLs, but you named only built-in servers, \
+            "--expect-status applies to commands and URLs, but only built-in servers are checked, \
              whose contracts define the responses. Leave out --expect-status",
         );
     }

@@ -27,7 +27,7 @@ use crate::text::visible;
 use loaded::Loaded;
 use requests::Asked;
 
-/// How often a load is asked how far it has come.
+/// How often the progress of a load is read.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Loads, prints, exports.

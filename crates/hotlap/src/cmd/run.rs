@@ -48,7 +48,7 @@ fn carry_out(spec: &RunSpec, storage: &Storage, console: &Console) -> anyhow::Re
     };
     let interrupt = Interrupt::listen()?;
     let participants = prepare(spec, &interrupt, console);
-    // What was interrupted has failed.
+    // A build that was interrupted has failed.
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }

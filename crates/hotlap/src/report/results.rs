@@ -323,10 +323,11 @@ fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
     notes
 }
 
-/// What every output shows of a row, in one list: `--details` and the page show the facts that have
-/// a name, the CSV those with a field, and the table of servers those with a column.
+/// A fact about a row. One list of facts serves every output: `--details` and the page show the
+/// facts that have a name, the CSV shows the facts with a field, and the table of servers the facts
+/// with a column.
 pub struct Fact {
-    /// Its name in `--details` and on the page; empty for a fact that is in another one's words.
+    /// Its name in `--details` and on the page; empty if the text of another fact includes it.
     pub name: &'static str,
     /// The name of its field in the CSV, with the unit; empty if it has none.
     pub field: &'static str,

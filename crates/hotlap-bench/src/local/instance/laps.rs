@@ -377,8 +377,8 @@ impl Instance {
         Ok((self.judged(load, LapKind::Flat, lap, validity::judge)?, seen))
     }
 
-    /// What observes is on from before the first request of the lap until all requests are
-    /// answered, so it sees whole requests, and all of those are counted. What the lap used is
+    /// The instrument is on from before the first request of the lap until all requests are
+    /// answered. So it sees whole requests only, and all requests are counted. The lap's usage is
     /// sampled at the same two moments.
     fn observed(
         &mut self,

@@ -172,9 +172,9 @@ fn package(file: &str) -> String {
 /// Only kernel functions are grouped by their callers: `copy_to_iter` belongs to the network if
 /// `tcp_recvmsg` called it.
 ///
-/// On one host, a send also delivers: within it, the kernel tells the process at the other end, and
-/// wakes that process if it sleeps. Waking is with interrupts off, so its parts cannot be told
-/// apart.
+/// On one host, a send also delivers: within the send, the kernel notifies the process at the other
+/// end, and wakes that process if it sleeps. Interrupts are off while it wakes the process, so the
+/// parts of waking cannot be told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodeGroup {
     /// Sockets, TCP and IP, and waiting for them.

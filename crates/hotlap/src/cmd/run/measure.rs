@@ -1,5 +1,6 @@
 //! Measures: runs the experiment, with servers here or on another machine, and then the stress
-//! scenarios, if any: what overload and misbehaving clients do to servers and their normal clients.
+//! scenarios, if any. These show what overload and misbehaving clients do to servers and to their
+//! normal clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -101,9 +101,10 @@ pub struct RunSpec {
     pub rounds: Option<u32>,
     /// The seed of the order.
     pub seed: u64,
-    /// Number of cores that servers are told to use, unless their entry sets it, if it was given.
+    /// The number of cores that servers are told to use, if given. A server's entry takes
+    /// precedence.
     pub server_cpus: Option<usize>,
-    /// Whether servers and generator get cores of their own, if hotlap starts the servers.
+    /// Whether servers and generator get separate cores, if hotlap starts the servers.
     pub pins: bool,
     /// Whether servers are frozen outside of their slices.
     pub freeze: bool,
