@@ -97,8 +97,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How much of what the command prints to standard error is kept.
 const KEPT_BYTES: usize = 4096;
 
-/// The command, with a session of its own: a terminal's Ctrl-C does not reach it, and it cannot
-/// wait for a password that is typed there.
+/// The command, in its own session: a terminal's Ctrl-C does not reach the command, and the command
+/// cannot wait for a password that is typed there.
 #[derive(Debug)]
 pub(crate) struct Child {
     command: AgentCommand,
@@ -178,7 +178,7 @@ impl Drop for Child {
             return;
         }
         let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // It leads a process group, since it has a session of its own.
+        // The command leads a process group, since it has its own session.
         if let Some(group) = Pid::from_raw(process.id() as i32) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -187,7 +187,7 @@ impl Drop for Child {
     }
 }
 
-/// Starts a command in a session of its own.
+/// Starts a command in its own session.
 #[expect(unsafe_code)]
 fn start_apart(command: &mut Command) -> std::io::Result<std::process::Child> {
     let apart = || rustix::process::setsid().map(drop).map_err(std::io::Error::from);

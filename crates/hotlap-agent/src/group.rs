@@ -254,11 +254,11 @@ pub struct GeneratorCores {
     pub is_alone: bool,
 }
 
-/// How many requests a sampler sends, per second: few enough to leave it idle and the server as it
-/// is.
+/// How many requests a sampler sends, per second: so few that the sampler is mostly idle and hardly
+/// loads the server.
 pub const SAMPLES_PER_S: f64 = 100.0;
 
-/// Where the values of a sampler's fields begin, beyond those of the load.
+/// Where the values of a sampler's fields begin, beyond the values of the load.
 const SAMPLED_VALUES: u64 = 1 << 32;
 
 /// The plan of a generator that samples latency while others load: the same requests over one

@@ -107,7 +107,7 @@ impl GeneratorOutcome {
     }
 }
 
-/// Why the figures of several generators are not those of one load.
+/// Why the sum over several generators is not the outcome of one load.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Invalid {
     /// A generator began too late.

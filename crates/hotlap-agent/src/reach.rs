@@ -1,7 +1,7 @@
 //! Which addresses of a host another host reaches, and whether two hosts are one machine.
 //!
-//! A [`Door`] is a socket on all addresses that sends a secret to whoever connects, and reads
-//! nothing. It is open for the search alone.
+//! A [`Door`] is a socket on all addresses that sends a secret to every client that connects, and
+//! reads nothing. The door is open only during the search.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};

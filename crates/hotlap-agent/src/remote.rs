@@ -282,7 +282,7 @@ impl RemoteHost {
         self.line.channel.call(order).map_err(|why| self.lost(&why))
     }
 
-    /// Whether the host may have this address. Loopback and unix sockets are those of this machine.
+    /// Whether the host may have this address. Loopback and unix sockets belong to this machine.
     fn may_have(&self, endpoint: &Endpoint) -> bool {
         let shares_network = self.address.is_some_and(|ip| ip.is_loopback());
         match endpoint {
@@ -597,7 +597,7 @@ mod tests {
         let kept = KeptThere { id: 0, is_started: true, is_known: true, has_log: false };
         let mut server = RemoteServer::new(&Arc::new(Line { channel, offset }), kept);
         server.is_over = true;
-        // The first offset was measured; the second is that of clocks which have drifted apart.
+        // The first offset was measured. The second stands for clocks that have drifted apart.
         for known in [server.line.offset(), Offset::default()] {
             server.line.set_offset(known);
             let began = Instant::now();

@@ -61,9 +61,9 @@ pub enum Explain {
     /// It does not.
     #[default]
     No,
-    /// After its laps, in restarts of their own, for this long.
+    /// After its laps, in separate restarts, for this long.
     After(Duration),
-    /// It does nothing else; budget, restarts and rounds are those of the experiment.
+    /// The experiment does nothing else: its budget, restarts and rounds are for explaining.
     Only,
 }
 

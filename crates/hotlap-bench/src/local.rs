@@ -213,7 +213,7 @@ impl LocalRunner {
         ready
     }
 
-    /// Notes on responses that differ from those of the servers that it is compared with.
+    /// Notes on responses that differ from the responses of the servers that it is compared with.
     fn differences(&self, participant: usize) -> Vec<String> {
         let (reference, setting) = (self.reference(), &self.run.setting);
         let against = |n: usize| setting.against.get(&n).copied().or(reference);

@@ -26,7 +26,7 @@ mod search;
 /// and the time of the hardware counters. An estimate until the second restart has been timed.
 const FLAT_AGAIN: Duration = Duration::from_millis(600);
 
-/// The throughput at the end of a warm-up is that of so many windows.
+/// The throughput at the end of a warm-up is measured over this many windows.
 const LAST_WINDOWS: usize = 10;
 
 /// Runs the experiment to its end and reports each event to `watch` as it happens. If it has

@@ -240,8 +240,8 @@ pub fn stress(
             Err(failure) => subject.failure = Some(failure),
         }
         let goes_on = !stop.load(Ordering::Relaxed) && subject.failure.is_none();
-        // A server that hotlap did not start cannot be restarted, so the next scenario uses it as
-        // it is.
+        // A server that hotlap did not start cannot be restarted, so the next scenario uses it in
+        // its present state.
         match goes_on && !(is_down && server.is_started()) {
             true => running = Some(server),
             false => server.stop(),

@@ -42,7 +42,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Starts with the head of a response: its status, and the length of its body if it says so.
+    /// Starts with the head of a response: its status, and the length of its body if stated.
     pub(crate) fn new(
         status: u16,
         length: Option<u64>,

@@ -214,7 +214,7 @@ impl Socket {
     }
 }
 
-/// Opens a socket and starts connecting. The outer error is a local one; the inner one is that of
+/// Opens a socket and starts connecting. The outer error is a local one. The inner error comes from
 /// connecting.
 fn connect(
     endpoint: &Endpoint,

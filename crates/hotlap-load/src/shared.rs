@@ -346,7 +346,7 @@ pub struct Progress {
     pub connected: u64,
 }
 
-/// The part that one worker shows to other threads. It has 128 bytes of its own, because processors
+/// The part that one worker shows to other threads. It occupies 128 bytes alone, because processors
 /// fetch cache lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]

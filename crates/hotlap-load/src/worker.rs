@@ -2,7 +2,7 @@
 //!
 //! It loops: wait for events, read the clock, handle ready sockets, send due requests. Nothing that
 //! it writes per request is shared; other threads see what it publishes at each wake-up. While a
-//! window is open it does not sleep if it has a core of its own (`Polling`).
+//! window is open it does not sleep if it has a core to itself (`Polling`).
 //!
 //! The clock is read once per wake-up and once after each read, which is when one request ends and
 //! the next begins; its bytes leave a fraction of a microsecond later. With one reading per
@@ -463,7 +463,7 @@ const ADAPT_NS: u64 = 1_000_000;
 /// at its limit does neither: it finds a dozen responses whenever it polls. So a fast server would
 /// get a bonus over a slow one (METHODOLOGY, *The generator is not in the figure*).
 ///
-/// A worker with a core of its own therefore never sleeps while a load is under way, and polls at
+/// A worker with a core to itself therefore never sleeps while a load is under way, and polls at
 /// intervals at which it finds several responses, however fast the server is.
 #[derive(Debug)]
 struct Polling {
@@ -506,7 +506,7 @@ impl Polling {
         self.adapted = (now, completed);
         self.interval_ns = match completed.checked_sub(before) {
             _ if in_flight < FEWEST => 0,
-            // The counts began anew with a window.
+            // The counts began again with a window.
             None => self.interval_ns,
             Some(0) => LONGEST_NS,
             Some(count) => ((now - since_ns) * in_flight / count / POLLS).min(LONGEST_NS),

@@ -181,8 +181,8 @@ const LIMIT: Duration = Duration::from_micros(300);
 /// until this is dropped. On each of the other cores, a parked helper thread runs for a moment, all
 /// at the same time.
 ///
-/// This way the cost is that of one move for any number of cores. Moving to one core after the
-/// other costs one move each, and by the end the clocks of the first cores are behind again.
+/// So a flush costs one move for any number of cores. Moving to one core after the other costs one
+/// move for each core, and by the end the clocks of the first cores are behind again.
 #[derive(Debug)]
 pub struct ClockFlush {
     home: Option<Vec<usize>>,
@@ -260,7 +260,7 @@ impl Helpers {
                     state.answers.fetch_add(1, Ordering::Release);
                 }
             });
-            // Without a helper there, that core's clock is read as it is.
+            // Without a helper there, that core's clock stays behind.
             Some(thread.ok()?.thread().clone())
         };
         Self { threads: cpus.iter().filter_map(start).collect(), state }

@@ -228,7 +228,7 @@ const LONGEST: u64 = 256 << 20;
 /// The file in which a process's runtime lists the functions that it compiles: in its own root
 /// folder, with its process id as it sees it.
 ///
-/// The format is that of the kernel's tools/perf/Documentation/jit-interface.txt: one line for each
+/// The kernel's tools/perf/Documentation/jit-interface.txt defines the format: one line for each
 /// function, `START SIZE NAME`, both numbers in hexadecimal, in `/tmp/perf-PID.map`. Node writes it
 /// as it compiles (`--perf-basic-prof`), as does Python (`-X perf`); a JVM writes it when asked.
 pub(crate) fn perf_map(pid: u32) -> PathBuf {
@@ -237,7 +237,8 @@ pub(crate) fn perf_map(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{own}.map"))
 }
 
-/// The socket at which a JVM takes requests, beside its list. A JVM that is killed leaves it.
+/// The socket at which a JVM takes requests, next to its list. A JVM that is killed leaves the
+/// socket behind.
 pub(crate) fn jvm_socket(list: &Path) -> PathBuf {
     let name = list.file_stem().unwrap_or_default().to_string_lossy().replace("perf-", ".java_pid");
     list.with_file_name(name)
@@ -284,8 +285,8 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// Asks a JVM to write its list; JDK 17 and later do. `jcmd` must be that of the JVM itself or be
-/// found in `PATH`. Returns whether it did. The process must not be frozen.
+/// Asks a JVM to write its list, which JDK 17 and later can. `jcmd` must come with the JVM itself,
+/// or be found in `PATH`. Returns whether the JVM wrote its list. The process must not be frozen.
 pub(crate) fn ask_jvm(pid: u32) -> bool {
     let own = fs::read_link(format!("/proc/{pid}/exe"));
     let own = own.ok().map(|java| java.with_file_name("jcmd")).filter(|jcmd| jcmd.exists());

@@ -1,5 +1,4 @@
-//! The processes of a server, seen from outside: which ones they are, what they use, and what they
-//! do.
+//! The processes of a server, seen from outside: their ids, their use of resources, and their work.
 //!
 //! This crate starts and stops nothing, and knows nothing of contracts or experiments. [`Roots`]
 //! are where the processes of a server begin, and a [`ProcessTree`] finds the others. An [`Owner`]

@@ -155,8 +155,8 @@ const ENDS: [&str; 8] = [
 /// The clock is a timer, and a timer cannot interrupt code that runs with interrupts off. A sample
 /// of such code is taken where interrupts are switched on again. So time on top of these functions
 /// is not their own: their caller has spent it. Functions that enter and leave the kernel by a
-/// system call switch interrupts on too. They are not listed, because the time before is that of
-/// entering and leaving.
+/// system call switch interrupts on too. They are not listed, because the time before them is spent
+/// in entering and leaving.
 fn seen_instead(stack: &[(&str, &str)]) -> usize {
     let stands_for_caller = |pair: &&[(&str, &str)]| {
         let ends = ENDS.iter().any(|beginning| pair[1].0.starts_with(beginning));

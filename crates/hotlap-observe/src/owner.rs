@@ -25,8 +25,8 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// Where the processes that answer begin; `None` if they are unknown. `supervisor` is that of
-    /// what hotlap started for the address, if it did.
+    /// Where the processes that answer begin; `None` if they are unknown. `supervisor` is the
+    /// supervisor of the server that hotlap started for the address, if any.
     pub fn roots(&self, supervisor: Option<u32>) -> Option<Roots> {
         match self {
             Self::Started => Some(Roots { supervisor, tops: Vec::new() }),

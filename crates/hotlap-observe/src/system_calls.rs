@@ -246,7 +246,7 @@ fn read(rings: &mut Rings, counts: &mut Counts, supervisor: Option<u32>, number_
     });
 }
 
-/// The tracepoint's number, and where its records have that of the system call.
+/// The tracepoint's number, and where its records have the number of the system call.
 fn described() -> Result<(u64, usize), ObserveError> {
     let folders = MOUNTS.map(|mount| Path::new(mount).join("events/raw_syscalls/sys_enter"));
     let mut hidden = false;

@@ -83,7 +83,7 @@ pub struct Replay {
 /// The order in which the requests of a log are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ReplayOrder {
-    /// That of the lines.
+    /// The order of the lines.
     Lines,
     /// Random, each as often as in the log.
     Random {
@@ -418,7 +418,7 @@ fn split(request: Cow<'_, [u8]>) -> Result<(Cow<'_, str>, Cow<'_, [u8]>), Cause>
     })
 }
 
-/// The path and query of a target. That of a proxy is a whole URL (RFC 9112 section 3.2.2). Bytes
+/// The path and query of a target. A proxy's target is a whole URL (RFC 9112 section 3.2.2). Bytes
 /// beyond ASCII are percent-encoded, as browsers send them.
 fn path(target: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Cause> {
     if target.iter().any(|b| *b <= b' ' || *b == 0x7f) {

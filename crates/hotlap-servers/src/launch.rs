@@ -148,7 +148,7 @@ impl LogLines {
     }
 
     /// All lines, once none has been added for `quiet` (or after [`LINES_LIMIT`]): the server may
-    /// still be writing those of earlier requests.
+    /// still be writing the lines of earlier requests.
     pub fn settled(&mut self, quiet: Duration) -> u64 {
         let until = Instant::now() + LINES_LIMIT;
         let mut lines = self.count();

@@ -1,5 +1,5 @@
-//! The machine: what it is, how busy it is, and reasons why figures measured on it may be
-//! unreliable; its cores and their division; its addresses.
+//! The machine: its hardware and system, how busy it is, its cores and their division, its
+//! addresses, and reasons why figures measured on it may be unreliable.
 
 use std::fmt;
 use std::fs;

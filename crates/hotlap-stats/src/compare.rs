@@ -317,8 +317,8 @@ impl NodeSpread {
     /// `None` with one node, or if no node has two restarts, so that nothing tells nodes from
     /// restarts.
     ///
-    /// The variance is that of the nodes' means minus what restarts explain, at least 0. Its
-    /// interval is Williams's and Tukey's ("A confidence interval for variance components",
+    /// The variance is the variance of the nodes' means minus what restarts explain, at least 0.
+    /// Its interval is Williams's and Tukey's ("A confidence interval for variance components",
     /// Biometrika 49, 1962), with the harmonic mean of the numbers of restarts where they differ
     /// (Thomas and Hultquist, "Interval estimation for the unbalanced case of the one-way random
     /// effects model", Annals of Statistics 6, 1978).

@@ -179,7 +179,7 @@ impl Histogram {
 
 /// HdrHistogram's compressed interval log (`.hlog`), which its log processor and analyzer read: one
 /// line per histogram, all of the interval that began at `opened`. The first has no tag. Values are
-/// in nanoseconds; the maximum beside each histogram, for human readers, is in milliseconds. A tag
+/// in nanoseconds; the maximum next to each histogram, for human readers, is in milliseconds. A tag
 /// that the format cannot hold (with a comma, a space or a line break) is left out.
 pub fn interval_log(
     opened: SystemTime,

@@ -5,7 +5,7 @@
 //! measured in laps ([`Lap`]). Laps that explain a difference ([`ExplainLap`]) are kept apart.
 //! Loads, starts, laps and the machine are kept as the experiment has them. A run grows during the
 //! experiment: servers fail, starts and laps are added, and the state changes at the end. A run
-//! that was merged from several machines says so ([`Pool`]).
+//! that was merged from several machines names them ([`Pool`]).
 //!
 //! [`crate::store`] writes and reads runs, and [`crate::analysis`] computes figures from them.
 //! Neither module knows the other.

@@ -216,7 +216,7 @@ pub fn record<T: Serialize + DeserializeOwned>(record: T) -> Redacted<T> {
 
 /// A run without secrets.
 pub fn run(mut run: Run) -> Redacted<Run> {
-    // What is not part of the record: everything without a text, and the laps.
+    // These are not part of the record: everything without a text, and the laps.
     let (number, pool) = (run.number, run.pool.take());
     let (laps, explain) = (std::mem::take(&mut run.laps), std::mem::take(&mut run.explain));
     let laps = laps.into_iter().map(|own| lap(own).0).collect();

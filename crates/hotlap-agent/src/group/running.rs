@@ -470,8 +470,8 @@ fn start_ns(plan: &Plan, offsets: &[Offset]) -> u64 {
     Clock::default().now_ns() + wait.as_nanos() as u64
 }
 
-/// Which share of the requests a generator sends, 0 to 1: in a closed loop that of its connections,
-/// in an open loop the same for all.
+/// The share of the requests that a generator sends, 0 to 1: in a closed loop, its share of the
+/// connections, and in an open loop the same for all generators.
 pub(super) fn share(whole: &Plan, part: &Plan) -> f64 {
     match whole.pace.rate() {
         None => part.connections as f64 / whole.connections.max(1) as f64,

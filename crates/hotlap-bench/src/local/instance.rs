@@ -111,7 +111,7 @@ impl Conditions {
         is_over
     }
 
-    /// The protocol in which servers are started: that of the loads, or HTTP/1.1 if they differ.
+    /// The protocol in which servers are started: the loads' protocol, or HTTP/1.1 if loads differ.
     fn protocol(&self) -> Protocol {
         let is_http2 = |load: &Load| load.protocol == Protocol::Http2;
         if self.loads.iter().all(is_http2) { Protocol::Http2 } else { Protocol::Http1 }
@@ -240,7 +240,7 @@ impl Held {
 
 /// Why a server could not be measured.
 pub(super) enum Trouble {
-    /// It cannot take part any more.
+    /// The server failed, and is not measured any further.
     Server(ServerFailure),
     /// A generator was lost: the lap does not count, and the run goes on.
     Generator(String),

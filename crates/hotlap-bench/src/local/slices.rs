@@ -166,7 +166,7 @@ impl Slices {
     }
 
     /// Judges the probes so far. Returns which of these servers (by program and load) to probe
-    /// next, there and back; none once the length has been chosen.
+    /// next, in both orders. Empty once the length has been chosen.
     pub fn next(&mut self, servers: &BTreeMap<(usize, usize), Needs>) -> Vec<(usize, usize)> {
         if let Stage::Open = self.stage {
             let least = servers.values().map(Needs::least).max().unwrap_or_default();

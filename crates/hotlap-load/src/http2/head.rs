@@ -161,10 +161,10 @@ struct Entry {
 /// The blocks of one connection that have arrived before.
 ///
 /// Servers answer the same request with the same header block, except when a date changes. The
-/// meaning of a block depends on its bytes and on the dynamic table, and on nothing else. So if a
-/// block was decoded without changing the table, and neither it nor any later block has changed the
-/// table since, then decoding the same bytes again would give the same fields and change nothing:
-/// what they mean is known. `Decoder::changes` counts the changes of the table, so that one
+/// meaning of a block depends on its bytes and on the dynamic table, and on nothing else. Suppose
+/// that a block was decoded, and that neither this block nor any later one has changed the table.
+/// Then decoding the same bytes again would give the same fields and change nothing, so the meaning
+/// of the bytes is known. `Decoder::changes` counts the changes of the table, so that one
 /// comparison shows whether all blocks are still known.
 #[derive(Debug)]
 pub(super) struct Memo {

@@ -192,7 +192,7 @@ impl Request {
         self.http1(false).constant()
     }
 
-    /// What HTTP/1.1 sends. If it is the only request of its connection, it says so.
+    /// The bytes that HTTP/1.1 sends, with `Connection: close` if `closes`.
     pub(crate) fn http1(&self, closes: bool) -> Text {
         let mut text = Text::default();
         text.push(format!("{} ", self.method).as_bytes());
@@ -211,7 +211,7 @@ impl Request {
         text
     }
 
-    /// All texts, that of the expected body too.
+    /// All texts, including the text of the expected body.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
         let expected = match &self.expect.body {
             ExpectedBody::Fields(text) => Some(text),
@@ -377,7 +377,7 @@ pub fn has_fields(text: &[u8], fields: &[Field]) -> bool {
 }
 
 /// The text with the `number`-th values of all fields in place of its placeholders, for the server
-/// with the number `unique`. A text with a placeholder that names no field stays as it is.
+/// with the number `unique`. A text with a placeholder that names no field stays unchanged.
 pub fn fill(text: &[u8], fields: &[Field], seed: u64, unique: u64, number: u64) -> Vec<u8> {
     let Ok(parsed) = Text::parse(text, fields) else { return text.to_vec() };
     let (mut filled, mut buffer) = (Vec::new(), Buffer::default());

@@ -21,7 +21,7 @@ pub(crate) struct PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// A request that is ready to be sent; if it `closes` the connection, it says so.
+    /// A request that is ready to be sent, and announces whether it `closes` the connection.
     pub(super) fn new(request: &Request, closes: bool) -> Self {
         let mut expect = request.expect.clone();
         let body = match &expect.body {

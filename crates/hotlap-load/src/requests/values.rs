@@ -145,7 +145,7 @@ impl Rendered {
         }
     }
 
-    /// Renders it anew.
+    /// Renders the text again.
     #[inline(never)]
     fn rebuild(&mut self, number: u32, values: &mut Values) {
         self.bytes.clear();

@@ -125,7 +125,7 @@ fn with_json_escapes(line: &[u8]) -> Option<Vec<u8>> {
     has_any.then_some(fixed)
 }
 
-/// The keys of a line that are read: those of Caddy, and nginx's variables by their names.
+/// The keys that are read from a line: Caddy's keys, and nginx's variables by their names.
 #[derive(Deserialize)]
 #[serde(default)]
 struct Line<'a> {

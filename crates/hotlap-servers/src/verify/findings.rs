@@ -1,4 +1,4 @@
-//! What is verified, which requirements apply, and what was found.
+//! Verification: its subject, the requirements that apply, and the findings.
 
 use std::fmt;
 use std::time::Duration;

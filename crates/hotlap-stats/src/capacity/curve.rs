@@ -52,13 +52,13 @@ pub struct Trial {
     pub is_kept: bool,
 }
 
-/// The neighbours of the border that best separates rates that kept the goal from those that did
-/// not: the highest rate below it, and the lowest above it. Single trials may be on the wrong side,
-/// so the border is where fewest of them are.
+/// The neighbours of the border that best separates rates that met the goal from rates that did
+/// not: the highest rate below the border, and the lowest above it. Single trials may be on the
+/// wrong side, so the border is where the fewest trials are.
 pub(super) fn border(trials: &[Trial]) -> (Option<f64>, Option<f64>) {
     let mut sorted: Vec<&Trial> = trials.iter().collect();
     sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    // With all of them above the border, those that kept the goal are on the wrong side.
+    // With all trials above the border, the trials that met the goal are on the wrong side.
     let mut wrong = sorted.iter().filter(|trial| trial.is_kept).count() as i64;
     let mut best = (wrong, 0);
     for (place, trial) in sorted.iter().enumerate() {

@@ -310,7 +310,7 @@ impl Analysis {
     /// even its lower bound is higher. Servers that sent wrong responses are not ranked.
     ///
     /// For a server that is compared with the reference, the verdict of that comparison is used, so
-    /// that a rank never contradicts a sentence. All other pairs are a family of their own.
+    /// that a rank never contradicts a sentence. All other pairs form a separate family.
     fn rank(&mut self, run: &Run) {
         let fit: Vec<usize> =
             (0..self.servers.len()).filter(|&i| run.is_compared(i) && self.can_rank(i)).collect();

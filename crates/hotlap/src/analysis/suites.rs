@@ -295,14 +295,15 @@ pub enum MeasuredRatio {
     Unknown,
 }
 
-/// The ratio of a published figure to that of the server that its source compares with; `None` for
-/// that server itself, and if there is none.
+/// The ratio of a published figure to the figure of the server that its source compares with;
+/// `None` for that server itself, and if there is none.
 pub fn ratio_then(server: usize, then: &Published) -> Option<f64> {
     let base = then.than.as_ref().filter(|base| base.server != server)?;
     Some(then.figure.requests_per_s / base.requests_per_s)
 }
 
-/// The ratio of a server's requests/s to those of the server that a source compares it with.
+/// The ratio of a server's requests/s to the requests/s of the server that a source compares it
+/// with.
 pub fn ratio_here(
     run: &Run,
     analysis: &Analysis,

@@ -70,7 +70,7 @@ pub struct ConnectionArgs {
     pub timeout: Duration,
 }
 
-/// One request, or those of an access log, and the response that is expected.
+/// One request, or the requests of an access log, and the expected response.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub struct AskArgs {

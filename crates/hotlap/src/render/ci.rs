@@ -1,4 +1,5 @@
-//! Formats for continuous integration: JUnit, and those of two services that track benchmarks.
+//! Formats for continuous integration: JUnit, and the formats of two services that track
+//! benchmarks.
 
 use serde_json::{Map, Value};
 

@@ -12,7 +12,7 @@ use crate::report::{
 };
 use crate::text::{name, visible};
 
-/// The columns before those of the facts.
+/// The columns before the columns of the facts.
 const FIRST: [&str; 8] =
     ["load", "rank", "server", "role", "version", "request", "requests", "share_percent"];
 

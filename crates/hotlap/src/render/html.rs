@@ -496,8 +496,8 @@ fn flame_box(own: &FlameBox) -> Html {
 /// Height of the title, in units of the chart.
 const TITLE: f64 = 26.0;
 
-/// The main chart: of a search latency over the rate, else requests per second. Without any, a
-/// picture that says so.
+/// The main chart: latency over the rate for a search, else requests per second. If there is no
+/// chart, a picture with a sentence instead.
 pub fn picture(report: &Report) -> String {
     let palette = Palette::of(report);
     let searched = report.capacity.iter().flat_map(|found| charts::capacity(found, &palette));
@@ -506,7 +506,7 @@ pub fn picture(report: &Report) -> String {
         Some(chart) => with_legend(&chart, &palette),
         None => ("Nothing was measured.".to_owned(), Html::default(), 0.0),
     };
-    // The colours are those of the page, for light and dark.
+    // The page's colours, for light and dark.
     let colours = STYLE.split(":root[data-theme=dark]").next().unwrap_or_default();
     let top = height + TITLE;
     let size = format!("0 {} {} {}", -top, WIDTH + 14.0, top + 290.0);

@@ -165,8 +165,8 @@ pub struct RequestRow {
 }
 
 impl RequestRow {
-    /// The requests to a server, by index. With a common rate, percentiles are those of laps at
-    /// this rate, and unknown if the server did not reach it.
+    /// The requests to a server, by index. With a common rate, percentiles come from laps at this
+    /// rate, and are unknown if the server did not reach it.
     pub(super) fn all_of(
         run: &Run,
         analysis: &Analysis,

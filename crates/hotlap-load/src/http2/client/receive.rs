@@ -404,7 +404,7 @@ impl ClientConnection {
                 let meaning = self.meaning(block)?;
                 Ok(self.head(slot, is_end, meaning, out))
             }
-            // The table must stay that of the server (section 4.3).
+            // The table must stay equal to the server's (section 4.3).
             Found::Abandoned => self.decode(block, true).map(|_| None),
             Found::Closed => {
                 let (code, why) = (ErrorCode::STREAM_CLOSED, "HEADERS on a stream that has ended");

@@ -168,7 +168,7 @@ fn package(file: &str) -> String {
 
 /// A part of a server: the group of a function that a profile has sampled.
 ///
-/// The function on top of the stack decides, so time in libc counts for libc, whoever called it.
+/// The function on top of the stack decides, so time in libc counts for libc, whatever called it.
 /// Only kernel functions are grouped by their callers: `copy_to_iter` belongs to the network if
 /// `tcp_recvmsg` called it.
 ///

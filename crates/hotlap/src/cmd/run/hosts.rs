@@ -204,7 +204,7 @@ impl Hosts {
         };
         let Some(started) = &self.generators else { return host };
         host.generators = generator_facts(started);
-        // Those of this machine are known already.
+        // Doubts about this machine are known already.
         let hosts = host.generators.iter().zip(&started.hosts);
         for (own, _) in hosts.filter(|(_, host)| !host.description.is_this_machine()) {
             let doubts = Host::of(own.machine.clone()).doubts.into_iter();

@@ -418,7 +418,7 @@ pub fn known_cost(
     Ok(cost_claim(known.name, found_us, f64::midpoint(before_ns, after_ns) / 1e3))
 }
 
-/// A server's cost less that of the reference, by the latter and the ratio of the two.
+/// A server's cost minus the reference's cost, from the reference's cost and the ratio of the two.
 pub fn difference(reference: f64, ratio: &Estimate) -> Estimate {
     let more = |ratio: f64| reference * (ratio - 1.0);
     Estimate { value: more(ratio.value), low: more(ratio.low), high: more(ratio.high) }

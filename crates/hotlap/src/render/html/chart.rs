@@ -228,7 +228,7 @@ fn theme() -> Theme {
 }
 
 /// Prepares a picture for the page: makes the names of its parts unique, and removes titles that a
-/// browser would show as tooltips beside the page's own.
+/// browser would show as tooltips next to the page's own.
 fn own(scene: &mut Scene, id: &str) {
     join(&mut scene.elements);
     for def in &mut scene.defs {

@@ -57,7 +57,7 @@ pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<C
     charts
 }
 
-/// The longest name beside a chart, in characters.
+/// The longest name next to a chart, in characters.
 const LONGEST_NAME: usize = 24;
 
 /// The servers of a page; the number of each determines its colour and mark.
@@ -89,7 +89,7 @@ impl Palette {
     }
 }
 
-/// A name, shortened to the room beside a chart.
+/// A name, shortened to the room next to a chart.
 pub fn short_name(name: &str) -> String {
     let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     shortened(&name, LONGEST_NAME)
@@ -182,7 +182,7 @@ pub fn ratios<'a>(
     }
 }
 
-/// Published figures beside measured ones, both relative to the reference.
+/// Published figures next to measured ones, both relative to the reference.
 pub fn published(table: &LoadResults, palette: &Palette) -> Chart {
     let known: Vec<_> = table
         .rows

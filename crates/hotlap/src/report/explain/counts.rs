@@ -1,4 +1,4 @@
-//! What was counted per request: as rows, and as the evidence for a difference.
+//! Counts per request: as rows, and as the evidence for a difference.
 
 use hotlap_stats::Estimate;
 use serde::Serialize;

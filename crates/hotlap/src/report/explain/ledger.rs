@@ -441,7 +441,7 @@ fn named_functions(group: &GroupLine) -> Vec<String> {
     alike.take(FUNCTIONS).map(words).collect()
 }
 
-/// Whether the difference of a group is that of garbage collection.
+/// Whether garbage collection makes up the difference of a group.
 fn collects(group: &GroupLine) -> bool {
     let of_collector = group.functions.iter().filter(|line| is_collector(&line.function));
     let sum: f64 = of_collector.map(|line| line.cost.difference.value).sum();
