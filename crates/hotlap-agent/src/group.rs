@@ -219,10 +219,10 @@ impl LoadHost for Generators {
 const NONE: &str = "a load needs at least one generator";
 
 /// The parts of a load, one for each of `count` generators. Connections are divided, and with them
-/// the load; all generators have equally many threads, as many as the plan says if their
-/// connections suffice. Rate, number of requests and values of fields remain those of the whole
-/// load, of which each generator takes every n-th (see [`LoadPart`]), so no two send the same
-/// value.
+/// the load. All generators have equally many threads, as many as the plan says if their
+/// connections suffice. Each part keeps the rate, the number of requests and the values of fields
+/// of the whole load. Each generator takes every n-th of them (see [`LoadPart`]), so no two
+/// generators send the same value.
 ///
 /// # Errors
 /// There are fewer connections than generators.
@@ -266,7 +266,7 @@ const SAMPLED_VALUES: u64 = 1 << 32;
 /// sub-millisecond quality-of-service", EuroSys 2014: mutilate).
 ///
 /// # Errors
-/// The load ends after a number of requests, so nobody knows when.
+/// The load ends after a number of requests, so its end is unknown.
 fn sampler(plan: &Plan) -> Result<Plan, String> {
     if matches!(plan.stop, Stop::Requests(_)) {
         return Err("sampling latency needs a load with a duration: use -d".to_owned());

@@ -294,8 +294,8 @@ impl Lap {
     }
 }
 
-/// A lap that explains where a difference in cost comes from. It is run apart from the laps of an
-/// experiment and counts for none of its figures: the instruments cost CPU time, and runtimes are
+/// A lap that explains where a difference in cost comes from. Such a lap
+/// counts for no figure of the experiment, because the instruments cost CPU time, and runtimes are
 /// started with flags that make them name their functions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExplainLap {

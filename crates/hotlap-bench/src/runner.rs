@@ -106,9 +106,9 @@ pub trait Runner {
     /// cause, and what would permit it.
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>);
 
-    /// Runs a lap with an instrument on, in a closed loop and in one slice of at least
-    /// [`OBSERVED`], so that what it costs to thaw a server hardly shows. There is a lap if only
-    /// the observation failed.
+    /// Runs a lap with an instrument on, in a closed loop and in one slice. The slice lasts at
+    /// least [`OBSERVED`], so that the cost of thawing a server hardly shows. If only the
+    /// observation failed, there is still a lap.
     fn observed_lap(
         &mut self,
         participant: usize,

@@ -26,9 +26,9 @@ impl Observer {
         Self { devices: attach(roots), on: None }
     }
 
-    /// The instruments that can be used, and what is missing, each with the command that would
-    /// permit it. Missing is what the other instruments would show, and what the usable ones cannot
-    /// see here or see only at a price (for a profile of user mode alone, the kernel's part).
+    /// The instruments that can be used. Then what is missing, each with the command that would
+    /// permit it: the other instruments, and what the usable ones cannot see here or see only at a
+    /// price (for a profile of user mode alone, the kernel's part).
     pub fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
         let (mut usable, mut missing, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         for (instrument, device) in &self.devices {

@@ -3,9 +3,13 @@
 //!
 //! [`Analysis`] is the central type: one load, with its servers ([`MeasuredServer`], each with its
 //! requests), their comparisons ([`ServerComparison`]) and ranks. Each other module has one task:
-//! the questions of suites ([`suites`]), the capacity under a goal ([`capacity`]), what explains a
-//! difference in cost ([`explain`]), warnings ([`warnings`]), the bias of slices and servers that
-//! were not steady ([`bias`]), and stored runs ([`runs`]).
+//!
+//! - [`suites`]: the questions of suites
+//! - [`capacity`]: the capacity under a goal
+//! - [`explain`]: what explains a difference in cost
+//! - [`warnings`]: warnings
+//! - [`bias`]: the bias of slices, and servers that were not steady
+//! - [`runs`]: stored runs
 
 pub mod bias;
 pub mod capacity;

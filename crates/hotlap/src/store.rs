@@ -30,8 +30,8 @@ const VERSION: i64 = 1;
 /// Marks a store of hotlap, in `application_id`: "hotl".
 const APPLICATION: i64 = 0x686f_746c;
 
-/// A run is one row with its record in JSON. Its laps are rows of their own, because each is
-/// written when it has ended. Histograms and observations are packed, and read only if they are
+/// A run is one row with its record in JSON. Each lap is a separate row, because it is written when
+/// the lap has ended. Histograms and observations are packed, and read only if they are
 /// needed.
 const SCHEMA: &str = "
     CREATE TABLE run (

@@ -1,5 +1,5 @@
-//! A slot: one of the load's connections throughout the load, over all sockets that it uses; and
-//! the slots of one worker: which ones are open, which are free, and which to open next.
+//! A slot is one of the load's connections throughout the load, over all sockets that it uses. A
+//! worker has slots: this module decides which are open, which are free, and which to open next.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -1,5 +1,5 @@
-//! Why a server's CPU time may differ from its CPU time in the long run: measuring in slices has a
-//! bias, or the server was not steady, because it still warmed up or leaked.
+//! Why a server's CPU time may differ from its CPU time in the long run. Measuring in slices has a
+//! bias, or the server was not steady, because it was still warming up or leaked.
 //!
 //! Probes measure the bias before the first lap: the CPU time per request in the window of a slice,
 //! divided by that when the server is left running ([`Probed`]). Both are measured within one

@@ -3,8 +3,8 @@
 //! Every shard measures the reference, its A/A control and the ceiling, because only servers of one
 //! machine and one hour are compared with one another. The other servers are dealt into groups, and
 //! each group is measured by several shards, since intervals rest on nodes. Groups are as large as
-//! possible, for two reasons: the three servers that every shard repeats take time whatever the
-//! group, and servers that were measured together are compared directly.
+//! possible, for two reasons. The three servers that every shard repeats take the same time
+//! whatever the group. And servers that were measured together are compared directly.
 //!
 //! The shards of a group have consecutive numbers. A scheduler starts tasks in order, so these
 //! shards run at the same time, and therefore on different nodes if the pool has enough. With the

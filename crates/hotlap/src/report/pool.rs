@@ -205,10 +205,12 @@ fn missing(numbers: &[usize]) -> Option<String> {
     let list: Vec<String> = numbers.iter().map(usize::to_string).collect();
     let list = list.join(",");
     Some(match numbers.len() {
-        1 => format!("Shard {list} has no result yet. Its log says why; start it again."),
+        1 => format!(
+            "Shard {list} has no result yet. Look for the reason in its log, and start it again."
+        ),
         _ => format!(
-            "Shards {list} have no result yet. Their logs say why; start them again (sbatch \
-             --array={list})."
+            "Shards {list} have no result yet. Look for the reason in their logs, and start them \
+             again (sbatch --array={list})."
         ),
     })
 }

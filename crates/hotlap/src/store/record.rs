@@ -1,5 +1,5 @@
-//! Records of the store: converts runs and laps to their columns, and back. What was read is
-//! checked: a value that a damaged disk or another program changed is an error when it is read,
+//! Records of the store: converts runs and laps to their columns, and back. Values are checked when
+//! they are read. So a value that a damaged disk or another program changed is an error at once,
 //! rather than a panic or a wrong figure later.
 
 use std::io::{Read, Write};

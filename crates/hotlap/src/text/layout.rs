@@ -1,6 +1,5 @@
-//! Lays out text for a terminal: paragraphs of a given width, and tables, with the width of each
-//! column, the columns that are left out, and where lines end. Control characters are shown as
-//! escapes.
+//! Lays out text for a terminal: paragraphs of a given width, and tables. Decides the width of each
+//! column, which columns are left out, and where lines end. Shows control characters as escapes.
 
 use unicode_width::UnicodeWidthStr;
 

@@ -1,5 +1,5 @@
-//! Which options do not go together, where clap cannot say so because it depends on the suite, the
-//! question or the servers; and what options mean for a question.
+//! Options that exclude each other depending on the suite, the question or the servers, which clap
+//! cannot express. And what options mean for a question.
 
 use std::time::Duration;
 
