@@ -57,7 +57,7 @@ fn a_shard_is_there_as_a_whole_or_not_at_all() {
     let both = ["n1", "n2"].map(|node| shard(&scene, 0, node).start());
     both.into_iter().for_each(|running| _ = running.end().succeeds());
     assert_eq!(results(&scene), ["shard-0.db"]);
-    // What is there is not measured again.
+    // A shard whose result exists is not measured again.
     let first = scene.path("pool/shard-0.db");
     let modified = || fs::metadata(&first).unwrap().modified().unwrap();
     let before = modified();
@@ -73,7 +73,7 @@ fn a_shard_is_there_as_a_whole_or_not_at_all() {
     assert!(names.contains(&"one") && names.contains(&"two") && names.contains(&"ceiling"));
     assert_eq!(report["pool"]["shards"].as_array().unwrap().len(), 3);
     assert_eq!(report["pool"]["shards"][1]["node"], "n2");
-    // What is there and is not this shard is refused, and stays as it is.
+    // Any other file at that place is refused, and stays unchanged.
     fs::copy(scene.path("pool/shard-1.db"), &first).unwrap();
     let before = modified();
     shard(&scene, 0, "n1").said().fails(2);
@@ -90,8 +90,8 @@ fn document(name: &str) -> String {
     fs::read_to_string(file).unwrap()
 }
 
-/// The command of the Indexed Job, with the variables that Kubernetes sets. It replaces
-/// `$(NAME)` in a command by variables of the container.
+/// The command of the Indexed Job, with the variables that Kubernetes sets. Kubernetes
+/// replaces `$(NAME)` in a command with the container's variables.
 #[test]
 fn the_command_of_the_kubernetes_job_runs_the_shard_of_its_index() {
     let scene = pool();
@@ -111,7 +111,7 @@ fn the_command_of_the_kubernetes_job_runs_the_shard_of_its_index() {
     assert_eq!(node_of(&scene, "pool/shard-2.db").as_deref(), Some("worker-7"));
 }
 
-/// The script for an array of Slurm, with the variables that Slurm sets.
+/// The script for a Slurm job array, with the variables that Slurm sets.
 #[test]
 fn the_slurm_script_runs_the_shard_of_its_task() {
     let scene = pool();

@@ -377,7 +377,7 @@ impl Instance {
         Ok((self.judged(load, LapKind::Flat, lap, validity::judge)?, seen))
     }
 
-    /// The instrument is on from before the first request of the lap until all requests are
+    /// The lap's instrument is on from before the first request of the lap until all requests are
     /// answered. So it sees whole requests only, and all requests are counted. The lap's usage is
     /// sampled at the same two moments.
     fn observed(
