@@ -1,5 +1,5 @@
-//! Misbehaving HTTP/2 servers, as bytes: what the client reports of each, however the bytes are
-//! cut.
+//! Misbehaving HTTP/2 servers, as bytes: the client reports the same of each server, however the
+//! bytes are cut.
 
 #[path = "http2/replay.rs"]
 mod replay;

@@ -1,5 +1,5 @@
-//! However hotlap is ended, nothing that it started stays behind, its store opens, what was
-//! finished is there, and what it has begun to install is installed to the end.
+//! However hotlap is ended, no process that it started stays behind. Its store opens, finished laps
+//! are in the store, and an installation that has begun is completed.
 //!
 //! `HOTLAP_KILLS=200 cargo test -p hotlap --test killed at_any_moment` kills it at 200 random
 //! moments; without the variable, at a few.

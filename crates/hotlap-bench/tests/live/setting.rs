@@ -1,4 +1,4 @@
-//! What runs of real servers need: settings, participants and loads.
+//! The settings, participants and loads for runs of real servers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What is measured: one function for each mode.
+//! The measurements: one function for each mode.
 
 use std::time::Duration;
 

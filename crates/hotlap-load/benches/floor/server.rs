@@ -1,6 +1,6 @@
-//! A small server: a few threads of this process, edge-triggered, one response per read. Of HTTP/2
-//! it knows as little as load generators need: each HEADERS frame is a request, and is answered
-//! with the same header block and body.
+//! A small server: a few threads of this process, edge-triggered, one response per read. In
+//! HTTP/2, it knows only what load generators need: each HEADERS frame is a request, and gets the
+//! same header block and body as a response.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

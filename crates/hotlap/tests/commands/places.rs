@@ -1,5 +1,5 @@
-//! Where a run puts things: without a home, with one that cannot be written, with a store or a
-//! cache that cannot be used. What is said names the place, the cause and the remedy.
+//! Where a run writes: without a home folder, with a read-only one, or with a store or a cache that
+//! cannot be used. Each message names the place, the cause and the remedy.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,10 +1,10 @@
 //! Which modules of a crate import each other.
 //!
-//! A module is a file of the crate's root with the files of its folder, which are understood
-//! together and may import each other. An arrow goes from a module to each module that it names, in
-//! a `use` or in a path within the code. Names that the root re-exports are followed to the module
-//! that defines them; the root itself is no module, and unit tests do not count. Modules that reach
-//! each other by such arrows form a circle.
+//! A module is a file of the crate's root with the files of its folder, which may import each
+//! other. An arrow goes from a module to each module that it names, in a `use` or in a path within
+//! the code. Names that the root re-exports are followed to the module that defines them. The root
+//! itself is not a module, and unit tests are ignored. Modules that reach each other by such arrows
+//! form a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! `--server-on`: servers run under an agent, and are loaded from here; and what becomes of a run
-//! when the agent, the connection to its host, or hotlap itself fails. Each time: no hang, nothing
-//! left over on either host, finished laps kept, no lap counted that the fault has changed, and a
-//! message that names the command, the phase, the cause and the remedy.
+//! `--server-on`: servers run under an agent, and are loaded from here. In some tests the agent,
+//! the connection to its host, or hotlap itself fails. Then hotlap does not hang, leaves nothing
+//! over on either host, keeps finished laps, and counts no lap that the fault has changed. A
+//! message names the command, the phase, the cause and the remedy.
 
 use std::net::TcpStream;
 use std::time::Duration;

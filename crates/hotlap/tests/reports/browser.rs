@@ -1,5 +1,5 @@
 //! The page in a real browser: it sorts, points, hides and copies, writes no error to its console,
-//! and asks nothing of anybody.
+//! and sends no request.
 
 use crate::page::{EVIL, explained, page_of};
 use crate::scene::many;

@@ -1,4 +1,4 @@
-//! The page: what it holds.
+//! The content of the page.
 //!
 //! `HOTLAP_PAGES=DIR` keeps the pages that are made here, to be looked at.
 

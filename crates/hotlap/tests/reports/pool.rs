@@ -1,4 +1,4 @@
-//! Shards with scripted laps as if from several nodes, and what `hotlap merge` makes of them.
+//! `hotlap merge`, with shards of scripted laps that seem to come from several nodes.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The store: what goes in comes out, laps outlive a crash, nothing that was measured is lost when
-//! it fails, and what is wrong is said with its remedy.
+//! The store: values come out as they went in, and laps outlive a crash. If the store fails, no lap
+//! is lost, and the error has a remedy.
 
 use std::fs;
 use std::path::Path;
