@@ -78,7 +78,7 @@ pub trait Order: Sized {
 /// The answer to an order: the report in JSON, or why the order cannot be carried out.
 pub type Answer = Result<Box<RawValue>, String>;
 
-/// What carries out the orders of one role. [`orders!`] implements it.
+/// What carries out the orders of one role. `orders!` implements it.
 pub trait AgentService {
     /// Carries out an order, and answers it with [`report`].
     ///

@@ -1,7 +1,7 @@
 //! The real runner: servers as processes, loaded by the generator and sampled from outside.
 //!
 //! All servers of a restart are running at the same time. Each is loaded and measured for a slice,
-//! then frozen while the others run, so that its background work costs them nothing. [`Instance`]
+//! then frozen while the others run, so that its background work costs them nothing. `Instance`
 //! has the code for one server, and this module the code for all of them.
 
 use std::collections::BTreeMap;

@@ -302,7 +302,7 @@ impl Drop for Process {
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
 
 /// The command that starts a supervisor: a program and the arguments that make it run
-/// [`super::supervisor::main`].
+/// [`supervisor::main`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supervisor {
     program: PathBuf,

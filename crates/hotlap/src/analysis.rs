@@ -4,12 +4,12 @@
 //! [`Analysis`] is the central type: one load, with its servers ([`MeasuredServer`], each with its
 //! requests), their comparisons ([`ServerComparison`]) and ranks. Each other module has one task:
 //!
-//! - [`suites`]: the questions of suites
-//! - [`capacity`]: the capacity under a goal
-//! - [`explain`]: what explains a difference in cost
-//! - [`warnings`]: warnings
-//! - [`bias`]: the bias of slices, and servers that were not steady
-//! - [`runs`]: stored runs
+//! - `suites` answers the questions of suites.
+//! - `capacity` finds the capacity under a goal.
+//! - `explain` finds what explains a difference in cost.
+//! - `warnings` finds what may be wrong with the figures.
+//! - `bias` finds the bias of slices, and servers that were not steady.
+//! - `runs` compares stored runs.
 
 pub mod bias;
 pub mod capacity;

@@ -1,9 +1,9 @@
 //! Secrets that requests carry, kept out of everything that outlives a run or is shown: the store,
 //! exports, pages, the stored command line, and messages.
 //!
-//! A header's value is a secret if its name is one of [`USUAL`], ends with one of [`ENDINGS`], or
+//! A header's value is a secret if its name is one of `USUAL`, ends with one of `ENDINGS`, or
 //! is one that `--redact` or the config file names. User name and password in a URL are secrets. A
-//! value that is assigned to a name with one of [`ENDINGS`] is a secret too, in a query string, a
+//! value that is assigned to a name with one of `ENDINGS` is a secret too, in a query string, a
 //! body, a command or a log.
 //!
 //! What is recorded and printed has [`MARK`] in place of secrets, wherever they turn up: also where

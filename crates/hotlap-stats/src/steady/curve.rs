@@ -170,6 +170,13 @@ pub(super) fn climbs(values: &[f64]) -> bool {
     steps.iter().all(|step| *step >= 0.5) || steps.iter().all(|step| *step <= -0.5)
 }
 
+/// Logarithms that alternate by ± `half` around a line that rises by `rise` per window.
+#[cfg(test)]
+pub(super) fn zigzag(n: usize, half: f64, rise: f64) -> Vec<f64> {
+    let sign = |i: usize| if i.is_multiple_of(2) { -half } else { half };
+    (0..n).map(|i| sign(i) + rise * i as f64).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,11 +303,4 @@ mod tests {
             assert!(climbs(&[1.0, 2.0, 3.0]) && climbs(&[3.0, 2.0, 1.0]));
         }
     }
-}
-
-/// Logarithms that alternate by ± `half` around a line that rises by `rise` per window.
-#[cfg(test)]
-pub(super) fn zigzag(n: usize, half: f64, rise: f64) -> Vec<f64> {
-    let sign = |i: usize| if i.is_multiple_of(2) { -half } else { half };
-    (0..n).map(|i| sign(i) + rise * i as f64).collect()
 }

@@ -23,7 +23,7 @@ use crate::text::number::plural;
 pub struct Measured {
     /// Which shard it is.
     pub shard: Shard,
-    /// Its run, with its histograms merged ([`lighten`]).
+    /// Its run, with its histograms merged (`lighten`).
     pub run: Run,
     /// The condition of the shard's node.
     pub condition: Condition,
