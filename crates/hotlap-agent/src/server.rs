@@ -360,15 +360,10 @@ fn build(
         found.iter().filter_map(|found| found.as_ref().ok().copied()).collect();
     let results: Vec<Result<BuiltThere, Unready>> = if probes {
         let probed = probe_all(&servers, stop).into_iter().zip(&servers);
-        let plain = |server: &&CatalogueServer| Launch {
-            argv: server.command.clone(),
-            env: server.env.clone(),
-            explain_env: server.explain_env.clone(),
-            prepare: None,
-            cwd: server.folder.clone(),
-            tls: None,
+        let ready = |server: &CatalogueServer| BuiltThere {
+            launch: server.launch(server.folder.clone()),
+            version: String::new(),
         };
-        let ready = |server| BuiltThere { launch: plain(server), version: String::new() };
         probed.map(|(probed, server)| probed.map(|_| ready(server)).map_err(Into::into)).collect()
     } else {
         let on = |event: BuildEvent<'_>| match event {

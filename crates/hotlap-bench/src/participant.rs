@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use hotlap_servers::contract::Contract;
 use hotlap_servers::launch::{Counts, Launch, ServerFailure};
 use hotlap_servers::machine::CpuAllocation;
+use hotlap_servers::running::HOST;
 use hotlap_servers::running::{RunningServer, ServerHost, StartOrder};
-use hotlap_servers::start::HOST;
 use hotlap_servers::verify::Requirements;
 
 /// A server's place in a run.

@@ -26,7 +26,7 @@ use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::running::{RunningServer, ServerHost, ServerState};
-use hotlap_servers::start::{ask, ending};
+use hotlap_servers::running::{ask, ending};
 use hotlap_servers::verify::LIMIT;
 
 mod attackers;

@@ -36,8 +36,8 @@ mod linux {
     use hotlap_servers::launch::Launch;
     use hotlap_servers::machine::Network;
     use hotlap_servers::process::{Supervisor, supervisor};
+    use hotlap_servers::running::HOST;
     use hotlap_servers::running::{LocalHost, ServerHost, StartOrder, Up};
-    use hotlap_servers::start::HOST;
     use hotlap_servers::verify::Requirements;
     use hotlap_testbed::Planted;
 

@@ -19,8 +19,8 @@ use crate::contract::{Ask, Contract, Exchange, Name};
 use crate::infer;
 use crate::launch::{Certificate, Counts, LINES_LIMIT, Launch, LogLines, ServerFailure};
 use crate::machine::{self, Network};
+use crate::running::{HOST, ending};
 use crate::running::{LocalHost, LocalServer, RunningServer, ServerState, StartOrder, Up};
-use crate::start::{HOST, ending};
 use crate::verify::client::Wire;
 use crate::verify::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
 

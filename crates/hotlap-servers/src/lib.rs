@@ -9,7 +9,7 @@
 //! 2. [`build`]: [`probe`](build::probe) looks for a toolchain;
 //!    [`MissingPackages`](build::MissingPackages) installs what is missing. A
 //!    [`Builder`](build::Builder) builds the server once, in the cache.
-//! 3. [`launch`] and [`start`]: a [`Launch`](launch::Launch) is the resulting command. A
+//! 3. [`launch`] and [`running`]: a [`Launch`](launch::Launch) is the resulting command. A
 //!    [`ServerHost`](running::ServerHost) runs it until it answers. A server that fails on the way
 //!    is a [`ServerFailure`](launch::ServerFailure).
 //! 4. [`process`]: a [`Process`](process::Process) runs under a supervisor, which ends it whatever
@@ -38,5 +38,4 @@ pub mod machine;
 pub mod process;
 pub mod requests_file;
 pub mod running;
-pub mod start;
 pub mod verify;

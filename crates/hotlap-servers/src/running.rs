@@ -6,10 +6,11 @@
 mod host;
 mod local;
 mod server;
+mod start;
 
 pub use host::LocalHost;
 pub use local::LocalServer;
-pub(crate) use local::{LAST_LINES, sockets};
 pub use server::{
     Found, LogWait, RunningServer, Sample, ServerHost, ServerState, StartOrder, Unreachable, Up,
 };
+pub use start::{HOST, UNREADY, ask, ending};

@@ -22,7 +22,7 @@ use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, ServerState};
-use hotlap_servers::start::{ask, ending};
+use hotlap_servers::running::{ask, ending};
 use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
@@ -59,7 +59,7 @@ pub struct Setting {
     /// Timeout of a request; at least [`hotlap_servers::verify::LIMIT`] during verification.
     pub timeout: Duration,
     /// Time limit from a server's start to its first correct response; wrong ones are allowed for
-    /// part of that ([`hotlap_servers::start::UNREADY`]).
+    /// part of that ([`hotlap_servers::running::UNREADY`]).
     pub start_limit: Duration,
     /// How long a server must be level to count as steady, unless it has its earlier speed.
     pub level_for: Duration,

@@ -56,14 +56,7 @@ pub struct Built {
 impl Built {
     /// The command that starts it.
     pub fn launch(&self, server: &CatalogueServer) -> Launch {
-        Launch {
-            argv: server.command.clone(),
-            env: server.env.clone(),
-            explain_env: server.explain_env.clone(),
-            prepare: None,
-            cwd: self.folder.clone(),
-            tls: None,
-        }
+        server.launch(self.folder.clone())
     }
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
 use crate::contract::{self, Api};
-use crate::launch::Counts;
+use crate::launch::{Counts, Launch};
 
 /// The name of the file in each server's folder.
 pub const FILE_NAME: &str = "server.toml";
@@ -349,6 +349,18 @@ impl CatalogueServer {
     /// The id without its variant, which is the folder's path.
     pub fn base_id(&self) -> &str {
         self.id.split_once(':').map_or(&self.id, |(base, _)| base)
+    }
+
+    /// The command that starts it, in this folder.
+    pub fn launch(&self, folder: PathBuf) -> Launch {
+        Launch {
+            argv: self.command.clone(),
+            env: self.env.clone(),
+            explain_env: self.explain_env.clone(),
+            prepare: None,
+            cwd: folder,
+            tls: None,
+        }
     }
 
     /// The language: the first part of the id.

@@ -7,10 +7,10 @@ use hotlap_load::plan::Target;
 
 use super::local::LocalServer;
 use super::server::{Found, LogWait, RunningServer, ServerHost, StartOrder, Up};
+use super::start::Starting;
 use crate::launch::ServerFailure;
 use crate::machine::Network;
 use crate::process::Supervisor;
-use crate::start::Starting;
 
 /// This machine.
 #[derive(Debug, Clone)]

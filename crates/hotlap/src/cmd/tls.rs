@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use hotlap_load::plan::{Identity, Target, Tls};
 use hotlap_load::tls::{self, AES_128_GCM};
-use hotlap_servers::start::HOST;
+use hotlap_servers::running::HOST;
 
 use crate::cli::TlsArgs;
 use crate::exit::usage;

@@ -8,7 +8,7 @@ use hotlap_servers::catalogue;
 use hotlap_servers::contract::Exchange;
 use hotlap_servers::infer;
 use hotlap_servers::launch::ServerFailure;
-use hotlap_servers::start::ask;
+use hotlap_servers::running::ask;
 use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, verify};
 
 use super::Instance;

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use hotlap_bench::experiment::{Experiment, Explain};
 use hotlap_servers::build::probe_all;
-use hotlap_servers::catalogue;
-use hotlap_servers::launch::Launch;
+use hotlap_servers::catalogue::CatalogueServer;
 
 use super::measure::Prepared;
 use super::participants::{Builds, Participants, from_catalogue};
@@ -28,14 +27,7 @@ use crate::text::number::{percent, plural};
 pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let servers = from_catalogue(spec);
     let probed = probe_all(&servers, interrupt.flag());
-    let launch = |server: &catalogue::CatalogueServer| Launch {
-        argv: server.command.clone(),
-        env: server.env.clone(),
-        explain_env: server.explain_env.clone(),
-        prepare: None,
-        cwd: server.folder.clone(),
-        tls: None,
-    };
+    let launch = |server: &CatalogueServer| server.launch(server.folder.clone());
     let built = servers.into_iter().zip(probed).map(|(server, probed)| {
         (server.id.clone(), probed.map(|_| (launch(server), String::new())).map_err(Into::into))
     });

@@ -19,9 +19,11 @@ use crate::interrupt;
 use crate::launch::{Launch, LogLines, ServerFailure, TLS_CERT, TLS_KEY};
 use crate::machine::Network;
 use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
-use crate::running::{LAST_LINES, LocalServer, StartOrder, Up, sockets};
 use crate::verify::client::{OpenError, Wire};
 use crate::verify::{LIMIT, Requirements};
+
+use super::local::{LAST_LINES, sockets};
+use super::{LocalServer, StartOrder, Up};
 
 /// A start under way.
 pub(crate) struct Starting<'a> {
