@@ -24,7 +24,9 @@ pub(crate) struct Shared {
     closes_ns: AtomicU64,
     is_stopped: AtomicBool,
     mode: Mode,
-    /// The commands to the workers of a held load.
+    /// The number of commands that were given to the workers of a held load, and the number of the
+    /// last command of each kind.
+    commands: AtomicU64,
     windows: AtomicU64,
     collects: AtomicU64,
     pauses: AtomicU64,
@@ -56,7 +58,8 @@ pub(crate) enum Mode {
     Held,
 }
 
-/// How many times the session of a held load has given each command.
+/// The last command of each kind that the session of a held load has given. All commands are
+/// numbered in their order, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Commands {
     /// Open a window.
@@ -65,6 +68,22 @@ pub(crate) struct Commands {
     pub(crate) collects: u64,
     /// Send nothing until the next window.
     pub(crate) pauses: u64,
+}
+
+impl Commands {
+    /// What to carry out now, after `done`. A command that was given after a window waits until
+    /// that window has closed. A worker that woke up late finds both at the same time.
+    pub(crate) fn next_after(self, done: Self) -> Self {
+        if self.windows == done.windows {
+            return self;
+        }
+        let next = |given, done| if given > self.windows { done } else { given };
+        Self {
+            windows: self.windows,
+            collects: next(self.collects, done.collects),
+            pauses: next(self.pauses, done.pauses),
+        }
+    }
 }
 
 /// Reports of the workers.
@@ -91,6 +110,7 @@ impl Shared {
             closes_ns: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             mode,
+            commands: AtomicU64::new(0),
             windows: AtomicU64::new(0),
             collects: AtomicU64::new(0),
             pauses: AtomicU64::new(0),
@@ -129,15 +149,13 @@ impl Shared {
         (start_ns > 0).then_some(Times { start_ns, opens_ns, closes_ns })
     }
 
-    /// How many times each command was given.
+    /// The last command of each kind.
     #[inline]
     pub(crate) fn commands(&self) -> Commands {
-        let read = |count: &AtomicU64| count.load(Ordering::Acquire);
-        Commands {
-            windows: read(&self.windows),
-            collects: read(&self.collects),
-            pauses: read(&self.pauses),
-        }
+        let read = |number: &AtomicU64| number.load(Ordering::Acquire);
+        // Windows last: no command is seen without the window before it.
+        let (collects, pauses) = (read(&self.collects), read(&self.pauses));
+        Commands { windows: read(&self.windows), collects, pauses }
     }
 
     /// When the last pause ended; from then on the server may have been stopped.
@@ -225,16 +243,14 @@ impl Shared {
         let (times, window) = Times::after(Duration::ZERO, Duration::ZERO, warmup, Some(length));
         self.opens_ns.store(times.opens_ns, Ordering::Relaxed);
         self.closes_ns.store(times.closes_ns, Ordering::Relaxed);
-        self.windows.fetch_add(1, Ordering::Release);
-        self.wake();
+        self.give(&self.windows);
         window
     }
 
     /// Makes the workers of a held load pause, and waits until no request is in flight, for at most
     /// `limit`. Returns whether none is.
     pub(crate) fn pause(&self, limit: Duration) -> bool {
-        let pause = self.pauses.fetch_add(1, Ordering::AcqRel) + 1;
-        self.wake();
+        let pause = self.give(&self.pauses);
         let all_idle = (pause, self.progress.len());
         let is_busy = |state: &mut State| state.idle != all_idle && !self.is_stopped();
         let waited = self.changed.wait_timeout_while(self.lock(), limit, is_busy);
@@ -245,8 +261,7 @@ impl Shared {
 
     /// Collects the outcome of the windows of a held load; `None` if the load has ended.
     pub(crate) fn collect(&self) -> Option<Outcome> {
-        self.collects.fetch_add(1, Ordering::Release);
-        self.wake();
+        self.give(&self.collects);
         let workers = self.progress.len();
         let is_incomplete =
             |state: &mut State| state.collected.len() < workers && !self.is_stopped();
@@ -284,6 +299,14 @@ impl Shared {
     fn set_window(&self, window: Option<Window>) {
         self.lock().window.get_or_insert(window);
         self.changed.notify_all();
+    }
+
+    /// Gives a command to the workers, and returns its number.
+    fn give(&self, command: &AtomicU64) -> u64 {
+        let number = self.commands.fetch_add(1, Ordering::AcqRel) + 1;
+        command.store(number, Ordering::Release);
+        self.wake();
+        number
     }
 
     fn wake(&self) {
@@ -518,6 +541,20 @@ mod tests {
         let pairs = workers.iter().map(|w| std::ptr::from_ref(w).addr() / PAIR);
         let distinct: std::collections::BTreeSet<usize> = pairs.collect();
         assert_eq!(distinct.len(), workers.len());
+    }
+
+    /// Regression: a worker that woke up after the window and the pause after it paused first, then
+    /// sent without end, and never reported that it was idle.
+    #[test]
+    fn a_pause_after_a_window_waits_until_the_window_has_closed() {
+        let done = Commands { windows: 1, collects: 0, pauses: 2 };
+        let all = Commands { windows: 3, collects: 5, pauses: 4 };
+        let window = Commands { windows: 3, ..done };
+        assert_eq!(all.next_after(done), window);
+        assert_eq!(all.next_after(window), all);
+        // Those before the window are carried out before it opens.
+        let reverse = Commands { windows: 5, collects: 4, pauses: 3 };
+        assert_eq!(reverse.next_after(done), reverse);
     }
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -186,10 +186,11 @@ impl Worker {
             if self.requests.is_due(now) {
                 self.send_due();
             }
+            // Before the session is told that no request is in flight: then the counts are complete.
+            self.publish();
             if self.requests.are_done() && self.stage >= Stage::Unmeasured {
                 self.requests_done();
             }
-            self.publish();
         }
         self.finish()
     }
@@ -370,7 +371,7 @@ impl Worker {
 
     /// Carries out the session's commands to a held load, between two windows.
     fn carry_out_commands(&mut self, now: u64) {
-        let commands = self.shared.commands();
+        let commands = self.shared.commands().next_after(self.done);
         #[cfg(test)]
         if (self.done.collects, self.done.pauses) != (commands.collects, commands.pauses) {
             let planted = self.shared.panics.load(std::sync::atomic::Ordering::Relaxed);
