@@ -9,6 +9,7 @@
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,14 +34,22 @@ const ENDLESS: Duration = Duration::from_secs(20);
 /// # Panics
 /// If the test does.
 pub fn for_seeds(usual: u64, at_a_time: usize, test: impl Fn(u64) + Sync) {
+    for_some_seeds(usual, 1, at_a_time, |seeds| test(seeds.start));
+}
+
+/// The same with `each` seeds in one call.
+///
+/// # Panics
+/// If the test does.
+pub fn for_some_seeds(usual: u64, each: u64, at_a_time: usize, test: impl Fn(Range<u64>) + Sync) {
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let first: u64 = number("HOTLAP_FIRST_SEED").unwrap_or(0);
     let end = first + number("HOTLAP_SEEDS").unwrap_or(usual);
     let next = AtomicU64::new(first);
     let work = || {
         loop {
-            match next.fetch_add(1, Ordering::Relaxed) {
-                seed if seed < end => test(seed),
+            match next.fetch_add(each, Ordering::Relaxed) {
+                seed if seed < end => test(seed..end.min(seed + each)),
                 _ => return,
             }
         }
@@ -48,9 +57,10 @@ pub fn for_seeds(usual: u64, at_a_time: usize, test: impl Fn(u64) + Sync) {
     std::thread::scope(|scope| (0..at_a_time).for_each(|_| drop(scope.spawn(work))));
 }
 
-/// The peak resident memory of this process, in bytes. `None` where `/proc` does not state it.
-pub fn most_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+/// The peak resident memory of a process, in bytes: `self`, or the id of another. `None` where
+/// `/proc` does not state it.
+pub fn most_memory(process: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok().map(|kb: u64| kb * 1024)
 }
