@@ -148,6 +148,44 @@ impl fmt::Debug for Action {
     }
 }
 
+/// What an action means for the request that it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deed<'a> {
+    /// A correct response.
+    Responds,
+    /// These bytes, over this time; then the others again and again.
+    Sends(&'a [u8], Duration, &'a [u8]),
+    /// Nothing, while the connection stays open.
+    Waits,
+    /// The end of the connection.
+    Closes,
+}
+
+impl Action {
+    fn deed(&self) -> Deed<'_> {
+        match self {
+            Self::Respond | Self::Late(_) | Self::RespondAndClose => Deed::Responds,
+            Self::Send(bytes) => Deed::Sends(bytes, Duration::ZERO, &[]),
+            Self::Drip(bytes, ms) => {
+                Deed::Sends(bytes, Duration::from_millis(bytes.len() as u64 * ms), &[])
+            }
+            Self::Endless(first, again) => Deed::Sends(first, Duration::ZERO, again),
+            Self::Silence => Deed::Waits,
+            Self::Close | Self::Reset | Self::HalfClose => Deed::Closes,
+        }
+    }
+}
+
+/// What a server does with a connection after an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// It responds to the next request.
+    Respond,
+    /// It reads requests, and sends nothing.
+    ReadOn,
+    Close,
+}
+
 /// The protocol that a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaks {
@@ -189,11 +227,16 @@ pub struct Unruly {
     pub speaks: Speaks,
     /// How many requests get a correct response first.
     good: u64,
-    actions: Vec<Action>,
+    /// What the other requests get in turn, and how many have got it.
+    actions: Vec<(Action, AtomicU64)>,
     habit: Habit,
     requests: AtomicU64,
+    /// Requests that came after an action that was the last on its connection.
+    unanswered: AtomicU64,
     /// Responses that were sent as a whole and are correct.
     sent: AtomicU64,
+    /// Connections that are open.
+    open: AtomicU64,
 }
 
 impl Unruly {
@@ -207,7 +250,7 @@ impl Unruly {
         };
         let good = random.one(&[0, 0, 1, 7, 40, 400]);
         let count = 1 + random.below(4);
-        let actions = (0..count).map(|_| action(&mut random, speaks)).collect();
+        let actions = (0..count).map(|_| (action(&mut random, speaks), 0.into())).collect();
         let habits = [
             Habit::Plain,
             Habit::Daemonizes,
@@ -224,7 +267,16 @@ impl Unruly {
             Habit::ClosesItsSocket,
         ];
         let habit = if random.is(50) { Habit::Plain } else { random.one(&habits) };
-        Self { speaks, good, actions, habit, requests: 0.into(), sent: 0.into() }
+        Self {
+            speaks,
+            good,
+            actions,
+            habit,
+            requests: 0.into(),
+            unanswered: 0.into(),
+            sent: 0.into(),
+            open: 0.into(),
+        }
     }
 
     /// Starts it in this process, without its habits as a process.
@@ -235,7 +287,12 @@ impl Unruly {
 
     /// How many requests it has received.
     pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::SeqCst)
+        self.requests.load(Ordering::SeqCst) + self.unanswered()
+    }
+
+    /// How many of them came after an action that was the last on its connection.
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered.load(Ordering::SeqCst)
     }
 
     /// How many correct responses it has sent as a whole.
@@ -243,36 +300,50 @@ impl Unruly {
         self.sent.load(Ordering::SeqCst)
     }
 
-    /// Whether every response is correct, wrong or missing as a whole, so that a client must count
-    /// the correct ones as the server does.
-    pub fn is_plain(&self) -> bool {
-        let is_plain = |action: &Action| {
-            matches!(action, Action::Respond | Action::Late(_) | Action::RespondAndClose)
-        };
-        self.speaks == Speaks::Http1 && self.actions.iter().all(is_plain)
+    /// What it did after its first requests, and how often.
+    pub fn deeds(&self) -> impl Iterator<Item = (Deed<'_>, u64)> {
+        self.actions.iter().map(|(action, count)| (action.deed(), count.load(Ordering::SeqCst)))
+    }
+
+    /// Whether it serves a connection, so that its counts may still change.
+    pub fn is_busy(&self) -> bool {
+        self.open.load(Ordering::SeqCst) > 0
     }
 
     fn serve(&self, client: Peer) {
+        self.open.fetch_add(1, Ordering::SeqCst);
         let _ = client.stream.set_write_timeout(Some(ENDLESS));
         match self.speaks {
             Speaks::Http1 => self.http1(client),
             Speaks::Http2 => self.http2(client),
             Speaks::Tls => self.tls(client),
         }
+        self.open.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// The action for the next request. `None` for the first requests, which get correct responses.
     fn next(&self) -> Option<&Action> {
         let number = self.requests.fetch_add(1, Ordering::SeqCst);
         let after = number.checked_sub(self.good)? as usize;
-        Some(&self.actions[after % self.actions.len()])
+        let (action, count) = &self.actions[after % self.actions.len()];
+        count.fetch_add(1, Ordering::SeqCst);
+        Some(action)
+    }
+
+    /// Counts the requests that it still receives, until the client disconnects.
+    fn read_on<R>(&self, mut request: impl FnMut() -> Option<R>) {
+        while request().is_some() {
+            self.unanswered.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     fn http1(&self, mut client: Peer) {
         while client.request().is_some() {
             let action = self.next();
-            if !self.act(action.unwrap_or(&Action::Respond), &mut client, HELLO) {
-                return;
+            match self.act(action.unwrap_or(&Action::Respond), &mut client, HELLO) {
+                Then::Respond => {}
+                Then::ReadOn => return self.read_on(|| client.request()),
+                Then::Close => return,
             }
         }
     }
@@ -294,64 +365,63 @@ impl Unruly {
                 }
                 other => other.clone(),
             };
-            if !self.act(&action, client.client(), &response(stream, BODY)) {
-                return;
+            match self.act(&action, client.client(), &response(stream, BODY)) {
+                Then::Respond => {}
+                Then::ReadOn => return self.read_on(|| client.request()),
+                Then::Close => return,
             }
         }
     }
 
     fn tls(&self, mut client: Peer) {
         if client.receive().is_some() {
-            let action = self.next().unwrap_or(&self.actions[0]);
-            self.act(action, &mut client, HELLO);
+            let action = self.next().unwrap_or(&self.actions[0].0);
+            if self.act(action, &mut client, HELLO) != Then::Close {
+                client.drain();
+            }
         }
     }
 
-    /// Carries out an action. Returns whether the connection goes on.
-    fn act(&self, action: &Action, client: &mut Peer, correct: &[u8]) -> bool {
+    /// Carries out an action. Returns what becomes of the connection.
+    fn act(&self, action: &Action, client: &mut Peer, correct: &[u8]) -> Then {
         let respond = |client: &mut Peer| {
             let is_sent = client.send(correct);
             self.sent.fetch_add(u64::from(is_sent), Ordering::SeqCst);
-            is_sent
         };
         match action {
             Action::Respond => respond(client),
             Action::Late(ms) => {
                 sleep(Duration::from_millis(*ms));
-                respond(client)
+                respond(client);
             }
             Action::RespondAndClose => {
                 respond(client);
                 let _ = client.stream.shutdown(Shutdown::Write);
-                client.drain();
-                false
+                return Then::ReadOn;
             }
-            Action::Send(bytes) => client.send(bytes),
-            Action::Drip(bytes, ms) => bytes.chunks(1).all(|byte| {
+            Action::Send(bytes) => drop(client.send(bytes)),
+            Action::Drip(bytes, ms) => drop(bytes.chunks(1).all(|byte| {
                 sleep(Duration::from_millis(*ms));
                 client.send(byte)
-            }),
+            })),
             Action::Endless(first, again) => {
                 let (began, many) = (Instant::now(), again.repeat(1 + 16_384 / again.len().max(1)));
                 client.send(first);
-                while began.elapsed() < ENDLESS && client.send(&many) {}
-                false
+                while !many.is_empty() && began.elapsed() < ENDLESS && client.send(&many) {}
+                return Then::ReadOn;
             }
-            Action::Silence => {
-                client.drain();
-                false
-            }
-            Action::Close => false,
+            Action::Silence => return Then::ReadOn,
+            Action::Close => return Then::Close,
             Action::Reset => {
                 let _ = client.stream.set_linger(Some(Duration::ZERO));
-                false
+                return Then::Close;
             }
             Action::HalfClose => {
                 let _ = client.stream.shutdown(Shutdown::Write);
-                client.drain();
-                false
+                return Then::ReadOn;
             }
         }
+        Then::Respond
     }
 
     /// Serves at this address as a process, with its habits, until it is ended.

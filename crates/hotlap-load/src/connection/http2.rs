@@ -111,9 +111,9 @@ impl Http2 {
         self.streams.iter().filter(|stream| stream.has_head).count()
     }
 
-    /// The phase of the oldest request.
+    /// The phase of the oldest request. Without a stream, it is not sent yet.
     pub(super) fn phase(&self) -> Phase {
-        self.streams.front().map_or(Phase::FirstByte, Stream::phase)
+        self.streams.front().map_or(Phase::Send, Stream::phase)
     }
 
     /// The bytes to send.
@@ -216,7 +216,8 @@ impl Http2 {
                     self.streams[at].is_refused = true;
                 }
                 StreamEvent::Broken { why, .. } => {
-                    let (failure, phase) = (Failure::BadFraming, self.phase());
+                    let failure = Failure::BadFraming;
+                    let phase = if requests.is_empty() { Phase::Idle } else { self.phase() };
                     let (turn, first_bytes) = (None, Vec::new());
                     return Step::Broken(Broken { failure, phase, why, turn, first_bytes });
                 }

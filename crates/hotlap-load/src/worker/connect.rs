@@ -3,7 +3,6 @@
 use super::slot::State;
 use super::{Stage, Worker};
 use crate::clock;
-use crate::connection::Http2;
 use crate::io::{Connect, Socket};
 use crate::outcome::{Failure, Phase};
 
@@ -187,11 +186,15 @@ impl Worker {
             tally.failure(failure, phase, 1, now);
         } else {
             // In HTTP/1.1 one response was being read at most; the other requests had only been
-            // sent.
-            let begun = slot.conn.http2().map(Http2::begun);
-            let begun = begun.unwrap_or(usize::from(phase == Phase::Body)) as u64;
+            // sent. In HTTP/2, requests without a stream had not even been sent.
+            let streams = slot.conn.http2().map(|http2| (http2.begun(), http2.sent()));
+            let begun = (usize::from(phase == Phase::Body), slot.conn.in_flight());
+            let (begun, sent) = streams.unwrap_or(begun);
+            let (begun, sent) = (begun as u64, sent as u64);
             let before = if phase == Phase::Body { Phase::FirstByte } else { phase };
-            for (phase, count) in [(Phase::Body, begun), (before, in_flight - begun)] {
+            let unsent = if is_open { Phase::Send } else { phase };
+            let counts = [(Phase::Body, begun), (before, sent - begun), (unsent, in_flight - sent)];
+            for (phase, count) in counts {
                 if count > 0 {
                     tally.failure(failure, phase, count, now);
                 }
