@@ -208,6 +208,7 @@ impl Connection<'_> {
             Flaw::Silent => return true,
             Flaw::RespondsToEachRead => {
                 self.input.clear();
+                self.client.count_request();
                 self.client.send(&responder.respond(&Request::plain()).bytes);
                 return true;
             }
@@ -219,6 +220,7 @@ impl Connection<'_> {
                 Parsed::Complete(request, length) => {
                     self.input.drain(..length);
                     self.continued = false;
+                    self.client.count_request();
                     let response = responder.respond(&request);
                     responses.push(response.bytes);
                     closes = response.closes;

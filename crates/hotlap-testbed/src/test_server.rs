@@ -121,7 +121,7 @@ impl TestServer {
         self.counts.accepted.load(Ordering::SeqCst)
     }
 
-    /// The number of requests that [`Peer::request`] has returned.
+    /// The number of requests that it has read as a whole.
     pub fn requests(&self) -> usize {
         self.counts.requests.load(Ordering::SeqCst)
     }
@@ -168,7 +168,7 @@ impl Peer {
         Some(piece)
     }
 
-    /// Counts a request that [`receive`](Self::receive) has returned.
+    /// Counts a request that was not read by [`request`](Self::request).
     pub fn count_request(&self) {
         self.counts.requests.fetch_add(1, Ordering::SeqCst);
     }
