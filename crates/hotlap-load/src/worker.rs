@@ -181,6 +181,12 @@ impl Worker {
             if !self.unread.is_empty() {
                 now = self.read_on(now, &mut buffer);
             }
+            // After everything that has arrived was read: if the worker itself was late, a response
+            // is not.
+            if now >= self.scan_ns {
+                self.scan_ns = now + self.scan_every_ns;
+                self.find_timeouts(now);
+            }
             // The last connection may just have opened; tell the other workers at once.
             self.report_ready();
             if self.requests.is_due(now) {
@@ -298,8 +304,8 @@ impl Worker {
 }
 
 impl Worker {
-    /// Does everything that is due: edges of the window, timeouts, connections to open, and
-    /// commands of the session.
+    /// Does everything that is due, except for time-outs: edges of the window, connections to open,
+    /// and commands of the session.
     #[cold]
     fn keep_time(&mut self, now: u64) {
         if self.shared.is_stopped() {
@@ -331,10 +337,6 @@ impl Worker {
         }
         self.reopen_due(now);
         self.retry_full_queues(now);
-        if now >= self.scan_ns {
-            self.scan_ns = now + self.scan_every_ns;
-            self.find_timeouts(now);
-        }
     }
 
     /// Reports, once, that all slots have been open or have failed. The last worker to do so sets

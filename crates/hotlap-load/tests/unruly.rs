@@ -255,7 +255,7 @@ fn pass_on(mut tls: ServerConnection, mut client: &Socket, mut server: &TcpStrea
 
 #[test]
 fn the_counts_of_a_load_are_those_of_the_server() {
-    for_seeds(200, 12, count_one);
+    for_seeds(120, 16, count_one);
 }
 
 /// Servers that break one rule, of those that a load notices: what it counts if it sends so many

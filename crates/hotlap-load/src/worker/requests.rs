@@ -211,12 +211,15 @@ impl Worker {
             }
             slot.send(&self.scratch)
         };
+        if sent.is_err() {
+            self.unsent(count as u64);
+        }
         self.sent(number, sent, now);
     }
 
     /// Counts the bytes sent, or the failure to send.
     #[inline(always)]
-    pub(super) fn sent(&mut self, number: usize, sent: Result<u64, Failure>, now: u64) {
+    fn sent(&mut self, number: usize, sent: Result<u64, Failure>, now: u64) {
         match sent {
             Ok(bytes) => self.measurement.tally.bytes.sent += bytes,
             Err(failure) => self.fail_in(number, failure, Phase::Send, now, "sending failed"),
@@ -539,20 +542,25 @@ impl Worker {
         let tally = &mut self.measurement.tally;
         tally.sent += opened as u64;
         tally.streams = tally.streams.max(streams as u64);
-        self.write_frames(number, now);
-    }
-
-    /// Sends the frames that are ready on a slot.
-    pub(super) fn write_frames(&mut self, number: usize, now: u64) {
-        let slot = &mut self.slots[number];
-        if slot.state == State::Open && slot.conn.http2().is_some_and(Http2::has_out) {
-            let sent = slot.send_frames();
-            self.sent(number, sent, now);
+        if !self.write_frames(number, now) {
+            self.unsent(opened as u64);
         }
     }
 
-    /// Takes back the count of requests that the server did not process. They are counted again
-    /// when they are sent again.
+    /// Sends the frames that are ready on a slot. Returns whether that is possible.
+    pub(super) fn write_frames(&mut self, number: usize, now: u64) -> bool {
+        let slot = &mut self.slots[number];
+        if slot.state != State::Open || !slot.conn.http2().is_some_and(Http2::has_out) {
+            return true;
+        }
+        let sent = slot.send_frames();
+        let is_sent = sent.is_ok();
+        self.sent(number, sent, now);
+        is_sent
+    }
+
+    /// Takes back the count of requests of which no byte was sent, or that the server did not
+    /// process. They are counted again if they are sent again.
     #[cold]
     fn unsent(&mut self, count: u64) {
         let tally = &mut self.measurement.tally;
