@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::Response;
 use hotlap_load::outcome::Outcome;
 use hotlap_load::plan::{Endpoint, Plan, Protocol, Request, Stop, Target};
 use hotlap_load::{Error, Session};
@@ -20,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::participant::{Origin, Participant, Started, Starter};
 use attackers::Attackers;
-use hotlap_servers::contract::{Exchange, Fields};
+use hotlap_servers::contract::{Exchange, Fields, Response};
 use hotlap_servers::infer;
 use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;

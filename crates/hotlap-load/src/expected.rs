@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::http::{Framing, Head};
-use crate::plan::{ExpectedBody, ExpectedResponse, ExpectedStatus};
+use crate::plan::{ExpectedBody, ExpectedResponse, first_difference};
 
 /// The difference between a well-formed response and the expected one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +50,8 @@ impl Check {
         is_head: bool,
         skips_body: bool,
     ) -> Self {
-        let is_expected = match expect.status {
-            ExpectedStatus::Success => (200..300).contains(&status),
-            ExpectedStatus::Exactly(expected) => status == expected,
-            ExpectedStatus::Any => true,
-        };
         let mut mismatch = None;
-        if !is_expected {
+        if !expect.status.accepts(status) {
             mismatch = Some(Mismatch::Status(status));
         } else if let (true, Some(expected), Some(got)) = (is_head, expect.body.length(), length) {
             // The response to a HEAD says how long the body would be; there is nothing else to
@@ -86,16 +81,8 @@ impl Check {
         if let (ExpectedBody::Bytes { bytes, varies }, None, false) =
             (&expect.body, self.mismatch, self.skips_body)
         {
-            let at = self.length as usize;
-            let expected = bytes.get(at..).unwrap_or_default();
-            let expected = &expected[..expected.len().min(data.len())];
-            if data[..expected.len()] != *expected {
-                let mut unequal =
-                    data.iter().zip(expected).enumerate().filter(|(_, (a, b))| a != b);
-                let may_vary = |i: usize| varies.iter().any(|r| r.contains(&(at + i)));
-                let first = unequal.find(|(i, _)| !may_vary(*i));
-                self.mismatch = first.map(|(i, _)| Mismatch::Byte(at + i));
-            }
+            let first = first_difference(data, self.length as usize, bytes, varies);
+            self.mismatch = first.map(Mismatch::Byte);
         }
         self.length += data.len() as u64;
     }
@@ -302,7 +289,7 @@ mod tests {
     }
 
     fn exact(body: &str) -> ExpectedBody {
-        ExpectedBody::Bytes { bytes: body.as_bytes().to_vec(), varies: Vec::new() }
+        ExpectedBody::Bytes { bytes: body.as_bytes().to_vec().into(), varies: Vec::new() }
     }
 
     #[test]
@@ -376,7 +363,7 @@ mod tests {
     #[test]
     fn only_the_given_ranges_of_a_body_may_vary() {
         let varies = std::iter::once(2..4).collect();
-        let expected = ExpectedBody::Bytes { bytes: b"Hello".to_vec(), varies };
+        let expected = ExpectedBody::Bytes { bytes: b"Hello".to_vec().into(), varies };
         let mut template = learned(&[sample("d", "1", "Hello")], &expected);
         assert!(template.recognise(&sample("d", "1", "HeXXo")).is_some());
         assert!(template.recognise(&sample("d", "1", "HXllo")).is_none());

@@ -181,9 +181,9 @@ impl ResponseReader {
     }
 }
 
-/// A complete response.
+/// A complete response, whose body may be kept in another way than as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
+pub struct Response<B = Vec<u8>> {
     /// The status code.
     pub status: u16,
     /// The minor version: 0 or 1, for HTTP/1.0 or HTTP/1.1.
@@ -191,7 +191,7 @@ pub struct Response {
     /// The headers in order, with names as sent.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The decoded body.
-    pub body: Vec<u8>,
+    pub body: B,
     /// How many bytes of the buffer the response takes.
     pub consumed: usize,
     /// Whether the connection can carry another request.
@@ -202,7 +202,7 @@ pub struct Response {
     pub interim: Vec<u16>,
 }
 
-impl Response {
+impl<B> Response<B> {
     /// The value of the first header with this name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -213,12 +213,25 @@ impl Response {
 /// A response that arrives piece by piece, at the end of one buffer. Each byte of the body is read
 /// only once, so that the time for a large response is in proportion to its size.
 #[derive(Debug, Default)]
-pub struct GrowingResponse {
+pub struct GrowingResponse<B = Vec<u8>> {
     /// How much of the buffer has been read.
     at: usize,
     interim: Vec<u16>,
     /// The part from the head on, once the head is complete.
     begun: Option<Begun>,
+    body: B,
+}
+
+/// Keeps a body that arrives piece by piece, or what is needed of it.
+pub trait KeepBody {
+    /// Takes the next piece.
+    fn piece(&mut self, piece: &[u8]);
+}
+
+impl KeepBody for Vec<u8> {
+    fn piece(&mut self, piece: &[u8]) {
+        self.extend_from_slice(piece);
+    }
 }
 
 #[derive(Debug)]
@@ -226,10 +239,29 @@ struct Begun {
     head: Head,
     headers: Vec<(String, Vec<u8>)>,
     reader: BodyReader,
-    body: Vec<u8>,
+    /// Where the body begins in the buffer.
+    start: usize,
 }
 
-impl GrowingResponse {
+/// More of a body than this does not stay in the buffer once it has been read.
+const STAYS: usize = 64 << 10;
+
+impl<B: KeepBody + Default> GrowingResponse<B> {
+    /// A response whose body is given to `body`.
+    pub fn into(body: B) -> Self {
+        Self { at: 0, interim: Vec::new(), begun: None, body }
+    }
+
+    /// Removes what has been read of a large body from `buf`. Returns the number of these bytes.
+    pub fn drop_read(&mut self, buf: &mut Vec<u8>) -> usize {
+        let Some(begun) = self.begun.as_ref().filter(|begun| self.at - begun.start > STAYS) else {
+            return 0;
+        };
+        let read = begun.start..std::mem::replace(&mut self.at, begun.start);
+        buf.drain(read.clone());
+        read.len()
+    }
+
     /// Whether the final head is complete.
     pub fn has_head(&self) -> bool {
         self.begun.is_some()
@@ -246,7 +278,7 @@ impl GrowingResponse {
         buf: &[u8],
         is_head: bool,
         at_eof: bool,
-    ) -> Result<Option<Response>, ResponseError> {
+    ) -> Result<Option<Response<B>>, ResponseError> {
         let incomplete = || if at_eof { Err(ResponseError::ClosedEarly) } else { Ok(None) };
         let begun = loop {
             if let Some(begun) = &mut self.begun {
@@ -264,25 +296,25 @@ impl GrowingResponse {
                 continue;
             }
             let (headers, reader) = (head::headers(bytes)?, BodyReader::new(head.framing));
-            self.begun = Some(Begun { head, headers, reader, body: Vec::new() });
+            self.begun = Some(Begun { head, headers, reader, start: self.at });
         };
         loop {
             let mut rest = &buf[self.at..];
             let piece = begun.reader.next(&mut rest)?;
             self.at = buf.len() - rest.len();
             match piece {
-                Piece::Data(data) => begun.body.extend_from_slice(data),
+                Piece::Data(data) => self.body.piece(data),
                 Piece::End => break,
                 Piece::NeedMore if at_eof && begun.head.framing == Framing::UntilClose => break,
                 Piece::NeedMore => return incomplete(),
             }
         }
-        let Some(Begun { head, headers, body, .. }) = self.begun.take() else { return Ok(None) };
+        let Some(Begun { head, headers, .. }) = self.begun.take() else { return Ok(None) };
         Ok(Some(Response {
             status: head.status,
             minor: head.minor,
             headers,
-            body,
+            body: std::mem::take(&mut self.body),
             consumed: std::mem::take(&mut self.at),
             keep_alive: head.keep_alive,
             framing: head.framing,
@@ -300,7 +332,7 @@ pub fn read_response(
     is_head: bool,
     at_eof: bool,
 ) -> Result<Option<Response>, ResponseError> {
-    GrowingResponse::default().read(buf, is_head, at_eof)
+    GrowingResponse::into(Vec::new()).read(buf, is_head, at_eof)
 }
 
 #[cfg(test)]
@@ -418,7 +450,7 @@ mod tests {
         let whole = read_response(bytes, false, false).unwrap().unwrap();
         assert_eq!((&whole.body[..], &whole.interim[..]), (&b"abcde"[..], &[103][..]));
         for size in 1..bytes.len() {
-            let (mut response, mut end) = (GrowingResponse::default(), 0);
+            let (mut response, mut end) = (GrowingResponse::into(Vec::new()), 0);
             let found = loop {
                 end = (end + size).min(bytes.len());
                 if let Some(found) = response.read(&bytes[..end], false, false).unwrap() {
@@ -427,6 +459,23 @@ mod tests {
             };
             assert_eq!(found, whole, "{size}");
         }
+    }
+
+    /// Regression: a large response was kept twice, as it arrived and as its body.
+    #[test]
+    fn what_is_read_of_a_large_body_leaves_the_buffer() {
+        let body = vec![b'a'; 5 * STAYS];
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        let (mut response, mut buf) = (GrowingResponse::into(Vec::new()), head.into_bytes());
+        let (head, mut found) = (buf.len(), None);
+        for piece in body.chunks(1_000) {
+            buf.extend_from_slice(piece);
+            found = response.read(&buf, false, false).unwrap();
+            response.drop_read(&mut buf);
+            assert!(buf.len() <= head + STAYS + 1_000);
+        }
+        let found = found.unwrap();
+        assert_eq!((found.consumed, found.body), (buf.len(), body));
     }
 
     /// Regression: a server that sent interim responses for ever was read for ever.

@@ -16,7 +16,7 @@ pub(crate) use field::{Buffer, mix, number};
 pub use field::{DueTimes, Field, MAX_TEXT, OrderEntry, Shared, ValueSource, shuffle};
 pub use request::{
     ExpectedBody, ExpectedResponse, ExpectedStatus, Piece, Request, Text, UnknownField, escape,
-    fill, has_fields,
+    fill, first_difference, has_fields,
 };
 
 /// A load: everything that the generator needs to know.

@@ -403,7 +403,7 @@ mod tests {
     }
 
     fn exactly(body: &str) -> ExpectedBody {
-        ExpectedBody::Bytes { bytes: body.as_bytes().to_vec(), varies: Vec::new() }
+        ExpectedBody::Bytes { bytes: body.as_bytes().to_vec().into(), varies: Vec::new() }
     }
 
     #[test]

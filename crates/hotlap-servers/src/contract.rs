@@ -7,15 +7,16 @@
 
 use std::fmt;
 
-use hotlap_load::http::Response;
 use hotlap_load::plan::{ExpectedStatus, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+mod body;
 mod exchange;
 
+pub use body::{Body, Response, quoted, quoted_part, union};
 use exchange::essence;
-pub use exchange::{Content, Exchange, Fields, described, quoted};
+pub use exchange::{Content, Exchange, Fields, described};
 
 /// The names of the contracts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -257,14 +258,17 @@ fn post_bla(name: &str, media_type: &str, body: &[u8], status: u16) -> Exchange 
 mod tests {
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-    use hotlap_load::http;
+    use hotlap_load::http::GrowingResponse;
     use hotlap_load::plan::ExpectedBody;
 
     use super::*;
 
     fn answer(head: &str, body: &str) -> Response {
         let bytes = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        http::read_response(bytes.as_bytes(), false, false).unwrap().unwrap()
+        GrowingResponse::into(Body::default())
+            .read(bytes.as_bytes(), false, false)
+            .unwrap()
+            .unwrap()
     }
 
     fn now() -> SystemTime {
@@ -331,7 +335,7 @@ mod tests {
         else {
             panic!()
         };
-        assert_eq!(bytes, b"{ \"results\": [1, 2, 3] }");
+        assert_eq!(&bytes[..], b"{ \"results\": [1, 2, 3] }");
         let other = answer("200 OK\r\nContent-Type: application/json", "{\"Results\":[1,2,3]}\n");
         assert_eq!(
             contract.exchanges[0].check(&other, now()).unwrap_err(),

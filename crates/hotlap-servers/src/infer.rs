@@ -8,13 +8,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::Response;
-use hotlap_load::plan::{ExpectedStatus, Target};
+use hotlap_load::plan::{ExpectedStatus, Shared, Target, first_difference};
 
-use crate::contract::{Content, Contract, Exchange, Fields, described, quoted};
+use crate::contract::{
+    Body, Content, Contract, Exchange, Fields, Response, described, quoted, union,
+};
 use crate::verify::client::Wire;
 
 /// Pause before each further round of probes, in milliseconds. The last round begins over a second
@@ -62,7 +63,7 @@ pub fn infer(
     let mut inferred = Inferred { contract: contract.clone(), answers: vec![], notes: vec![] };
     let probes = Prober { target, host, limit, wire: None }.probe(contract);
     let mut notes: Vec<(String, Vec<String>)> = Vec::new();
-    for (exchange, probes) in inferred.contract.exchanges.iter_mut().zip(&probes) {
+    for (exchange, probes) in inferred.contract.exchanges.iter_mut().zip(probes) {
         let (answer, note) = settle(exchange, probes, &contract.fields)?;
         inferred.answers.push(answer);
         let Some(note) = note else { continue };
@@ -85,29 +86,66 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// A response, or why there is none.
-type Probe = Result<Answer, String>;
+/// The status of a response and the length of its body, or why there is no response.
+type Seen = Result<(u16, usize), String>;
 
-/// A response whose body is shared with others that have the same: bodies may be large, and every
-/// request is sent several times.
-struct Answer {
-    /// Without its body.
-    response: Response,
-    body: Rc<Vec<u8>>,
+/// What the probes of one request have found. Bodies may be large, so only the one that is learned
+/// is kept.
+#[derive(Default)]
+struct Probes {
+    /// All probes.
+    seen: Vec<Seen>,
+    /// The first response with a right status, or without one, the first.
+    first: Option<Response>,
+    /// The body of the first response, if it is learned.
+    learned: Option<Shared<u8>>,
+    /// The words in which later bodies differ from it.
+    varies: Vec<Range<usize>>,
+    /// The expected body, and the first one that differs from it, quoted.
+    unexpected: Option<(String, String)>,
 }
 
-impl Answer {
-    /// Shares the body of an earlier response, if there is one that has the same.
-    fn new(mut response: Response, earlier: &[Probe]) -> Self {
-        let body = std::mem::take(&mut response.body);
-        let same = earlier.iter().flatten().find(|answer| *answer.body == body);
-        let body = same.map_or_else(|| Rc::new(body), |answer| Rc::clone(&answer.body));
-        Self { response, body }
+impl Probes {
+    /// Adds a probe of this exchange, which has the values of its round.
+    fn add(&mut self, exchange: &Exchange, probe: Result<Response, String>) {
+        let mut response = match probe {
+            Ok(response) => response,
+            Err(why) => return self.seen.push(Err(why)),
+        };
+        let is_right = exchange.status.accepts(response.status);
+        let had_right =
+            self.first.as_ref().is_some_and(|first| exchange.status.accepts(first.status));
+        if self.seen.is_empty() && is_right && learns(exchange) {
+            self.learned = Some(response.body.take().into());
+        }
+        self.seen.push(Ok((response.status, response.body.len())));
+        if self.learned.is_some() {
+            self.varies = union(&self.varies, response.body.differing_words());
+        }
+        if let (true, Content::Bytes { bytes, varies }) = (is_right, &exchange.content)
+            && !response.body.is(bytes, varies)
+        {
+            let both = || (quoted(bytes), response.body.quoted());
+            self.unexpected.get_or_insert_with(both);
+        }
+        if self.first.is_none() || (is_right && !had_right) {
+            self.first = Some(response);
+        }
     }
 
-    fn whole(&self) -> Response {
-        Response { body: self.body.to_vec(), ..self.response.clone() }
+    /// The body with which the next response is compared.
+    fn next_body(&self, exchange: &Exchange) -> Body {
+        match &self.learned {
+            Some(bytes) => Body::compared_with(bytes.clone(), Vec::new()),
+            None if self.seen.is_empty() && learns(exchange) => Body::whole(),
+            None => exchange.content.compared(),
+        }
     }
+}
+
+/// Whether the right body is learned from the probes.
+fn learns(exchange: &Exchange) -> bool {
+    exchange.content == Content::Any && exchange.is_safe() && !exchange.is_head()
 }
 
 struct Prober<'a> {
@@ -119,11 +157,12 @@ struct Prober<'a> {
 }
 
 impl Prober<'_> {
-    /// Probes all requests. Returns the probes of each. In each round of probes, fields have the
-    /// values of another request.
-    fn probe(mut self, contract: &Contract) -> Vec<Vec<Probe>> {
+    /// Probes all requests. Returns what was found about each. In each round of probes, fields have
+    /// the values of another request.
+    fn probe(mut self, contract: &Contract) -> Vec<Probes> {
         let first = contract.with_values(0).exchanges;
-        let mut probes: Vec<Vec<Probe>> = first.iter().map(|e| vec![self.ask(e, &[])]).collect();
+        let mut probes: Vec<Probes> = first.iter().map(|_| Probes::default()).collect();
+        first.iter().zip(&mut probes).for_each(|(exchange, probes)| self.ask(exchange, probes));
         let began = Instant::now();
         let is_safe = first.iter().any(Exchange::is_safe);
         for (round, pause) in (1..).zip(PAUSES_MS).filter(|_| is_safe) {
@@ -131,8 +170,7 @@ impl Prober<'_> {
             for (exchange, probes) in contract.with_values(round).exchanges.iter().zip(&mut probes)
             {
                 if exchange.is_safe() && began.elapsed() < LIMIT {
-                    let probe = self.ask(exchange, probes);
-                    probes.push(probe);
+                    self.ask(exchange, probes);
                 }
             }
             // Send the next round over another connection.
@@ -141,22 +179,30 @@ impl Prober<'_> {
         probes
     }
 
+    fn ask(&mut self, exchange: &Exchange, probes: &mut Probes) {
+        let answer = self.answer(exchange, probes);
+        probes.add(exchange, answer);
+    }
+
     /// Sends a request, over the last connection if it is kept open. If that fails, a request that
     /// may be repeated is, since an idle connection may be closed at any time.
-    fn ask(&mut self, exchange: &Exchange, earlier: &[Probe]) -> Probe {
+    fn answer(&mut self, exchange: &Exchange, probes: &Probes) -> Result<Response, String> {
+        let ask = |wire: &mut Wire| {
+            wire.ask_into(probes.next_body(exchange), exchange, self.host, &AtomicBool::new(false))
+        };
         if exchange.is_safe()
             && let Some(wire) = &mut self.wire
-            && let Ok(answer) = wire.ask(exchange, self.host)
+            && let Ok(answer) = ask(wire)
         {
             if !answer.keep_alive {
                 self.wire = None;
             }
-            return Ok(Answer::new(answer, earlier));
+            return Ok(answer);
         }
         let mut wire = Wire::open(self.target, self.limit)?;
-        let answer = wire.ask(exchange, self.host)?;
+        let answer = ask(&mut wire)?;
         self.wire = answer.keep_alive.then_some(wire);
-        Ok(Answer::new(answer, earlier))
+        Ok(answer)
     }
 }
 
@@ -164,112 +210,104 @@ impl Prober<'_> {
 /// what the user should know.
 fn settle(
     exchange: &mut Exchange,
-    probes: &[Probe],
+    probes: Probes,
     fields: &Fields,
 ) -> Result<(Response, Option<String>), String> {
-    let is_right = |answer: &&Answer| match exchange.status {
-        ExpectedStatus::Success => (200..300).contains(&answer.response.status),
-        ExpectedStatus::Exactly(status) => answer.response.status == status,
-        ExpectedStatus::Any => true,
+    let Probes { seen, first, learned, varies, unexpected } = probes;
+    let right: Vec<(u16, usize)> =
+        seen.iter().flatten().copied().filter(|seen| exchange.status.accepts(seen.0)).collect();
+    let (Some(first), Some(&(status, length))) = (&first, right.first()) else {
+        return Err(refused(exchange, first.as_ref(), &seen));
     };
-    let right: Vec<&Answer> = probes.iter().flatten().filter(is_right).collect();
-    let Some(&first) = right.first() else { return Err(refused(exchange, probes)) };
-    let same_status = right.iter().all(|answer| answer.response.status == first.response.status);
+    let same_status = right.iter().all(|seen| seen.0 == status);
     if exchange.status == ExpectedStatus::Success && same_status {
-        exchange.status = ExpectedStatus::Exactly(first.response.status);
+        exchange.status = ExpectedStatus::Exactly(status);
     }
     let learns_content = exchange.content == Content::Any;
-    let note = if right.len() < probes.len() || !same_status {
+    let differs = !varies.is_empty() || right.iter().any(|seen| seen.1 != length);
+    let note = if right.len() < seen.len() || !same_status {
         Some(format!(
             "its first {} responses differ ({}), so only the status is checked; \
              wrong responses count as errors",
-            probes.len(),
-            tally(probes)
+            seen.len(),
+            tally(&seen)
         ))
     } else if !learns_content {
-        disagreement(exchange, &right, fields)
+        // The server is measured all the same, and its wrong responses are counted.
+        unexpected.map(|(own, got)| format!("the expected body is {own}, but it is {got}"))
     } else if exchange.is_head() {
         // The response to a HEAD has no body, and states the length of the response to a GET (RFC
         // 9110 section 9.3.2).
         None
-    } else if probes.len() == 1 && exchange.is_safe() {
+    } else if seen.len() == 1 && exchange.is_safe() {
         Some("it was sent once before the load, so only the status is checked".to_owned())
-    } else if probes.len() == 1 {
+    } else if seen.len() == 1 {
         Some(format!(
             "{} is not safe to repeat, so it was sent once before the load, and only the status is \
              checked (--expect-body checks the body too)",
             exchange.method
         ))
-    } else if exchange.varies(fields) && right.iter().any(|answer| answer.body != first.body) {
+    } else if exchange.varies(fields) && differs {
         Some(
             "its response varies with the request, so only the status is checked (expect_body in \
              the requests file checks the body too)"
                 .to_owned(),
         )
     } else {
-        let bodies: Vec<&[u8]> = right.iter().map(|answer| answer.body.as_slice()).collect();
-        let (content, note) = content(&bodies);
+        let lengths: Vec<usize> = right.iter().map(|seen| seen.1).collect();
+        let (content, note) =
+            content(learned.unwrap_or_else(|| Vec::new().into()), &lengths, varies);
         exchange.content = content;
         note
     };
-    Ok((first.whole(), note))
-}
-
-/// A note if responses do not have the expected body. The server is measured all the same, and its
-/// wrong responses are counted.
-fn disagreement(exchange: &Exchange, right: &[&Answer], fields: &Fields) -> Option<String> {
-    let is_wrong = |(round, answer): &(u64, &&Answer)| {
-        let content = exchange.with_values(fields, *round).content;
-        matches!(content, Content::Bytes { bytes, .. } if bytes != *answer.body)
-    };
-    let (round, answer) = (0..).zip(right).find(is_wrong)?;
-    let Content::Bytes { bytes, .. } = exchange.with_values(fields, round).content else {
-        return None;
-    };
-    Some(format!("the expected body is {}, but it is {}", quoted(&bytes), quoted(&answer.body)))
+    Ok((first.clone(), note))
 }
 
 /// Why no probe got a response that can be right.
-fn refused(exchange: &Exchange, probes: &[Probe]) -> String {
+fn refused(exchange: &Exchange, first: Option<&Response>, seen: &[Seen]) -> String {
     let name = &exchange.name;
-    match (probes.iter().flatten().next().map(Answer::whole), exchange.status) {
+    match (first, exchange.status) {
         (Some(answer), ExpectedStatus::Exactly(status)) => {
-            format!("{name}: expected status {status}, got {}", described(&answer))
+            format!("{name}: expected status {status}, got {}", described(answer))
         }
         (Some(answer), _) if answer.status == 503 => format!(
             "{name}: got {}, so the server was not ready in time; --start-timeout allows more time",
-            described(&answer)
+            described(answer)
         ),
         (Some(answer), _) => format!(
             "{name}: got {}; set the right path with --path, or accept this status with \
              --expect-status {}",
-            described(&answer),
+            described(answer),
             answer.status
         ),
         (None, _) => {
-            let why = probes.iter().find_map(|probe| probe.as_ref().err());
+            let why = seen.iter().find_map(|seen| seen.as_ref().err());
             format!("{name}: {}", why.map_or("no response", String::as_str))
         }
     }
 }
 
 /// Counts probes by status, and those without a response.
-fn tally(probes: &[Probe]) -> String {
+fn tally(seen: &[Seen]) -> String {
     let mut statuses: BTreeMap<u16, usize> = BTreeMap::new();
-    for answer in probes.iter().flatten() {
-        *statuses.entry(answer.response.status).or_default() += 1;
+    for (status, _) in seen.iter().flatten() {
+        *statuses.entry(*status).or_default() += 1;
     }
     let mut parts: Vec<String> =
         statuses.iter().map(|(status, count)| format!("{count} × {status}")).collect();
-    let failed: Vec<&String> = probes.iter().filter_map(|probe| probe.as_ref().err()).collect();
+    let failed: Vec<&String> = seen.iter().filter_map(|seen| seen.as_ref().err()).collect();
     parts.extend(failed.first().map(|why| format!("{} × {why}", failed.len())));
     parts.join(", ")
 }
 
-/// The expected content given these bodies, and what the user should know about it.
-fn content(bodies: &[&[u8]]) -> (Content, Option<String>) {
-    let lengths = || bodies.iter().map(|body| body.len());
-    let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+/// The expected content given the first body, the lengths of all, and the words in which they
+/// differ; and what the user should know about it.
+fn content(
+    first: Shared<u8>,
+    lengths: &[usize],
+    varies: Vec<Range<usize>>,
+) -> (Content, Option<String>) {
+    let (least, most) = (lengths.iter().min().unwrap_or(&0), lengths.iter().max().unwrap_or(&0));
     if least != most {
         let note = format!(
             "its response varies in length ({least} to {most} bytes), so only status and framing \
@@ -277,10 +315,8 @@ fn content(bodies: &[&[u8]]) -> (Content, Option<String>) {
         );
         return (Content::Any, Some(note));
     }
-    let varies = varying(bodies);
-    let first = bodies[0];
     if varies.is_empty() {
-        return (Content::exactly(first), None);
+        return (Content::Bytes { bytes: first, varies }, None);
     }
     let part = |range: &Range<usize>| quoted(&first[range.clone()]);
     let is_counter = |range: &&Range<usize>| {
@@ -298,58 +334,33 @@ fn content(bodies: &[&[u8]]) -> (Content, Option<String>) {
     let more = if varies.len() > 3 { ", …" } else { "" };
     let note =
         format!("parts of its response vary ({}{more}) and are not compared", parts.join(", "));
-    (Content::Bytes { bytes: first.to_vec(), varies }, Some(note))
-}
-
-/// The ranges in which bodies of equal length differ, each extended to the whole number, time or
-/// word that it is part of: of a clock, only the last digits change while it is observed.
-fn varying(bodies: &[&[u8]]) -> Vec<Range<usize>> {
-    let first = bodies[0];
-    let differs = |at: &usize| bodies.iter().any(|body| body[*at] != first[*at]);
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    for at in (0..first.len()).filter(differs) {
-        if ranges.last().is_some_and(|last| last.contains(&at)) {
-            continue;
-        }
-        let numeric = bodies.iter().all(|body| body[at].is_ascii_digit());
-        let belongs = |&b: &u8| match numeric {
-            true => b.is_ascii_hexdigit() || b"-:.".contains(&b),
-            false => b.is_ascii_alphanumeric() || b"-_:.+/=".contains(&b),
-        };
-        let before = first[..at].iter().rev().take_while(|b| belongs(b)).count();
-        let after = first[at + 1..].iter().take_while(|b| belongs(b)).count();
-        let range = at - before..at + 1 + after;
-        match ranges.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => ranges.push(range),
-        }
-    }
-    ranges
+    (Content::Bytes { bytes: first, varies }, Some(note))
 }
 
 /// A note if another server of the run gives a different response to the first exchange, because
 /// the figures then compare different work. Parts that vary in either response are ignored.
 pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<String> {
-    let body = |contract: &Contract| match contract.exchanges.first().map(|e| e.content.clone()) {
-        Some(Content::Bytes { bytes, varies }) => Some((bytes, varies)),
-        _ => None,
+    let (own, other) = (own.exchanges.first()?, other.exchanges.first()?);
+    let (
+        Content::Bytes { bytes: own, varies: own_varies },
+        Content::Bytes { bytes: other, varies: other_varies },
+    ) = (&own.content, &other.content)
+    else {
+        return None;
     };
-    let ((own, own_varies), (other, other_varies)) = (body(own)?, body(other)?);
-    let fixed = |at: &usize| !own_varies.iter().chain(&other_varies).any(|r| r.contains(at));
-    let same =
-        own.len() == other.len() && (0..own.len()).filter(fixed).all(|at| own[at] == other[at]);
-    let words = |bytes: &[u8]| bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    let (own_words, other_words): (Vec<u8>, Vec<u8>) = (words(&own), words(&other));
+    let varies = union(own_varies, other_varies);
+    let same = own.len() == other.len() && first_difference(own, 0, other, &varies).is_none();
+    let is_word = |byte: &&u8| !byte.is_ascii_whitespace();
     match () {
         () if same => None,
-        () if own_words == other_words => {
+        () if own.iter().filter(is_word).eq(other.iter().filter(is_word)) => {
             Some(format!("its response differs from the response of {name} only in white space"))
         }
         () => Some(format!(
             "its response is {}, but {name} responds with {}: the two servers do not do the same \
              work",
-            told(&own),
-            told(&other)
+            told(own),
+            told(other)
         )),
     }
 }
@@ -366,18 +377,27 @@ fn told(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hotlap_load::http::KeepBody;
+
     use super::*;
     use crate::contract::{Ask, Name};
 
     fn inferred(bodies: &[&str]) -> (Content, String) {
-        let bodies: Vec<&[u8]> = bodies.iter().map(|body| body.as_bytes()).collect();
-        let (content, note) = content(&bodies);
+        let first: Shared<u8> = bodies[0].as_bytes().to_vec().into();
+        let mut varies = Vec::new();
+        for body in &bodies[1..] {
+            let mut got = Body::compared_with(first.clone(), Vec::new());
+            got.piece(body.as_bytes());
+            varies = union(&varies, got.differing_words());
+        }
+        let lengths: Vec<usize> = bodies.iter().map(|body| body.len()).collect();
+        let (content, note) = content(first, &lengths, varies);
         (content, note.unwrap_or_default())
     }
 
     fn masked(bodies: &[&str]) -> Vec<String> {
         let Content::Bytes { bytes, varies } = inferred(bodies).0 else { return Vec::new() };
-        let text = String::from_utf8(bytes).unwrap();
+        let text = String::from_utf8(bytes.into()).unwrap();
         varies.into_iter().map(|range| text[range].to_owned()).collect()
     }
 
@@ -457,6 +477,6 @@ mod tests {
         assert_eq!(told(Content::exactly(b"Hello, World!")), None);
         assert_eq!(told(Content::Any), None);
         let varies = std::iter::once(0..5).collect();
-        assert_eq!(told(Content::Bytes { bytes: b"12345, World!".to_vec(), varies }), None);
+        assert_eq!(told(Content::Bytes { bytes: b"12345, World!".to_vec().into(), varies }), None);
     }
 }

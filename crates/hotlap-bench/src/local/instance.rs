@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use hotlap_agent::{LoadError, LoadHost, RunningLoad, ValuesUsed};
 use hotlap_load::Outcome;
-use hotlap_load::http::Response;
 use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Protocol, Request, Target};
 use hotlap_observe::Compiler;
 use hotlap_observe::{Memory, Switches};
+use hotlap_servers::contract::Response;
 use hotlap_servers::infer;
 use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;

@@ -183,11 +183,12 @@ fn digits(number: u32) -> [u8; 8] {
     (bytes + u64::from(b'0') * EACH + letters * LETTERS_AFTER).to_be_bytes()
 }
 
-/// A list that many plans and threads share rather than copy, because a file may have many lines.
+/// A list that many plans and threads share rather than copy, because a file may have many lines and
+/// a body many bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<T>", into = "Vec<T>")]
 #[serde(bound(serialize = "T: Clone + Serialize", deserialize = "T: Deserialize<'de>"))]
-pub struct Shared<T>(Arc<[T]>);
+pub struct Shared<T>(Arc<Vec<T>>);
 
 impl<T> Deref for Shared<T> {
     type Target = [T];
@@ -200,13 +201,20 @@ impl<T> Deref for Shared<T> {
 
 impl<T> From<Vec<T>> for Shared<T> {
     fn from(list: Vec<T>) -> Self {
-        Self(list.into())
+        Self(Arc::new(list))
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    /// The list, to be changed; a copy of it, if others share it.
+    pub(crate) fn make_mut(&mut self) -> &mut Vec<T> {
+        Arc::make_mut(&mut self.0)
     }
 }
 
 impl<T: Clone> From<Shared<T>> for Vec<T> {
     fn from(list: Shared<T>) -> Self {
-        list.0.to_vec()
+        Arc::unwrap_or_clone(list.0)
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::PlanError;
-use super::field::{Buffer, Field};
+use super::field::{Buffer, Field, Shared};
 
 /// A request, and the expected response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ pub enum ExpectedBody {
     /// These bytes, except for ranges that vary from response to response (a date, an id).
     Bytes {
         /// The complete body.
-        bytes: Vec<u8>,
+        bytes: Shared<u8>,
         /// The ranges that may differ, in order and without overlap.
         varies: Vec<Range<usize>>,
     },
@@ -177,7 +177,8 @@ impl Request {
 
     /// The same request, expecting exactly this body.
     pub fn expecting(mut self, body: &[u8]) -> Self {
-        self.expect.body = ExpectedBody::Bytes { bytes: body.to_vec(), varies: Vec::new() };
+        let bytes = body.to_vec().into();
+        self.expect.body = ExpectedBody::Bytes { bytes, varies: Vec::new() };
         self
     }
 
@@ -246,6 +247,17 @@ impl Request {
     }
 }
 
+impl ExpectedStatus {
+    /// Whether this status is correct.
+    pub fn accepts(self, status: u16) -> bool {
+        match self {
+            Self::Success => (200..300).contains(&status),
+            Self::Exactly(expected) => status == expected,
+            Self::Any => true,
+        }
+    }
+}
+
 impl ExpectedBody {
     /// The expected length in bytes; `None` if any length is accepted.
     pub(crate) fn length(&self) -> Option<usize> {
@@ -256,6 +268,37 @@ impl ExpectedBody {
             Self::Bytes { bytes, .. } => Some(bytes.len()),
         }
     }
+}
+
+/// The first byte of a piece of a body that differs from the expected body, outside of the ranges
+/// that vary. The piece starts `at` this byte of the body. What exceeds the expected body is not
+/// compared, because the lengths differ then.
+pub fn first_difference(
+    piece: &[u8],
+    at: usize,
+    expected: &[u8],
+    varies: &[Range<usize>],
+) -> Option<usize> {
+    let expected = expected.get(at..).unwrap_or_default();
+    let end = at + expected.len().min(piece.len());
+    let (piece, expected) = (&piece[..end - at], &expected[..end - at]);
+    if piece == expected {
+        return None;
+    }
+    let mut from = at;
+    let reached = varies.partition_point(|range| range.end <= at);
+    for range in varies[reached..].iter().chain([&(end..end)]) {
+        let fixed = from - at..range.start.clamp(from, end) - at;
+        if piece[fixed.clone()] != expected[fixed.clone()] {
+            let mut bytes = piece[fixed.clone()].iter().zip(&expected[fixed]);
+            return bytes.position(|(a, b)| a != b).map(|first| from + first);
+        }
+        from = range.end.clamp(from, end);
+        if range.start >= end {
+            break;
+        }
+    }
+    None
 }
 
 impl Text {

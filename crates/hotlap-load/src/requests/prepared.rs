@@ -29,7 +29,7 @@ impl PreparedRequest {
             _ => None,
         };
         if body.is_some() {
-            expect.body = ExpectedBody::Bytes { bytes: Vec::new(), varies: Vec::new() };
+            expect.body = ExpectedBody::Bytes { bytes: Vec::new().into(), varies: Vec::new() };
         }
         Self {
             sent: Rendered::new(&request.http1(closes), &request.body),
@@ -49,6 +49,7 @@ impl PreparedRequest {
             return;
         };
         body.render(number, values);
+        let bytes = bytes.make_mut();
         bytes.clear();
         bytes.extend_from_slice(body.bytes());
         self.template.expect_body(bytes);

@@ -16,7 +16,7 @@ fn plan(expect: ExpectedBody) -> Plan {
 }
 
 fn hello() -> ExpectedBody {
-    ExpectedBody::Bytes { bytes: b"Hello, World!".to_vec(), varies: Vec::new() }
+    ExpectedBody::Bytes { bytes: b"Hello, World!".to_vec().into(), varies: Vec::new() }
 }
 
 fn response(date: u32, id: &str, body: &str) -> Vec<u8> {

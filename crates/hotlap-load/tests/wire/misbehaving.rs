@@ -356,7 +356,8 @@ fn a_large_body_is_checked_to_its_last_byte() {
     for one_in in [1, 4] {
         let mut plan = server.plan(2, 20);
         plan.check_one_in = one_in;
-        plan.requests[0].expect.body = ExpectedBody::Bytes { bytes: body.clone(), varies: vec![] };
+        plan.requests[0].expect.body =
+            ExpectedBody::Bytes { bytes: body.clone().into(), varies: vec![] };
         let outcome = run(&plan).expect("a load");
         assert_eq!(counts(&outcome), (20, vec![]));
         assert_eq!(outcome.bytes.received, 20 * response.len() as u64);
@@ -365,7 +366,7 @@ fn a_large_body_is_checked_to_its_last_byte() {
     *response.last_mut().expect("bytes") ^= 1;
     let server = TestServer::responding(response);
     let mut plan = server.plan(2, 8);
-    plan.requests[0].expect.body = ExpectedBody::Bytes { bytes: body, varies: vec![] };
+    plan.requests[0].expect.body = ExpectedBody::Bytes { bytes: body.into(), varies: vec![] };
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (0, vec![(Failure::WrongBody, Phase::Body, 8)]));
     let wrong = outcome.first_wrong.expect("evidence");

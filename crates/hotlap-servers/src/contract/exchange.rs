@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hotlap_load::http::Response;
 use hotlap_load::plan::{
     ExpectedBody, ExpectedResponse, ExpectedStatus, Field, OrderEntry, Request, Shared, Text, fill,
     has_fields,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::body::{Body, Response, quoted};
 
 /// A request and its expected response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,7 +60,7 @@ pub enum Content {
     /// These bytes, except for the ranges that vary.
     Bytes {
         /// The bytes.
-        bytes: Vec<u8>,
+        bytes: Shared<u8>,
         /// Ranges that may differ: in order, without overlap.
         varies: Vec<Range<usize>>,
     },
@@ -169,21 +170,22 @@ impl Exchange {
                 let text = Text::parse(body, &fields.list).expect(CHECKED);
                 match text.varies() {
                     true => ExpectedBody::Fields(text),
-                    false => ExpectedBody::Bytes { bytes: text.constant(), varies: Vec::new() },
+                    false => {
+                        ExpectedBody::Bytes { bytes: text.constant().into(), varies: Vec::new() }
+                    }
                 }
             }
             (Content::Bytes { bytes, varies }, _) => {
                 ExpectedBody::Bytes { bytes: bytes.clone(), varies: varies.clone() }
             }
             (Content::Clock, Some(verified)) => {
-                let digits = CLOCK_PREFIX.len()..verified.body.len();
-                ExpectedBody::Bytes {
-                    bytes: verified.body.clone(),
-                    varies: Vec::from_iter([digits]),
-                }
+                let bytes: Shared<u8> = verified.body.start().to_vec().into();
+                let digits = CLOCK_PREFIX.len()..bytes.len();
+                ExpectedBody::Bytes { bytes, varies: Vec::from_iter([digits]) }
             }
             (Content::Json(_), Some(verified)) => {
-                ExpectedBody::Bytes { bytes: verified.body.clone(), varies: Vec::new() }
+                let bytes = verified.body.start().to_vec().into();
+                ExpectedBody::Bytes { bytes, varies: Vec::new() }
             }
         };
         let Self { method, path, headers, .. } = self;
@@ -222,12 +224,7 @@ impl Exchange {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn check(&self, answer: &Response, now: SystemTime) -> Result<(), String> {
-        let right = match self.status {
-            ExpectedStatus::Success => (200..300).contains(&answer.status),
-            ExpectedStatus::Exactly(status) => answer.status == status,
-            ExpectedStatus::Any => true,
-        };
-        if !right {
+        if !self.status.accepts(answer.status) {
             return Err(described(answer));
         }
         let bare = answer.body.is_empty() && matches!(self.content, Content::Any);
@@ -243,40 +240,44 @@ impl Exchange {
 }
 
 impl Content {
-    /// Exactly these bytes.
-    pub fn exactly(bytes: &[u8]) -> Self {
-        Self::Bytes { bytes: bytes.to_vec(), varies: Vec::new() }
+    /// A body that is compared with this content as it arrives, if that is known byte for byte.
+    pub fn compared(&self) -> Body {
+        match self {
+            Self::Bytes { bytes, varies } => Body::compared_with(bytes.clone(), varies.clone()),
+            _ => Body::default(),
+        }
     }
 
-    fn check(&self, body: &[u8], now: SystemTime) -> Result<(), String> {
+    /// Exactly these bytes.
+    pub fn exactly(bytes: &[u8]) -> Self {
+        Self::Bytes { bytes: bytes.to_vec().into(), varies: Vec::new() }
+    }
+
+    fn check(&self, body: &Body, now: SystemTime) -> Result<(), String> {
         let right = match self {
             // Values are inserted before a response is checked, see `Exchange::with_values`.
             Self::Any | Self::Fields(_) => true,
-            Self::Bytes { bytes, varies } => {
-                let fixed = |at: usize| !varies.iter().any(|range| range.contains(&at));
-                bytes.len() == body.len()
-                    && bytes.iter().zip(body).enumerate().all(|(at, (a, b))| a == b || !fixed(at))
-            }
+            Self::Bytes { bytes, varies } => body.is(bytes, varies),
             Self::Clock => return check_clock(body, now),
-            Self::Json(value) => match serde_json::from_slice::<Value>(body) {
+            Self::Json(value) => match serde_json::from_slice::<Value>(body.start()) {
                 Ok(got) => got == *value,
-                Err(error) => return Err(format!("body {} is not JSON: {error}", quoted(body))),
+                Err(error) => return Err(format!("body {} is not JSON: {error}", body.quoted())),
             },
         };
-        if right { Ok(()) } else { Err(format!("body {}", quoted(body))) }
+        if right { Ok(()) } else { Err(format!("body {}", body.quoted())) }
     }
 }
 
-fn check_clock(body: &[u8], now: SystemTime) -> Result<(), String> {
-    let digits = body.strip_prefix(CLOCK_PREFIX).unwrap_or_default();
+fn check_clock(body: &Body, now: SystemTime) -> Result<(), String> {
+    let digits = body.start().strip_prefix(CLOCK_PREFIX).unwrap_or_default();
     let told: Option<i128> = std::str::from_utf8(digits).ok().and_then(|d| d.parse().ok());
     let Some(told) = told.filter(|_| digits.iter().all(u8::is_ascii_digit)) else {
-        return Err(format!("body {}", quoted(body)));
+        return Err(format!("body {}", body.quoted()));
     };
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i128);
     match told - now {
         off if off.abs() <= CLOCK_SLACK_MS => Ok(()),
-        off => Err(format!("body {}: its clock is {off} ms off", quoted(body))),
+        off => Err(format!("body {}: its clock is {off} ms off", body.quoted())),
     }
 }
 
@@ -289,17 +290,6 @@ pub(super) fn essence(content_type: &str) -> String {
 pub fn described(answer: &Response) -> String {
     match answer.body.len() {
         0 => format!("{} without a body", answer.status),
-        _ => format!("{} {}", answer.status, quoted(&answer.body)),
+        _ => format!("{} {}", answer.status, answer.body.quoted()),
     }
-}
-
-/// Bytes quoted for display: at most 60 of them.
-pub fn quoted(bytes: &[u8]) -> String {
-    const SHOWN: usize = 60;
-    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]);
-    let rest = match bytes.len() {
-        ..=SHOWN => String::new(),
-        len => format!("… ({len} bytes)"),
-    };
-    format!("{shown:?}{rest}")
 }

@@ -10,11 +10,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
-use hotlap_load::http::Response;
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_observe::{Counters, Observer, Sampler, owner};
 
-use crate::contract::Exchange;
+use crate::contract::{Exchange, Response};
 use crate::interrupt;
 use crate::launch::{Launch, LogLines, ServerFailure, TLS_CERT, TLS_KEY};
 use crate::machine::Network;
@@ -374,7 +373,8 @@ impl Starting<'_> {
             OpenError::Silent(why) => NotYet::Silent(why),
             OpenError::OtherProtocol(why) => NotYet::OtherProtocol(why),
         })?;
-        let answer = wire.ask_unless(&exchange, HOST, self.stop).map_err(NotYet::Silent)?;
+        let body = exchange.content.compared();
+        let answer = wire.ask_into(body, &exchange, HOST, self.stop).map_err(NotYet::Silent)?;
         exchange.check(&answer, SystemTime::now()).map_err(|why| {
             let Exchange { method, path, .. } = &exchange;
             let expected = exchange.expected();

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use hotlap_load::http::{Framing, Response};
+use hotlap_load::http::Framing;
 use hotlap_load::plan::Protocol;
 
 use super::client::Wire;
 use super::{Check, Findings, Requirements, Verifier};
 use crate::catalogue::ServerKind;
-use crate::contract::{Content, Exchange, described};
+use crate::contract::{Content, Exchange, Response, described};
 
 /// How long to wait for unsolicited bytes before the first request, in pauses.
 const SILENCE: u32 = 8;
@@ -251,7 +251,7 @@ impl<'a> Bench<'a> {
         let mut wire = self.open()?;
         for number in 1..=3 {
             wire.send(&self.bytes(self.main()))
-                .and_then(|()| wire.answer(self.main().is_head()))
+                .and_then(|()| receive(&mut wire, self.main()))
                 .and_then(|answer| {
                     self.same(&answer)?;
                     if answer.keep_alive {
@@ -292,7 +292,7 @@ impl<'a> Bench<'a> {
         wire.quiet(self.verifier.pause)
             .map_err(|why| format!("a response to the first piece alone: {why}"))?;
         wire.send(&bytes[cut..])?;
-        let answer = wire.answer(exchange.is_head())?;
+        let answer = receive(&mut wire, exchange)?;
         if std::ptr::eq(exchange, self.main()) {
             self.same(&answer)?;
         } else if !answered(&answer) {
@@ -313,10 +313,10 @@ impl<'a> Bench<'a> {
         };
         let mut wire = self.open()?;
         wire.send(&[self.bytes(main), self.bytes(&second)].concat())?;
-        let answer = wire.answer(main.is_head())?;
+        let answer = receive(&mut wire, main)?;
         self.same(&answer).map_err(|why| format!("first response: {why}"))?;
         let answer =
-            wire.answer(second.is_head()).map_err(|why| format!("second response: {why}"))?;
+            receive(&mut wire, &second).map_err(|why| format!("second response: {why}"))?;
         let right = match (self.report.answers.get(1), unknown) {
             (Some(known), _) => known.status == answer.status && known.body == answer.body,
             (None, Some(unknown)) => unknown.status == answer.status,
@@ -331,7 +331,7 @@ impl<'a> Bench<'a> {
     fn close(&self) -> Outcome {
         let mut wire = self.open()?;
         wire.send(&self.main().bytes_with(self.verifier.host, &[("Connection", "close")]))?;
-        let answer = wire.answer(self.main().is_head())?;
+        let answer = receive(&mut wire, self.main())?;
         self.same(&answer)?;
         wire.closed()
     }
@@ -339,7 +339,7 @@ impl<'a> Bench<'a> {
     fn http_1_0(&self) -> Result<Http10, String> {
         let mut wire = self.open()?;
         wire.send(&with_version(self.bytes(self.main()), "HTTP/1.0"))?;
-        let answer = wire.answer(self.main().is_head())?;
+        let answer = receive(&mut wire, self.main())?;
         if answer.framing == Framing::Chunked {
             return Err("chunked, which HTTP/1.0 does not have".to_owned());
         }
@@ -435,6 +435,11 @@ pub(super) fn check(name: &str, expected: &str, outcome: Outcome) -> Check {
     let pass = outcome.is_ok();
     let got = outcome.err().unwrap_or_default();
     Check { name: name.to_owned(), expected: expected.to_owned(), got, pass }
+}
+
+/// One response to this request.
+pub(super) fn receive(wire: &mut Wire, exchange: &Exchange) -> Result<Response, String> {
+    wire.answer(exchange.is_head(), &exchange.content)
 }
 
 fn answered(answer: &Response) -> bool {

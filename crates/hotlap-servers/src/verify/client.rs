@@ -10,12 +10,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::{Framing, GrowingResponse, Response};
+use hotlap_load::http::{Framing, GrowingResponse, KeepBody};
 use hotlap_load::http2::{BlockForm, ClientConnection, ErrorCode, Limits, StreamEvent, encode};
 use hotlap_load::plan::{Endpoint, Protocol, Request, Target};
 use hotlap_load::tls::{TlsConfig, TlsConnection};
 
-use crate::contract::{Exchange, quoted};
+use crate::contract::{Body, Content, Exchange, Response, quoted, quoted_part};
 use crate::interrupt;
 
 /// The largest response that the verifier accepts.
@@ -225,36 +225,39 @@ impl Wire {
 
     /// Sends a request and returns the response.
     pub fn ask(&mut self, exchange: &Exchange, host: &str) -> Result<Response, String> {
-        self.ask_unless(exchange, host, &AtomicBool::new(false))
+        let body = exchange.content.compared();
+        self.ask_into(body, exchange, host, &AtomicBool::new(false))
     }
 
-    /// Sends a request and returns the response, or stops waiting once `stop` is set.
-    pub fn ask_unless(
+    /// Sends a request and returns the response with this body, or stops waiting once `stop` is set.
+    pub fn ask_into(
         &mut self,
+        body: Body,
         exchange: &Exchange,
         host: &str,
         stop: &AtomicBool,
     ) -> Result<Response, String> {
         if let Some(mut conversation) = self.http2.take() {
-            let answer = self.converse(&mut conversation, exchange, host, stop);
+            let answer = self.converse(&mut conversation, body, exchange, host, stop);
             self.http2 = Some(conversation);
             return answer;
         }
         self.send(&exchange.bytes(host))?;
-        self.answer_unless(exchange.is_head(), stop)
+        self.answer_unless(exchange.is_head(), body, stop)
     }
 
     /// Sends a request in HTTP/2 and returns the response, or stops waiting once `stop` is set.
     fn converse(
         &mut self,
         conversation: &mut Conversation,
+        body: Body,
         exchange: &Exchange,
         host: &str,
         stop: &AtomicBool,
     ) -> Result<Response, String> {
         let scheme = if self.channel.is_some() { "https" } else { "http" };
         let mut out = Vec::new();
-        conversation.request(exchange, host, scheme, &mut out)?;
+        conversation.request(body, exchange, host, scheme, &mut out)?;
         self.send(&out)?;
         let until = Instant::now() + self.limit;
         loop {
@@ -281,15 +284,22 @@ impl Wire {
         }
     }
 
-    /// Receives one response.
-    pub fn answer(&mut self, is_head: bool) -> Result<Response, String> {
-        self.answer_unless(is_head, &AtomicBool::new(false))
+    /// Receives one response to a request that expects this content.
+    pub fn answer(&mut self, is_head: bool, expected: &Content) -> Result<Response, String> {
+        self.answer_unless(is_head, expected.compared(), &AtomicBool::new(false))
     }
 
-    /// Receives one response, or stops waiting once `stop` is set.
-    pub fn answer_unless(&mut self, is_head: bool, stop: &AtomicBool) -> Result<Response, String> {
+    /// Receives one response with this body, or stops waiting once `stop` is set.
+    fn answer_unless(
+        &mut self,
+        is_head: bool,
+        body: Body,
+        stop: &AtomicBool,
+    ) -> Result<Response, String> {
         let until = Instant::now() + self.limit;
-        let mut response = GrowingResponse::default();
+        let mut response = GrowingResponse::into(body);
+        // Bytes of the response that are no longer in the buffer.
+        let mut dropped = 0;
         loop {
             if !response.has_head() {
                 self.fix_line_ends();
@@ -299,21 +309,24 @@ impl Wire {
                     // Anyone on the path can end a TCP connection (RFC 9112 section 9.8).
                     let cut = self.cut.filter(|_| answer.framing == Framing::UntilClose);
                     if let Some(how) = cut {
-                        let got = quoted(&self.buf);
+                        let got = quoted_part(&self.buf, self.buf.len() + dropped);
                         let why = "so the response may be truncated";
                         return Err(format!("the connection {how}, {why}: {got}"));
                     }
                     self.buf.drain(..answer.consumed);
                     return Ok(answer);
                 }
-                Ok(None) if self.buf.len() > ANSWER_LIMIT => {
+                Ok(None) if self.buf.len() + dropped > ANSWER_LIMIT => {
                     return Err(too_large());
                 }
-                Ok(None) => {}
+                Ok(None) => dropped += response.drop_read(&mut self.buf),
                 Err(_) if self.buf.is_empty() => {
                     return Err("the connection closed without a response".to_owned());
                 }
-                Err(broken) => return Err(format!("{broken}: {}", quoted(&self.buf))),
+                Err(broken) => {
+                    let got = quoted_part(&self.buf, self.buf.len() + dropped);
+                    return Err(format!("{broken}: {got}"));
+                }
             }
             let is_changed = self.fill(until.min(Instant::now() + interrupt::LOOK));
             if !is_changed && !self.over && stop.load(Ordering::Relaxed) {
@@ -321,9 +334,12 @@ impl Wire {
             }
             if !is_changed && !self.over && Instant::now() >= until {
                 let waited = self.limit.as_secs_f64();
-                return Err(match self.buf.len() {
+                return Err(match self.buf.len() + dropped {
                     0 => format!("no response within {waited} s"),
-                    _ => format!("incomplete response after {waited} s: {}", quoted(&self.buf)),
+                    length => {
+                        let got = quoted_part(&self.buf, length);
+                        format!("incomplete response after {waited} s: {got}")
+                    }
                 });
             }
         }
@@ -412,6 +428,8 @@ struct Conversation {
     client: ClientConnection,
     /// Requests sent.
     requests: u32,
+    /// What the body of the next response is given to.
+    body: Body,
     /// The response that is arriving.
     partial: Option<Partial>,
     /// The code of the server's last GOAWAY.
@@ -422,7 +440,7 @@ struct Conversation {
 struct Partial {
     status: u16,
     headers: Vec<(String, Vec<u8>)>,
-    body: Vec<u8>,
+    body: Body,
 }
 
 /// The header block of a request, which does not use the server's table.
@@ -438,7 +456,7 @@ impl Conversation {
         let mut client = ClientConnection::new(Limits::default());
         client.keep_fields();
         client.open(out);
-        Self { client, requests: 0, partial: None, goaway: None }
+        Self { client, requests: 0, body: Body::default(), partial: None, goaway: None }
     }
 
     /// Whether the server's SETTINGS have arrived: it speaks HTTP/2.
@@ -449,6 +467,7 @@ impl Conversation {
     /// Appends the frames of a request to `out`.
     fn request(
         &mut self,
+        body: Body,
         exchange: &Exchange,
         host: &str,
         scheme: &str,
@@ -456,7 +475,7 @@ impl Conversation {
     ) -> Result<(), String> {
         let block = block(exchange, host, scheme);
         self.requests += 1;
-        self.partial = None;
+        (self.body, self.partial) = (body, None);
         let stream =
             self.client.request(self.requests, &block, &exchange.body, exchange.is_head(), out);
         match stream {
@@ -472,7 +491,7 @@ impl Conversation {
         received: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Response>, String> {
-        let Self { client, partial, goaway, .. } = self;
+        let Self { client, body, partial, goaway, .. } = self;
         let bytes = std::mem::take(received);
         let mut rest = bytes.as_slice();
         let answer = loop {
@@ -482,11 +501,11 @@ impl Conversation {
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                     let fields = client.fields().iter();
                     let headers = fields.map(|(name, value)| (text(name), value.clone())).collect();
-                    *partial = Some(Partial { status, headers, body: Vec::new() });
+                    *partial = Some(Partial { status, headers, body: std::mem::take(body) });
                 }
                 StreamEvent::Data { data, .. } => {
                     if let Some(partial) = partial {
-                        partial.body.extend_from_slice(data);
+                        partial.body.piece(data);
                         if partial.body.len() > ANSWER_LIMIT {
                             break Err(too_large());
                         }

@@ -2,12 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hotlap_load::http::Response;
-
-use super::checks::{Bench, check, with_version};
+use super::checks::{Bench, check, receive, with_version};
 use super::client::Wire;
 use super::{Check, Verifier};
-use crate::contract::{Exchange, described};
+use crate::contract::{Content, Exchange, Response, described};
 
 /// How far a `Date` may be off, in seconds: it has whole seconds, and servers update it once a
 /// second.
@@ -65,7 +63,7 @@ impl Conformance<'_> {
         let mut wire = self.open()?;
         let sent = wire.send(bytes);
         // A server that rejects a request before all of it was sent may still have responded.
-        wire.answer(is_head).map_err(|why| sent.err().unwrap_or(why))
+        wire.answer(is_head, &self.main().content).map_err(|why| sent.err().unwrap_or(why))
     }
 
     /// The main request with additional header lines, verbatim.
@@ -92,7 +90,7 @@ impl Conformance<'_> {
             return Ok(());
         }
         wire.send(&self.main().bytes(self.host))
-            .and_then(|()| wire.answer(self.main().is_head()))
+            .and_then(|()| receive(wire, self.main()))
             .and_then(|answer| self.bench.same(&answer))
             .map_err(|why| format!("response to the next request: {why}"))
     }
@@ -102,7 +100,7 @@ impl Conformance<'_> {
         let exchange = Exchange { method: "HEAD".to_owned(), ..self.main().clone() };
         let mut wire = self.open()?;
         wire.send(&exchange.bytes(self.host))?;
-        let answer = wire.answer(true)?;
+        let answer = wire.answer(true, &Content::Any)?;
         if answer.status != first.status {
             return Err(described(&answer));
         }
@@ -134,7 +132,7 @@ impl Conformance<'_> {
         head += &format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", body.len());
         let mut wire = self.open()?;
         wire.send(&[head.as_bytes(), &body, b"\r\n0\r\n\r\n"].concat())?;
-        let answer = wire.answer(false)?;
+        let answer = wire.answer(false, &Content::Any)?;
         match answer.status {
             200..=499 => self.goes_on(&mut wire, answer.keep_alive),
             _ => Err(described(&answer)),
@@ -158,7 +156,7 @@ impl Conformance<'_> {
         if waits.starts_with(b"HTTP/1.1 100") {
             wire.send(b"{}")?;
         }
-        wire.answer(false).map(|_| ())
+        wire.answer(false, &Content::Any).map(|_| ())
     }
 
     fn folded_header(&self) -> Outcome {

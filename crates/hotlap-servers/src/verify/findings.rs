@@ -3,12 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use hotlap_load::http::Response;
 use hotlap_load::plan::{Request, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::ServerKind;
-use crate::contract::Contract;
+use crate::contract::{Contract, Response};
 
 /// A server to verify.
 #[derive(Debug, Clone)]

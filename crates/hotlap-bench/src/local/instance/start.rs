@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::Response;
 use hotlap_load::plan::Target;
 use hotlap_servers::catalogue;
-use hotlap_servers::contract::Exchange;
+use hotlap_servers::contract::{Exchange, Response};
 use hotlap_servers::infer;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::running::ask;

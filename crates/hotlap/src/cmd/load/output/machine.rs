@@ -33,9 +33,9 @@ pub fn json(loaded: &Loaded) -> String {
         request.body.replace(redact::bytes_of);
         if let ExpectedBody::Bytes { bytes, varies } = &mut request.expect.body {
             let redacted = redact::bytes_of(bytes);
-            if redacted != *bytes {
+            if redacted[..] != **bytes {
                 // The ranges referred to the original body.
-                (*bytes, *varies) = (redacted, Vec::new());
+                (*bytes, *varies) = (redacted.into(), Vec::new());
             }
         }
     }
