@@ -14,6 +14,7 @@ pub(crate) use self::http2::Http2;
 use crate::expected::Mismatch;
 use crate::http2::{ErrorCode, Limits};
 use crate::outcome::{Failure, Phase};
+use crate::plan::{Plan, Protocol};
 use crate::requests::{RequestMix, Turn};
 
 /// The maximum number of bytes of a wrong response to keep as evidence.
@@ -111,6 +112,16 @@ pub(crate) struct Connection {
 enum Machine {
     Http1(Http1),
     Http2(Box<Http2>),
+}
+
+/// The limits of HTTP/2 for a plan; `None` in HTTP/1.1.
+pub(crate) fn limits(plan: &Plan, mix: &RequestMix) -> Option<Limits> {
+    (plan.target.protocol == Protocol::Http2).then(|| Limits {
+        streams: plan.pipeline as u32,
+        first_streams: 1,
+        table_size: mix.table_size(),
+        ..Limits::default()
+    })
 }
 
 impl Connection {

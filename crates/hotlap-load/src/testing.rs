@@ -1,9 +1,9 @@
 //! The protocol on one connection without a network, for tests and fuzzing: bytes go to the
 //! engine's own state machine as a worker would pass them.
 
-use crate::connection::{Connection, InFlight, Step};
+use crate::connection::{Connection, Http2, InFlight, Step, limits};
 use crate::outcome::{Failure, Phase};
-use crate::plan::Plan;
+use crate::plan::{Plan, Reuse};
 use crate::requests::RequestMix;
 
 /// What the engine read from some bytes.
@@ -11,6 +11,8 @@ use crate::requests::RequestMix;
 pub struct Replayed {
     /// The responses in order: status, bytes, and whether they were correct.
     pub responses: Vec<(u16, u64, bool)>,
+    /// HTTP/2: how requests failed alone.
+    pub failed: Vec<(Failure, Phase)>,
     /// Why the connection broke, if it did.
     pub broken: Option<(Failure, Phase)>,
     /// Requests in flight at the end.
@@ -21,12 +23,14 @@ pub struct Replayed {
 /// then closes the connection if `closes`.
 pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replayed {
     let mut mix = RequestMix::new(plan, 0);
-    let mut conn = Connection::new(None);
+    let mut conn = Connection::new(limits(plan, &mix));
     let mut found = Replayed::default();
+    let closes_each = plan.reuse == Reuse::Close;
     let fill = |conn: &mut Connection, mix: &mut RequestMix| {
         while conn.in_flight() < plan.pipeline {
             conn.send(InFlight { turn: mix.next(), due_ns: 0, sent_ns: 0 });
         }
+        conn.open_streams(mix);
     };
     fill(&mut conn, &mut mix);
     'pieces: for piece in pieces {
@@ -43,20 +47,31 @@ pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replayed {
                 Step::Completed(response) => {
                     let is_correct = response.wrong.is_none();
                     found.responses.push((response.status, response.bytes, is_correct));
-                    if !response.keep_alive {
+                    if !response.keep_alive || closes_each {
                         break 'pieces;
                     }
                     // A worker sends the next requests once it has read everything. Here they are
                     // sent at once, so that it makes no difference how the bytes are split.
                     fill(&mut conn, &mut mix);
                 }
-                // These happen in HTTP/2 only.
-                Step::Failed(_) | Step::Refused => break 'pieces,
+                Step::Failed(failed) => {
+                    found.failed.push((failed.failure, failed.phase));
+                    if closes_each {
+                        break 'pieces;
+                    }
+                    fill(&mut conn, &mut mix);
+                }
+                Step::Refused => {}
                 Step::Broken(broken) => {
                     found.broken = Some((broken.failure, broken.phase));
                     break 'pieces;
                 }
             }
+        }
+        if conn.http2().is_some_and(Http2::is_drained) {
+            // The server takes no more requests.
+            found.broken = Some((Failure::ClosedEarly, conn.phase()));
+            break;
         }
     }
     if closes && found.broken.is_none() {

@@ -23,7 +23,7 @@ use requests::Requests;
 use slot::{Slots, Unread};
 
 use crate::clock;
-use crate::http2::Limits;
+use crate::connection;
 use crate::io::{self, Events, Io};
 use crate::outcome::{Negotiated, Outcome};
 use crate::plan::{Plan, Protocol, Reuse, Stop};
@@ -127,12 +127,7 @@ impl Worker {
             slots: Slots::new(
                 (0..connections).map(source),
                 plan.target.endpoint.is_local(),
-                (plan.target.protocol == Protocol::Http2).then(|| Limits {
-                    streams: plan.pipeline as u32,
-                    first_streams: 1,
-                    table_size: requests.mix.table_size(),
-                    ..Limits::default()
-                }),
+                connection::limits(plan, &requests.mix),
             ),
             requests,
             negotiated: None,

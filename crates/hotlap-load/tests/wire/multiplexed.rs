@@ -1,6 +1,7 @@
 //! Loads over HTTP/2: requests are counted correctly, and so is what goes wrong.
 
 use std::net::Shutdown;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::plan::{PlanFor, counted, counts, until};
@@ -289,6 +290,24 @@ fn each_request_may_have_a_connection_of_its_own() {
     plan.reuse = Reuse::Close;
     assert_eq!(counted(&plan), (100, vec![]));
     assert_eq!(server.accepted(), 100);
+}
+
+/// Regression: after a request that failed alone, the next one had the same connection.
+#[test]
+fn each_request_has_a_connection_of_its_own_after_failures_too() {
+    let count = AtomicUsize::new(0);
+    let server = server(move |_, stream, client| match count.fetch_add(1, Ordering::SeqCst) % 3 {
+        0 => client.send(&frame(kind::RST_STREAM, 0, stream, &[0, 0, 0, 2])),
+        // The frames show that the server is alive, so only the request times out.
+        1 => client.send(&frame(kind::PING, 0, 0, b"12345678")),
+        _ => client.send(&response(stream, BODY)),
+    });
+    let mut plan = plan(&server, 1, 1, 9);
+    (plan.reuse, plan.timeout) = (Reuse::Close, Duration::from_millis(300));
+    let failures =
+        vec![(Failure::Timeout, Phase::FirstByte, 3), (Failure::StreamReset, Phase::FirstByte, 3)];
+    assert_eq!(counted(&plan), (3, failures));
+    assert_eq!(server.accepted(), 9);
 }
 
 #[test]
