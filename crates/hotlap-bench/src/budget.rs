@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use hotlap_stats::{
-    Costs, MIN_RESTARTS, Pair, RESTARTS_BEFORE_LOOK, Share, further_restarts, is_precise, median,
-    pairs,
+    ByRestart, Costs, MIN_RESTARTS, RESTARTS_BEFORE_LOOK, Share, further_restarts, is_precise,
+    median, pairs,
 };
 
 use crate::experiment::{Experiment, Over, Place};
@@ -313,7 +313,7 @@ impl Budget {
     }
 
     /// The pairs of every server and load against the reference, as in the report.
-    fn comparisons(&self) -> Vec<Vec<Pair>> {
+    fn comparisons(&self) -> Vec<ByRestart> {
         let participants = &self.experiment.participants;
         let reference = participants.iter().position(|e| e.role == Role::Reference);
         let Some(reference) = reference else { return Vec::new() };

@@ -28,9 +28,8 @@
 
 mod curve;
 
-use crate::compare::{Shift, shifted_level};
-use crate::estimate::Estimate;
-use crate::reading::{Reading, Share};
+use crate::compare::Mean;
+use crate::reading::ByRestart;
 pub use curve::Trial;
 use curve::{Curve, border};
 
@@ -60,8 +59,8 @@ const HALF: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capacity {
     curve: Curve,
-    /// The share of windows that miss the goal at the sustained rate.
-    sustained: f64,
+    /// The sustained rate as a share of the rate at even odds, as a logarithm.
+    log_share: f64,
 }
 
 /// Which side of the present estimate to try.
@@ -77,50 +76,31 @@ impl Capacity {
     /// Fits the curve. `None` unless the trials bracket it: lower rates kept the goal, higher ones
     /// did not.
     pub fn fit(trials: &[Trial], share: f64) -> Option<Self> {
-        let sustained = (BURSTS * share).clamp(f64::EPSILON, HALF);
-        Some(Self { curve: Curve::fit(trials)?, sustained })
+        let (curve, missed) = (Curve::fit(trials)?, (BURSTS * share).clamp(f64::EPSILON, HALF));
+        let log_share = -((1.0 - missed) / missed).ln() / curve.slope;
+        Some(Self { curve, log_share })
     }
 
-    /// The sustained rate by restart, as readings of one round.
-    pub fn readings(&self) -> Vec<Reading> {
-        let reading = |(restart, log): (&u32, &f64)| Reading {
-            restart: *restart,
-            round: 0,
-            share: Share::whole(log.exp() * self.sustained_share()),
-        };
-        self.curve.by_restart.iter().map(reading).collect()
-    }
-
-    /// The rate at which a window meets the goal as often as not, in requests/s: the geometric mean
-    /// over restarts.
-    pub fn rate(&self) -> f64 {
-        self.curve.log_rate.exp()
+    /// The logarithm of the sustained rate, by restart.
+    pub fn logs(&self) -> ByRestart {
+        let log = |(restart, log): (&u32, &f64)| (*restart, log + self.log_share);
+        self.curve.by_restart.iter().map(log).collect()
     }
 
     /// The rate at which the goal is met for long, in requests/s: where the curve has few enough
-    /// windows that miss the goal (METHODOLOGY, *Capacity*).
+    /// windows that miss the goal (METHODOLOGY, *Capacity*). The geometric mean over restarts.
     pub fn sustained(&self) -> f64 {
-        self.rate() * self.sustained_share()
+        (self.curve.log_rate + self.log_share).exp()
     }
 
-    /// The number of restarts.
-    pub fn restarts(&self) -> usize {
-        self.curve.by_restart.len()
+    /// The standard error that the error of the slope adds to the sustained rate, as a logarithm.
+    pub fn error(&self) -> f64 {
+        -self.log_share * self.curve.slope_error
     }
 
-    /// What the error of the slope adds to the error of the sustained rate.
-    pub fn error(&self) -> Shift {
-        Shift { log: 0.0, standard_error: -self.sustained_share().ln() * self.curve.slope_error }
-    }
-
-    /// The sustained rate, with its interval at `confidence`.
-    pub fn level(&self, confidence: f64) -> Option<Estimate> {
-        shifted_level(&self.readings(), self.error(), confidence)
-    }
-
-    fn sustained_share(&self) -> f64 {
-        let log_odds = ((1.0 - self.sustained) / self.sustained).ln();
-        (-log_odds / self.curve.slope).exp()
+    /// The logarithm of the sustained rate, over restarts.
+    pub fn mean(&self) -> Option<Mean> {
+        Some(Mean::of(self.logs())?.minus(&Mean::known(0.0, self.error())))
     }
 }
 
@@ -206,13 +186,14 @@ mod tests {
     fn the_capacity_lies_where_as_many_windows_keep_the_goal_as_miss_it() {
         let trials: Vec<Trial> = (0..5).flat_map(|n| restart(n, 1_000.0)).collect();
         let fit = Capacity::fit(&trials, 0.01).unwrap();
-        assert!((fit.rate() / 1_000.0 - 1.0).abs() < 5e-3, "{fit:?}");
+        let rate = fit.curve.log_rate.exp();
+        assert!((rate / 1_000.0 - 1.0).abs() < 5e-3, "{fit:?}");
         assert!((20.0..60.0).contains(&fit.curve.slope), "{fit:?}");
-        assert_eq!(fit.readings().len(), 5);
+        assert_eq!(fit.logs().len(), 5);
         let sustained = fit.sustained();
-        assert!((sustained / fit.rate() - (-(9.0_f64.ln()) / fit.curve.slope).exp()).abs() < 1e-12);
-        let mean = fit.readings().iter().map(|r| r.share.amount.ln()).sum::<f64>() / 5.0;
-        assert!(sustained < fit.rate() && (mean.exp() / sustained - 1.0).abs() < 1e-9);
+        assert!((sustained / rate - (-(9.0_f64.ln()) / fit.curve.slope).exp()).abs() < 1e-12);
+        let mean = fit.logs().values().sum::<f64>() / 5.0;
+        assert!(sustained < rate && (mean.exp() / sustained - 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -227,11 +208,11 @@ mod tests {
         let all = [(0, 980.0), (1, 1_000.0), (5, 1_020.0)];
         let trials: Vec<Trial> = all.into_iter().flat_map(|(n, c)| steep(n, c)).collect();
         let fit = Capacity::fit(&trials, 0.01).unwrap();
-        let readings = fit.readings();
-        for (reading, (restart, rate)) in readings.iter().zip(all) {
-            assert_eq!((reading.restart, reading.round), (restart, 0));
-            let crossing = reading.share.amount / fit.sustained_share();
-            assert!((crossing / rate - 1.0).abs() < 5e-3, "{readings:?}");
+        let logs = fit.logs();
+        for ((own, log), (restart, rate)) in logs.iter().zip(all) {
+            assert_eq!(*own, restart);
+            let crossing = (log - fit.log_share).exp();
+            assert!((crossing / rate - 1.0).abs() < 5e-3, "{logs:?}");
         }
     }
 
@@ -284,7 +265,8 @@ mod tests {
             let trial = |(rate, is_kept, restart)| Trial { restart, rate, is_kept };
             let trials: Vec<Trial> = tried.into_iter().map(trial).collect();
             if let Some(fit) = Capacity::fit(&trials, 0.01) {
-                prop_assert!(fit.rate().is_finite() && fit.rate() > 0.0);
+                let rate = fit.curve.log_rate.exp();
+                prop_assert!(rate.is_finite() && rate > 0.0);
                 prop_assert!(fit.curve.slope.is_finite() && fit.curve.slope > 0.0);
             }
             for side in [Side::Below, Side::Above] {

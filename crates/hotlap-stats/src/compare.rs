@@ -4,15 +4,17 @@
 //! time. The interval is Student's over the restarts, with one degree of freedom less than
 //! restarts: an interval must be based on the highest level that was repeated (Kalibera and Jones,
 //! "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). A single restart has no
-//! interval.
+//! interval. Where a comparison was repeated on several nodes or in several runs, each value is
+//! labelled with its node ([`by_node`]) or run ([`Mean::of_runs`]), and these take the place of
+//! restarts. So everything with an interval is a [`Mean`].
 //!
-//! All of it is computed on logarithms: ratios and levels are positive, and noise multiplies them.
-//! Only an [`Amount`], which is added to others, has its own unit.
+//! Ratios and levels are computed on logarithms: they are positive, and noise multiplies them. Only
+//! amounts, which are added up, have their own unit.
 
 use std::collections::BTreeMap;
 
 use crate::estimate::Estimate;
-use crate::reading::{Pair, Reading, totals};
+use crate::reading::{ByRestart, Reading, totals};
 use crate::student::{self, MANY};
 
 /// One server's figure relative to another's.
@@ -24,39 +26,9 @@ pub struct Effect {
     pub p: f64,
     /// The number of restarts, nodes or runs that the interval rests on.
     pub restarts: u32,
-    /// The number of rounds in all restarts.
-    pub rounds: u32,
-}
-
-/// What the measuring method did to a level or a ratio, in log units, with its standard error. The
-/// shift was measured apart from the level or the ratio.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Shift {
-    /// The expected value.
-    pub log: f64,
-    /// Its standard error.
-    pub standard_error: f64,
-}
-
-impl Shift {
-    /// The shift between two levels that have these shifts.
-    pub fn between(self, other: Self) -> Self {
-        let standard_error = self.standard_error.hypot(other.standard_error);
-        Self { log: self.log - other.log, standard_error }
-    }
-
-    /// The shift as a location. The shift rests on many probes, or on many windows.
-    fn location(self) -> Location {
-        Location { value: self.log, standard_error: self.standard_error, df: MANY }
-    }
 }
 
 impl Effect {
-    fn new(location: &Location, restarts: usize, rounds: u32, confidence: f64) -> Self {
-        let (ratio, p) = (location.exp(confidence), location.p());
-        Self { ratio, p, restarts: restarts as u32, rounds }
-    }
-
     /// The larger distance of the interval's ends from a ratio of 1, in log units.
     pub fn far_end(&self) -> f64 {
         self.ratio.low.ln().abs().max(self.ratio.high.ln().abs())
@@ -66,110 +38,65 @@ impl Effect {
 /// The level of one server over all restarts, with its interval at `confidence` (0.95). Readings
 /// whose totals are not positive and finite are left out; `None` if there are no others.
 pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
-    shifted_level(readings, Shift::default(), confidence)
+    Some(Mean::of(totals(readings))?.exp(confidence))
 }
 
-/// The level without what the measuring method did to the level. The error of the shift widens the
-/// interval.
-pub fn shifted_level(readings: &[Reading], shift: Shift, confidence: f64) -> Option<Estimate> {
-    Some(Location::student(&logs_by_restart(readings))?.minus(&shift.location()).exp(confidence))
-}
-
-/// The same over the nodes of a pool: the level of a node is the mean of its restarts. `node_of`
-/// has the node of each restart.
-pub fn level_of_nodes(readings: &[Reading], node_of: &[u32], confidence: f64) -> Option<Estimate> {
-    let of_node =
-        |(restart, (log, _)): (u32, (f64, u32))| Some((*node_of.get(restart as usize)?, log));
-    let nodes = by_unit(totals(readings).into_iter().filter_map(of_node));
-    Some(Location::student(&nodes)?.exp(confidence))
-}
-
-/// The ratio from the pairs, with its interval at `confidence` (0.95). `None` without pairs.
+/// The ratio of two servers ([`crate::pairs`]), with its interval at `confidence` (0.95). `None`
+/// without pairs.
 ///
 /// In a simulation (`tests/coverage`) 95 % intervals contained the true ratio in 93 to 97 of 100
 /// runs.
-pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
-    shifted_effect(pairs, Shift::default(), confidence)
+pub fn effect(pairs: &ByRestart, confidence: f64) -> Option<Effect> {
+    Some(Mean::of(pairs.clone())?.effect(confidence))
 }
 
-/// The same without what the measuring method did to the ratio. The error of the shift widens the
-/// interval.
-pub fn shifted_effect(pairs: &[Pair], shift: Shift, confidence: f64) -> Option<Effect> {
-    let (units, location) = of_pairs(pairs)?;
-    let location = location.minus(&shift.location());
-    let rounds = pairs.iter().map(|pair| pair.rounds).sum();
-    Some(Effect::new(&location, units, rounds, confidence))
-}
-
-/// The level of one server over several runs, with Student's interval over runs, or over restarts
-/// if there is only one run. Each run has the logarithms of its restarts ([`logs_by_restart`]).
-/// `None` if a run has no logarithm.
-pub fn level_of_runs(runs: &[Vec<f64>], confidence: f64) -> Option<Estimate> {
-    Some(of_runs(runs)?.exp(confidence))
-}
-
-/// The ratio of a server's figure in some runs to its figure in other runs, with Welch's interval
-/// at `confidence` (0.95). Each run has the logarithms of its restarts. `None` if a run has no
-/// logarithm.
-///
-/// Each run is one sample of the machine: six identical runs within two minutes differed by up to
-/// 47% ± 3% (the interval over restarts). So the interval is over runs. A side of one run has an
-/// interval over restarts, which is too narrow for a verdict. [`Effect::restarts`] has the number
-/// of runs of the smaller side, and [`Effect::rounds`] the number of restarts of the smaller side.
-pub fn across_runs(server: &[Vec<f64>], reference: &[Vec<f64>], confidence: f64) -> Option<Effect> {
-    let location = of_runs(server)?.minus(&of_runs(reference)?);
-    let fewer = [server, reference].into_iter().min_by_key(|side| side.len())?;
-    let restarts: usize = fewer.iter().map(Vec::len).sum();
-    Some(Effect::new(&location, fewer.len(), restarts as u32, confidence))
-}
-
-/// The location of the means of runs, or of the restarts of a single run.
-fn of_runs(runs: &[Vec<f64>]) -> Option<Location> {
-    let means = by_unit((0..).zip(runs).flat_map(|(n, run)| run.iter().map(move |log| (n, *log))));
-    match runs {
-        [run] => Location::student(run),
-        _ if means.len() < runs.len() => None,
-        _ => Location::student(&means),
-    }
-}
-
-/// The ratio of two servers that were each compared with the reference on their nodes, but never
-/// measured together: the difference of both comparisons, with Welch's interval at `confidence`.
-/// `None` if one of them has no pair. Pairs are by node ([`by_node`]).
-pub fn across_nodes(one: &[Pair], other: &[Pair], confidence: f64) -> Option<Effect> {
-    let ((a, one), (b, other)) = (of_pairs(one)?, of_pairs(other)?);
-    Some(Effect::new(&one.minus(&other), a.min(b), a.min(b) as u32, confidence))
-}
-
-/// The logarithm of each restart's total. Totals that are not positive and finite are left out.
-pub fn logs_by_restart(readings: &[Reading]) -> Vec<f64> {
-    totals(readings).into_values().map(|(log, _)| log).collect()
-}
-
-/// The number of restarts or nodes, and the location of their ratios.
-fn of_pairs(pairs: &[Pair]) -> Option<(usize, Location)> {
-    let means = by_unit(pairs.iter().map(|pair| (pair.restart, pair.log_ratio)));
-    Some((means.len(), Location::student(&means)?))
-}
-
-/// An estimated location, on the scale of the values (natural logarithms for ratios).
-#[derive(Debug, Clone, Copy)]
-struct Location {
+/// The mean of independent values, with its error. The values are logarithms of levels or ratios,
+/// or amounts per request. An amount may be 0 or negative, and is the mean of its restarts, so the
+/// amounts of parts add up to the amount of the whole.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mean {
     value: f64,
     /// Standard error of `value`; infinite for a single value.
     standard_error: f64,
     /// Degrees of freedom of the standard error.
     df: f64,
+    /// The number of restarts, nodes or runs that it rests on.
+    pub restarts: u32,
 }
 
-impl Location {
-    /// The mean of independent values, with the standard error of Student's t; `None` without a
-    /// value.
-    fn student(values: &[f64]) -> Option<Self> {
-        let n = values.len() as f64;
+impl Mean {
+    /// The mean over restarts, or over what else the values are labelled with. Values with the same
+    /// label count as their mean. `None` without a finite value.
+    pub fn of(values: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
+        let units: Vec<f64> = by_unit(values).values().map(|values| mean(values)).collect();
+        let n = units.len() as f64;
         let standard_error =
-            if values.len() < 2 { f64::INFINITY } else { (variance(values) / n).sqrt() };
-        (n > 0.0).then(|| Self { value: mean(values), standard_error, df: n - 1.0 })
+            if units.len() < 2 { f64::INFINITY } else { (variance(&units) / n).sqrt() };
+        (n > 0.0).then(|| Self {
+            value: mean(&units),
+            standard_error,
+            df: n - 1.0,
+            restarts: units.len() as u32,
+        })
+    }
+
+    /// The mean over runs, or over the restarts of a single run. `None` if a run has no value.
+    ///
+    /// Each run is one sample of the machine: six identical runs within two minutes differed by up
+    /// to 47% ± 3% (the interval over restarts). So the interval is over runs. The interval of a
+    /// single run is over its restarts, which is too narrow for a verdict.
+    pub fn of_runs(runs: &[ByRestart]) -> Option<Self> {
+        let over_restarts = |run: &ByRestart| Self::of(run.clone());
+        let label = |(n, run)| Some((n, over_restarts(run)?.value));
+        match runs {
+            [run] => Some(Self { restarts: 1, ..over_restarts(run)? }),
+            _ => Self::of((0..).zip(runs).map(label).collect::<Option<Vec<_>>>()?),
+        }
+    }
+
+    /// A value that was measured apart from restarts, by many probes or windows.
+    pub fn known(value: f64, standard_error: f64) -> Self {
+        Self { value, standard_error, df: MANY, restarts: u32::MAX }
     }
 
     /// Half the width of Student's interval.
@@ -180,16 +107,16 @@ impl Location {
         }
     }
 
-    /// Two-sided p-value of the hypothesis that the location is 0.
-    fn p(&self) -> f64 {
+    /// Two-sided p-value of the hypothesis that it is 0.
+    pub fn p(&self) -> f64 {
         // Without an error the quotient is infinite, or NaN if the value is 0: p is then 0 or 1.
         student::two_sided_p(self.value / self.standard_error, self.df)
     }
 
-    /// The difference of two locations that were measured independently. The squared errors add up,
-    /// with Welch's degrees of freedom ("The generalization of 'Student's' problem when several
+    /// The difference of two that were measured independently. The squared errors add up, with
+    /// Welch's degrees of freedom ("The generalization of 'Student's' problem when several
     /// different population variances are involved", Biometrika 34, 1947).
-    fn minus(&self, other: &Self) -> Self {
+    pub fn minus(&self, other: &Self) -> Self {
         let (a, b) = (self.standard_error.powi(2), other.standard_error.powi(2));
         let df = match a + b {
             sum if sum > 0.0 && sum.is_finite() => {
@@ -197,14 +124,29 @@ impl Location {
             }
             _ => self.df.min(other.df),
         };
-        Self { value: self.value - other.value, standard_error: (a + b).sqrt(), df }
+        Self {
+            value: self.value - other.value,
+            standard_error: (a + b).sqrt(),
+            df,
+            restarts: self.restarts.min(other.restarts),
+        }
     }
 
-    /// Takes the exponential: turns an estimate in log units into one of a ratio or a level.
-    fn exp(&self, confidence: f64) -> Estimate {
+    /// The mean with its interval at `confidence` (0.95).
+    pub fn estimate(&self, confidence: f64) -> Estimate {
         let half = self.half_width(confidence);
-        let [value, low, high] = [self.value, self.value - half, self.value + half].map(f64::exp);
-        Estimate { value, low, high }
+        Estimate { value: self.value, low: self.value - half, high: self.value + half }
+    }
+
+    /// The exponential: turns a mean in log units into a ratio or a level.
+    pub fn exp(&self, confidence: f64) -> Estimate {
+        let Estimate { value, low, high } = self.estimate(confidence);
+        Estimate { value: value.exp(), low: low.exp(), high: high.exp() }
+    }
+
+    /// The ratio whose logarithm this is.
+    pub fn effect(&self, confidence: f64) -> Effect {
+        Effect { ratio: self.exp(confidence), p: self.p(), restarts: self.restarts }
     }
 }
 
@@ -214,13 +156,13 @@ fn welch_term(squared_error: f64, df: f64) -> f64 {
     if squared_error > 0.0 { squared_error.powi(2) / df } else { 0.0 }
 }
 
-/// The mean of each unit's values (a restart, a node), in the order of the units.
-fn by_unit(values: impl IntoIterator<Item = (u32, f64)>) -> Vec<f64> {
+/// The finite values of each restart or node.
+fn by_unit(values: impl IntoIterator<Item = (u32, f64)>) -> BTreeMap<u32, Vec<f64>> {
     let mut units = BTreeMap::<u32, Vec<f64>>::new();
-    for (unit, value) in values {
+    for (unit, value) in values.into_iter().filter(|(_, value)| value.is_finite()) {
         units.entry(unit).or_default().push(value);
     }
-    units.values().map(|values| mean(values)).collect()
+    units
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -237,47 +179,6 @@ fn variance(values: &[f64]) -> f64 {
     squares / (values.len() - 1) as f64
 }
 
-/// An amount per request, or a difference between two servers in one: in its own unit, not on
-/// logarithms, because it may be 0 or negative, and because amounts are added up.
-///
-/// The estimate is the mean of the restarts' means, so the estimates of parts add up to the
-/// estimate of their sum.
-#[derive(Debug)]
-pub struct Amount {
-    location: Location,
-    /// The number of restarts.
-    pub restarts: u32,
-}
-
-impl Amount {
-    /// From values, each with its restart; `None` without a finite one.
-    pub fn of(values: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
-        let finite = values.into_iter().filter(|(_, value)| value.is_finite());
-        let means = by_unit(finite);
-        let location = Location::student(&means)?;
-        Some(Self { location, restarts: means.len() as u32 })
-    }
-
-    /// The amount with its interval at `confidence` (0.95).
-    pub fn estimate(&self, confidence: f64) -> Estimate {
-        let (value, half) = (self.location.value, self.location.half_width(confidence));
-        Estimate { value, low: value - half, high: value + half }
-    }
-
-    /// Two-sided p-value of the hypothesis that it is 0.
-    pub fn p(&self) -> f64 {
-        self.location.p()
-    }
-
-    /// The difference of two amounts that were measured independently, with Welch's interval.
-    pub fn minus(&self, other: &Self) -> Self {
-        Self {
-            location: self.location.minus(&other.location),
-            restarts: self.restarts.min(other.restarts),
-        }
-    }
-}
-
 // Nodes: the level above restarts, where a comparison was repeated on several machines.
 //
 // Restarts on one machine share the machine's peculiarities. So an interval that should hold for
@@ -289,14 +190,11 @@ impl Amount {
 // Nodes have equal weight. Weights from each node's own variance, as in a meta-analysis, would rest
 // on the few restarts of a node. `tests/nodes` compares both.
 
-/// The pairs, each with its node in place of the restart. `node_of` has the node of each restart;
+/// The values, each with its node in place of the restart. `node_of` has the node of each restart;
 /// restarts without one are left out.
-pub fn by_node(pairs: &[Pair], node_of: &[u32]) -> Vec<Pair> {
-    let of_node = |pair: &Pair| {
-        let restart = *node_of.get(pair.restart as usize)?;
-        Some(Pair { restart, ..*pair })
-    };
-    pairs.iter().filter_map(of_node).collect()
+pub fn by_node(values: ByRestart, node_of: &[u32]) -> Vec<(u32, f64)> {
+    let of_node = |(restart, value)| Some((*node_of.get(restart as usize)?, value));
+    values.into_iter().filter_map(of_node).collect()
 }
 
 /// How much nodes differ in a ratio: the variance component above restarts.
@@ -322,11 +220,8 @@ impl NodeSpread {
     /// Biometrika 49, 1962), with the harmonic mean of the numbers of restarts where they differ
     /// (Thomas and Hultquist, "Interval estimation for the unbalanced case of the one-way random
     /// effects model", Annals of Statistics 6, 1978).
-    pub fn of(pairs: &[Pair], confidence: f64) -> Option<Self> {
-        let mut nodes = BTreeMap::<u32, Vec<f64>>::new();
-        for pair in pairs.iter().filter(|p| p.log_ratio.is_finite()) {
-            nodes.entry(pair.restart).or_default().push(pair.log_ratio);
-        }
+    pub fn of(pairs: Vec<(u32, f64)>, confidence: f64) -> Option<Self> {
+        let nodes = by_unit(pairs);
         let count = nodes.len();
         let spare: usize = nodes.values().map(|node| node.len() - 1).sum();
         if count < 2 || spare == 0 {
@@ -359,10 +254,6 @@ mod tests {
         (0..).zip(values).map(reading).collect()
     }
 
-    fn pair(restart: u32, log_ratio: f64) -> Pair {
-        Pair { restart, log_ratio, rounds: 2 }
-    }
-
     #[test]
     fn a_level_ignores_values_that_are_not_positive_and_finite() {
         let some = readings(&[100.0, -100.0, f64::INFINITY, f64::NAN, 0.0, 100.0]);
@@ -373,48 +264,53 @@ mod tests {
 
     #[test]
     fn equal_runs_without_noise_are_no_effect() {
-        let side = |value: f64, runs: usize| vec![vec![value.ln(); 4]; runs];
-        let same = across_runs(&side(5.0, 3), &side(5.0, 4), 0.95).unwrap();
-        assert_eq!((same.ratio.value, same.p, same.restarts, same.rounds), (1.0, 1.0, 3, 12));
-        let other = across_runs(&side(6.0, 3), &side(5.0, 3), 0.95).unwrap();
+        let side = |value: f64, runs: usize| {
+            let run = (0..4).map(|restart| (restart, value.ln())).collect();
+            Mean::of_runs(&vec![run; runs]).unwrap()
+        };
+        let same = side(5.0, 3).minus(&side(5.0, 4)).effect(0.95);
+        assert_eq!((same.ratio.value, same.p, same.restarts), (1.0, 1.0, 3));
+        let other = side(6.0, 3).minus(&side(5.0, 3)).effect(0.95);
         assert!((other.ratio.low - 1.2).abs() < 1e-12 && other.p < 1e-12);
-        assert_eq!(across_runs(&[vec![]], &side(5.0, 3), 0.95), None);
-        assert_eq!(across_runs(&[vec![1.0], vec![]], &side(5.0, 3), 0.95), None);
+        assert_eq!(Mean::of_runs(&[ByRestart::new()]), None);
+        assert_eq!(Mean::of_runs(&[ByRestart::from([(0, 1.0)]), ByRestart::new()]), None);
     }
 
     /// Regression: of six identical runs, 8 of 15 pairs were called different. The restarts of a
     /// run were close to each other, and the runs were not.
     #[test]
     fn runs_count_once_however_many_restarts_they_have() {
-        let run = |level: f64| vec![level - 0.001, level, level + 0.001, level];
-        let one =
-            across_runs(&[run(0.1), run(0.5), run(0.3)], &[run(0.0), run(0.4), run(0.2)], 0.95);
-        let one = one.unwrap();
+        let runs = |levels: &[f64]| {
+            let run = |level: &f64| (0..).zip([level - 0.001, *level, level + 0.001, *level]);
+            let runs: Vec<_> = levels.iter().map(|level| run(level).collect()).collect();
+            Mean::of_runs(&runs).unwrap()
+        };
+        let one = runs(&[0.1, 0.5, 0.3]).minus(&runs(&[0.0, 0.4, 0.2])).effect(0.95);
         assert!((one.ratio.value.ln() - 0.1).abs() < 1e-3 && one.p > 0.5, "{one:?}");
-        let single = across_runs(&[run(0.1)], &[run(0.0)], 0.95).unwrap();
-        assert_eq!((single.restarts, single.rounds), (1, 4));
+        let single = runs(&[0.1]).minus(&runs(&[0.0])).effect(0.95);
+        assert_eq!(single.restarts, 1);
         assert!(single.ratio.is_bounded() && single.p < 1e-3, "over restarts: {single:?}");
-        let level = level_of_runs(&[run(0.1), run(0.3)], 0.95).unwrap();
+        let level = runs(&[0.1, 0.3]).exp(0.95);
         assert!((level.value.ln() - 0.2).abs() < 1e-3 && level.high > 3.0, "{level:?}");
     }
 
     /// Mean 2, standard error 1/√3, t = 4.302653.
     #[test]
     fn the_interval_over_three_restarts_is_students() {
-        let found = effect(&[pair(0, 1.0), pair(1, 2.0), pair(5, 3.0)], 0.95).unwrap();
-        assert_eq!((found.restarts, found.rounds), (3, 6));
+        let found = effect(&[(0, 1.0), (1, 2.0), (5, 3.0)].into(), 0.95).unwrap();
+        assert_eq!(found.restarts, 3);
         assert!((found.ratio.value.ln() - 2.0).abs() < 1e-12);
         assert!((found.ratio.high.ln() - 4.484_137_8).abs() < 1e-6, "{found:?}");
-        assert_eq!(effect(&[], 0.95), None);
+        assert_eq!(effect(&ByRestart::new(), 0.95), None);
     }
 
     /// The shift's standard error of 1 adds to 1/√3: 2/√3, with Welch's degrees of freedom
     /// (4/3)² ÷ ((1/3)² ÷ 2) = 32, for which t is 2.036933.
     #[test]
     fn a_shift_is_taken_off_and_its_error_widens_the_interval() {
-        let pairs = [pair(0, 1.0), pair(1, 2.0), pair(2, 3.0)];
-        let shift = Shift { log: 0.5, standard_error: 1.0 };
-        let found = shifted_effect(&pairs, shift, 0.95).unwrap();
+        let pairs = Mean::of([(0, 1.0), (1, 2.0), (2, 3.0)]).unwrap();
+        let found = pairs.minus(&Mean::known(0.5, 1.0)).effect(0.95);
+        assert_eq!(found.restarts, 3);
         assert!((found.ratio.value.ln() - 1.5).abs() < 1e-12);
         let half = found.ratio.high.ln() - 1.5;
         assert!((half - 2.036_933 * 2.0 / 3.0_f64.sqrt()).abs() < 1e-4, "{half}");
@@ -423,7 +319,8 @@ mod tests {
     #[test]
     fn a_node_counts_once_however_many_restarts_it_has() {
         let readings = readings(&[1.0, 1.0, 1.0, 4.0]);
-        let found = level_of_nodes(&readings, &[0, 0, 0, 1], 0.95).unwrap();
+        let nodes = by_node(totals(&readings), &[0, 0, 0, 1]);
+        let found = Mean::of(nodes).unwrap().exp(0.95);
         assert!((found.value - 2.0).abs() < 1e-12, "{found:?}");
     }
 
@@ -431,7 +328,7 @@ mod tests {
     fn the_far_end_may_be_either_end_of_the_interval() {
         let far_end = |low: f64, high: f64| {
             let ratio = Estimate { value: 1.0, low, high };
-            Effect { ratio, p: 1.0, restarts: 3, rounds: 3 }.far_end()
+            Effect { ratio, p: 1.0, restarts: 3 }.far_end()
         };
         assert_eq!(far_end(0.9, 1.05), -f64::ln(0.9));
         assert_eq!(far_end(1.02, 1.05), f64::ln(1.05));
@@ -439,20 +336,18 @@ mod tests {
 
     #[test]
     fn servers_that_never_met_are_compared_through_the_reference() {
-        let of = |around: f64| -> Vec<Pair> {
-            (0..4).map(|n| pair(n, around + 0.01 * f64::from(n % 2))).collect()
-        };
-        let found = across_nodes(&of(0.5), &of(0.2), 0.95).unwrap();
+        let of =
+            |around: f64| Mean::of((0..4).map(|n| (n, around + 0.01 * f64::from(n % 2)))).unwrap();
+        let found = of(0.5).minus(&of(0.2)).effect(0.95);
         assert!((found.ratio.value.ln() - 0.3).abs() < 1e-9);
         assert!(found.restarts == 4 && found.p < 0.001 && found.ratio.low.ln() > 0.25);
-        assert_eq!(across_nodes(&of(0.5), &[], 0.95), None);
     }
 
-    mod location {
+    mod mean_value {
         use super::super::*;
 
-        fn location(value: f64, standard_error: f64, df: f64) -> Location {
-            Location { value, standard_error, df }
+        fn location(value: f64, standard_error: f64, df: f64) -> Mean {
+            Mean { value, standard_error, df, restarts: 3 }
         }
 
         fn close(ours: f64, theirs: f64) {
@@ -461,9 +356,9 @@ mod tests {
 
         #[test]
         fn a_single_value_has_no_interval() {
-            let one = Location::student(&[3.0]).unwrap();
+            let one = Mean::of([(0, 3.0)]).unwrap();
             assert_eq!((one.value, one.half_width(0.95), one.p()), (3.0, f64::INFINITY, 1.0));
-            assert!(Location::student(&[]).is_none());
+            assert_eq!(Mean::of([]), None);
         }
 
         #[test]
@@ -505,8 +400,8 @@ mod tests {
     mod amount {
         use super::super::*;
 
-        fn of(values: &[f64]) -> Amount {
-            Amount::of((0..).zip(values.iter().copied())).unwrap()
+        fn of(values: &[f64]) -> Mean {
+            Mean::of((0..).zip(values.iter().copied())).unwrap()
         }
 
         /// Student's interval, computed in Python: mean 2, standard error 1/√3, t = 4.302653.
@@ -535,7 +430,7 @@ mod tests {
             assert_eq!(of(&[0.0; 4]).p(), 1.0);
             let single = of(&[1.0]);
             assert_eq!((single.estimate(0.95).is_bounded(), single.p()), (false, 1.0));
-            assert!(Amount::of([(0, f64::NAN)]).is_none());
+            assert!(Mean::of([(0, f64::NAN)]).is_none());
         }
 
         #[test]
@@ -551,22 +446,18 @@ mod tests {
         use super::super::*;
         use crate::effect;
 
-        fn pair(restart: u32, log_ratio: f64) -> Pair {
-            Pair { restart, log_ratio, rounds: 1 }
-        }
-
         #[test]
         fn each_restart_is_labelled_with_its_node() {
-            let pairs = [pair(0, 0.1), pair(1, 0.3), pair(2, 0.5), pair(7, 0.9)];
-            assert_eq!(by_node(&pairs, &[4, 4, 6]), [pair(4, 0.1), pair(4, 0.3), pair(6, 0.5)]);
-            assert_eq!(by_node(&[], &[0]), []);
+            let pairs = ByRestart::from([(0, 0.1), (1, 0.3), (2, 0.5), (7, 0.9)]);
+            assert_eq!(by_node(pairs, &[4, 4, 6]), [(4, 0.1), (4, 0.3), (6, 0.5)]);
+            assert_eq!(by_node(ByRestart::new(), &[0]), []);
         }
 
         /// Regression: a node was the robust mean of its restarts, which left out slow starts.
         #[test]
         fn a_slow_start_has_its_weight_in_the_mean_of_a_node() {
-            let node = |node: u32| (0..5).map(move |n| pair(node, if n == 4 { 0.3 } else { 0.0 }));
-            let found = effect(&node(0).chain(node(1)).collect::<Vec<_>>(), 0.95).unwrap();
+            let node = |node: u32| (0..5).map(move |n| (node, if n == 4 { 0.3 } else { 0.0 }));
+            let found = Mean::of(node(0).chain(node(1))).unwrap().effect(0.95);
             assert!((found.ratio.value.ln() - 0.06).abs() < 1e-12, "{found:?}");
         }
 
@@ -574,13 +465,13 @@ mod tests {
         #[test]
         fn an_interval_rests_on_nodes_and_not_on_restarts() {
             let restarts = |node: u32, around: f64| {
-                (0..8).map(move |i| pair(node * 8 + i, around + 0.001 * f64::from(i)))
+                (0..8).map(move |i| (node * 8 + i, around + 0.001 * f64::from(i)))
             };
-            let pairs: Vec<Pair> = restarts(0, 0.10).chain(restarts(1, 0.14)).collect();
+            let pairs: ByRestart = restarts(0, 0.10).chain(restarts(1, 0.14)).collect();
             let node_of: Vec<u32> = (0..16).map(|restart| restart / 8).collect();
-            let (alone, merged) = (effect(&pairs, 0.95), effect(&by_node(&pairs, &node_of), 0.95));
-            let (alone, merged) = (alone.unwrap(), merged.unwrap());
-            assert_eq!((alone.restarts, merged.restarts, merged.rounds), (16, 2, 16));
+            let alone = effect(&pairs, 0.95).unwrap();
+            let merged = Mean::of(by_node(pairs, &node_of)).unwrap().effect(0.95);
+            assert_eq!((alone.restarts, merged.restarts), (16, 2));
             // Means 0.1035 and 0.1435, standard error 0.02, t(1) = 12.706.
             assert!((merged.ratio.value.ln() - 0.1235).abs() < 1e-9);
             assert!((merged.ratio.high.ln() - 0.1235 - 12.7062 * 0.02).abs() < 1e-4, "{merged:?}");
@@ -593,10 +484,9 @@ mod tests {
         /// 3.6889 and −ln 0.975 = 0.0253178.
         #[test]
         fn the_spread_of_nodes_is_what_restarts_do_not_explain() {
-            let node =
-                |node: u32, around: f64| [pair(node, around - 0.01), pair(node, around + 0.01)];
+            let node = |node: u32, around: f64| [(node, around - 0.01), (node, around + 0.01)];
             let pairs = [node(0, 0.1), node(1, 0.2), node(2, 0.3)].concat();
-            let found = NodeSpread::of(&pairs, 0.95).unwrap();
+            let found = NodeSpread::of(pairs, 0.95).unwrap();
             assert!((found.between.value.powi(2) - 0.0099).abs() < 1e-12, "{found:?}");
             assert!((found.within.powi(2) - 0.0001).abs() < 1e-12, "{found:?}");
             let low = (0.01 - 0.0001 * 16.0441) / 3.6889;
@@ -608,18 +498,18 @@ mod tests {
 
         #[test]
         fn nodes_that_restarts_explain_are_not_proven_to_differ() {
-            let pairs: Vec<Pair> =
-                (0..12).map(|i| pair(i % 4, [0.0, 0.1, -0.1][(i / 4) as usize])).collect();
-            let found = NodeSpread::of(&pairs, 0.95).unwrap();
+            let pairs: Vec<_> =
+                (0..12).map(|i| (i % 4, [0.0, 0.1, -0.1][(i / 4) as usize])).collect();
+            let found = NodeSpread::of(pairs, 0.95).unwrap();
             assert_eq!((found.between.value, found.between.low), (0.0, 0.0));
             assert!(found.within > 0.05);
         }
 
         #[test]
         fn one_node_or_one_restart_per_node_says_nothing_about_nodes() {
-            assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(0, 0.2)], 0.95), None);
-            assert_eq!(NodeSpread::of(&[pair(0, 0.1), pair(1, 0.2)], 0.95), None);
-            assert_eq!(NodeSpread::of(&[], 0.95), None);
+            assert_eq!(NodeSpread::of(vec![(0, 0.1), (0, 0.2)], 0.95), None);
+            assert_eq!(NodeSpread::of(vec![(0, 0.1), (1, 0.2)], 0.95), None);
+            assert_eq!(NodeSpread::of(vec![], 0.95), None);
         }
     }
 }

@@ -12,8 +12,8 @@
 //! 3. **One server.** What a server did in one round is a [`Reading`]. [`level`] turns the totals
 //!    of all restarts into an [`Estimate`] with a confidence interval.
 //! 4. **Two servers.** [`pairs`] pairs their restarts, and [`effect`] turns the pairs into an
-//!    [`Effect`]: a ratio with its interval and p-value. [`across_runs`] compares stored runs.
-//!    What explains a difference is an [`Amount`] per request.
+//!    [`Effect`]: a ratio with its interval and p-value. Both are a [`Mean`], as are stored runs
+//!    and what explains a difference.
 //! 5. **Stopping.** [`further_restarts`] divides the time of a run, and [`is_precise`] says whether
 //!    the run may end early.
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`] and returns a
@@ -39,13 +39,10 @@ mod verdict;
 
 pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
 pub use change_points::change_points;
-pub use compare::{
-    Amount, Effect, NodeSpread, Shift, across_nodes, across_runs, by_node, effect, level,
-    level_of_nodes, level_of_runs, logs_by_restart, shifted_effect,
-};
+pub use compare::{Effect, Mean, NodeSpread, by_node, effect, level};
 pub use estimate::{Estimate, mad, median};
 pub use histogram::{Histogram, interval_log};
-pub use reading::{Bursts, Drift, Pair, Reading, Share, pairs, values_by_restart};
+pub use reading::{Bursts, ByRestart, Drift, Reading, Share, apart, of_both, pairs, totals};
 pub use steady::{
     Class, DetectorSettings, KnownSpeed, PreviousWarmup, SteadyDetector, SteadyState,
 };

@@ -1,6 +1,6 @@
 //! What servers did in each round, and the pairs of two servers' restarts.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::estimate::median;
 use crate::student::two_sided_p;
@@ -54,61 +54,51 @@ impl Reading {
     }
 }
 
-/// One restart of a server against the same restart of the reference. Disturbances that affect both
-/// cancel.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pair {
-    /// The restart; in a pool, see [`crate::by_node`], the node.
-    pub restart: u32,
-    /// ln(server / reference), of the totals over all rounds that both have.
-    pub log_ratio: f64,
-    /// The number of these rounds.
-    pub rounds: u32,
-}
+/// A figure of each restart: the logarithm of a total or of the ratio of two totals, or an amount.
+pub type ByRestart = BTreeMap<u32, f64>;
 
 /// The logarithm of each restart's total amount over its total denominator. A restart without a
 /// positive total has none.
-pub(crate) fn totals<'a>(
-    readings: impl IntoIterator<Item = &'a Reading>,
-) -> BTreeMap<u32, (f64, u32)> {
-    let mut sums = BTreeMap::<u32, (Share, u32)>::new();
+pub fn totals<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> ByRestart {
+    let mut sums = BTreeMap::<u32, Share>::new();
     for reading in readings {
-        let (sum, rounds) = sums.entry(reading.restart).or_default();
-        (*sum, *rounds) = (sum.and(reading.share), *rounds + 1);
+        let sum = sums.entry(reading.restart).or_default();
+        *sum = sum.and(reading.share);
     }
-    let log = |(restart, (sum, rounds)): (u32, (Share, u32))| Some((restart, (sum.log()?, rounds)));
-    sums.into_iter().filter_map(log).collect()
+    sums.into_iter().filter_map(|(restart, sum)| Some((restart, sum.log()?))).collect()
 }
 
-/// Pairs the restarts of two servers. A round counts if both servers have it, so that whatever
-/// happened to the machine meanwhile happened to both.
-pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
-    let of_reference = totals(of_both(reference, server));
-    let pair = |(restart, (log, rounds)): (u32, (f64, u32))| {
-        let log_ratio = log - of_reference.get(&restart)?.0;
-        Some(Pair { restart, log_ratio, rounds })
-    };
-    totals(of_both(server, reference)).into_iter().filter_map(pair).collect()
+/// Pairs the restarts of two servers: ln(server / reference) of the totals over all rounds that
+/// both have, so that whatever happened to the machine meanwhile happened to both.
+pub fn pairs(server: &[Reading], reference: &[Reading]) -> ByRestart {
+    apart(&totals(of_both(server, reference)), &totals(of_both(reference, server)))
 }
 
-/// The value of each restart of a server, over the rounds that the other server has too.
-pub fn values_by_restart(server: &[Reading], other: &[Reading]) -> BTreeMap<u32, f64> {
-    let value = |(restart, (log, _)): (u32, (f64, u32))| (restart, log.exp());
-    totals(of_both(server, other)).into_iter().map(value).collect()
+/// The server's figure minus the reference's, in each restart that both have.
+pub fn apart(server: &ByRestart, reference: &ByRestart) -> ByRestart {
+    let both = server.iter().filter_map(|(n, own)| Some((*n, own - reference.get(n)?)));
+    both.collect()
 }
 
 /// The readings of one server in rounds that the other one has too.
-fn of_both<'a>(own: &'a [Reading], other: &[Reading]) -> impl Iterator<Item = &'a Reading> {
+pub fn of_both<'a>(own: &'a [Reading], other: &[Reading]) -> impl Iterator<Item = &'a Reading> {
     let others: BTreeSet<(u32, u32)> = other.iter().map(Reading::place).collect();
     own.iter().filter(move |reading| others.contains(&reading.place()))
 }
 
-/// The ratio of server and reference in each round that both have, in log units.
-fn round_ratios(server: &[Reading], reference: &[Reading]) -> Vec<f64> {
-    let log = |r: &Reading| Some((r.place(), r.share.log()?));
-    let reference: BTreeMap<(u32, u32), f64> = reference.iter().filter_map(log).collect();
-    let server = server.iter().filter_map(log);
-    server.filter_map(|(place, log)| Some(log - reference.get(&place)?)).collect()
+/// The logarithm of a server's figure relative to the mean of others, by restart and round, in the
+/// rounds that any of them has too. Without others, its own.
+fn relative(server: &[Reading], others: &[&[Reading]]) -> BTreeMap<(u32, u32), f64> {
+    let logs = |readings: &[Reading]| -> BTreeMap<(u32, u32), f64> {
+        readings.iter().filter_map(|r| Some((r.place(), r.share.log()?))).collect()
+    };
+    let of_others: Vec<_> = others.iter().map(|readings| logs(readings)).collect();
+    let relative = |(place, own): ((u32, u32), f64)| {
+        let at: Vec<f64> = of_others.iter().filter_map(|o| o.get(&place).copied()).collect();
+        let mean = at.iter().sum::<f64>() / at.len().max(1) as f64;
+        (others.is_empty() || !at.is_empty()).then_some((place, own - mean))
+    };
+    logs(server).into_iter().filter_map(relative).collect()
 }
 
 /// Degrees of freedom below which a change is unknown.
@@ -132,17 +122,8 @@ impl Drift {
     /// are too few rounds.
     pub fn of(server: &[Reading], others: &[&[Reading]]) -> Option<Self> {
         let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
-        let logs = |readings: &[Reading]| -> HashMap<(u32, u32), f64> {
-            readings.iter().filter_map(|r| Some((r.place(), r.share.log()?))).collect()
-        };
-        let others: Vec<_> = others.iter().map(|readings| logs(readings)).collect();
-        for (place, own) in logs(server) {
-            let at: Vec<f64> = others.iter().filter_map(|o| o.get(&place).copied()).collect();
-            if at.is_empty() && !others.is_empty() {
-                continue;
-            }
-            let mean = at.iter().sum::<f64>() / at.len().max(1) as f64;
-            restarts.entry(place.0).or_default().push((f64::from(place.1), own - mean));
+        for ((restart, round), log) in relative(server, others) {
+            restarts.entry(restart).or_default().push((f64::from(round), log));
         }
         restarts.retain(|_, rounds| rounds.len() > 1);
         let rounds: usize = restarts.values().map(Vec::len).sum();
@@ -185,7 +166,7 @@ impl Bursts {
     /// The bursts of a server; `None` if they hardly matter, or if it bursts so often that no
     /// median tells what is usual.
     pub fn of(server: &[Reading], reference: &[Reading]) -> Option<Self> {
-        let ratios = round_ratios(server, reference);
+        let ratios: Vec<f64> = relative(server, &[reference]).into_values().collect();
         let usual = median(&ratios)?;
         let above: Vec<f64> =
             ratios.iter().map(|ratio| (ratio - usual).exp()).filter(|r| *r > BURST).collect();
@@ -220,8 +201,7 @@ mod tests {
         let reference = [reading(1, 0, 0.0, 1.0), reading(0, 1, 3.0, 1.0), reading(0, 0, 4.0, 1.0)];
         let pairs = pairs(&server, &reference);
         assert_eq!(pairs.len(), 1, "{pairs:?}");
-        assert_eq!((pairs[0].restart, pairs[0].rounds), (0, 2));
-        assert!((pairs[0].log_ratio - f64::ln(14.0 / 7.0)).abs() < 1e-12);
+        assert!((pairs[&0] - f64::ln(14.0 / 7.0)).abs() < 1e-12);
     }
 
     /// Regression: a robust mean over rounds left out a server's own bursts.
@@ -232,24 +212,24 @@ mod tests {
             (0..).zip(rounds(last)).map(|(n, cost)| reading(0, n, cost * 50.0, 50.0)).collect()
         };
         let pairs = pairs(&readings(10.0), &readings(1.0));
-        assert!((pairs[0].log_ratio.exp() - 1.9).abs() < 1e-12);
+        assert!((pairs[&0].exp() - 1.9).abs() < 1e-12);
     }
 
     /// Regression: a round without a request was left out, or counted as if it had cost nothing.
     #[test]
     fn what_is_spent_without_a_request_belongs_to_the_restart() {
         let readings = [reading(0, 0, 50.0, 10.0), reading(0, 1, 50.0, 0.0)];
-        assert_eq!(totals(&readings)[&0], (10.0_f64.ln(), 2));
+        assert_eq!(totals(&readings)[&0], 10.0_f64.ln());
         assert!(totals(&[reading(0, 0, 50.0, 0.0)]).is_empty(), "no cost without a request");
     }
 
     #[test]
     fn a_round_ratio_needs_both_servers() {
-        let ratios = round_ratios(
+        let ratios = relative(
             &[reading(0, 0, 4.0, 1.0), reading(0, 1, 4.0, 1.0), reading(1, 0, 4.0, 0.0)],
-            &[reading(0, 1, 2.0, 1.0), reading(1, 0, 2.0, 1.0)],
+            &[&[reading(0, 1, 2.0, 1.0), reading(1, 0, 2.0, 1.0)]],
         );
-        assert_eq!(ratios, [2.0_f64.ln()]);
+        assert_eq!(ratios.into_iter().collect::<Vec<_>>(), [((0, 1), 2.0_f64.ln())]);
     }
 
     mod change {

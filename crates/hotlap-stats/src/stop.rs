@@ -6,7 +6,7 @@
 //! 1969).
 
 use crate::compare::effect;
-use crate::reading::Pair;
+use crate::reading::ByRestart;
 use crate::student;
 use crate::verdict::MIN_RESTARTS;
 
@@ -38,8 +38,8 @@ pub fn confidence(precision: Option<f64>) -> f64 {
 }
 
 /// Whether every interval's relative half-width is at most `precision` (0.01 for 1 %).
-pub fn is_precise(comparisons: &[Vec<Pair>], precision: f64) -> bool {
-    let is_narrow = |pairs: &Vec<Pair>| {
+pub fn is_precise(comparisons: &[ByRestart], precision: f64) -> bool {
+    let is_narrow = |pairs: &ByRestart| {
         effect(pairs, confidence(Some(precision))).is_some_and(|e| {
             e.restarts >= RESTARTS_BEFORE_LOOK && e.ratio.relative_half_width() <= precision
         })
@@ -133,9 +133,9 @@ mod tests {
     }
 
     /// Pairs of this many restarts that differ by ± `spread`.
-    fn pairs(restarts: u32, spread: f64) -> Vec<Pair> {
+    fn pairs(restarts: u32, spread: f64) -> ByRestart {
         let sign = |i: u32| if i.is_multiple_of(2) { -1.0 } else { 1.0 };
-        let pair = |i| Pair { restart: i, log_ratio: spread * sign(i), rounds: 2 };
+        let pair = |i| (i, spread * sign(i));
         (0..restarts).map(pair).collect()
     }
 
@@ -144,7 +144,7 @@ mod tests {
         let (close, apart) = (pairs(6, 0.001), pairs(6, 0.02));
         assert!(is_precise(&[close.clone(), close.clone()], 0.01));
         assert!(!is_precise(&[close.clone(), apart.clone()], 0.01));
-        assert!(!is_precise(&[close, Vec::new()], 0.01));
+        assert!(!is_precise(&[close, ByRestart::new()], 0.01));
         assert!(!is_precise(&[], 0.01));
         // The half width of the widest one, at the confidence of the run.
         let half = effect(&apart, 0.975).unwrap().ratio.relative_half_width();

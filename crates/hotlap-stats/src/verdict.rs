@@ -186,7 +186,7 @@ mod tests {
 
     fn ratio(value: f64, p: f64, restarts: u32) -> Effect {
         let ratio = Estimate { value, low: value * 0.99, high: value * 1.01 };
-        Effect { ratio, p, restarts, rounds: 2 * restarts }
+        Effect { ratio, p, restarts }
     }
 
     fn criterion(better: Better) -> Criterion {

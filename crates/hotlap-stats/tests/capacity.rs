@@ -212,7 +212,7 @@ fn search(world: World, random: &mut Pcg64Mcg) -> (Option<Estimate>, usize) {
 }
 
 fn found(trials: &[Trial], goal: Goal) -> Option<Estimate> {
-    Capacity::fit(trials, goal.share)?.level(CONFIDENCE)
+    Some(Capacity::fit(trials, goal.share)?.mean()?.exp(CONFIDENCE))
 }
 
 /// What searches found, in per cent, and their windows.

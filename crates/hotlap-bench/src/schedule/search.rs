@@ -229,11 +229,11 @@ impl Schedule<'_> {
         let Some(precision) = self.experiment.precision else { return false };
         let confidence = self.experiment.confidence();
         self.of_running(searches).flatten().filter(|search| !search.is_over()).all(|search| {
-            let Some(fit) = Capacity::fit(&search.trials, share(self.experiment)) else {
-                return false;
-            };
-            fit.restarts() >= RESTARTS_BEFORE_LOOK as usize
-                && fit.level(confidence).is_some_and(|l| l.relative_half_width() <= precision)
+            let fit = Capacity::fit(&search.trials, share(self.experiment));
+            fit.and_then(|fit| fit.mean()).is_some_and(|mean| {
+                mean.restarts >= RESTARTS_BEFORE_LOOK
+                    && mean.exp(confidence).relative_half_width() <= precision
+            })
         })
     }
 }

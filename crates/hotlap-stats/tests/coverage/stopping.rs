@@ -51,7 +51,7 @@ fn count(world: World, goal: (f64, Option<f64>), runs: u32) -> (f64, f64, f64) {
         let (effect, had) = run(&mut machine, goal, &COSTS, 1.0);
         alarms += u32::from(effect.p <= 1.0 - confidence(goal.1));
         restarts += had.len() as u32;
-        rounds += effect.rounds;
+        rounds += had.iter().sum::<u32>();
     }
     let mean = |n: u32| f64::from(n) / f64::from(runs);
     (100.0 * mean(alarms), mean(restarts), mean(rounds))

@@ -1,7 +1,7 @@
 //! Comparison with other tools: each value was computed by the expression above it, in SciPy 1.17.1
 //! with NumPy 2.4.6 unless stated otherwise.
 
-use hotlap_stats::{Pair, across_runs, effect, holm, mad, samples_suffice, student};
+use hotlap_stats::{Mean, effect, holm, mad, samples_suffice, student};
 
 fn close(ours: f64, theirs: f64) {
     assert!((ours / theirs - 1.0).abs() < 1e-10, "ours {ours:e}, theirs {theirs:e}");
@@ -44,8 +44,7 @@ fn the_interval_over_restarts_is_students() {
     // r = scipy.stats.ttest_1samp(x, 0); ci = r.confidence_interval(.95)
     // x.mean(), ci.low, ci.high (each as its exponential), r.pvalue
     let x = [0.012, 0.019, 0.008, 0.022, 0.015];
-    let pairs: Vec<Pair> =
-        (0..).zip(x).map(|(restart, log_ratio)| Pair { restart, log_ratio, rounds: 1 }).collect();
+    let pairs = (0..).zip(x).collect();
     let effect = effect(&pairs, 0.95).unwrap();
     close(effect.ratio.value, 1.015316107532257);
     close(effect.ratio.low, 1.008354949575685);
@@ -83,9 +82,11 @@ fn holms_correction() {
 fn a_ratio_across_runs_has_welchs_interval() {
     // r = scipy.stats.ttest_ind(log(a), log(b), equal_var=False); ci = r.confidence_interval(.95)
     // exp(log(a).mean() - log(b).mean()), exp(ci.low), exp(ci.high), r.pvalue
-    let runs = |values: &[f64]| values.iter().map(|value| vec![value.ln()]).collect::<Vec<_>>();
+    let runs =
+        |values: &[f64]| values.iter().map(|value| [(0, value.ln())].into()).collect::<Vec<_>>();
     let (a, b) = (runs(&[16.9, 17.1, 16.8, 17.3, 17.0]), runs(&[18.2, 18.9, 18.4]));
-    let effect = across_runs(&a, &b, 0.95).unwrap();
+    let of = |side: &[_]| Mean::of_runs(side).unwrap();
+    let effect = of(&a).minus(&of(&b)).effect(0.95);
     close(effect.ratio.value, 0.9200690444500766);
     close(effect.ratio.low, 0.8835881661178476);
     close(effect.ratio.high, 0.9580561159783261);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_stats::{Pair, effect, student};
+use hotlap_stats::{Mean, student};
 
 /// An estimator, given one pair per restart, labelled with its node.
-pub type Candidate = fn(&[Pair]) -> (f64, f64);
+pub type Candidate = fn(&[(u32, f64)]) -> (f64, f64);
 
 pub const CANDIDATES: [(&str, Candidate); 4] = [
     ("Student's over nodes", students),
@@ -15,16 +15,16 @@ pub const CANDIDATES: [(&str, Candidate); 4] = [
 ];
 
 /// What hotlap uses.
-pub fn students(pairs: &[Pair]) -> (f64, f64) {
-    let found = effect(pairs, 0.95).unwrap();
+pub fn students(pairs: &[(u32, f64)]) -> (f64, f64) {
+    let found = Mean::of(pairs.iter().copied()).unwrap().effect(0.95);
     (found.ratio.value.ln(), (found.ratio.high / found.ratio.low).ln() / 2.0)
 }
 
 /// The mean of each node, and its squared standard error from the node's own restarts.
-fn nodes(pairs: &[Pair]) -> Vec<(f64, f64)> {
+fn nodes(pairs: &[(u32, f64)]) -> Vec<(f64, f64)> {
     let mut nodes = BTreeMap::<u32, Vec<f64>>::new();
-    for pair in pairs {
-        nodes.entry(pair.restart).or_default().push(pair.log_ratio);
+    for (node, log) in pairs {
+        nodes.entry(*node).or_default().push(*log);
     }
     let of = |values: &Vec<f64>| {
         let n = values.len() as f64;
@@ -46,7 +46,7 @@ fn weighted(nodes: &[(f64, f64)], between: f64) -> (f64, f64, f64) {
 
 /// Random effects with the variance of Paule and Mandel ("Consensus values and weighting factors",
 /// J. Res. NBS 87, 1982) and the interval of Hartung and Knapp (Statistics in Medicine 20, 2001).
-fn hartung_knapp(pairs: &[Pair]) -> (f64, f64) {
+fn hartung_knapp(pairs: &[(u32, f64)]) -> (f64, f64) {
     let nodes = nodes(pairs);
     let df = (nodes.len() - 1) as f64;
     let (mut low, mut high) = (0.0, 1.0);
@@ -59,7 +59,7 @@ fn hartung_knapp(pairs: &[Pair]) -> (f64, f64) {
 }
 
 /// Random effects as most meta-analyses have them (Controlled Clinical Trials 7, 1986).
-fn dersimonian_laird(pairs: &[Pair]) -> (f64, f64) {
+fn dersimonian_laird(pairs: &[(u32, f64)]) -> (f64, f64) {
     let nodes = nodes(pairs);
     let (_, sum, q) = weighted(&nodes, 0.0);
     let squares: f64 = nodes.iter().map(|(_, error)| error.powi(-2)).sum();
@@ -69,7 +69,7 @@ fn dersimonian_laird(pairs: &[Pair]) -> (f64, f64) {
 }
 
 /// As if nodes did not differ.
-fn fixed(pairs: &[Pair]) -> (f64, f64) {
+fn fixed(pairs: &[(u32, f64)]) -> (f64, f64) {
     let (centre, sum, _) = weighted(&nodes(pairs), 0.0);
     (centre, 1.959_964 / sum.sqrt())
 }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use candidates::{CANDIDATES, Candidate, students};
-use hotlap_stats::{NodeSpread, Pair, by_node};
+use hotlap_stats::{ByRestart, NodeSpread, by_node};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -45,8 +45,8 @@ impl Machines {
     }
 
     /// The pairs of a merged run, by restart, and the node of each restart.
-    fn run(&mut self, pool: Pool) -> (Vec<Pair>, Vec<u32>) {
-        let (mut pairs, mut node_of) = (Vec::new(), Vec::new());
+    fn run(&mut self, pool: Pool) -> (ByRestart, Vec<u32>) {
+        let (mut pairs, mut node_of) = (ByRestart::new(), Vec::new());
         for node in 0..pool.nodes {
             let restarts = pool.restarts[node as usize % 2];
             let of_mean = SD * SD * (1.0 + 1.0 / f64::from(ROUNDS)) / f64::from(restarts);
@@ -60,7 +60,7 @@ impl Machines {
                     }
                 }
                 let log_ratio = own + SD * self.normal() + sum / f64::from(ROUNDS);
-                pairs.push(Pair { restart: node_of.len() as u32, log_ratio, rounds: ROUNDS });
+                pairs.insert(node_of.len() as u32, log_ratio);
                 node_of.push(node);
             }
         }
@@ -89,7 +89,7 @@ fn count(candidate: Candidate, pool: Pool, runs: u32) -> (f64, f64) {
     let (mut held, mut widths) = (0, 0.0);
     for _ in 0..runs {
         let (pairs, node_of) = machines.run(pool);
-        let (centre, half) = candidate(&by_node(&pairs, &node_of));
+        let (centre, half) = candidate(&by_node(pairs, &node_of));
         held += u32::from((centre - pool.truth()).abs() <= half);
         widths += 100.0 * half;
     }
@@ -130,7 +130,7 @@ fn intervals_of_the_spread_of_nodes_contain_the_true_one() {
         let mut held = 0;
         for _ in 0..2000 {
             let (pairs, node_of) = machines.run(pool);
-            let found = NodeSpread::of(&by_node(&pairs, &node_of), 0.95).unwrap();
+            let found = NodeSpread::of(by_node(pairs, &node_of), 0.95).unwrap();
             held += u32::from(found.between.contains(truth));
         }
         let held = f64::from(held) / 20.0;

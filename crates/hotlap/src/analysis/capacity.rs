@@ -2,13 +2,10 @@
 //! laps of the search.
 
 use hotlap_bench::slo::Objective;
-use hotlap_stats::{
-    Better, Capacity, Criterion, Estimate, Reading, Shift, Survival, Trial, median, pairs,
-    shifted_effect,
-};
+use hotlap_stats::{ByRestart, Capacity, Estimate, Mean, Survival, Trial, apart, median};
 
-use super::compare::{Found, judged};
-use super::{confidence, latency::Times};
+use super::compare::{Found, criterion, judged};
+use super::{Measure, confidence, latency::Times};
 use crate::model::{Lap, Role, Run};
 
 /// CPU time per request at the capacity is taken from laps at rates that differ from it by at most
@@ -36,10 +33,10 @@ pub struct ServerCapacity {
     pub found: Highest,
     /// The goal that is missed first, as an index.
     pub decisive: Option<usize>,
-    /// One reading per restart.
-    readings: Vec<Reading>,
-    /// What the error of the curve's slope adds to the error of the readings.
-    error: Shift,
+    /// The logarithm of the rate in each restart.
+    logs: ByRestart,
+    /// The standard error that the error of the curve's slope adds.
+    error: f64,
     /// The last window in which the server was held at a rate, for longer than in other windows.
     pub held: Option<TrialView>,
     /// Compared with the reference.
@@ -102,17 +99,15 @@ impl CapacityAnalysis {
     fn compare(&mut self, run: &Run) {
         let Some(reference) = self.reference else { return };
         let confidence = confidence(run);
-        let criterion =
-            Criterion { alpha: 1.0 - confidence, withheld: None, better: Better::Higher };
+        let criterion = criterion(Measure::Rate, &[], confidence, None);
         let others: Vec<usize> = (0..self.servers.len())
             .filter(|&server| server != reference && run.is_compared(server))
             .collect();
         let compared = others.iter().map(|&server| {
-            let of = |server: usize| &self.servers[server].readings;
-            let error = |server: usize| self.servers[server].error;
-            let shift = error(server).between(error(reference));
-            let pairs = pairs(of(server), of(reference));
-            Some((criterion, shifted_effect(&pairs, shift, confidence)?))
+            let [server, reference] = [server, reference].map(|server| &self.servers[server]);
+            let error = Mean::known(0.0, server.error.hypot(reference.error));
+            let ratio = Mean::of(apart(&server.logs, &reference.logs))?.minus(&error);
+            Some((criterion, ratio.effect(confidence)))
         });
         for (found, server) in judged(compared.collect()).into_iter().zip(others) {
             self.servers[server].against = found;
@@ -144,14 +139,13 @@ impl ServerCapacity {
         let counting = windows.iter().filter(|window| window.counts);
         let trials: Vec<Trial> = counting.map(TrialView::trial).collect();
         let fit = Capacity::fit(&trials, Objective::strictest(objectives));
-        let readings = fit.as_ref().map_or_else(Vec::new, Capacity::readings);
         // How far the server had to step down to meet the goals for long, as a share of the rate.
         let step = match (&holds[..], &held) {
             ([first, ..], Some(held)) if held.is_kept() => held.rate / first.rate,
             _ => 1.0,
         };
-        let found = match fit.as_ref().and_then(|fit| fit.level(confidence(run))) {
-            Some(rate) => Highest::Rate(rate.scaled(step)),
+        let found = match fit.as_ref().and_then(Capacity::mean) {
+            Some(mean) => Highest::Rate(mean.exp(confidence(run)).scaled(step)),
             None => bound(&windows),
         };
         let cost_ns = match found {
@@ -163,8 +157,8 @@ impl ServerCapacity {
         Self {
             found,
             decisive: decisive(&windows, objectives.len()),
-            error: fit.as_ref().map_or_else(Shift::default, Capacity::error),
-            readings,
+            error: fit.as_ref().map_or(0.0, Capacity::error),
+            logs: fit.as_ref().map(Capacity::logs).unwrap_or_default(),
             held,
             against: None,
             cost_ns,
@@ -172,17 +166,15 @@ impl ServerCapacity {
         }
     }
 
-    /// One reading per restart; none if it is only a bound.
-    pub(super) fn readings(&self) -> &[Reading] {
-        match self.found {
-            Highest::Rate(_) => &self.readings,
-            _ => &[],
-        }
+    /// The logarithm of the rate in each restart; none if it is only a bound.
+    pub(super) fn logs(&self) -> ByRestart {
+        let is_rate = matches!(self.found, Highest::Rate(_));
+        if is_rate { self.logs.clone() } else { ByRestart::new() }
     }
 
     /// The number of restarts that its interval rests on.
     pub fn restarts(&self) -> usize {
-        self.readings.len()
+        self.logs.len()
     }
 }
 

@@ -1,15 +1,18 @@
 //! The comparison of two servers, which of them are judged together, and what intervals rest on.
 
-use std::collections::BTreeSet;
-use std::ops::{Index, IndexMut};
+use std::ops::Index;
 
 use hotlap_stats::{
-    Better, Criterion, Effect, Estimate, NodeSpread, Pair, Reading, Shift, Verdict, across_nodes,
-    by_node, level, level_of_nodes, shifted_effect, verdicts,
+    Better, ByRestart, Criterion, Effect, Estimate, Inconclusive, Mean, NodeSpread, Verdict,
+    by_node, verdicts,
 };
 use serde::Serialize;
 
+use super::MeasuredServer;
 use crate::model::Run;
+
+/// The effect of one measure and what decides on it; `None` without a comparison.
+pub type Compared = Option<(Criterion, Effect)>;
 
 /// The effect and verdict of one measure; `None` without a comparison.
 pub type Found = Option<(Effect, Verdict)>;
@@ -47,26 +50,27 @@ impl ServerComparison {
     }
 }
 
-/// The verdicts of one table, given the comparisons of its pairs in each measure. [`verdicts`]
-/// explains which of them are corrected together.
-pub fn found_in_families(
-    compared: PerMeasure<Vec<Option<(Criterion, Effect)>>>,
-) -> Vec<PerMeasure<Found>> {
-    let pairs = compared[Measure::Rate].len();
-    let families: [&[Measure]; 2] =
-        [&[Measure::Rate, Measure::Cost], &[Measure::P50, Measure::P99, Measure::Memory]];
-    let mut found = vec![PerMeasure::default(); pairs];
-    for family in families {
-        let members: Vec<_> = family.iter().flat_map(|m| compared[*m].iter().copied()).collect();
-        for (place, one) in judged(members).into_iter().enumerate() {
-            found[place % pairs][family[place / pairs]] = one;
-        }
-    }
-    found
+/// The verdicts of one table, given the comparisons of its pairs. [`verdicts`] explains which of
+/// them are corrected together.
+pub fn found_in_families(compared: &[PerMeasure<Compared>]) -> Vec<PerMeasure<Found>> {
+    let family = |of_speed: bool| {
+        let is_own = move |measure: &Measure| measure.is_in_sentences() == of_speed;
+        let pairs = compared.iter();
+        judged(
+            pairs.flat_map(|of| Measure::ALL.into_iter().filter(is_own).map(|m| of[m])).collect(),
+        )
+        .into_iter()
+    };
+    let (mut sentences, mut others) = (family(true), family(false));
+    let mut next = |measure: Measure| {
+        let family = if measure.is_in_sentences() { &mut sentences } else { &mut others };
+        family.next().flatten()
+    };
+    compared.iter().map(|_| PerMeasure::of(&mut next)).collect()
 }
 
 /// The verdicts of comparisons that are made together; none if nothing can be compared.
-pub(super) fn judged(compared: Vec<Option<(Criterion, Effect)>>) -> Vec<Found> {
+pub(super) fn judged(compared: Vec<Compared>) -> Vec<Found> {
     let known: Vec<(Criterion, Effect)> = compared.iter().flatten().copied().collect();
     let mut verdicts = verdicts(&known).into_iter();
     compared
@@ -117,6 +121,11 @@ impl Measure {
         }
     }
 
+    /// Whether the sentences of a table are about it.
+    fn is_in_sentences(self) -> bool {
+        matches!(self, Self::Rate | Self::Cost)
+    }
+
     /// Whether a generator at its limit hides the figure: it hides a server's speed, not its CPU
     /// time.
     pub fn is_hidden_by_generator(self) -> bool {
@@ -151,18 +160,6 @@ impl<T> Index<Measure> for PerMeasure<T> {
     }
 }
 
-impl<T> IndexMut<Measure> for PerMeasure<T> {
-    fn index_mut(&mut self, measure: Measure) -> &mut T {
-        match measure {
-            Measure::Rate => &mut self.requests_per_s,
-            Measure::Cost => &mut self.cost,
-            Measure::P50 => &mut self.p50,
-            Measure::P99 => &mut self.p99,
-            Measure::Memory => &mut self.memory,
-        }
-    }
-}
-
 /// The level that intervals rest on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Level {
@@ -181,44 +178,29 @@ impl Level {
         self.node_of.is_some()
     }
 
-    /// The ratio from pairs without what the method did to it, with its interval at `confidence`.
-    pub fn effect(&self, pairs: &[Pair], shift: Shift, confidence: f64) -> Option<Effect> {
+    /// The mean of a figure of restarts, over what intervals rest on.
+    pub fn mean(&self, values: ByRestart) -> Option<Mean> {
         match &self.node_of {
-            None => shifted_effect(pairs, shift, confidence),
-            Some(nodes) => shifted_effect(&by_node(pairs, nodes), shift, confidence),
+            None => Mean::of(values),
+            Some(nodes) => Mean::of(by_node(values, nodes)),
         }
-    }
-
-    /// The level of readings, with its interval at `confidence`.
-    pub fn level(&self, readings: &[Reading], confidence: f64) -> Option<Estimate> {
-        match &self.node_of {
-            None => level(readings, confidence),
-            Some(nodes) => level_of_nodes(readings, nodes, confidence),
-        }
-    }
-
-    /// The number of restarts, or nodes, that have readings.
-    pub fn count(&self, readings: &[Reading]) -> usize {
-        let unit = |reading: &Reading| match &self.node_of {
-            None => Some(reading.restart),
-            Some(nodes) => nodes.get(reading.restart as usize).copied(),
-        };
-        readings.iter().filter_map(unit).collect::<BTreeSet<u32>>().len()
-    }
-
-    /// Two servers of a pool that no shard measured together, each compared with the reference of
-    /// its shards; `None` in a run of one machine.
-    pub(super) fn through_reference(
-        &self,
-        [one, other]: [&[Pair]; 2],
-        confidence: f64,
-    ) -> Option<Effect> {
-        let nodes = self.node_of.as_ref()?;
-        across_nodes(&by_node(one, nodes), &by_node(other, nodes), confidence)
     }
 
     /// How much nodes differ in the ratio; `None` in a run of one machine.
-    pub(super) fn spread(&self, pairs: &[Pair], confidence: f64) -> Option<NodeSpread> {
-        NodeSpread::of(&by_node(pairs, self.node_of.as_ref()?), confidence)
+    pub(super) fn spread(&self, pairs: ByRestart, confidence: f64) -> Option<NodeSpread> {
+        NodeSpread::of(by_node(pairs, self.node_of.as_ref()?), confidence)
     }
+}
+
+/// What decides comparisons of these servers in a measure, at this confidence. `withheld` is why no
+/// verdict can be given, unless the servers were not steady.
+pub fn criterion(
+    measure: Measure,
+    servers: &[&MeasuredServer],
+    confidence: f64,
+    withheld: Option<Inconclusive>,
+) -> Criterion {
+    let is_unsteady = servers.iter().any(|server| server.unsteady.is_some());
+    let unsteady = (is_unsteady && measure != Measure::Memory).then_some(Inconclusive::NotSteady);
+    Criterion { alpha: 1.0 - confidence, withheld: unsteady.or(withheld), better: measure.better() }
 }

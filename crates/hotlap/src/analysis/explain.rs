@@ -9,12 +9,11 @@ pub mod function;
 pub mod ledger;
 
 use hotlap_bench::lap::readings;
-use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, values_by_restart};
+use hotlap_stats::{ByRestart, Estimate, MIN_RESTARTS, Mean, apart, of_both, totals};
 
 use super::confidence;
 use crate::model::{ExplainLap, Role, Run};
 pub use counts::{Amounts, CountLine, CountedEvent};
-use counts::{ByRestart, apart};
 pub use function::{CodeGroup, Function, is_collector};
 use ledger::Sampled;
 pub use ledger::{FlameStack, FunctionLine, GroupLine, Ledger};
@@ -75,7 +74,7 @@ impl Explanation {
         let differs = cost.p <= ALPHA && cost.restarts >= MIN_RESTARTS;
         let sampled = Sampled::of_both(both, [&of_reference, &of_server]);
         let ledger = sampled.as_ref().and_then(|both| Ledger::of(both, confidence, differs));
-        let difference = Amount::of(apart(&of_reference, &of_server))?;
+        let difference = Mean::of(apart(&of_server, &of_reference))?;
         let distortion =
             ledger.as_ref().map(|ledger| ledger.profiled.minus(&difference).estimate(confidence));
         Some(Self {
@@ -107,5 +106,7 @@ fn plain(laps: [&[&ExplainLap]; 2]) -> [ByRestart; 2] {
         });
         readings(shares)
     });
-    [values_by_restart(&reference, &server), values_by_restart(&server, &reference)]
+    [(&reference, &server), (&server, &reference)].map(|(own, other)| {
+        totals(of_both(own, other)).into_iter().map(|(restart, log)| (restart, log.exp())).collect()
+    })
 }

@@ -1,14 +1,14 @@
 //! One load: its servers, measured, compared and ranked.
 
 use hotlap_stats::{
-    Bursts, CONTROL_ALPHA, Criterion, Effect, Estimate, Inconclusive, MIN_RESTARTS, NodeSpread,
-    Pair, Reading, Shift, Verdict, pairs, ranks,
+    Bursts, CONTROL_ALPHA, Effect, Estimate, Inconclusive, MIN_RESTARTS, NodeSpread, Reading,
+    Verdict, pairs, ranks, totals,
 };
 
 use super::bias::{self, Unsteady};
-use super::compare::{Found, ServerPair, found_in_families, judged};
+use super::compare::{Compared, Found, ServerPair, criterion, found_in_families, judged};
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
-use crate::model::{Probed, Role, Run};
+use crate::model::{Role, Run};
 
 /// All servers of a run under one load.
 #[derive(Debug)]
@@ -29,8 +29,6 @@ pub struct Analysis {
     pub noise: PerMeasure<Option<Effect>>,
     /// The A/A control: the reference under a hidden name, as an index.
     control: Option<usize>,
-    /// The bias that slices cause in the CPU time of each server.
-    probed: Vec<Probed>,
     /// What intervals rest on.
     pub rests_on: Level,
 }
@@ -51,7 +49,6 @@ impl Analysis {
             noise: PerMeasure::default(),
             control: role(Role::Control),
             rests_on: Level::of(run),
-            probed: run.schedule.probed.iter().filter(|p| p.load == load).copied().collect(),
         };
         analysis.find_unsteady(run);
         analysis.noise = PerMeasure::of(|measure| analysis.noise_in(measure));
@@ -70,6 +67,12 @@ impl Analysis {
         self.servers.iter().any(MeasuredServer::is_measured)
     }
 
+    /// The number of restarts, or nodes, that a server has in a measure.
+    pub fn restarts(&self, server: usize, measure: Measure) -> u32 {
+        let logs = totals(&self.servers[server].readings[measure]);
+        self.rests_on.mean(logs).map_or(0, |mean| mean.restarts)
+    }
+
     fn noise_in(&self, measure: Measure) -> Option<Effect> {
         let (reference, control) = (&self.servers[self.reference?], &self.servers[self.control?]);
         // Even if the generator limits requests/s, they show the noise between the two.
@@ -78,7 +81,7 @@ impl Analysis {
             return None;
         }
         let pairs = pairs(&control.readings[measure], &reference.readings[measure]);
-        self.rests_on.effect(&pairs, Shift::default(), self.confidence)
+        Some(self.rests_on.mean(pairs)?.effect(self.confidence))
     }
 
     /// Why no verdict is given in a measure: the A/A control differs from the reference.
@@ -106,7 +109,7 @@ impl Analysis {
     pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
         let costs = |server: usize| &self.servers[server].readings[Measure::Cost];
         let pairs = pairs(costs(self.ceiling?), costs(server));
-        Some(self.rests_on.effect(&pairs, Shift::default(), self.confidence)?.ratio)
+        Some(self.rests_on.mean(pairs)?.exp(self.confidence))
     }
 
     /// Sorts servers into the order in which tables and sentences name them: by requests/s, the
@@ -181,24 +184,19 @@ impl Analysis {
     /// Compares the first server of each pair with the second. The pairs are those shown in one
     /// table; their verdicts are one family, see [`hotlap_stats::verdicts`].
     pub fn compared(&self, pairs: &[ServerPair]) -> Vec<ServerComparison> {
-        let comparisons = PerMeasure::of(|measure| {
-            let compared = |&(server, other): &ServerPair| self.compared_in(server, other, measure);
-            pairs.iter().map(compared).collect()
-        });
-        let compared = found_in_families(comparisons).into_iter().zip(pairs);
-        compared.map(|(found, pair)| self.with_bounds(found, *pair)).collect()
+        let compared = |&(server, other): &ServerPair| {
+            PerMeasure::of(|measure| self.compared_in(server, other, measure))
+        };
+        let compared: Vec<_> = pairs.iter().map(compared).collect();
+        let found = found_in_families(&compared).into_iter().zip(pairs);
+        found.map(|(found, pair)| self.with_bounds(found, *pair)).collect()
     }
 
     /// Compares two servers in one measure. `None` if they have no round in common, if the
     /// generator limits the measure, or if a percentile of either is a lower bound. Requests/s of a
     /// server limited by the generator are a lower bound, which can still be higher than those of
     /// another server.
-    pub(super) fn compared_in(
-        &self,
-        server: usize,
-        other: usize,
-        measure: Measure,
-    ) -> Option<(Criterion, Effect)> {
+    pub(super) fn compared_in(&self, server: usize, other: usize, measure: Measure) -> Compared {
         let of_both = [&self.servers[server], &self.servers[other]];
         let limited = of_both.iter().filter(|s| s.generator_limited).count();
         let is_hidden = match measure {
@@ -211,23 +209,29 @@ impl Analysis {
         if is_hidden || of_both.iter().any(|s| s.wrong > 0) {
             return None;
         }
-        let criterion = for_steady(self.criterion(measure), &of_both, measure);
-        Some((criterion, self.effect(server, other, measure)?))
+        let effect = self.effect(server, other, measure)?;
+        // What is called restarts is nodes in a pool.
+        let is_few = self.rests_on.is_nodes() && effect.restarts < MIN_RESTARTS;
+        let few = is_few.then_some(Inconclusive::TooFewNodes);
+        let withheld = self.withheld(measure).or(few);
+        Some((criterion(measure, &of_both, self.confidence, withheld), effect))
     }
 
     /// The ratio of two servers in one measure. Servers of a pool that no shard measured together
     /// are compared through the reference.
     fn effect(&self, server: usize, other: usize, measure: Measure) -> Option<Effect> {
-        let against = |a: usize, b: usize| -> Vec<Pair> {
-            pairs(&self.servers[a].readings[measure], &self.servers[b].readings[measure])
+        let against = |a: usize, b: usize| {
+            let [a, b] = [a, b].map(|server| &self.servers[server].readings[measure]);
+            self.rests_on.mean(pairs(a, b))
         };
-        let shift = bias::shift(&self.probed, measure, (server, other));
-        let found = self.rests_on.effect(&against(server, other), shift, self.confidence);
-        found.or_else(|| {
-            let reference = self.reference.filter(|r| ![server, other].contains(r))?;
-            let [one, two] = [server, other].map(|server| against(server, reference));
-            self.rests_on.through_reference([&one, &two], self.confidence)
-        })
+        let through_reference = || {
+            let is_other = |r: &usize| self.rests_on.is_nodes() && ![server, other].contains(r);
+            let reference = self.reference.filter(is_other)?;
+            Some(against(server, reference)?.minus(&against(other, reference)?))
+        };
+        let probed = [server, other].map(|server| self.servers[server].probed.as_ref());
+        let direct = against(server, other).map(|mean| mean.minus(&bias::shift(measure, probed)));
+        Some(direct.or_else(through_reference)?.effect(self.confidence))
     }
 
     /// How much nodes differ in the ratio of a server to the reference, in requests/s and in CPU
@@ -239,17 +243,8 @@ impl Analysis {
                 return None;
             }
             let [own, reference] = [server, self.reference?].map(|s| &self.servers[s].readings);
-            self.rests_on.spread(&pairs(&own[measure], &reference[measure]), self.confidence)
+            self.rests_on.spread(pairs(&own[measure], &reference[measure]), self.confidence)
         })
-    }
-
-    /// What decides comparisons in a measure.
-    pub fn criterion(&self, measure: Measure) -> Criterion {
-        Criterion {
-            alpha: 1.0 - self.confidence,
-            withheld: self.withheld(measure),
-            better: measure.better(),
-        }
     }
 
     /// Removes the ratio of requests/s if it is a bound, and keeps what the bound proves.
@@ -270,29 +265,7 @@ impl Analysis {
         if limited.is_some() {
             found.requests_per_s = None;
         }
-        if self.rests_on.is_nodes() {
-            Measure::ALL.iter().for_each(|measure| of_nodes(&mut found[*measure]));
-        }
         ServerComparison { found, limited }
-    }
-}
-
-/// A criterion that gives no verdict on servers that were not steady, but for their memory.
-pub(super) fn for_steady(
-    criterion: Criterion,
-    servers: &[&MeasuredServer],
-    measure: Measure,
-) -> Criterion {
-    let is_unsteady = servers.iter().any(|server| server.unsteady.is_some());
-    let withheld = (is_unsteady && measure != Measure::Memory).then_some(Inconclusive::NotSteady);
-    Criterion { withheld: withheld.or(criterion.withheld), ..criterion }
-}
-
-/// What is called restarts is nodes in a pool.
-fn of_nodes(found: &mut Found) {
-    const FEW: Verdict = Verdict::Inconclusive(Inconclusive::TooFewRestarts);
-    if let Some((_, verdict)) = found.as_mut().filter(|(_, verdict)| *verdict == FEW) {
-        *verdict = Verdict::Inconclusive(Inconclusive::TooFewNodes);
     }
 }
 
@@ -357,7 +330,7 @@ impl Analysis {
         let by = if is_by_cost { Measure::Cost } else { Measure::Rate };
         measured.wrong == 0
             && measured.unsteady.is_none()
-            && self.rests_on.count(&measured.readings[by]) >= MIN_RESTARTS as usize
+            && self.restarts(server, by) >= MIN_RESTARTS
             && self.withheld(by).is_none()
     }
 }

@@ -6,13 +6,13 @@ use hotlap_bench::lap::{Usage, is_silent, rates, readings};
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::{Failures, OpenLoop};
 use hotlap_observe::HardwareCounts;
-use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, Survival, median};
+use hotlap_stats::{Concurrency, Estimate, Rank, Reading, Share, Survival, median, totals};
 
 use super::bias::{self, Unsteady};
 use super::compare::ServerComparison;
 use super::latency::{Times, known, stall_shares};
 use super::{Level, Measure, PerMeasure};
-use crate::model::{Lap, Run, Violation, Warmup};
+use crate::model::{Lap, Probed, Run, Violation, Warmup};
 
 /// A server keeps up with an open loop if it answers at least this share of the requests that
 /// become due.
@@ -44,6 +44,8 @@ pub struct MeasuredServer {
     /// CPU time per request in its laps divided by that at the end of its warm-ups, when it ran
     /// alone.
     pub of_alone: Option<Estimate>,
+    /// What probes found: its figures in slices divided by those when it is left running.
+    pub probed: Option<Probed>,
     /// Why it gets no verdict and no rank, if it was not steady.
     pub unsteady: Option<Unsteady>,
     /// Rounds in which it sent no response.
@@ -108,17 +110,19 @@ impl MeasuredServer {
         let starts = || run.starts.iter().filter(move |start| start.server == server);
         let warmups = || starts().flat_map(|s| &s.warmups).filter(|w| w.load == load);
         let middle = |values: Vec<f64>| median(&values);
-        let rests_on = Level::of(run);
+        let level = |logs| Some(Level::of(run).mean(logs)?.exp(confidence));
+        let is_own = |probed: &&Probed| probed.participant == server && probed.load == load;
         Self {
             rank: None,
             laps: (good.len() as u32, main.len() as u32),
             generator_limited,
             keeps_up: offered.is_some() && keeps_up(&good),
             wrong: laps.iter().map(|lap| wrong(lap)).sum(),
-            level: PerMeasure::of(|measure| rests_on.level(&readings[measure], confidence)),
-            readings,
+            level: PerMeasure::of(|measure| level(totals(&readings[measure]))),
             is_lower_bound: PerMeasure { requests_per_s: generator_limited, ..rests_on_unanswered },
-            of_alone: rests_on.level(&bias::of_alone(run, (server, load), &good), confidence),
+            of_alone: level(bias::of_alone(run, (server, load), &readings.cost)),
+            readings,
+            probed: run.schedule.probed.iter().find(is_own).copied(),
             unsteady: None,
             silent_rounds: rates(responses(&good)).iter().filter(|rate| is_silent(rate)).count()
                 as u32,

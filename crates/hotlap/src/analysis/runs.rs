@@ -5,13 +5,12 @@
 //! same program in all runs. What the machine does to the server and to the ceiling cancels.
 
 use hotlap_stats::{
-    Better, Criterion, Effect, Estimate, Inconclusive, MIN_RESTARTS, across_runs, change_points,
-    level_of_runs, logs_by_restart, median, pairs,
+    ByRestart, Effect, Estimate, Inconclusive, MIN_RESTARTS, Mean, change_points, median, pairs,
+    totals,
 };
 
 use super::capacity::{CapacityAnalysis, Highest, ServerCapacity};
-use super::compare::{Found, found_in_families, judged};
-use super::load::for_steady;
+use super::compare::{Compared, Found, criterion, found_in_families, judged};
 use super::{Analysis, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison, confidence};
 use crate::model::{Load, Run};
 
@@ -124,6 +123,16 @@ impl<A> AnalysedSides<A> {
         }
     }
 
+    /// The level over the runs of a side.
+    fn level(&self, runs: &[ByRestart]) -> Option<Estimate> {
+        Some(Mean::of_runs(runs)?.exp(self.confidence))
+    }
+
+    /// The ratio of the later side to the earlier one, with Welch's interval over runs.
+    fn change(&self, [before, after]: [Vec<ByRestart>; 2]) -> Option<Effect> {
+        Some(Mean::of_runs(&after)?.minus(&Mean::of_runs(&before)?).effect(self.confidence))
+    }
+
     /// One server in each run.
     fn in_each<'a, S>(
         &'a self,
@@ -145,16 +154,13 @@ impl LoadSides {
 
     /// Each server of the later runs, compared with itself in the earlier runs.
     pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
-        let comparisons = PerMeasure::of(|measure| {
-            let compared = |server: &Matched| {
-                let in_each = self.measured(server);
-                let criterion = for_steady(self.criterion(measure), &in_each.concat(), measure);
-                Some((criterion, self.effect(&in_each, measure)?))
-            };
-            servers.iter().map(compared).collect()
-        });
+        let compared = |server: &Matched| {
+            let in_each = self.measured(server);
+            PerMeasure::of(|measure| self.compared_in(&in_each, measure))
+        };
+        let compared: Vec<_> = servers.iter().map(compared).collect();
         let limited = |server: &Matched| keep_up(&self.measured(server)).then_some(Limited::Both);
-        let found = found_in_families(comparisons).into_iter().zip(servers);
+        let found = found_in_families(&compared).into_iter().zip(servers);
         found.map(|(found, server)| ServerComparison { found, limited: limited(server) }).collect()
     }
 
@@ -163,7 +169,7 @@ impl LoadSides {
         self.measured(server).map(|servers| {
             let level = match &servers[..] {
                 [server] => server.level[measure],
-                _ => level_of_runs(&logs(&servers, measure), self.confidence),
+                _ => self.level(&logs(&servers, None, measure)),
             };
             let is_lower_bound = servers.iter().any(|server| server.is_lower_bound[measure]);
             level.map(|level| (level, is_lower_bound))
@@ -172,8 +178,9 @@ impl LoadSides {
 
     /// The change of the ceiling's requests/s from one side to the other.
     pub fn ceiling(&self) -> Option<Effect> {
-        let [before, after] = self.ceilings()?.map(|side| logs(&side, Measure::Rate));
-        across_runs(&after, &before, self.confidence)
+        let ceilings = self.ceilings()?;
+        let of = |n: usize| logs(&ceilings[n], None, Measure::Rate);
+        self.change([of(0), of(1)])
     }
 
     fn measured(&self, server: &Matched) -> InEach<'_> {
@@ -187,7 +194,7 @@ impl LoadSides {
 
     /// One server on both sides. `None` if the generator limits the measure, or the figure of any
     /// run is a lower bound.
-    fn effect(&self, server: &InEach, measure: Measure) -> Option<Effect> {
+    fn compared_in(&self, server: &InEach, measure: Measure) -> Compared {
         let any = |is: &dyn Fn(&MeasuredServer) -> bool| server.iter().flatten().any(|s| is(s));
         let is_hidden = (measure.is_hidden_by_generator() && any(&|s| s.generator_limited))
             || any(&|s| s.is_lower_bound[measure] || s.wrong > 0)
@@ -195,24 +202,16 @@ impl LoadSides {
         if is_hidden {
             return None;
         }
-        let relative = || {
-            let is_of_the_machine = matches!(measure, Measure::Rate | Measure::Cost);
-            let ceilings = self.ceilings().filter(|_| is_of_the_machine)?;
-            let of = |n: usize| ratios(&server[n], &ceilings[n], measure);
-            Some([of(0), of(1)]).filter(|sides| !sides.iter().flatten().any(Vec::is_empty))
-        };
-        let plain = || server.each_ref().map(|side| logs(side, measure));
-        let [before, after] = relative().unwrap_or_else(plain);
-        across_runs(&after, &before, self.confidence)
-    }
-
-    fn criterion(&self, measure: Measure) -> Criterion {
+        let is_of_the_machine = matches!(measure, Measure::Rate | Measure::Cost);
+        let ceilings = self.ceilings().filter(|_| is_of_the_machine);
+        let of = |n: usize| logs(&server[n], ceilings.as_ref().map(|sides| &sides[n][..]), measure);
+        let relative =
+            Some([of(0), of(1)]).filter(|s| !s.iter().flatten().any(ByRestart::is_empty));
+        let plain = || server.each_ref().map(|side| logs(side, None, measure));
+        let effect = self.change(relative.unwrap_or_else(plain))?;
         let withheld = || self.runs.iter().flatten().find_map(|run| run.withheld(measure));
-        Criterion {
-            alpha: 1.0 - self.confidence,
-            withheld: self.too_few.or_else(withheld),
-            better: measure.better(),
-        }
+        let withheld = self.too_few.or_else(withheld);
+        Some((criterion(measure, &server.concat(), self.confidence, withheld), effect))
     }
 }
 
@@ -221,22 +220,18 @@ fn ceilings(runs: &[Analysis]) -> Option<Vec<&MeasuredServer>> {
     runs.iter().map(|run| Some(&run.servers[run.ceiling?])).collect()
 }
 
-/// The logarithms of each run's restarts.
-fn logs(servers: &[&MeasuredServer], measure: Measure) -> Vec<Vec<f64>> {
-    servers.iter().map(|server| logs_by_restart(&server.readings[measure])).collect()
-}
-
-/// The logarithms of a server's ratios to the ceiling, in each run's restarts.
-fn ratios(
+/// The logarithms of a server's figure in each run's restarts, as ratios to ceilings if there are
+/// some.
+fn logs(
     servers: &[&MeasuredServer],
-    ceilings: &[&MeasuredServer],
+    ceilings: Option<&[&MeasuredServer]>,
     measure: Measure,
-) -> Vec<Vec<f64>> {
-    let of = |(server, ceiling): (&&MeasuredServer, &&MeasuredServer)| {
-        let pairs = pairs(&server.readings[measure], &ceiling.readings[measure]);
-        pairs.iter().map(|pair| pair.log_ratio).collect()
+) -> Vec<ByRestart> {
+    let of = |(run, server): (usize, &&MeasuredServer)| match ceilings {
+        None => totals(&server.readings[measure]),
+        Some(ceilings) => pairs(&server.readings[measure], &ceilings[run].readings[measure]),
     };
-    servers.iter().zip(ceilings).map(of).collect()
+    servers.iter().enumerate().map(of).collect()
 }
 
 /// Whether a server serves the full rate of an open loop in all runs.
@@ -255,8 +250,7 @@ impl SearchSides {
     pub fn capacities(&self, server: &Matched) -> [Highest; 2] {
         self.found(server).map(|found| match &found[..] {
             [found] => found.found,
-            _ => level_of_runs(&restarts(&found), self.confidence)
-                .map_or(Highest::Unknown, Highest::Rate),
+            _ => self.level(&restarts(&found)).map_or(Highest::Unknown, Highest::Rate),
         })
     }
 
@@ -267,19 +261,18 @@ impl SearchSides {
     /// The capacity of each server in the later searches, compared with its capacity in the earlier
     /// searches. `None` if any capacity is only a bound.
     pub fn compared(&self, servers: &[Matched]) -> Vec<Found> {
-        let (alpha, withheld) = (1.0 - self.confidence, self.too_few);
-        let criterion = Criterion { alpha, withheld, better: Better::Higher };
+        let criterion = criterion(Measure::Rate, &[], self.confidence, self.too_few);
         let effect = |server: &Matched| {
-            let [before, after] = self.found(server).map(|found| restarts(&found));
-            Some((criterion, across_runs(&after, &before, self.confidence)?))
+            let sides = self.found(server).map(|found| restarts(&found));
+            Some((criterion, self.change(sides)?))
         };
         judged(servers.iter().map(effect).collect())
     }
 }
 
 /// The logarithms of the capacities in each search's restarts.
-fn restarts(found: &[&ServerCapacity]) -> Vec<Vec<f64>> {
-    found.iter().map(|found| logs_by_restart(found.readings())).collect()
+fn restarts(found: &[&ServerCapacity]) -> Vec<ByRestart> {
+    found.iter().map(|found| found.logs()).collect()
 }
 
 /// The measures that are followed.

@@ -199,12 +199,11 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     let behind = analysis.offered.zip(reached).filter(|_| !measured.keeps_up);
     let at_common_rate = measured.open_loop.filter(|found| found.is_behind);
     let behind = behind.or(at_common_rate.map(|o| (o.offered_per_s, o.reached_per_s)));
+    let in_slices = measured.probed.map(|probed| probed.ratio);
     let left_out = |are_main| left_out(run, analysis.load, server, are_main);
     [
         measured.unsteady.map(ServerWarning::Unsteady),
-        bias::in_slices(run, analysis.load, server)
-            .filter(bias::is_biased)
-            .map(ServerWarning::InSlices),
+        in_slices.filter(bias::is_biased).map(ServerWarning::InSlices),
         analysis.bursts(server).map(ServerWarning::Bursty),
         failing(run, analysis.load, server),
         goaways(run, analysis.load, server),

@@ -220,8 +220,7 @@ fn few_nodes(run: &Run, analyses: &[Analysis]) -> Option<String> {
     let pool = run.pool.as_ref()?;
     let most = pool.nodes.len();
     let count = |server: usize| {
-        let readings = |a: &Analysis| a.rests_on.count(&a.servers[server].readings[Measure::Rate]);
-        analyses.iter().map(readings).max().unwrap_or(0)
+        analyses.iter().map(|a| a.restarts(server, Measure::Rate)).max().unwrap_or(0) as usize
     };
     let few: Vec<(usize, usize)> = (0..run.servers.len())
         .filter(|&server| run.is_compared(server))

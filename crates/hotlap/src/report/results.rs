@@ -8,7 +8,7 @@ use hotlap_stats::{Concurrency, Rank};
 use serde::Serialize;
 
 use crate::analysis::warnings::{notes_of, tls};
-use crate::analysis::{Analysis, Measure, Used, bias, suites};
+use crate::analysis::{Analysis, Measure, Used, suites};
 use crate::model::{Lap, Role, Run};
 use crate::report::figure::{Figure, bare, cell, megabytes, millis, percent, ratio, text_cell};
 use crate::report::heading::{title_of_one, under, with_load};
@@ -215,7 +215,7 @@ impl Row {
             requests_per_s: level(Measure::Rate),
             of_ceiling: of_ceiling(analysis, index),
             cpu_us: level(Measure::Cost),
-            in_slices: bias::in_slices(run, analysis.load, index).as_ref().map(ratio),
+            in_slices: measured.probed.map(|probed| ratio(&probed.ratio)),
             of_alone: measured.of_alone.as_ref().map(ratio),
             instructions_user: measured.used.instructions_user.map(instructions),
             instructions_kernel: measured.used.instructions_kernel.map(instructions),

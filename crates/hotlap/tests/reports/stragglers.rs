@@ -3,7 +3,7 @@
 
 use hotlap::model::Apart;
 use hotlap::pool::apart::{Condition, apart};
-use hotlap_stats::{CONTROL_ALPHA, Pair, effect};
+use hotlap_stats::{ByRestart, CONTROL_ALPHA, effect};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -19,11 +19,11 @@ impl Machines {
     /// A shard of `restarts` restarts: control and reference differ by 1 % from restart to restart
     /// and by 1 % from round to round, times `noise`; ceilings of nodes by 4 %, times `ceiling`.
     fn shard(&mut self, restarts: u32, noise: f64, ceiling: f64) -> Condition {
-        let mut pairs = Vec::new();
+        let mut pairs = ByRestart::new();
         for restart in 0..restarts {
             let of_rounds = self.normal() / 5.0_f64.sqrt();
             let log_ratio = 0.01 * noise * (self.normal() + of_rounds);
-            pairs.push(Pair { restart, log_ratio, rounds: 5 });
+            pairs.insert(restart, log_ratio);
         }
         let control = effect(&pairs, 0.95).expect("pairs");
         Condition {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hotlap_observe::{Events, Observation};
-use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, Share, holm};
+use hotlap_stats::{ByRestart, Estimate, MIN_RESTARTS, Mean, Share, apart, holm};
 
 use crate::model::ExplainLap;
 
@@ -177,23 +177,13 @@ impl Amounts {
     }
 }
 
-/// One value for each restart.
-pub(super) type ByRestart = BTreeMap<u32, f64>;
-
-/// The server's value minus the reference's in each restart that both have.
-pub(super) fn apart(reference: &ByRestart, server: &ByRestart) -> impl Iterator<Item = (u32, f64)> {
-    server.iter().filter_map(|(restart, own)| Some((*restart, own - reference.get(restart)?)))
-}
-
 impl Amounts {
     /// From one value of each server for each restart; restarts that only one of them has are left
     /// out. `None` without any.
     pub(super) fn of(reference: &ByRestart, server: &ByRestart, confidence: f64) -> Option<Self> {
-        let both: BTreeSet<u32> =
-            reference.keys().filter(|restart| server.contains_key(restart)).copied().collect();
-        let of =
-            |values: &ByRestart| Amount::of(both.iter().map(|restart| (*restart, values[restart])));
-        let difference = Amount::of(apart(reference, server))?;
+        let apart = apart(server, reference);
+        let difference = Mean::of(apart.clone())?;
+        let of = |values: &ByRestart| Mean::of(apart.keys().map(|n| (*n, values[n])));
         Some(Self {
             reference: of(reference)?.estimate(confidence),
             server: of(server)?.estimate(confidence),

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hotlap_observe::{Frame, Observation, Profile, Stack};
-use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, Share, holm};
+use hotlap_stats::{ByRestart, Estimate, MIN_RESTARTS, Mean, Share, apart, holm};
 
-use super::counts::{Amounts, ByRestart, apart};
+use super::counts::Amounts;
 use super::function::{CodeGroup, Function, KERNEL, UNKNOWN};
 use crate::model::ExplainLap;
 
@@ -25,7 +25,7 @@ pub struct Ledger {
     /// The part of the difference that belongs to no function, in nanoseconds per request.
     pub unexplained: Estimate,
     /// The difference of the profiled laps.
-    pub(super) profiled: Amount,
+    pub(super) profiled: Mean,
     /// The groups, the largest difference first.
     pub groups: Vec<GroupLine>,
     /// Whether the kernel's part was sampled too.
@@ -119,7 +119,7 @@ impl Ledger {
         };
         let mut ledger = Self {
             unexplained: Amounts::of(&reference.unknown, &server.unknown, confidence)?.difference,
-            profiled: Amount::of(apart(&reference.profiled, &server.profiled))?,
+            profiled: Mean::of(apart(&server.profiled, &reference.profiled))?,
             groups: groups.into_iter().map(line).collect::<Option<_>>()?,
             has_kernel: servers[0].has_kernel,
             lost: lost(servers),
