@@ -190,9 +190,8 @@ impl Budget {
     /// When this restart should end: the rest of the budget is divided evenly among it and the
     /// restarts to come.
     fn plan(&mut self, restart: u32, elapsed: Duration) -> Duration {
-        match self.until {
-            Some((planned, until)) if planned == restart => return until,
-            _ => {}
+        if let Some((_, until)) = self.until.filter(|(planned, _)| *planned == restart) {
+            return until;
         }
         let first_round = self.first_rounds.last().copied().unwrap_or_default();
         let began = elapsed.saturating_sub(first_round);

@@ -9,13 +9,13 @@
 
 use std::time::Duration;
 
-use hotlap_observe::Instrument;
+use hotlap_observe::{Instrument, Observation};
 use hotlap_servers::launch::ServerFailure;
 use hotlap_stats::Class;
 
 use crate::budget::{Budget, Next};
 use crate::experiment::{Event, Experiment, Explain, Over, Place, order, shuffled};
-use crate::lap::Lap;
+use crate::lap::{ExplainLap, Lap};
 use crate::participant::{Participant, Role};
 use crate::runner::{Runner, UNSTEADY_AGAIN};
 
@@ -234,7 +234,7 @@ impl Schedule<'_> {
         let began = self.elapsed();
         for load in 0..self.experiment.loads.len() {
             match self.experiment.loads[load].rate {
-                None => self.sliced_laps(place, load)?,
+                None => self.sliced_laps(place, load, 1)?,
                 Some(rate) => {
                     let order = self.order(place, (load, 0));
                     for (nth, participant) in (0..).zip(order) {
@@ -257,12 +257,12 @@ impl Schedule<'_> {
         order
     }
 
-    /// Two laps of every server: as many steps, there and back, as a lap has slices.
-    fn sliced_laps(&mut self, place: Place, load: usize) -> Result<(), Over> {
+    /// So many pairs of laps of every server: as many steps, there and back, as a lap has slices.
+    fn sliced_laps(&mut self, place: Place, load: usize, pairs: u32) -> Result<(), Over> {
         let slices = self.runner.slices(load).max(1);
         let mut driven = vec![0_u32; self.running.len()];
         let mut nth = 0;
-        for step in 0..slices {
+        for step in 0..slices * pairs {
             for participant in self.order(place, (load, step)) {
                 if !self.slice(participant, load)? {
                     continue;
@@ -335,20 +335,22 @@ impl Schedule<'_> {
         lap: Result<Lap, ServerFailure>,
     ) -> Result<(), Over> {
         match lap {
-            Ok(mut lap) => {
-                self.place(&mut lap, place, nth);
-                self.budget.lap(&lap);
-                (self.watch)(Event::Lap(&lap));
-            }
+            Ok(lap) => self.record(place, nth, lap, None),
             Err(why) => self.retire(participant, &why)?,
         }
         Ok(())
     }
 
-    /// Fills in when a lap was run.
-    fn place(&self, lap: &mut Lap, place: Place, nth: u32) {
+    /// Records a lap, with when it was run. A lap that explains counts for nothing else.
+    fn record(&mut self, place: Place, nth: u32, mut lap: Lap, observation: Option<Observation>) {
         lap.at_ms += u64::try_from(self.experiment.past.spent.as_millis()).unwrap_or(u64::MAX);
         (lap.restart, lap.round, lap.place) = (place.restart, place.round, nth);
+        if self.explains {
+            (self.watch)(Event::ExplainLap(&ExplainLap { lap, observation }));
+        } else {
+            self.budget.lap(&lap);
+            (self.watch)(Event::Lap(&lap));
+        }
     }
 
     /// Drops a server; the others continue. A failure because the user interrupted is not the

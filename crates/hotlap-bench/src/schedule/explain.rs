@@ -7,12 +7,11 @@
 
 use std::time::Duration;
 
-use hotlap_observe::{Instrument, Observation};
+use hotlap_observe::Instrument;
 use hotlap_stats::MIN_RESTARTS;
 
 use super::Schedule;
-use crate::experiment::{Event, Explain, Over, Place, order};
-use crate::lap::{ExplainLap, Lap};
+use crate::experiment::{Event, Experiment, Explain, Over, Place, order};
 use crate::participant::Role;
 use crate::runner::OBSERVED;
 
@@ -34,15 +33,11 @@ const STEPS_APART: u32 = 1 << 16;
 impl Schedule<'_> {
     /// Runs the laps that explain, for this long after the first start, in restarts of their own.
     pub(super) fn explain(&mut self) -> Over {
-        let budget = match self.experiment.explain {
+        let Experiment { budget, restarts, rounds, .. } = *self.experiment;
+        let (budget, restarts, rounds) = match self.experiment.explain {
             Explain::No => return Over::Done,
-            Explain::After(budget) => budget,
-            Explain::Only => self.experiment.budget,
-        };
-        let is_only = self.experiment.explain == Explain::Only;
-        let (restarts, rounds) = match is_only {
-            true => (self.experiment.restarts, self.experiment.rounds),
-            false => (None, None),
+            Explain::After(budget) => (budget, None, None),
+            Explain::Only => (budget, restarts, rounds),
         };
         (self.watch)(Event::Explaining);
         self.explains = true;
@@ -127,27 +122,9 @@ impl Schedule<'_> {
     fn plain_laps(&mut self, place: Place, load: usize) -> Result<(), Over> {
         self.go_on_comparing()?;
         let slices = self.runner.slices(load).max(1);
-        let mut driven = vec![0_u32; self.running.len()];
-        let mut nth = 0;
         let lap = (self.runner.slice_length() * slices).as_secs_f64();
-        let laps = (OBSERVED.as_secs_f64() / lap).max(1.0).round() as u32;
-        for step in 0..slices * laps {
-            let servers = self.running.len();
-            for participant in order(self.experiment.seed, place, (load, step), servers) {
-                if !self.slice(participant, load)? {
-                    continue;
-                }
-                driven[participant] += 1;
-                if driven[participant].is_multiple_of(slices) {
-                    match self.runner.lap(participant, load) {
-                        Ok(lap) => self.explain_lap((place, nth), lap, None),
-                        Err(why) => self.retire(participant, &why)?,
-                    }
-                    nth += 1;
-                }
-            }
-        }
-        Ok(())
+        let pairs = (OBSERVED.as_secs_f64() / lap).max(1.0).round() as u32;
+        self.sliced_laps(place, load, pairs)
     }
 
     /// One lap of every server with an instrument on; two if they are mirrored. A lap whose
@@ -171,7 +148,7 @@ impl Schedule<'_> {
             }
             (self.watch)(Event::Lapping { participant, load });
             match self.runner.observed_lap(participant, load, instrument) {
-                Ok((lap, Ok(seen))) => self.explain_lap((place, nth), lap, Some(seen)),
+                Ok((lap, Ok(seen))) => self.record(place, nth, lap, Some(seen)),
                 Ok((_, Err(why))) => {
                     (self.watch)(Event::Unobserved { participant, why: &why });
                 }
@@ -179,16 +156,6 @@ impl Schedule<'_> {
             }
         }
         Ok(())
-    }
-
-    fn explain_lap(
-        &mut self,
-        (place, nth): (Place, u32),
-        mut lap: Lap,
-        observation: Option<Observation>,
-    ) {
-        self.place(&mut lap, place, nth);
-        (self.watch)(Event::ExplainLap(&ExplainLap { lap, observation }));
     }
 
     /// Returns an error once there is a reason to stop: an explanation needs two servers.
@@ -205,9 +172,11 @@ impl Schedule<'_> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use hotlap_observe::Observation;
+
     use super::super::tests::{experiment, runner, three};
     use super::*;
-    use crate::experiment::Experiment;
+    use crate::lap::ExplainLap;
     use crate::runner::Runner;
     use crate::scripted::{Script, Scripted};
 

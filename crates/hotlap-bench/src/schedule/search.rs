@@ -135,12 +135,9 @@ impl Schedule<'_> {
                 let left = self.budget.left(*place, self.elapsed());
                 (self.watch)(Event::Round { next: *place, left });
                 let begun = place.restart + 1;
-                let is_full = match self.experiment.rounds {
-                    Some(rounds) => in_restart >= rounds,
-                    None => in_restart >= ROUNDS,
-                };
-                if !is_full && self.budget.has_time_for_round(self.elapsed() + self.holding_takes())
-                {
+                let rounds = self.experiment.rounds.unwrap_or(ROUNDS);
+                let elapsed = self.elapsed() + self.holding_takes();
+                if in_restart < rounds && self.budget.has_time_for_round(elapsed) {
                     continue;
                 }
                 if self.experiment.restarts.is_some_and(|restarts| begun >= restarts) {
@@ -149,12 +146,8 @@ impl Schedule<'_> {
                 if self.is_precise(searches) {
                     return Over::Precise;
                 }
-                let rounds = self.experiment.rounds.unwrap_or(ROUNDS);
-                if self.experiment.restarts.is_none()
-                    && !self
-                        .budget
-                        .has_time_for_restart(self.elapsed() + self.holding_takes(), rounds)
-                {
+                let is_open = self.experiment.restarts.is_none();
+                if is_open && !self.budget.has_time_for_restart(elapsed, rounds) {
                     return Over::Budget;
                 }
                 break;

@@ -88,23 +88,13 @@ fn share_a_contract(one: &Run, other: &Run) -> bool {
     one.contract.split(", ").any(|own| theirs().any(|other| other == own))
 }
 
-/// Why a comparison of these runs has no verdict, whatever they measured.
-fn too_few(sides: Sides) -> Option<Inconclusive> {
-    let is_few = |runs: &[Run]| runs.len() < MIN_RESTARTS as usize;
-    sides.into_iter().any(is_few).then_some(Inconclusive::TooFewRuns)
-}
-
-/// The highest confidence of any run.
-fn confidence_of(sides: Sides) -> f64 {
-    sides.into_iter().flatten().map(confidence).fold(0.0, f64::max)
-}
-
 /// The analyses of the runs of both sides, under one load.
 #[derive(Debug)]
 pub struct AnalysedSides<A> {
     runs: [Vec<A>; 2],
+    /// Why there is no verdict, whatever they measured.
     too_few: Option<Inconclusive>,
-    /// The confidence of every interval.
+    /// The confidence of every interval: the highest of any run.
     confidence: f64,
 }
 
@@ -116,10 +106,11 @@ pub type SearchSides = AnalysedSides<CapacityAnalysis>;
 
 impl<A> AnalysedSides<A> {
     fn new(sides: Sides, load: &Matched, analysed: impl Fn(&Run, usize) -> A) -> Self {
+        let is_few = |runs: &[Run]| runs.len() < MIN_RESTARTS as usize;
         Self {
             runs: load.in_all(sides, analysed),
-            too_few: too_few(sides),
-            confidence: confidence_of(sides),
+            too_few: sides.into_iter().any(is_few).then_some(Inconclusive::TooFewRuns),
+            confidence: sides.into_iter().flatten().map(confidence).fold(0.0, f64::max),
         }
     }
 

@@ -136,8 +136,11 @@ pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis])
     }
     for analysis in analyses {
         let load = analysis.load;
-        warnings.extend(generator_limited(run, analysis));
-        warnings.extend(delayed_acknowledgements(run, analysis));
+        let is_limited = |server: usize| analysis.servers[server].generator_limited;
+        let limited = shown(run, |s| is_limited(s) && run.servers[s].role != Role::Ceiling);
+        warnings.extend(limited.map(|servers| Warning::GeneratorLimited { load, servers }));
+        let waiting = shown(run, |server| waits_for_acknowledgements(&analysis.servers[server]));
+        warnings.extend(waiting.map(|servers| Warning::DelayedAcknowledgements { load, servers }));
         for server in (0..run.servers.len()).filter(|&server| run.is_shown(server)) {
             let of_server = of_server(run, analysis, server).into_iter();
             warnings.extend(of_server.map(|warning| Warning::Server { load, server, warning }));
@@ -239,18 +242,6 @@ fn failing(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
         _ => sum,
     });
     (failures > 0).then_some(ServerWarning::Failing { failures, requests })
-}
-
-fn generator_limited(run: &Run, analysis: &Analysis) -> Option<Warning> {
-    let servers = shown(run, |server| {
-        analysis.servers[server].generator_limited && run.servers[server].role != Role::Ceiling
-    })?;
-    Some(Warning::GeneratorLimited { load: analysis.load, servers })
-}
-
-fn delayed_acknowledgements(run: &Run, analysis: &Analysis) -> Option<Warning> {
-    let servers = shown(run, |server| waits_for_acknowledgements(&analysis.servers[server]))?;
-    Some(Warning::DelayedAcknowledgements { load: analysis.load, servers })
 }
 
 /// The servers in tables for which `holds` is true; `None` if there are none.

@@ -297,7 +297,7 @@ mod tests {
 
     fn effect(value: f64, low: f64, high: f64) -> Effect {
         let ratio = Estimate { value, low, high };
-        Effect { ratio, p: 0.001, restarts: 3, rounds: 18 }
+        Effect { ratio, p: 0.001, restarts: 3 }
     }
 
     fn against(rate: (f64, Verdict), cost: (f64, Verdict)) -> ServerComparison {

@@ -71,21 +71,19 @@ const EVENTS: [Event; 9] = [
     (CountedEvent::KernelTime, |events| events.kernel_ns),
 ];
 
-/// The counts of one server, each by restart.
-#[derive(Default)]
-struct Counts(BTreeMap<CountedEvent, BTreeMap<u32, Share>>);
-
-/// The counts of a server and its reference, from their laps.
-pub(super) fn counts([reference, server]: [&[&ExplainLap]; 2], confidence: f64) -> Vec<CountLine> {
-    let [reference, server] = [reference, server].map(Counts::of);
-    let mut lines: Vec<CountLine> = Vec::new();
-    let all: BTreeSet<&CountedEvent> = reference.0.keys().chain(server.0.keys()).collect();
-    for counted in all {
-        let of = |own: &Counts| own.by_restart(counted);
-        if let Some(amounts) = Amounts::of(&of(&reference), &of(&server), confidence) {
-            lines.push(CountLine { counted: counted.clone(), amounts, differs: false });
-        }
-    }
+/// The counts of a reference and a server, from their laps.
+pub(super) fn counts(laps: [&[&ExplainLap]; 2], confidence: f64) -> Vec<CountLine> {
+    let calls = laps.into_iter().flatten().filter_map(|explains| match &explains.observation {
+        Some(Observation::SystemCalls(calls)) => Some(calls.keys()),
+        _ => None,
+    });
+    let calls: BTreeSet<&String> = calls.flatten().collect();
+    let [reference, server] = laps.map(|laps| by_restart(laps, &calls));
+    let line = |(counted, own): (CountedEvent, ByRestart)| {
+        let amounts = Amounts::of(&own, server.get(&counted)?, confidence)?;
+        Some(CountLine { counted, amounts, differs: false })
+    };
+    let mut lines: Vec<CountLine> = reference.into_iter().filter_map(line).collect();
     let p = holm(&lines.iter().map(|line| line.amounts.p).collect::<Vec<_>>());
     for (line, p) in lines.iter_mut().zip(p) {
         let difference = line.amounts.difference.value.abs();
@@ -95,61 +93,40 @@ pub(super) fn counts([reference, server]: [&[&ExplainLap]; 2], confidence: f64) 
     lines
 }
 
-impl Counts {
-    fn of(laps: &[&ExplainLap]) -> Self {
-        let mut counts = Self::default();
-        for explains in laps.iter().filter(|explains| explains.counts()) {
-            let (requests, responses) = (explains.requests(), explains.lap.outcome.responses);
-            match &explains.observation {
-                None => {
-                    let bytes = explains.lap.outcome.bytes;
-                    counts.add(CountedEvent::BytesSent, explains, (bytes.received, responses));
-                    counts.add(CountedEvent::BytesReceived, explains, (bytes.sent, responses));
-                }
-                Some(Observation::SystemCalls(calls)) => {
-                    // A call that a lap does not have was made 0 times in it.
-                    counts.add(CountedEvent::Call(String::new()), explains, (0, requests));
-                    for (name, count) in calls {
-                        counts.add(CountedEvent::Call(name.clone()), explains, (*count, requests));
-                    }
-                }
-                Some(Observation::Events(events)) => {
-                    for (counted, of) in EVENTS {
-                        if let Some(count) = of(events) {
-                            counts.add(counted, explains, (count, requests));
-                        }
-                    }
-                }
-                Some(Observation::Profile(_)) => {}
+/// What one server counts per request in each restart.
+fn by_restart(
+    laps: &[&ExplainLap],
+    calls: &BTreeSet<&String>,
+) -> BTreeMap<CountedEvent, ByRestart> {
+    let mut sums = BTreeMap::<CountedEvent, BTreeMap<u32, Share>>::new();
+    for explains in laps {
+        let (outcome, mut requests) = (&explains.lap.outcome, explains.requests());
+        let counted: Vec<(CountedEvent, u64)> = match &explains.observation {
+            None => {
+                requests = outcome.responses;
+                let (sent, received) = (outcome.bytes.received, outcome.bytes.sent);
+                vec![(CountedEvent::BytesSent, sent), (CountedEvent::BytesReceived, received)]
             }
-        }
-        counts
-    }
-
-    fn add(&mut self, counted: CountedEvent, explains: &ExplainLap, (count, requests): (u64, u64)) {
-        let share = Share { amount: count as f64, of: requests as f64 };
-        let sum = self.0.entry(counted).or_default().entry(explains.lap.restart).or_default();
-        *sum = sum.and(share);
-    }
-
-    /// The count per request in each restart.
-    fn by_restart(&self, counted: &CountedEvent) -> ByRestart {
-        let none = BTreeMap::new();
-        let own = self.0.get(counted).unwrap_or(&none);
-        let each = |(restart, share): (&u32, &Share)| Some((*restart, share.value()?));
-        if !matches!(counted, CountedEvent::Call(name) if !name.is_empty()) {
-            return own.iter().filter_map(each).collect();
-        }
-        // All laps in which calls were counted are those of the call without a name.
-        let Some(all) = self.0.get(&CountedEvent::Call(String::new())) else {
-            return ByRestart::new();
+            Some(Observation::SystemCalls(own)) => {
+                // A call that a lap does not have was made 0 times in it.
+                let count = |name: &String| own.get(name).copied().unwrap_or(0);
+                calls.iter().map(|&name| (CountedEvent::Call(name.clone()), count(name))).collect()
+            }
+            Some(Observation::Events(events)) => {
+                let count = |(counted, of): Event| Some((counted, of(events)?));
+                EVENTS.into_iter().filter_map(count).collect()
+            }
+            Some(Observation::Profile(_)) => Vec::new(),
         };
-        let per_request = |(restart, all): (&u32, &Share)| {
-            let amount = own.get(restart).map_or(0.0, |share| share.amount);
-            Some((*restart, Share { amount, of: all.of }.value()?))
-        };
-        all.iter().filter_map(per_request).collect()
+        for (counted, count) in counted {
+            let share = Share { amount: count as f64, of: requests as f64 };
+            let sum = sums.entry(counted).or_default().entry(explains.lap.restart).or_default();
+            *sum = sum.and(share);
+        }
     }
+    let value = |(restart, share): (u32, Share)| Some((restart, share.value()?));
+    let values = |shares: BTreeMap<u32, Share>| shares.into_iter().filter_map(value).collect();
+    sums.into_iter().map(|(counted, shares)| (counted, values(shares))).collect()
 }
 
 /// An amount per request of the reference and of a server, and the difference between the two.
@@ -175,9 +152,7 @@ impl Amounts {
         let Estimate { value, low, high } = self.difference;
         Estimate { value: of(value), low: of(low), high: of(high) }
     }
-}
 
-impl Amounts {
     /// From one value of each server for each restart; restarts that only one of them has are left
     /// out. `None` without any.
     pub(super) fn of(reference: &ByRestart, server: &ByRestart, confidence: f64) -> Option<Self> {

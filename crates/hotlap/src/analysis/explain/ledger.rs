@@ -183,8 +183,9 @@ impl Costs {
 
 /// The share of samples that were lost.
 fn lost(servers: &[Sampled; 2]) -> f64 {
-    let [(lost, all), other] = [0, 1].map(|place| servers[place].lost());
-    let (lost, all) = (lost + other.0, all + other.1);
+    let profiles = || servers.iter().flat_map(|sampled| &sampled.profiles).map(|(_, own)| own);
+    let lost: u64 = profiles().map(|profile| profile.lost).sum();
+    let all = lost + profiles().map(|profile| profile.samples()).sum::<u64>();
     if all > 0 { lost as f64 / all as f64 } else { 0.0 }
 }
 
@@ -282,13 +283,6 @@ impl<'a> Sampled<'a> {
         let restarts = self.restarts.len() as f64;
         self.samples().map(move |sample| Sample { ns: sample.ns / restarts, ..sample })
     }
-
-    /// Samples that were lost, and all.
-    fn lost(&self) -> (u64, u64) {
-        self.profiles.iter().fold((0, 0), |(lost, all), (_, profile)| {
-            (lost + profile.lost, all + profile.lost + profile.samples())
-        })
-    }
 }
 
 impl Sample<'_> {
@@ -300,12 +294,10 @@ impl Sample<'_> {
     }
 }
 
-/// The profile of a lap that counts, and its CPU time and requests.
+/// The profile of a lap, and its CPU time and requests.
 fn profile(explains: &ExplainLap) -> Option<(&Profile, Share)> {
     match &explains.observation {
-        Some(Observation::Profile(profile)) if explains.counts() => {
-            Some((profile, explains.cost_share()?))
-        }
+        Some(Observation::Profile(profile)) => Some((profile, explains.cost_share()?)),
         _ => None,
     }
 }
@@ -342,20 +334,17 @@ struct Callers {
 
 impl Callers {
     /// The callers in a reference and a server.
-    fn of([reference, server]: &[Sampled; 2]) -> Self {
+    fn of(servers: &[Sampled; 2]) -> Self {
         let mut callers = Self::default();
-        callers.add(reference, -1.0);
-        callers.add(server, 1.0);
-        callers
-    }
-
-    fn add(&mut self, sampled: &Sampled, sign: f64) {
-        for sample in sampled.mean_samples() {
-            let Some(line) = sample.line() else { continue };
-            let caller = caller(sample.profile.stack(sample.stack));
-            let by_caller = self.differences.entry(line).or_default();
-            *by_caller.entry(caller).or_default() += sign * sample.ns;
+        for (sampled, sign) in servers.iter().zip([-1.0, 1.0]) {
+            for sample in sampled.mean_samples() {
+                let Some(line) = sample.line() else { continue };
+                let caller = caller(sample.profile.stack(sample.stack));
+                let by_caller = callers.differences.entry(line).or_default();
+                *by_caller.entry(caller).or_default() += sign * sample.ns;
+            }
         }
+        callers
     }
 
     /// The function of the application that accounts for most of the difference in a line. A line
