@@ -266,6 +266,14 @@ pub(crate) fn member_in(proc: &Path, pid: u32) -> Option<Member> {
     read(fs::File::open(proc.join(format!("{pid}/stat"))).ok()?)
 }
 
+/// Whether it is still this process, rather than one that has ended or a later one with the same id.
+pub fn is_still(known: &Member) -> bool {
+    #[cfg(target_os = "linux")]
+    return member(known.pid).is_some_and(|now| is_same(&now, known));
+    #[cfg(not(target_os = "linux"))]
+    return true;
+}
+
 /// Reads `/proc/<pid>/stat`: proc_pid_stat(5).
 #[cfg(target_os = "linux")]
 fn read(stat: impl io::Read) -> Option<Member> {

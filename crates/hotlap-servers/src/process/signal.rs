@@ -45,7 +45,30 @@ pub(super) fn signal_tree(server: Pid, members: &[Member], signal: Signal) {
 }
 
 pub(super) fn signal_one(member: &Member, signal: Signal) -> Result<(), Errno> {
-    kill_process(raw(member.pid).ok_or(Errno::SRCH)?, signal)
+    signal_if(member.pid, signal, || processes::is_still(member))
+}
+
+/// Sends a signal to a process if it is the one that is meant. Its id may belong to another process
+/// by now. So a handle of the process is opened first, and then it is checked.
+#[cfg(target_os = "linux")]
+fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Result<(), Errno> {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+    let pid = raw(pid).ok_or(Errno::SRCH)?;
+    let held = pidfd_open(pid, PidfdFlags::empty());
+    match held {
+        Err(error) if error != Errno::NOSYS => Err(error),
+        _ if !is_meant() => Err(Errno::SRCH),
+        Ok(held) => pidfd_send_signal(held, signal),
+        // gVisor has no such handles.
+        Err(_) => kill_process(pid, signal),
+    }
+}
+
+/// Other systems have no such handles.
+#[cfg(not(target_os = "linux"))]
+fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Result<(), Errno> {
+    let pid = raw(pid).filter(|_| is_meant()).ok_or(Errno::SRCH)?;
+    kill_process(pid, signal)
 }
 
 /// Waits until a process that was sent SIGSTOP has stopped or ended. SIGSTOP only marks a process:
@@ -95,8 +118,7 @@ pub fn kill_marked(logs: &Path) -> Vec<String> {
     for look in 0..LOOKS {
         let all = processes::all().unwrap_or_default();
         let marked = all.into_iter().filter(|m| !m.zombie && is_marked(m.pid, logs));
-        let names: Vec<(u32, String)> =
-            marked.filter_map(|member| Some((member.pid, kill(&member, logs)?))).collect();
+        let names: Vec<(u32, String)> = marked.filter_map(|member| kill(&member, logs)).collect();
         // A process that was killed stays for a moment.
         if look > 0 && names.is_empty() {
             break;
@@ -123,22 +145,10 @@ fn is_marked(pid: u32, logs: &Path) -> bool {
     variables.split(|byte| *byte == 0).filter_map(value).any(|is_in| is_in)
 }
 
-/// Kills a marked process. Its id may belong to another process by now. So a handle of the
-/// process is opened first, and then the mark is checked again.
-#[cfg(target_os = "linux")]
-fn kill(member: &Member, logs: &Path) -> Option<String> {
-    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-    let held = pidfd_open(raw(member.pid)?, PidfdFlags::empty()).ok()?;
-    if !is_marked(member.pid, logs) {
-        return None;
-    }
-    pidfd_send_signal(held, Signal::KILL).ok()?;
-    Some(format!("{} ({})", member.name, member.pid))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn kill(_member: &Member, _logs: &Path) -> Option<String> {
-    None
+/// Kills a process if it still has the mark. Returns its id, and its name with the id.
+fn kill(member: &Member, logs: &Path) -> Option<(u32, String)> {
+    signal_if(member.pid, Signal::KILL, || is_marked(member.pid, logs)).ok()?;
+    Some((member.pid, format!("{} ({})", member.name, member.pid)))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -147,6 +157,18 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    /// A process whose id belonged to another one before.
+    #[test]
+    fn only_the_process_that_is_meant_gets_a_signal() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let found = processes::all().unwrap().into_iter().find(|m| m.pid == child.id()).unwrap();
+        let earlier = Member { started: found.started - 1, ..found.clone() };
+        assert_eq!(signal_one(&earlier, Signal::KILL), Err(Errno::SRCH));
+        assert!(child.try_wait().unwrap().is_none());
+        assert_eq!(signal_one(&found, Signal::KILL), Ok(()));
+        assert!(!child.wait().unwrap().success());
+    }
 
     #[test]
     fn processes_are_killed_by_their_mark_and_others_are_not() {
