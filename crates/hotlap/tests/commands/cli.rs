@@ -1,6 +1,9 @@
 //! The command line, as a shell sees it: bad input, pipes, widths, exit codes.
 
-use hotlap_testbed::unused_address;
+use std::net::Shutdown;
+
+use hotlap_testbed::http2::{Http2Peer, frame, kind, response};
+use hotlap_testbed::{TestServer, unused_address};
 use hotlap_testkit::{Said, Scene, ceiling, flat, until};
 use rustix::process::Signal;
 
@@ -326,6 +329,28 @@ fn a_path_may_respond_with_an_error_on_purpose() {
     check("check --path /missing --expect-status 404").succeeds();
     let why = "--expect-status applies to commands and URLs";
     said(&scene, "check go/net-http --expect-status 404").fails(2).has(why);
+}
+
+/// Regression: only `load` told why a server ended connections over HTTP/2.
+#[test]
+fn a_run_tells_why_a_server_ends_connections() {
+    let server = TestServer::start(|client| {
+        let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
+        for number in 0.. {
+            let Some(stream) = client.request() else { return };
+            if number == 100 {
+                let (last, code) = (stream.to_be_bytes(), 11_u32.to_be_bytes());
+                let reason = [&last[..], &code, b"too many requests"].concat();
+                client.send(&frame(kind::GOAWAY, 0, 0, &reason));
+                // Closing with unread bytes would be a reset.
+                let _ = client.client().stream.shutdown(Shutdown::Write);
+                return client.client().drain();
+            }
+            client.send(&response(stream, b"Hello, World!"));
+        }
+    });
+    let said = scene().hotlap(SHORT).words("--http2").arg(server.url()).said();
+    said.has("with an error (GOAWAY ENHANCE_YOUR_CALM, \"too many requests\")");
 }
 
 #[test]
