@@ -39,4 +39,4 @@ pub use event_loop::{NotAServer, ServeError, serve_ceiling};
 pub use faulty::{Flaw, Site};
 pub use planted::Planted;
 pub use test_server::{HELLO, Peer, TestServer, unused_address};
-pub use unruly::{Deed, Speaks, Unruly, for_seeds, for_some_seeds, most_memory};
+pub use unruly::{Deed, Random, Speaks, Unruly, for_seeds, for_some_seeds, most_memory};

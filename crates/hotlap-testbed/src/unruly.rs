@@ -68,9 +68,14 @@ pub fn most_memory(process: &str) -> Option<u64> {
 /// Random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 /// generators", OOPSLA 2014).
 #[derive(Debug, Clone)]
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
+    /// The same seed gives the same numbers.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -79,15 +84,18 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    /// A number below this one.
+    pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    fn one<T: Clone>(&mut self, of: &[T]) -> T {
+    /// One of these.
+    pub fn one<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())].clone()
     }
 
-    fn is(&mut self, percent: usize) -> bool {
+    /// True in so many of 100 cases.
+    pub fn is(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 

@@ -4,6 +4,8 @@
 
 pub mod sink;
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::ExportArgs;
@@ -57,7 +59,7 @@ impl<T> Exports<T> {
         self.0.push((Sink::open(path)?, Box::new(format)));
         let sinks = || self.0.iter().map(|(sink, _)| sink);
         distinct(sinks())?;
-        no_inputs(sinks(), std::env::args())
+        no_inputs(sinks(), std::env::args_os())
     }
 
     /// Whether one of them is standard output, so that nothing else may be printed there.
@@ -97,21 +99,21 @@ fn all(written: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> 
 /// for example a program, a body (`@FILE`) or a requests file, and would be lost.
 fn no_inputs<'a>(
     sinks: impl Iterator<Item = &'a Sink>,
-    arguments: impl Iterator<Item = String>,
+    arguments: impl Iterator<Item = OsString>,
 ) -> anyhow::Result<()> {
     let mut inputs = Vec::new();
     let mut is_export = false;
     for argument in arguments.skip(1) {
+        let argument = argument.as_bytes();
         // `--export-json FILE`, and `--export-json=FILE`.
-        if !std::mem::replace(&mut is_export, argument.starts_with("--export"))
-            && !argument.starts_with("--export")
-        {
-            let words =
-                argument.split([' ', '=', '\'', '"']).map(|word| word.trim_start_matches('@'));
+        let begins_export = argument.starts_with(b"--export");
+        if !std::mem::replace(&mut is_export, begins_export) && !begins_export {
+            let words = argument.split(|byte| b" ='\"".contains(byte));
+            let words = words.map(|word| word.strip_prefix(b"@").unwrap_or(word));
             let words = words.filter(|word| !word.is_empty());
-            inputs.extend(words.flat_map(|word| Path::new(word).canonicalize()));
+            inputs.extend(words.flat_map(|word| Path::new(OsStr::from_bytes(word)).canonicalize()));
         }
-        is_export &= !argument.contains('=');
+        is_export &= !argument.contains(&b'=');
     }
     for file in sinks.filter_map(Sink::file) {
         if file.canonicalize().is_ok_and(|file| inputs.contains(&file)) {
@@ -156,7 +158,8 @@ mod tests {
         let sink = Sink::open(&file).unwrap();
         let path = file.display().to_string();
         let refused = |arguments: &[String]| {
-            let all = std::iter::once("hotlap".to_owned()).chain(arguments.iter().cloned());
+            let all = std::iter::once("hotlap").chain(arguments.iter().map(String::as_str));
+            let all = all.map(OsString::from);
             no_inputs(std::iter::once(&sink), all).is_err()
         };
         let export = ["--export-json".to_owned(), path.clone()];

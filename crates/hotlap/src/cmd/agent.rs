@@ -24,10 +24,13 @@ pub fn run() -> anyhow::Result<Exit> {
     }
     let (input, output) = console::channel()?;
     let ending = serve(input, output, Clock::default(), roles, || std::process::exit(0));
-    Ok(match ending {
-        Ending::Closed | Ending::Silent => Exit::Ok,
-        Ending::Mismatch => Exit::Error,
-    })
+    match ending {
+        Ending::Closed | Ending::Silent => Ok(Exit::Ok),
+        Ending::Mismatch => anyhow::bail!(
+            "no hotlap of this version speaks on standard input: install the same version of \
+             hotlap on all hosts"
+        ),
+    }
 }
 
 /// What carries out the orders of a role.

@@ -9,3 +9,4 @@ mod places;
 mod requests_file;
 mod secrets;
 mod shards;
+mod unruly;
