@@ -187,7 +187,8 @@ impl Worker {
             if self.requests.is_due(now) {
                 self.send_due();
             }
-            // Before the session is told that no request is in flight: then the counts are complete.
+            // Before the session is told that no request is in flight, so that the counts are
+            // complete by then.
             self.publish();
             if self.requests.are_done() && self.stage >= Stage::Unmeasured {
                 self.requests_done();

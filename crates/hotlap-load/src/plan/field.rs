@@ -183,8 +183,8 @@ fn digits(number: u32) -> [u8; 8] {
     (bytes + u64::from(b'0') * EACH + letters * LETTERS_AFTER).to_be_bytes()
 }
 
-/// A list that many plans and threads share rather than copy, because a file may have many lines and
-/// a body many bytes.
+/// A list that many plans and threads share rather than copy, because a file may have many lines
+/// and a body many bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<T>", into = "Vec<T>")]
 #[serde(bound(serialize = "T: Clone + Serialize", deserialize = "T: Deserialize<'de>"))]

@@ -229,7 +229,8 @@ impl Wire {
         self.ask_into(body, exchange, host, &AtomicBool::new(false))
     }
 
-    /// Sends a request and returns the response with this body, or stops waiting once `stop` is set.
+    /// Sends a request and returns the response with this body, or stops waiting once `stop` is
+    /// set.
     pub fn ask_into(
         &mut self,
         body: Body,
