@@ -2,7 +2,7 @@
 //! misbehaves in one named way.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -20,6 +20,7 @@ pub const HELLO: &[u8] =
 #[derive(Debug)]
 pub struct TestServer {
     address: Option<SocketAddr>,
+    listener: Arc<Socket>,
     counts: Arc<Counts>,
 }
 
@@ -37,10 +38,10 @@ impl TestServer {
 
     /// A server on a listening socket, which may be a Unix one.
     pub fn on(listener: impl Into<Socket>, serve: impl Fn(Peer) + Send + Sync + 'static) -> Self {
-        let listener: Socket = listener.into();
+        let listener: Arc<Socket> = Arc::new(listener.into());
         let address = listener.local_addr().expect("an address").as_socket();
         let (counts, serve) = (Arc::new(Counts::default()), Arc::new(serve));
-        let server = Self { address, counts: Arc::clone(&counts) };
+        let server = Self { address, listener: Arc::clone(&listener), counts: Arc::clone(&counts) };
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 // A Unix socket has no such option.
@@ -101,6 +102,12 @@ impl TestServer {
                 client.send(response);
             }
         })
+    }
+
+    /// Accepts no more connections, and closes its socket. Connections that are open go on. A test
+    /// with thousands of servers would have too many open files otherwise.
+    pub fn close(self) {
+        let _ = self.listener.shutdown(Shutdown::Both);
     }
 
     /// Its address.
@@ -203,7 +210,7 @@ pub fn unused_address() -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Shutdown, TcpStream};
+    use std::net::TcpStream;
 
     use super::*;
 

@@ -524,8 +524,8 @@ impl Worker {
         }
         match slot.conn.close(&mut self.requests.mix) {
             Ok(Some(response)) => {
-                self.count(number, response, now);
-                self.close(number, now);
+                // Requests after this one get no response.
+                self.completed(number, Completed { keep_alive: false, ..response }, now);
             }
             Ok(None) => self.close(number, now),
             Err((failure, phase)) => {

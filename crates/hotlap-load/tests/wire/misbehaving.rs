@@ -1,6 +1,7 @@
 //! Servers that misbehave: their failures are counted by kind and phase, exactly if they are
 //! deterministic, without a crash, a hang or a wrong figure.
 
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -175,6 +176,21 @@ fn an_endless_response_neither_holds_the_load_nor_other_connections() {
         let session = Session::start(&plan).expect("a load");
         until("the other connection has responses", || session.progress().responses > 2);
     }
+}
+
+/// Regression: the requests behind the response were neither answered nor failed, and the load did
+/// not end.
+#[test]
+fn requests_behind_a_response_that_the_end_of_the_connection_delimits_fail() {
+    let server = TestServer::start(|mut client| {
+        client.request();
+        client.send(b"HTTP/1.1 200 OK\r\n\r\nHello, World!");
+        let _ = client.stream.shutdown(Shutdown::Write);
+        client.drain();
+    });
+    let mut plan = server.plan(1, 8);
+    plan.pipeline = 4;
+    assert_eq!(counted(&plan), (2, vec![(Failure::ClosedEarly, Phase::FirstByte, 6)]));
 }
 
 #[test]
