@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use hotlap_servers::catalogue::{did_you_mean, nearest_of};
+use hotlap_servers::files;
 
 mod definition;
 mod file;
@@ -38,7 +39,7 @@ impl Suite {
     /// # Errors
     /// The file cannot be read or is invalid; has file and line.
     pub fn read(file: &Path) -> Result<Self, SuiteError> {
-        let text = std::fs::read_to_string(file).map_err(|error| SuiteError::Wrong {
+        let text = files::read_to_string(file).map_err(|error| SuiteError::Wrong {
             file: file.to_owned(),
             line: None,
             what: format!("cannot read it: {error}"),

@@ -1,6 +1,7 @@
 //! What happened: counts and histograms that can be stored and merged without loss.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use hotlap_stats::{Ages, Censored, Histogram};
 use serde::{Deserialize, Serialize};
@@ -270,6 +271,13 @@ impl Failure {
     ];
 }
 
+/// The name that it has in JSON: `closed-early`.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// The phase of a request in which it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -290,6 +298,13 @@ impl Phase {
     /// All phases, in order: `ALL[phase as usize]` is `phase`.
     pub(crate) const ALL: [Self; 5] =
         [Self::Connect, Self::Send, Self::FirstByte, Self::Body, Self::Idle];
+}
+
+/// The name that it has in JSON: `first-byte`.
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// Failures, counted by kind and phase.

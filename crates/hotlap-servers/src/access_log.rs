@@ -64,7 +64,10 @@ pub fn parse(mut log: impl BufRead, replay: Replay) -> Result<AccessLog, Complai
         }
         let is_whole = line.ends_with(b"\n") || line.len() < LONGEST;
         if !is_whole {
-            log.skip_until(b'\n').map_err(failed)?;
+            let skipped = log.by_ref().take(ENDLESS).skip_until(b'\n').map_err(failed)?;
+            if skipped as u64 == ENDLESS {
+                return Err((Some(number), "has no end: this is no access log".to_owned()));
+            }
         }
         reader.line(number, if is_whole { Ok(line.trim_ascii()) } else { Err(Cause::TooLong) });
     }
@@ -328,6 +331,9 @@ impl Group {
 /// The longest line in bytes. Servers limit a request line to 8 to 64 KiB; Caddy logs all headers,
 /// too.
 const LONGEST: usize = 256 * 1024;
+
+/// What has no end of line in so many bytes is no log: `/dev/zero` has none at all.
+const ENDLESS: u64 = 64 << 20;
 
 /// Why a line cannot be sent; each continues "line 12 …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

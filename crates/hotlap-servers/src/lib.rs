@@ -31,6 +31,7 @@ pub mod build;
 pub mod catalogue;
 pub mod check;
 pub mod contract;
+pub mod files;
 pub mod infer;
 pub mod interrupt;
 pub mod launch;

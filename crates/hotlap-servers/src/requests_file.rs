@@ -4,7 +4,6 @@
 //! to request. A mistake is an error with file, line and column, before anything is started.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::contract::{Ask, Fields, Requests};
+use crate::files;
 
 /// Why a requests file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -108,7 +108,7 @@ type Complaint = (Option<Range<usize>>, String);
 /// be sent.
 pub fn read(file: &Path) -> Result<Requests, RequestsFileError> {
     let wrong = |at, what| RequestsFileError { file: file.to_owned(), at, what };
-    let text = fs::read_to_string(file)
+    let text = files::read_to_string(file)
         .map_err(|error| wrong(None, format!("cannot read it: {error}")))?;
     parse(&text, file.parent().unwrap_or(Path::new(".")))
         .map_err(|(span, what)| wrong(span.map(|span| position(&text, span.start)), what))
@@ -149,7 +149,7 @@ fn field(name: String, source: Spanned<FieldSource>, folder: &Path) -> Result<Fi
     }
     let lines = |path: &Path| {
         let path = folder.join(path);
-        let text = fs::read_to_string(&path)
+        let text = files::read_to_string(&path)
             .map_err(|e| wrong(format!("field {name}: cannot read {}: {e}", path.display())))?;
         let lines: Vec<String> =
             text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
@@ -218,7 +218,7 @@ fn ask(entry: Spanned<RequestEntry>, folder: &Path, fields: &[Field]) -> Result<
         (Some(body), None) => text(body)?,
         (None, Some(file)) => {
             let path = folder.join(file.get_ref());
-            let bytes = fs::read(&path).map_err(|error| {
+            let bytes = files::read(&path).map_err(|error| {
                 (Some(file.span()), format!("cannot read {}: {error}", path.display()))
             })?;
             match fields.is_empty() {
@@ -283,6 +283,8 @@ fn check_length(entry: &RequestEntry, body: &[u8], fields: &[Field]) -> Result<(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn parsed(text: &str) -> Requests {

@@ -40,6 +40,7 @@ mod run;
 mod shared;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
+use crate::exit::Exit;
 use crate::quantity::{self, RunNumbers};
 
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
@@ -450,11 +452,21 @@ fn command() -> clap::Command {
     })
 }
 
-/// Parses the command line. On an error (exit code 2) or a request for help, ends the process.
-pub fn parse() -> Cli {
+/// Parses the command line.
+///
+/// # Errors
+/// Help, the version or an error was printed instead: the exit code, or why that failed.
+pub fn parse() -> Result<Cli, io::Result<Exit>> {
     let mut command = command();
-    let parsed = Cli::from_arg_matches(&command.get_matches_mut());
-    parsed.unwrap_or_else(|error| error.format(&mut command).exit())
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let typed = matches.and_then(|matches| {
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    });
+    // Clap itself would end with exit code 0 if a full disk took the help.
+    typed.map_err(|instead| match (instead.print(), instead.use_stderr()) {
+        (_, true) => Ok(Exit::Usage),
+        (printed, false) => printed.map(|()| Exit::Ok),
+    })
 }
 
 /// Writes the completion script for a shell.

@@ -2,12 +2,17 @@
 
 use std::process::ExitCode;
 
+use hotlap::cli::When;
 use hotlap::config::Config;
 use hotlap::console::Console;
 use hotlap::{cli, cmd, interrupt, redact};
 
 fn main() -> ExitCode {
-    let mut typed = cli::parse();
+    let mut typed = match cli::parse() {
+        Ok(typed) => typed,
+        Err(Ok(exit)) => return exit.into(),
+        Err(Err(error)) => return Console::new(When::Auto, false).log_tail(&error.into()).into(),
+    };
     let configured = Config::fill(&mut typed);
     redact::names(&typed.redact);
     let console = Console::new(typed.color.unwrap_or_default(), typed.quiet);

@@ -125,6 +125,7 @@ impl Store {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(unwritable)?;
         }
+        is_no_other_kind(path)?;
         private(path);
         let mut db = Connection::open(path).map_err(|e| explain(path, &e))?;
         db.busy_timeout(PATIENCE).map_err(|e| explain(path, &e))?;
@@ -136,8 +137,13 @@ impl Store {
 
     /// Opens an existing store for reading.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
-        if !path.exists() {
-            return Err(StoreError::Missing { path: path.display().to_string() });
+        let shown = || path.display().to_string();
+        is_no_other_kind(path)?;
+        match path.metadata() {
+            Err(_) => return Err(StoreError::Missing { path: shown() }),
+            // To open an empty file for writing would make it a store.
+            Ok(found) if found.len() == 0 => return Err(StoreError::Empty { path: shown() }),
+            Ok(_) => {}
         }
         if let Ok(store) = Self::open(path) {
             return Ok(store);
@@ -402,6 +408,16 @@ fn prepare(db: &Connection) -> rusqlite::Result<()> {
 /// The identity of a file: device and inode.
 fn file(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
+}
+
+/// Refuses a folder, a device and a named pipe, which SQLite would wait for.
+fn is_no_other_kind(path: &Path) -> Result<(), StoreError> {
+    match path.metadata() {
+        Ok(found) if !found.is_file() => {
+            Err(StoreError::NoFile { path: path.display().to_string() })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {

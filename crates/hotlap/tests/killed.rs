@@ -182,7 +182,17 @@ fn a_terminal_that_was_closed_is_an_end_like_a_closed_pipe() {
     drop(terminal);
     let list = |out: File| scene.hotlap("list").start_with(|list| _ = list.stdout(out)).end();
     assert_eq!(list(theirs).succeeds().err, "");
-    list(OpenOptions::new().write(true).open("/dev/full").unwrap()).fails(1);
+}
+
+/// Help and version were lost with exit code 0.
+#[test]
+fn a_full_disk_is_an_error_whatever_is_printed() {
+    let scene = scene();
+    for line in ["list", "check sh/one", "help run", "run --help", "--version"] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let said = scene.hotlap(line).start_with(|command| _ = command.stdout(full)).end();
+        said.fails(1).has("No space left");
+    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The TLS settings of a target, from flags.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
 use hotlap_load::plan::{Identity, Target, Tls};
 use hotlap_load::tls::{self, AES_128_GCM};
+use hotlap_servers::files;
 use hotlap_servers::running::HOST;
 
 use crate::cli::TlsArgs;
@@ -62,5 +62,5 @@ fn private_key(file: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+    files::read(file).with_context(|| format!("cannot read {}", file.display()))
 }

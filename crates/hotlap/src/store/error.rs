@@ -31,6 +31,12 @@ pub enum StoreError {
         /// SQLite's message.
         cause: String,
     },
+    /// A folder, a device or a named pipe.
+    #[error("{path} is not a file, so it cannot be a store: name a file with --store")]
+    NoFile {
+        /// The path.
+        path: String,
+    },
     /// No space left.
     #[error(
         "no space left for the store {path}: free some space, or name a file on another disk \

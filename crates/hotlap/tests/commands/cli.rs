@@ -73,6 +73,9 @@ fn what_makes_no_sense_says_what_does() {
         ("run no-such-server", "write its path (./no-such-server), or quote it"),
         ("run ./no-such-server", "no such file: ./no-such-server"),
         ("check no-such-server", "no-such-server is not in the catalogue"),
+        // Regression: an unset variable matched, and built, the whole catalogue.
+        ("check ''", "a server is empty"),
+        ("run ''", "a server is empty"),
         ("list --all --ready", "cannot be used with"),
     ] {
         said(&scene, &line.replace("URL", "http://127.0.0.1:9/")).fails(2).has(words);
@@ -82,6 +85,19 @@ fn what_makes_no_sense_says_what_does() {
     for command in ["report", "history"] {
         said(&scene, command).fails(1).has("hotlap run");
     }
+}
+
+/// All memory was taken, or no end was reached.
+#[test]
+fn a_file_without_an_end_is_an_error() {
+    let scene = scene();
+    let files = ["--body @/dev/zero", "--cacert /dev/zero", "--requests-file /dev/zero"];
+    for file in files {
+        let said = said(&scene, &format!("load -n 1 {file} https://127.0.0.1:9/"));
+        said.has("larger than 256 MiB");
+    }
+    said(&scene, "load -n 1 --access-log /dev/zero http://127.0.0.1:9/").fails(2).has("has no end");
+    said(&scene, "run --suite /dev/zero").fails(2).has("larger than 256 MiB");
 }
 
 #[test]

@@ -145,6 +145,24 @@ fn what_is_no_store_is_said_to_be_none() {
     assert!(error.contains("no store at"), "{error}");
 }
 
+/// SQLite waited for the other end of a pipe, and made a store of a file that was only read.
+#[test]
+fn what_cannot_be_a_store_is_refused_and_an_empty_file_stays_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let pipe = path("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    for other in [pipe.as_path(), folder.path(), Path::new("/dev/null")] {
+        for error in [Store::open(other).unwrap_err(), Store::open_existing(other).unwrap_err()] {
+            assert!(error.to_string().contains("is not a file"), "{error}");
+        }
+    }
+    fs::write(path("empty.db"), "").unwrap();
+    let error = Store::open_existing(&path("empty.db")).unwrap_err().to_string();
+    assert!(error.contains("no run is stored"), "{error}");
+    assert_eq!(fs::metadata(path("empty.db")).unwrap().len(), 0);
+}
+
 /// No store of another version exists outside of this project, so none is converted.
 #[test]
 fn a_store_of_another_version_is_left_as_it_is() {

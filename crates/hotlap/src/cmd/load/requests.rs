@@ -1,6 +1,5 @@
 //! The requests of `hotlap load` and their expected responses, from flags or a file.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
@@ -10,8 +9,8 @@ use hotlap_load::plan::{DueTimes, ExpectedStatus, Protocol, Request, Target};
 use hotlap_load::url::{ResolvedUrl, request_path};
 use hotlap_servers::contract::{Ask, Contract, Fields, Requests};
 use hotlap_servers::infer::infer;
-use hotlap_servers::requests_file;
 use hotlap_servers::verify::LIMIT;
+use hotlap_servers::{files, requests_file};
 
 use super::access_log;
 use crate::cli::LoadArgs;
@@ -184,7 +183,7 @@ pub fn ask_to_close(typed: &[String]) -> bool {
 /// A text or, after `@`, the contents of a file.
 pub fn text_or_file(typed: &str) -> anyhow::Result<Vec<u8>> {
     match typed.strip_prefix('@') {
-        Some(file) => fs::read(file).with_context(|| format!("cannot read {file}")),
+        Some(file) => files::read(file).with_context(|| format!("cannot read {file}")),
         None => Ok(typed.as_bytes().to_vec()),
     }
 }
@@ -248,7 +247,7 @@ pub fn from_file(
         return Ok((base, requests));
     }
     let text =
-        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        files::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let (mut base, mut asks) = (base, Vec::new());
     for Line { number, weight, method, url, body } in lines(&text) {
         let wrong = |what: &str| format!("{}:{number}: {what}", file.display());
@@ -293,6 +292,8 @@ fn own_method(line: &str) -> (Option<&str>, &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -138,6 +138,11 @@ fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usi
 /// The error for an argument that is not in the catalogue, with how to write a command.
 pub fn unknown(error: &CatalogueError) -> String {
     let CatalogueError::Unknown { name, nearest } = error else { return error.to_string() };
+    if name.trim().is_empty() {
+        return "a server is empty. Possibly a variable of the shell is not set: name a server of \
+                the catalogue, a command or a URL"
+            .to_owned();
+    }
     if name.starts_with(['/', '.', '~']) {
         return format!("no such file: {name}");
     }

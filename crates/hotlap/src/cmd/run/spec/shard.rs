@@ -1,11 +1,11 @@
 //! The part of a suite that `--shard` names: its servers, and the reference.
 
-use std::fs;
 use std::hash::Hasher;
 
 use anyhow::Context;
 use fnv::FnvHasher;
 use hotlap_bench::suite::{Question, Suite};
+use hotlap_servers::files;
 
 use super::server::ServerSpec;
 use crate::cli::RunArgs;
@@ -66,7 +66,7 @@ fn hash(suite: &Suite, names: &[String]) -> anyhow::Result<u64> {
         hasher.write_u8(0xff);
     };
     for file in [Some(&suite.file), suite.requests_file.as_ref()].into_iter().flatten() {
-        add(&fs::read(file).with_context(|| format!("cannot read {}", file.display()))?);
+        add(&files::read(file).with_context(|| format!("cannot read {}", file.display()))?);
     }
     names.iter().for_each(|name| add(name.as_bytes()));
     Ok(hasher.finish())

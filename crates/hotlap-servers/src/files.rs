@@ -1,0 +1,35 @@
+//! Files that the user names, and that are read whole.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// The size of the largest file that is read whole, in MiB. A body of this size is copied into each
+/// request.
+const LARGEST: u64 = 256;
+
+/// Reads a file. `/dev/zero` has no end, and would take all memory.
+///
+/// # Errors
+/// The file cannot be read, or is too large.
+pub fn read(file: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let limit = LARGEST << 20;
+    let mut bytes = Vec::new();
+    File::open(file)?.take(limit + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("it is larger than {LARGEST} MiB, the most that hotlap reads"),
+        )),
+        false => Ok(bytes),
+    }
+}
+
+/// Reads a file of text.
+///
+/// # Errors
+/// The file cannot be read, is too large, or is not UTF-8.
+pub fn read_to_string(file: impl AsRef<Path>) -> io::Result<String> {
+    String::from_utf8(read(file)?)
+        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
+}
