@@ -53,7 +53,8 @@ impl Participant {
 }
 
 /// A participant's role in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Compared with the reference.
@@ -174,7 +175,8 @@ impl Starter<'_> {
 }
 
 /// How servers are loaded. An experiment has one or more loads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Load {
     /// Its name in tables if an experiment has several: `close`, `POST /bla`; empty if it is the
     /// only one.
@@ -186,10 +188,10 @@ pub struct Load {
     /// Whether the number of threads follows from the generator's cores, as the user gave none.
     pub has_usual_threads: bool,
     /// Keep-alive, or a new connection for each request.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub reuse: Reuse,
     /// The version of HTTP.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub protocol: Protocol,
     /// Whether servers are started with a certificate and spoken to over TLS. All loads of an
     /// experiment agree, because servers are started once for all of them.

@@ -151,7 +151,8 @@ impl TrialWindow {
 
 /// The effect of slices on a server's cost, measured by probes: the server is thawed as for a slice
 /// but runs on for longer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Probed {
     /// The participant, as an index.
     pub participant: usize,

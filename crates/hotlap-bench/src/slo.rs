@@ -9,7 +9,8 @@ use hotlap_stats::{Censored, Survival};
 use serde::{Deserialize, Serialize};
 
 /// One goal of an SLO.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "goal")]
 pub enum Objective {
     /// A percentile of the response time stays below a limit: `p99<10ms`. A request that fails

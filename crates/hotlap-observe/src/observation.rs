@@ -183,9 +183,8 @@ pub(crate) trait Device: std::fmt::Debug + Send {
 }
 
 /// Why an instrument cannot be used.
-#[derive(
-    Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema, thiserror::Error,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{what} cannot be observed: {why}; {remedy}")]
 pub struct ObserveError {
     /// What would have been observed (`system calls`).

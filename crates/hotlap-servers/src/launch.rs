@@ -69,9 +69,8 @@ pub struct Counts {
 }
 
 /// Why a server was dropped from the experiment: phase, cause, its last log lines and a remedy.
-#[derive(
-    Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema, thiserror::Error,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{phase}: {cause}")]
 pub struct ServerFailure {
     /// The phase: `toolchain`, `build`, `start`, `verify`, `warm-up`, `lap` or `stress`.

@@ -23,7 +23,8 @@ pub use priority::Priority;
 const WATCH: Duration = Duration::from_millis(200);
 
 /// A machine. `None` means unknown.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,

@@ -29,23 +29,25 @@ pub struct RequestsFileError {
 }
 
 /// A requests file, as it is written.
-#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Document {
     /// Fields: parts of requests that vary. In path, headers, body and expected body, `${name}`
     /// stands for the value of a field; all places of one request have the same value. For a
     /// literal `${`, write `$${`.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, FieldSource>")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, FieldSource>"))]
     fields: BTreeMap<String, Spanned<FieldSource>>,
     /// The requests; at least one.
     #[serde(default)]
-    #[schemars(with = "Vec<RequestEntry>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<RequestEntry>"))]
     request: Vec<Spanned<RequestEntry>>,
 }
 
 /// Where the values of a field come from.
-#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FieldSource {
     /// This number, then each one more than the previous one.
@@ -66,35 +68,36 @@ pub enum FieldSource {
 }
 
 /// A request.
-#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RequestEntry {
     /// Its name in tables; by default its method and path.
     name: Option<String>,
     /// How often it is sent, relative to the other requests; 1 by default.
-    #[schemars(with = "Option<u32>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u32>"))]
     weight: Option<Spanned<u32>>,
     /// The method; GET by default, or POST with a body.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     method: Option<Spanned<String>>,
     /// The path with the query.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     path: Spanned<String>,
     /// Headers. `Host` and `Content-Length` are added.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     headers: BTreeMap<String, Spanned<String>>,
     /// The body.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     body: Option<Spanned<String>>,
     /// A file with the body, sent as it is. The path is relative to the requests file.
-    #[schemars(with = "Option<PathBuf>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<PathBuf>"))]
     body_file: Option<Spanned<PathBuf>>,
     /// The expected status; 200 to 299 by default.
-    #[schemars(with = "Option<u16>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u16>"))]
     expect_status: Option<Spanned<u16>>,
     /// The expected body; by default that of the first responses, if it is always the same.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     expect_body: Option<Spanned<String>>,
 }
 

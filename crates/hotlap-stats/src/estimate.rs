@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// A point estimate with its confidence interval, all three in the same unit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// The point estimate.
     pub value: f64,

@@ -108,7 +108,8 @@ pub const MIN_RESTARTS: u32 = 3;
 pub const CONTROL_ALPHA: f64 = 0.01;
 
 /// Why a comparison is inconclusive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Inconclusive {
     /// It has fewer than [`MIN_RESTARTS`] restarts.
@@ -126,7 +127,8 @@ pub enum Inconclusive {
 }
 
 /// The places that a server may have, from 1 on, as far as verdicts determine them: `2`, or `2–3`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rank {
     /// One more than the number of servers that are better.
     pub best: u32,

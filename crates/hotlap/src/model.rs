@@ -84,7 +84,8 @@ pub struct Run {
 }
 
 /// The state of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
     /// It is running, or hotlap was killed while it ran.
@@ -100,7 +101,8 @@ pub enum RunState {
 }
 
 /// The schedule of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunSchedule {
     /// Planned number of restarts.
     pub restarts: u32,
@@ -129,7 +131,8 @@ pub struct RunSchedule {
 }
 
 /// How servers were observed, to explain where a difference in cost comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Observing {
     /// What could not be observed.
     pub missing: Vec<Unobserved>,
@@ -139,7 +142,8 @@ pub struct Observing {
 }
 
 /// Something of a server that could not be observed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unobserved {
     /// The index of the server.
     pub server: usize,
@@ -149,7 +153,8 @@ pub struct Unobserved {
 }
 
 /// The machine of the servers, and what loaded them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host {
     /// The machine.
     pub machine: Machine,
@@ -165,7 +170,8 @@ pub struct Host {
 }
 
 /// The machine on which hotlap was started, if servers were started on another one.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Controller {
     /// The command that started the agent on the servers' host: `ssh bench2`.
     pub command: String,
@@ -177,7 +183,8 @@ pub struct Controller {
 }
 
 /// The machine of a generator that is an agent.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GeneratorMachine {
     /// The command that started it: `ssh gen1`.
     pub command: String,

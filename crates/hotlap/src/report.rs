@@ -39,7 +39,8 @@ pub use suite::{Failed, LayerStep, PublishedSource, PublishedView, ScalePoint, S
 pub use verdict::{AgainstReference, MeasureNoise, MeasureVerdict, Noise};
 
 /// The report on a run.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Version of the form of this document: 1.
     pub schema: u32,

@@ -350,13 +350,13 @@ fn a_package_manager_outlives_a_hotlap_that_is_killed() {
     installs_to_the_end(&scene);
 }
 
-/// A terminal that is closed sends SIGHUP to all that run in its foreground.
+/// A terminal that is closed sends SIGHUP to all that run in its foreground. `nohup` ignores it.
 #[test]
 fn a_package_manager_outlives_its_terminal() {
     let scene = Scene::new();
     let (terminal, theirs) = pty();
     let own = || theirs.try_clone().unwrap();
-    let setup = setup(&scene).under("setsid --ctty --wait");
+    let setup = setup(&scene).under("env --default-signal=HUP setsid --ctty --wait");
     let mut running = setup.start_with(|setup| _ = setup.stdin(own()).stdout(own()));
     drop(theirs);
     running.until("it begins to install", || scene.path("begun").exists());

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::stress::Scenario;
 
 /// The question that a suite or a run answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
     /// Which is faster?
@@ -188,7 +189,8 @@ pub struct PublishedFigure {
 }
 
 /// A server that was published but is not part of the suite.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Absent {
     /// Its name in the publication.

@@ -95,7 +95,8 @@ pub enum Measure {
 }
 
 /// A value for each measure.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PerMeasure<T> {
     /// Requests per second.
     pub requests_per_s: T,

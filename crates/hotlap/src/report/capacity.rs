@@ -12,7 +12,8 @@ use crate::text::number::{self, rounded};
 use crate::text::table::{Cell, Column, Table, Tone};
 
 /// The capacities under one load.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityResults {
     /// The index of the load.
     pub load: usize,
@@ -36,7 +37,8 @@ pub struct CapacityResults {
 }
 
 /// The capacity of one server.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityRow {
     /// Its name in tables.
     pub name: String,
@@ -73,7 +75,8 @@ pub struct CapacityRow {
 }
 
 /// A point of the curve: the latency of the windows whose rates are close to this one.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityPoint {
     /// The mean rate of the windows, in requests/s.
     pub rate: f64,
@@ -86,7 +89,8 @@ pub struct CapacityPoint {
 }
 
 /// One window of a search.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityWindow {
     /// The offered rate, in requests/s.
     pub rate: f64,
@@ -99,7 +103,8 @@ pub struct CapacityWindow {
 }
 
 /// A window in which a server is held at the rate that a search found.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldWindow {
     /// Its length, in seconds.
     pub seconds: f64,

@@ -30,7 +30,8 @@ mod ledger;
 const HEADING: usize = 14;
 
 /// Why a server costs more or less CPU time per request than its reference.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplanationResults {
     /// The index of the load.
     pub load: usize,

@@ -8,7 +8,8 @@ use crate::text::number::{self, grouped, rounded};
 use crate::text::table::{Cell, UNKNOWN};
 
 /// A figure with its interval, as a number and as text.
-#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
     /// The value, rounded.
     pub value: f64,

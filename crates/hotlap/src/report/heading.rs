@@ -11,7 +11,8 @@ use crate::text::number;
 use crate::text::number::{plural, rounded};
 
 /// The run.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Heading {
     /// Its number in the store, if it is stored.
     pub number: Option<u64>,
@@ -55,7 +56,8 @@ pub struct Heading {
 }
 
 /// The machine, and a line that describes it.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostView {
     /// `8 × AMD EPYC, 24 GB, Debian GNU/Linux 12, Linux 6.18`.
     pub line: String,

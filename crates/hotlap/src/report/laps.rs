@@ -10,7 +10,8 @@ use crate::model::{self, Run};
 use crate::text::number::rounded;
 
 /// A start.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartView {
     /// Name of the server.
     pub server: String,
@@ -26,7 +27,8 @@ pub struct StartView {
 }
 
 /// One warm-up.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WarmupView {
     /// The index of the load.
     pub load: usize,
@@ -41,7 +43,8 @@ pub struct WarmupView {
 }
 
 /// One lap.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LapView {
     /// Name of the server.
     pub server: String,
@@ -102,7 +105,8 @@ pub struct LapView {
 }
 
 /// What one of several generators contributed to a lap.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContributionView {
     /// Correct responses.
     pub answers: u64,

@@ -11,7 +11,8 @@ use crate::report::figure::{Figure, bare, millis, percentile};
 use crate::text::number::{grouped, rate, rounded};
 
 /// Latencies of one server under one load.
-#[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Latency {
     /// Requests with a correct response.
     pub count: u64,
@@ -99,7 +100,8 @@ impl Latency {
 }
 
 /// How the rate that an open loop offers compares with what was answered.
-#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpenLoopView {
     /// Requests that became due per second.
     pub offered_per_s: f64,
@@ -143,7 +145,8 @@ pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
 }
 
 /// One of a load's requests, on one server.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestRow {
     /// Name of the server.
     pub server: String,

@@ -9,7 +9,8 @@ use crate::text::number::{grouped, percent, plural, rounded, spread};
 use crate::text::table::{Cell, Column, Table};
 
 /// The nodes and shards of a merged run.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolView {
     /// The nodes whose shards count.
     pub nodes: Vec<String>,
@@ -27,7 +28,8 @@ pub struct PoolView {
 }
 
 /// A shard with a result.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardView {
     /// Its number, from 0.
     pub shard: usize,
@@ -46,7 +48,8 @@ pub struct ShardView {
 }
 
 /// How much nodes differ in the ratio of a server to the reference.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeDifference {
     /// The index of the load.
     pub load: usize,

@@ -21,7 +21,8 @@ use crate::text::number::{self, count, grouped, rounded};
 use crate::text::table::{Cell, Column, Table, Tone};
 
 /// The results of one load.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadResults {
     /// The index of the load.
     pub load: usize,
@@ -81,7 +82,8 @@ impl LoadResults {
 }
 
 /// One server under one load.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// The places that it may have; `None` for the ceiling, and if there is no verdict (fewer than
     /// three restarts, a control that differs, a server that was still warming up).
@@ -165,7 +167,8 @@ pub struct Row {
 }
 
 /// Conformance checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checks {
     /// The checks that a server passes.
     pub passed: u32,
@@ -180,13 +183,14 @@ impl fmt::Display for Checks {
 }
 
 /// Failures of one kind in one phase.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorCount {
     /// `timeout`, `reset`, …
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub kind: Failure,
     /// `connect`, `send`, `first-byte`, `body`, `idle`.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub phase: Phase,
     /// The number of failures.
     pub count: u64,

@@ -14,7 +14,8 @@ use crate::text::number;
 use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
 
 /// The results of a stress run.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stress {
     /// How it was done, in parts.
     pub title: Vec<String>,
@@ -29,7 +30,8 @@ pub struct Stress {
 }
 
 /// One server.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressedServer {
     /// Its name in tables.
     pub name: String,
@@ -44,12 +46,16 @@ pub struct StressedServer {
     /// Its published socket errors under overload: `2016: 38 read, 21 write`.
     pub published: Vec<String>,
     /// All measured values.
-    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")
+    )]
     pub measured: Vec<StressTrial>,
 }
 
 /// One scenario of one server.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScenarioResult {
     /// Its name.
     pub scenario: String,

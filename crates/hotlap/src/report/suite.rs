@@ -19,7 +19,8 @@ use crate::text::number::{count, rounded};
 use crate::text::table::{Cell, Column, Table};
 
 /// A published figure beside the measured one.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PublishedView {
     /// The name of the server in the source.
     pub called: String,
@@ -181,7 +182,8 @@ impl PublishedSource<'_> {
 }
 
 /// One step: a layer and the one below it.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayerStep {
     /// The index of the load.
     pub load: usize,
@@ -314,7 +316,8 @@ fn short<'a>(name: &'a str, beside: &str) -> &'a str {
 }
 
 /// How one server scales.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scaling {
     /// Name of the server.
     pub server: String,
@@ -327,7 +330,8 @@ pub struct Scaling {
 }
 
 /// One server under one of the loads that it scales over.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScalePoint {
     /// The index of the load.
     pub load: usize,
@@ -419,7 +423,8 @@ fn words(points: &[ScalePoint]) -> String {
 }
 
 /// A server that failed.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failed {
     /// Its name in tables.
     pub name: String,

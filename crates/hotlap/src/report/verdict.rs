@@ -19,7 +19,8 @@ const EQUAL: f64 = 0.05;
 const USELESS: f64 = 2.0;
 
 /// What is known of a server compared with another in one measure.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum Judged {
     /// It is better.
@@ -130,7 +131,8 @@ pub fn reason(why: Inconclusive) -> &'static str {
 }
 
 /// A server compared with the reference.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgainstReference {
     /// Name of the reference.
     pub reference: String,
@@ -140,7 +142,8 @@ pub struct AgainstReference {
 }
 
 /// One measure of a server compared with another.
-#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasureVerdict {
     /// The ratio of the server's figure to the other's; `null` if unknown.
     pub ratio: Option<Figure>,
@@ -189,7 +192,8 @@ impl MeasureVerdict {
 }
 
 /// The difference between the reference and the A/A control.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Noise {
     /// The server that was measured twice.
     pub server: String,
@@ -202,7 +206,8 @@ pub struct Noise {
 }
 
 /// The difference between the reference and the A/A control in one measure.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasureNoise {
     /// The ratio of the control's figure to the reference's; `null` if unknown.
     pub ratio: Option<Figure>,

@@ -9,7 +9,8 @@ use crate::report::figure::Figure;
 use crate::text::number::grouped;
 
 /// Something that was counted, per request.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CountRow {
     /// What was counted: the name of a system call, or words.
     pub name: String,

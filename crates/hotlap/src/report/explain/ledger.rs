@@ -23,7 +23,8 @@ const SHOWN: usize = 4;
 const CALLERS: usize = 2;
 
 /// What a row of the ledger is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LedgerKind {
     /// A group of functions.
@@ -39,7 +40,8 @@ pub enum LedgerKind {
 }
 
 /// A row of the ledger, in microseconds per request.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LedgerRow {
     /// What it is.
     pub kind: LedgerKind,
