@@ -266,7 +266,7 @@ pub(crate) fn member_in(proc: &Path, pid: u32) -> Option<Member> {
     read(fs::File::open(proc.join(format!("{pid}/stat"))).ok()?)
 }
 
-/// Whether it is still this process, rather than one that has ended or a later one with the same id.
+/// Whether it is still this process. It may have ended, and a later one may have its id.
 pub fn is_still(known: &Member) -> bool {
     #[cfg(target_os = "linux")]
     return member(known.pid).is_some_and(|now| is_same(&now, known));
