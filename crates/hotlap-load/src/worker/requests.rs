@@ -414,7 +414,7 @@ impl Worker {
         if let Some(http2) = self.slots[number].conn.http2_mut() {
             http2.received_ns = now;
         }
-        let (mut rest, mut has_failed) = (bytes, false);
+        let mut rest = bytes;
         loop {
             let conn = &mut self.slots[number].conn;
             match conn.take(&mut rest, &mut self.requests.mix) {
@@ -438,7 +438,10 @@ impl Worker {
                 }
                 Step::Failed(failed) => {
                     self.stream_failed(&failed, now);
-                    has_failed = true;
+                    if self.closes_connections() {
+                        // What else has arrived is not for a request.
+                        return self.close(number, now);
+                    }
                 }
                 Step::Refused => self.unsent(1),
                 Step::Broken(broken) => return self.broken(number, broken, now),
@@ -446,15 +449,6 @@ impl Worker {
         }
         if self.slots[number].conn.http2().is_some_and(Http2::is_drained) {
             return self.move_on(number, now);
-        }
-        self.go_on(number, has_failed, now);
-    }
-
-    /// Uses a connection again, unless a request has failed on it and each has its own connection.
-    #[inline(always)]
-    fn go_on(&mut self, number: usize, has_failed: bool, now: u64) {
-        if has_failed && self.closes_connections() {
-            return self.close(number, now);
         }
         self.activate(number, now);
         self.write_frames(number, now);
@@ -655,6 +649,10 @@ impl Worker {
             let Some((request, phase)) = self.slots[number].conn.cancel_oldest() else { break };
             self.request_failed(&request, Failure::Timeout, phase, now);
         }
-        self.go_on(number, true, now);
+        if self.closes_connections() {
+            return self.close(number, now);
+        }
+        self.activate(number, now);
+        self.write_frames(number, now);
     }
 }
