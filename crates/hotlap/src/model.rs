@@ -260,6 +260,9 @@ pub struct Shard {
 }
 
 impl Shard {
+    /// The most shards of a pool: `hotlap merge` names each one that is missing.
+    pub const MOST: usize = 10_000;
+
     /// Why another shard belongs to another pool; `None` if it belongs to the same one.
     pub fn other_pool(&self, other: &Self) -> Option<String> {
         let facts = |shard: &Self| {

@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+use crate::model::Shard;
+
 /// The longest time, a year. Times are added to clocks, whose range has an end.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 
@@ -96,6 +98,9 @@ impl FromStr for ShardNumber {
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.split_once('/').map(|(number, of)| (number.parse(), of.parse()));
         match parts {
+            Some((Ok(_), Ok(of))) if of > Shard::MOST => {
+                Err(format!("{of} shards are too many: use at most {}", Shard::MOST))
+            }
             Some((Ok(number), Ok(of))) if number < of => Ok(Self { number, of }),
             Some((Ok(_), Ok(of @ 1..))) => {
                 Err(format!("shards are counted from 0: write 0/{of} to {}/{of}", of - 1))
@@ -203,7 +208,7 @@ mod tests {
         assert_eq!(read("11/12").map(|shard| shard.number), Ok(11));
         let wrong = read("12/12").unwrap_err();
         assert_eq!(wrong, "shards are counted from 0: write 0/12 to 11/12");
-        for wrong in ["", "3", "0/0", "-1/2", "a/2", "1/2/3"] {
+        for wrong in ["", "3", "0/0", "0/10001", "0/9223372036854775807", "-1/2", "a/2", "1/2/3"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -14,7 +14,7 @@ use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::model::{ExplainLap, Lap, Run};
+use crate::model::{ExplainLap, Lap, Run, Shard};
 
 /// The most that an observation is unpacked to, in bytes: many times what a large one takes.
 const UNPACKED: u64 = 1 << 28;
@@ -216,6 +216,10 @@ fn references(run: &Run) -> Result<(), String> {
         if on.is_some() {
             return Err(format!("layers below server {layer} without an end"));
         }
+    }
+    if let Some(shard) = &run.shard {
+        within("shard", shard.number, shard.of)?;
+        within("number of shards", shard.of, Shard::MOST + 1)?;
     }
     for probed in &run.schedule.probed {
         within("probe of server", probed.participant, servers)?;
