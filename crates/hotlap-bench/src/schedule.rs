@@ -257,7 +257,8 @@ impl Schedule<'_> {
         order
     }
 
-    /// So many pairs of laps of every server: as many steps, there and back, as a lap has slices.
+    /// Runs this many pairs of laps of every server. A pair takes as many steps as a lap has
+    /// slices. In each step, every server runs twice: in random order and then mirrored.
     fn sliced_laps(&mut self, place: Place, load: usize, pairs: u32) -> Result<(), Over> {
         let slices = self.runner.slices(load).max(1);
         let mut driven = vec![0_u32; self.running.len()];
@@ -341,7 +342,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Records a lap, with when it was run. A lap that explains counts for nothing else.
+    /// Records a lap and when it was run. A lap that explains is used for nothing else.
     fn record(&mut self, place: Place, nth: u32, mut lap: Lap, observation: Option<Observation>) {
         lap.at_ms += u64::try_from(self.experiment.past.spent.as_millis()).unwrap_or(u64::MAX);
         (lap.restart, lap.round, lap.place) = (place.restart, place.round, nth);

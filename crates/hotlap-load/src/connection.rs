@@ -114,7 +114,7 @@ enum Machine {
     Http2(Box<Http2>),
 }
 
-/// The limits of HTTP/2 for a plan; `None` in HTTP/1.1.
+/// The limits of HTTP/2 for a plan, or `None` in HTTP/1.1.
 pub(crate) fn limits(plan: &Plan, mix: &RequestMix) -> Option<Limits> {
     (plan.target.protocol == Protocol::Http2).then(|| Limits {
         streams: plan.pipeline as u32,

@@ -181,7 +181,7 @@ impl ResponseReader {
     }
 }
 
-/// A complete response, whose body may be kept in another way than as a whole.
+/// A complete response. `B` keeps its body as a whole or in part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response<B = Vec<u8>> {
     /// The status code.
@@ -222,7 +222,7 @@ pub struct GrowingResponse<B = Vec<u8>> {
     body: B,
 }
 
-/// Keeps a body that arrives piece by piece, or what is needed of it.
+/// Keeps a body that arrives piece by piece, or the part of the body that is needed.
 pub trait KeepBody {
     /// Takes the next piece.
     fn piece(&mut self, piece: &[u8]);
@@ -243,7 +243,7 @@ struct Begun {
     start: usize,
 }
 
-/// More of a body than this does not stay in the buffer once it has been read.
+/// The most bytes of a body that stay in the buffer after they have been read.
 const STAYS: usize = 64 << 10;
 
 impl<B: KeepBody + Default> GrowingResponse<B> {
@@ -252,7 +252,7 @@ impl<B: KeepBody + Default> GrowingResponse<B> {
         Self { at: 0, interim: Vec::new(), begun: None, body }
     }
 
-    /// Removes what has been read of a large body from `buf`. Returns the number of these bytes.
+    /// Removes from `buf` the bytes of a large body that have been read. Returns their number.
     pub fn drop_read(&mut self, buf: &mut Vec<u8>) -> usize {
         let Some(begun) = self.begun.as_ref().filter(|begun| self.at - begun.start > STAYS) else {
             return 0;
@@ -463,7 +463,7 @@ mod tests {
 
     /// Regression: a large response was kept twice, as it arrived and as its body.
     #[test]
-    fn what_is_read_of_a_large_body_leaves_the_buffer() {
+    fn bytes_of_a_large_body_leave_the_buffer_once_they_are_read() {
         let body = vec![b'a'; 5 * STAYS];
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         let (mut response, mut buf) = (GrowingResponse::into(Vec::new()), head.into_bytes());

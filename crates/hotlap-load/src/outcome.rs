@@ -271,7 +271,7 @@ impl Failure {
     ];
 }
 
-/// The name that it has in JSON: `closed-early`.
+/// The name of the failure in JSON, such as `closed-early`.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -300,7 +300,7 @@ impl Phase {
         [Self::Connect, Self::Send, Self::FirstByte, Self::Body, Self::Idle];
 }
 
-/// The name that it has in JSON: `first-byte`.
+/// The name of the phase in JSON, such as `first-byte`.
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

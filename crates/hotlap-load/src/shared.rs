@@ -71,8 +71,8 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// What to carry out now, after `done`. A command that was given after a window waits until
-    /// that window has closed. A worker that woke up late finds both at the same time.
+    /// The commands to carry out now, after `done`. A command that was given after a window waits
+    /// until that window has closed. A worker that woke up late finds both at the same time.
     pub(crate) fn next_after(self, done: Self) -> Self {
         if self.windows == done.windows {
             return self;
@@ -153,7 +153,7 @@ impl Shared {
     #[inline]
     pub(crate) fn commands(&self) -> Commands {
         let read = |number: &AtomicU64| number.load(Ordering::Acquire);
-        // Windows last: no command is seen without the window before it.
+        // Windows are read last, so that no command is seen without the window before it.
         let (collects, pauses) = (read(&self.collects), read(&self.pauses));
         Commands { windows: read(&self.windows), collects, pauses }
     }
@@ -543,8 +543,8 @@ mod tests {
         assert_eq!(distinct.len(), workers.len());
     }
 
-    /// Regression: a worker that woke up after the window and the pause after it paused first, then
-    /// sent without end, and never reported that it was idle.
+    /// Regression: a worker that woke up late found a window and the pause after it, and paused
+    /// first. Then the worker sent without end, and never reported that it was idle.
     #[test]
     fn a_pause_after_a_window_waits_until_the_window_has_closed() {
         let done = Commands { windows: 1, collects: 0, pauses: 2 };
@@ -552,7 +552,7 @@ mod tests {
         let window = Commands { windows: 3, ..done };
         assert_eq!(all.next_after(done), window);
         assert_eq!(all.next_after(window), all);
-        // Those before the window are carried out before it opens.
+        // Commands before the window are carried out before the window opens.
         let reverse = Commands { windows: 5, collects: 4, pauses: 3 };
         assert_eq!(reverse.next_after(done), reverse);
     }

@@ -11,7 +11,7 @@ use crate::requests::RequestMix;
 pub struct Replayed {
     /// The responses in order: status, bytes, and whether they were correct.
     pub responses: Vec<(u16, u64, bool)>,
-    /// HTTP/2: how requests failed alone.
+    /// In HTTP/2, how requests failed while their connection continued.
     pub failed: Vec<(Failure, Phase)>,
     /// Why the connection broke, if it did.
     pub broken: Option<(Failure, Phase)>,

@@ -176,8 +176,8 @@ impl Worker {
             if !self.unread.is_empty() {
                 now = self.read_on(now, &mut buffer);
             }
-            // After everything that has arrived was read: if the worker itself was late, a response
-            // is not.
+            // Everything that has arrived has been read by now, so no response is late because the
+            // worker itself was late.
             if now >= self.scan_ns {
                 self.scan_ns = now + self.scan_every_ns;
                 self.find_timeouts(now);
@@ -187,8 +187,7 @@ impl Worker {
             if self.requests.is_due(now) {
                 self.send_due();
             }
-            // Before the session is told that no request is in flight, so that the counts are
-            // complete by then.
+            // The counts must be complete before the session is told that no request is in flight.
             self.publish();
             if self.requests.are_done() && self.stage >= Stage::Unmeasured {
                 self.requests_done();
@@ -300,8 +299,8 @@ impl Worker {
 }
 
 impl Worker {
-    /// Does everything that is due, except for time-outs: edges of the window, connections to open,
-    /// and commands of the session.
+    /// Does everything that is due: edges of the window, connections to open, and commands of the
+    /// session. Time-outs are found elsewhere.
     #[cold]
     fn keep_time(&mut self, now: u64) {
         if self.shared.is_stopped() {

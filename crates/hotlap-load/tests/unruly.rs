@@ -1,5 +1,5 @@
-//! Loads of servers that misbehave at random: each ends in time, without a panic, and its counts
-//! are those of the server. `HOTLAP_SEEDS=20000` tries 20,000 servers.
+//! Loads of servers that misbehave at random: each load ends in time, without a panic, and counts
+//! what the server counts. `HOTLAP_SEEDS=20000` tries 20,000 servers.
 
 #[path = "support/certificate.rs"]
 mod certificate;
@@ -83,7 +83,7 @@ fn in_phase(outcome: &Outcome, phases: &[Phase]) -> u64 {
 fn adds_up(plan: &Plan, outcome: &Outcome, why: &dyn Debug) {
     // Requests that failed in these phases were sent as a whole.
     let least = outcome.totals.responses + in_phase(outcome, &[Phase::FirstByte, Phase::Body]);
-    // Some of these may have been begun, and not sent, because their connection was not open.
+    // Some of the following were begun but not sent, because their connection was not open.
     let most = least + in_phase(outcome, &[Phase::Send]) + outcome.in_flight;
     let sent = outcome.totals.sent;
     let counts = || format!("{why:?}: {sent} sent, {least} to {most}, {:?}", outcome.failures);
@@ -99,15 +99,15 @@ fn loads_of_unruly_servers_end_and_add_up() {
     assert!(most.is_none_or(|bytes| bytes < 300 << 20), "{most:?}");
 }
 
-/// What a load makes of an action, if it reads nothing else at the same time.
+/// How a load counts an action of a server, if the load reads nothing else at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Meaning {
     Correct,
     Wrong,
-    /// Nothing is wrong so far, and it never becomes complete.
+    /// The response is correct so far, and never becomes complete.
     Waits,
     Closes,
-    /// That depends on how much is read at the same time, or when.
+    /// The count depends on how much is read at the same time, or when it is read.
     Depends,
 }
 
@@ -118,7 +118,7 @@ fn meaning(plan: &Plan, deed: Deed<'_>) -> Meaning {
         Deed::Closes => return Meaning::Closes,
         Deed::Sends(bytes, takes, again) => (bytes, takes, again),
     };
-    // Longer than the limits of a head and of interim responses.
+    // Enough bytes to exceed the limits of a head and of interim responses.
     let repeats = if again.is_empty() { 0 } else { (1 << 20) / again.len() };
     let all = [bytes, &again.repeat(repeats)].concat();
     let is_http2 = plan.target.protocol == Protocol::Http2;
@@ -176,7 +176,7 @@ fn count_one(seed: u64) {
         *count.entry(meaning(&plan, deed)).or_default() += done;
     }
     let count = |meaning| count.get(&meaning).copied().unwrap_or(0);
-    // The server reads what has arrived.
+    // The server needs time to read what has arrived.
     let until = Instant::now() + BEYOND;
     while (unruly.requests() < sent || unruly.is_busy()) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(2));
@@ -185,7 +185,8 @@ fn count_one(seed: u64) {
     let depends = count(Meaning::Depends);
     if depends > 0 {
         // The server may have closed a connection with a request on it. In HTTP/2, a request that
-        // it has not processed was sent again. What arrives while it sends byte by byte is not read.
+        // the server has not processed was sent again. The server does not read what arrives while
+        // it sends byte by byte.
         let most = read + count(Meaning::Closes);
         let is_slow = |(deed, done): (Deed<'_>, u64)| match deed {
             Deed::Sends(_, takes, _) => done > 0 && takes > plan.timeout,
@@ -204,15 +205,15 @@ fn count_one(seed: u64) {
         assert!(range.contains(&counted), "{what}: {counted} instead of {by_server}: {why}");
     };
     is(responses, correct, "correct responses");
-    // Bytes that break the protocol, and the end of the connection after them, are counted as
-    // whichever is read first.
+    // If bytes break the protocol and the connection ends after them, the load counts whichever it
+    // reads first.
     let wrong = [Failure::BadFraming, Failure::WrongStatus, Failure::WrongBody];
     let by_server = unruly.unanswered() + count(Meaning::Closes) + count(Meaning::Wrong);
     let closed = [Failure::ClosedEarly, Failure::Reset, Failure::StreamReset];
     is(of(&wrong) + of(&closed), by_server, "wrong responses and closed connections");
 }
 
-/// The same server over TLS: each connection is passed on to it.
+/// The server at this address over TLS: each connection is passed on to the server.
 fn over_tls(address: SocketAddr) -> TestServer {
     let mut config = Arc::unwrap_or_clone(valid());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -267,14 +268,14 @@ fn pass_on(mut tls: ServerConnection, mut client: &Socket, mut server: &TcpStrea
 }
 
 #[test]
-fn the_counts_of_a_load_are_those_of_the_server() {
+fn a_load_counts_what_the_server_counts() {
     for_seeds(120, 16, count_one);
 }
 
-/// Servers that break one rule, of those that a load notices: what it counts if it sends so many
-/// requests at once.
+/// Each case is a rule that the server breaks, how many requests the load sends at once, and what
+/// the load counts.
 #[test]
-fn the_counts_of_a_load_are_those_of_a_server_that_breaks_one_rule() {
+fn a_load_counts_correctly_if_the_server_breaks_one_rule() {
     let all_fail = |failure| (0, Some((failure, REQUESTS)));
     let cases = [
         (Flaw::None, 1, (REQUESTS, None)),
@@ -300,7 +301,7 @@ fn the_counts_of_a_load_are_those_of_a_server_that_breaks_one_rule() {
         assert_eq!((outcome.responses, failures), expected, "{flaw:?}");
         assert_eq!(outcome.totals.sent, server.requests() as u64, "{flaw:?}");
     }
-    // This one has closed the connection before it reads what was sent in the meantime.
+    // This server closes the connection before it reads what was sent in the meantime.
     let server = TestServer::faulty(Site::Hello, Flaw::ClosesUnannounced);
     let mut plan = plan(0, &server, Speaks::Http1);
     plan.stop = Stop::Requests(REQUESTS);

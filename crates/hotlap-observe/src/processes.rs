@@ -266,7 +266,8 @@ pub(crate) fn member_in(proc: &Path, pid: u32) -> Option<Member> {
     read(fs::File::open(proc.join(format!("{pid}/stat"))).ok()?)
 }
 
-/// Whether it is still this process. It may have ended, and a later one may have its id.
+/// Whether this process still runs. The process may have ended, and a later process may have its
+/// id.
 pub fn is_still(known: &Member) -> bool {
     #[cfg(target_os = "linux")]
     return member(known.pid).is_some_and(|now| is_same(&now, known));

@@ -66,7 +66,10 @@ pub fn parse(mut log: impl BufRead, replay: Replay) -> Result<AccessLog, Complai
         if !is_whole {
             let skipped = log.by_ref().take(ENDLESS).skip_until(b'\n').map_err(failed)?;
             if skipped as u64 == ENDLESS {
-                return Err((Some(number), "has no end: this is no access log".to_owned()));
+                return Err((
+                    Some(number),
+                    "has no end, so this is not an access log: name another file".to_owned(),
+                ));
             }
         }
         reader.line(number, if is_whole { Ok(line.trim_ascii()) } else { Err(Cause::TooLong) });
@@ -332,7 +335,7 @@ impl Group {
 /// too.
 const LONGEST: usize = 256 * 1024;
 
-/// What has no end of line in so many bytes is no log: `/dev/zero` has none at all.
+/// A file without an end of line in this many bytes is not a log, such as `/dev/zero`.
 const ENDLESS: u64 = 64 << 20;
 
 /// Why a line cannot be sent; each continues "line 12 …".

@@ -8,7 +8,7 @@ use std::path::Path;
 /// request.
 const LARGEST: u64 = 256;
 
-/// Reads a file. `/dev/zero` has no end, and would take all memory.
+/// Reads a file up to a limit. A file without an end, such as `/dev/zero`, would take all memory.
 ///
 /// # Errors
 /// The file cannot be read, or is too large.
@@ -19,7 +19,9 @@ pub fn read(file: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     match bytes.len() as u64 > limit {
         true => Err(io::Error::new(
             ErrorKind::FileTooLarge,
-            format!("it is larger than {LARGEST} MiB, the most that hotlap reads"),
+            format!(
+                "it is larger than {LARGEST} MiB, the most that hotlap reads: name a smaller file"
+            ),
         )),
         false => Ok(bytes),
     }
@@ -30,6 +32,7 @@ pub fn read(file: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// # Errors
 /// The file cannot be read, is too large, or is not UTF-8.
 pub fn read_to_string(file: impl AsRef<Path>) -> io::Result<String> {
-    String::from_utf8(read(file)?)
-        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
+    String::from_utf8(read(file)?).map_err(|_| {
+        io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8: save it in UTF-8")
+    })
 }

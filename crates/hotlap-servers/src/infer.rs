@@ -89,19 +89,19 @@ fn list(names: &[String]) -> String {
 /// The status of a response and the length of its body, or why there is no response.
 type Seen = Result<(u16, usize), String>;
 
-/// What the probes of one request have found. Bodies may be large, so only the one that is learned
-/// is kept.
+/// What the probes of one request have found. Bodies may be large, so only the learned body is
+/// kept.
 #[derive(Default)]
 struct Probes {
     /// All probes.
     seen: Vec<Seen>,
-    /// The first response with a right status, or without one, the first.
+    /// The first response with a correct status, or the first of all if none has one.
     first: Option<Response>,
     /// The body of the first response, if it is learned.
     learned: Option<Shared<u8>>,
-    /// The words in which later bodies differ from it.
+    /// The words in which later bodies differ from the learned body.
     varies: Vec<Range<usize>>,
-    /// The expected body, and the first one that differs from it, quoted.
+    /// The expected body and the first body that differs from it, both quoted.
     unexpected: Option<(String, String)>,
 }
 
@@ -143,7 +143,7 @@ impl Probes {
     }
 }
 
-/// Whether the right body is learned from the probes.
+/// Whether the correct body is learned from the probes.
 fn learns(exchange: &Exchange) -> bool {
     exchange.content == Content::Any && exchange.is_safe() && !exchange.is_head()
 }
@@ -234,7 +234,8 @@ fn settle(
         ))
     } else if !learns_content {
         // The server is measured all the same, and its wrong responses are counted.
-        unexpected.map(|(own, got)| format!("the expected body is {own}, but it is {got}"))
+        unexpected
+            .map(|(own, got)| format!("the expected body is {own}, but the server sent {got}"))
     } else if exchange.is_head() {
         // The response to a HEAD has no body, and states the length of the response to a GET (RFC
         // 9110 section 9.3.2).
@@ -300,8 +301,8 @@ fn tally(seen: &[Seen]) -> String {
     parts.join(", ")
 }
 
-/// The expected content given the first body, the lengths of all, and the words in which they
-/// differ; and what the user should know about it.
+/// The expected content, and what the user should know about it. Both follow from the first body,
+/// the lengths of all bodies, and the words in which the bodies differ.
 fn content(
     first: Shared<u8>,
     lengths: &[usize],

@@ -98,7 +98,7 @@ impl Capacity {
         -self.log_share * self.curve.slope_error
     }
 
-    /// The logarithm of the sustained rate, over restarts.
+    /// The mean logarithm of the sustained rate over restarts.
     pub fn mean(&self) -> Option<Mean> {
         Some(Mean::of(self.logs())?.minus(&Mean::known(0.0, self.error())))
     }

@@ -4,8 +4,8 @@
 //! time. The interval is Student's over the restarts, with one degree of freedom less than
 //! restarts: an interval must be based on the highest level that was repeated (Kalibera and Jones,
 //! "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). A single restart has no
-//! interval. Where a comparison was repeated on several nodes or in several runs, each value is
-//! labelled with its node ([`by_node`]) or run ([`Mean::of_runs`]), and these take the place of
+//! interval. If a comparison was repeated on several nodes or in several runs, [`by_node`] or
+//! [`Mean::of_runs`] labels each value with its node or run. Then nodes or runs take the place of
 //! restarts. So everything with an interval is a [`Mean`].
 //!
 //! Ratios and levels are computed on logarithms: they are positive, and noise multiplies them. Only
@@ -41,8 +41,8 @@ pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
     Some(Mean::of(totals(readings))?.exp(confidence))
 }
 
-/// The ratio of two servers ([`crate::pairs`]), with its interval at `confidence` (0.95). `None`
-/// without pairs.
+/// The ratio of two servers from their [`crate::pairs`], with its interval at `confidence` (0.95).
+/// `None` without pairs.
 ///
 /// In a simulation (`tests/coverage`) 95 % intervals contained the true ratio in 93 to 97 of 100
 /// runs.
@@ -65,8 +65,8 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// The mean over restarts, or over what else the values are labelled with. Values with the same
-    /// label count as their mean. `None` without a finite value.
+    /// The mean over restarts, or over the nodes or runs that the values are labelled with. Values
+    /// with the same label count as their mean. `None` without a finite value.
     pub fn of(values: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
         let units: Vec<f64> = by_unit(values).values().map(|values| mean(values)).collect();
         let n = units.len() as f64;
@@ -107,13 +107,13 @@ impl Mean {
         }
     }
 
-    /// Two-sided p-value of the hypothesis that it is 0.
+    /// Two-sided p-value of the hypothesis that the mean is 0.
     pub fn p(&self) -> f64 {
         // Without an error the quotient is infinite, or NaN if the value is 0: p is then 0 or 1.
         student::two_sided_p(self.value / self.standard_error, self.df)
     }
 
-    /// The difference of two that were measured independently. The squared errors add up, with
+    /// The difference of two means measured independently. The squared errors add up, with
     /// Welch's degrees of freedom ("The generalization of 'Student's' problem when several
     /// different population variances are involved", Biometrika 34, 1947).
     pub fn minus(&self, other: &Self) -> Self {
@@ -144,7 +144,7 @@ impl Mean {
         Estimate { value: value.exp(), low: low.exp(), high: high.exp() }
     }
 
-    /// The ratio whose logarithm this is.
+    /// The ratio whose logarithm is this mean.
     pub fn effect(&self, confidence: f64) -> Effect {
         Effect { ratio: self.exp(confidence), p: self.p(), restarts: self.restarts }
     }
@@ -190,8 +190,8 @@ fn variance(values: &[f64]) -> f64 {
 // Nodes have equal weight. Weights from each node's own variance, as in a meta-analysis, would rest
 // on the few restarts of a node. `tests/nodes` compares both.
 
-/// The values, each with its node in place of the restart. `node_of` has the node of each restart;
-/// restarts without one are left out.
+/// The values, each with its node in place of the restart. `node_of` has the node of each restart.
+/// Restarts without a node are left out.
 pub fn by_node(values: ByRestart, node_of: &[u32]) -> Vec<(u32, f64)> {
     let of_node = |(restart, value)| Some((*node_of.get(restart as usize)?, value));
     values.into_iter().filter_map(of_node).collect()

@@ -12,8 +12,8 @@
 //! 3. **One server.** What a server did in one round is a [`Reading`]. [`level`] turns the totals
 //!    of all restarts into an [`Estimate`] with a confidence interval.
 //! 4. **Two servers.** [`pairs`] pairs their restarts, and [`effect`] turns the pairs into an
-//!    [`Effect`]: a ratio with its interval and p-value. Both are a [`Mean`], as are stored runs
-//!    and what explains a difference.
+//!    [`Effect`]: a ratio with its interval and p-value. Both come from a [`Mean`], and so do
+//!    figures of stored runs and of what explains a difference.
 //! 5. **Stopping.** [`further_restarts`] divides the time of a run, and [`is_precise`] says whether
 //!    the run may end early.
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`] and returns a

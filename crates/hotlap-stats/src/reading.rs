@@ -69,7 +69,7 @@ pub fn totals<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> ByRestart 
 }
 
 /// Pairs the restarts of two servers: ln(server / reference) of the totals over all rounds that
-/// both have, so that whatever happened to the machine meanwhile happened to both.
+/// both have. So whatever happened to the machine in these rounds happened to both servers.
 pub fn pairs(server: &[Reading], reference: &[Reading]) -> ByRestart {
     apart(&totals(of_both(server, reference)), &totals(of_both(reference, server)))
 }
@@ -86,8 +86,8 @@ pub fn of_both<'a>(own: &'a [Reading], other: &[Reading]) -> impl Iterator<Item 
     own.iter().filter(move |reading| others.contains(&reading.place()))
 }
 
-/// The logarithm of a server's figure relative to the mean of others, by restart and round, in the
-/// rounds that any of them has too. Without others, its own.
+/// The logarithm of a server's figure relative to the mean of others, by restart and round.
+/// Rounds that none of the others has are left out. Without others, it is the figure's logarithm.
 fn relative(server: &[Reading], others: &[&[Reading]]) -> BTreeMap<(u32, u32), f64> {
     let logs = |readings: &[Reading]| -> BTreeMap<(u32, u32), f64> {
         readings.iter().filter_map(|r| Some((r.place(), r.share.log()?))).collect()

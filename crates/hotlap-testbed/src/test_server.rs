@@ -104,8 +104,8 @@ impl TestServer {
         })
     }
 
-    /// Accepts no more connections, and closes its socket. Connections that are open go on. A test
-    /// with thousands of servers would have too many open files otherwise.
+    /// Accepts no more connections, and closes the listening socket. Open connections continue. A
+    /// test with thousands of servers would have too many open files otherwise.
     pub fn close(self) {
         let _ = self.listener.shutdown(Shutdown::Both);
     }

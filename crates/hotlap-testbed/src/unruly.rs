@@ -37,7 +37,7 @@ pub fn for_seeds(usual: u64, at_a_time: usize, test: impl Fn(u64) + Sync) {
     for_some_seeds(usual, 1, at_a_time, |seeds| test(seeds.start));
 }
 
-/// The same with `each` seeds in one call.
+/// Like [`for_seeds`], with `each` seeds in one call of `test`.
 ///
 /// # Panics
 /// If the test does.
@@ -57,8 +57,8 @@ pub fn for_some_seeds(usual: u64, each: u64, at_a_time: usize, test: impl Fn(Ran
     std::thread::scope(|scope| (0..at_a_time).for_each(|_| drop(scope.spawn(work))));
 }
 
-/// The peak resident memory of a process, in bytes: `self`, or the id of another. `None` where
-/// `/proc` does not state it.
+/// The peak resident memory of a process, in bytes. `process` is `self` or the id of another
+/// process. `None` where `/proc` does not state the peak.
 pub fn most_memory(process: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -84,7 +84,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below this one.
+    /// A number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -94,7 +94,7 @@ impl Random {
         of[self.below(of.len())].clone()
     }
 
-    /// True in so many of 100 cases.
+    /// True in `percent` of 100 cases.
     pub fn is(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -156,12 +156,12 @@ impl fmt::Debug for Action {
     }
 }
 
-/// What an action means for the request that it answers.
+/// What an action means for its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed<'a> {
     /// A correct response.
     Responds,
-    /// These bytes, over this time; then the others again and again.
+    /// The first bytes over this time, and then the last bytes again and again.
     Sends(&'a [u8], Duration, &'a [u8]),
     /// Nothing, while the connection stays open.
     Waits,
@@ -235,7 +235,7 @@ pub struct Unruly {
     pub speaks: Speaks,
     /// How many requests get a correct response first.
     good: u64,
-    /// What the other requests get in turn, and how many have got it.
+    /// The actions for the other requests in turn, each with how many requests got it.
     actions: Vec<(Action, AtomicU64)>,
     habit: Habit,
     requests: AtomicU64,
@@ -298,7 +298,7 @@ impl Unruly {
         self.requests.load(Ordering::SeqCst) + self.unanswered()
     }
 
-    /// How many of them came after an action that was the last on its connection.
+    /// How many requests came after an action that was the last on its connection.
     pub fn unanswered(&self) -> u64 {
         self.unanswered.load(Ordering::SeqCst)
     }
@@ -308,7 +308,7 @@ impl Unruly {
         self.sent.load(Ordering::SeqCst)
     }
 
-    /// What it did after its first requests, and how often.
+    /// The actions after the first requests, each with how many requests got it.
     pub fn deeds(&self) -> impl Iterator<Item = (Deed<'_>, u64)> {
         self.actions.iter().map(|(action, count)| (action.deed(), count.load(Ordering::SeqCst)))
     }

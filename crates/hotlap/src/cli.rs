@@ -455,14 +455,15 @@ fn command() -> clap::Command {
 /// Parses the command line.
 ///
 /// # Errors
-/// Help, the version or an error was printed instead: the exit code, or why that failed.
+/// Help, the version or an error was printed instead. The error is the exit code, or why printing
+/// failed.
 pub fn parse() -> Result<Cli, io::Result<Exit>> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let typed = matches.and_then(|matches| {
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     });
-    // Clap itself would end with exit code 0 if a full disk took the help.
+    // Clap itself would end with exit code 0 if the disk is too full for the help.
     typed.map_err(|instead| match (instead.print(), instead.use_stderr()) {
         (_, true) => Ok(Exit::Usage),
         (printed, false) => printed.map(|()| Exit::Ok),

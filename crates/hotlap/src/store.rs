@@ -141,7 +141,7 @@ impl Store {
         is_no_other_kind(path)?;
         match path.metadata() {
             Err(_) => return Err(StoreError::Missing { path: shown() }),
-            // To open an empty file for writing would make it a store.
+            // Opening an empty file for writing would make it a store.
             Ok(found) if found.len() == 0 => return Err(StoreError::Empty { path: shown() }),
             Ok(_) => {}
         }

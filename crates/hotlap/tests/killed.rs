@@ -184,7 +184,7 @@ fn a_terminal_that_was_closed_is_an_end_like_a_closed_pipe() {
     assert_eq!(list(theirs).succeeds().err, "");
 }
 
-/// Help and version were lost with exit code 0.
+/// Regression: the help and the version were lost, and the exit code was 0.
 #[test]
 fn a_full_disk_is_an_error_whatever_is_printed() {
     let scene = scene();
@@ -350,7 +350,7 @@ fn a_package_manager_outlives_a_hotlap_that_is_killed() {
     installs_to_the_end(&scene);
 }
 
-/// A terminal that is closed sends SIGHUP to all that run in its foreground. `nohup` ignores it.
+/// A terminal that is closed sends SIGHUP to all processes in its foreground. `nohup` ignores it.
 #[test]
 fn a_package_manager_outlives_its_terminal() {
     let scene = Scene::new();

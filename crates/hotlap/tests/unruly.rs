@@ -1,5 +1,5 @@
-//! A good server is measured while others, in the same run, misbehave at random: as processes, and
-//! in their responses. `HOTLAP_SEEDS=1000` tries 1,000 servers.
+//! A good server is measured while other servers of the same run misbehave at random, as processes
+//! and in their responses. `HOTLAP_SEEDS=1000` tries 1,000 servers.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use serde_json::Value;
 /// The unruly servers of one run.
 const TOGETHER: u64 = 16;
 
-/// The time limit of a run with one unruly server, and what each further one adds: a start of 4 s,
-/// checks that wait 2 s for each response and may be repeated, and a warm-up.
+/// The time limit of a run with one unruly server, and what each further server adds. It covers a
+/// start of 4 s, checks, and a warm-up. The checks wait 2 s for each response, and may be repeated.
 const EACH: Duration = Duration::from_secs(60);
 
 /// No pinning and no probes for the length of a slice, so that several runs fit on two cores.
@@ -35,7 +35,7 @@ fn watched(hotlap: &Hotlap) -> (Said, u64) {
     (running.end(), most)
 }
 
-/// Measures a good server and those of some seeds.
+/// Measures a good server and the unruly servers of some seeds.
 fn try_some(good: &str, seeds: &[u64], options: &str) {
     if seeds.is_empty() {
         return;
@@ -73,7 +73,7 @@ fn try_some(good: &str, seeds: &[u64], options: &str) {
     match said.code {
         Some(0) => assert!(!has_failed && !lacks_figures, "{seeds:?}: {said:?}"),
         Some(4) => assert!(!has_failed && lacks_figures, "{seeds:?}: {said:?}"),
-        // Another reason is that more requests failed than the validity checks allow.
+        // Another reason to fail is that more requests failed than the validity checks allow.
         _ => {}
     }
     let left = scene.processes();
@@ -81,7 +81,7 @@ fn try_some(good: &str, seeds: &[u64], options: &str) {
 }
 
 #[test]
-fn a_good_server_has_figures_beside_unruly_ones() {
+fn a_good_server_has_figures_next_to_unruly_ones() {
     let http2 = TestServer::start(|client: Peer| {
         let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
         while let Some(stream) = client.request() {

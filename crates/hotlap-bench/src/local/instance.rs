@@ -559,7 +559,7 @@ impl Instance {
             Err(e) => e.to_string(),
             Ok(outcome) => match outcome.failures.0.iter().max_by_key(|f| f.count) {
                 Some(f) => format!(
-                    "no correct response, but {} × {} in {}{}",
+                    "no response was correct: {} × {} in {}{}",
                     f.count,
                     f.failure,
                     f.phase,

@@ -111,7 +111,7 @@ impl Http2 {
         self.streams.iter().filter(|stream| stream.has_head).count()
     }
 
-    /// The phase of the oldest request. Without a stream, it is not sent yet.
+    /// The phase of the oldest request. A request without a stream is not sent yet.
     pub(super) fn phase(&self) -> Phase {
         self.streams.front().map_or(Phase::Send, Stream::phase)
     }

@@ -206,7 +206,7 @@ impl<T> From<Vec<T>> for Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// The list, to be changed; a copy of it, if others share it.
+    /// The list, for changes. If others share the list, it is copied first.
     pub(crate) fn make_mut(&mut self) -> &mut Vec<T> {
         Arc::make_mut(&mut self.0)
     }

@@ -270,8 +270,8 @@ impl ExpectedBody {
     }
 }
 
-/// The first byte of a piece of a body that differs from the expected body, outside of the ranges
-/// that vary. The piece starts `at` this byte of the body. What exceeds the expected body is not
+/// Where in the body a piece first differs from the expected body, outside of the ranges that vary.
+/// The piece starts at byte `at` of the body. Bytes beyond the end of the expected body are not
 /// compared, because the lengths differ then.
 pub fn first_difference(
     piece: &[u8],

@@ -439,7 +439,7 @@ impl Worker {
                 Step::Failed(failed) => {
                     self.stream_failed(&failed, now);
                     if self.closes_connections() {
-                        // What else has arrived is not for a request.
+                        // The other bytes that have arrived belong to no request.
                         return self.close(number, now);
                     }
                 }
@@ -553,7 +553,7 @@ impl Worker {
         }
     }
 
-    /// Sends the frames that are ready on a slot. Returns whether that is possible.
+    /// Sends the frames that are ready on a slot. Returns false if sending failed.
     pub(super) fn write_frames(&mut self, number: usize, now: u64) -> bool {
         let slot = &mut self.slots[number];
         if slot.state != State::Open || !slot.conn.http2().is_some_and(Http2::has_out) {
@@ -565,8 +565,8 @@ impl Worker {
         is_sent
     }
 
-    /// Takes back the count of requests of which no byte was sent, or that the server did not
-    /// process. They are counted again if they are sent again.
+    /// Subtracts requests of which no byte was sent, or that the server did not process. They are
+    /// counted again if they are sent again.
     #[cold]
     fn unsent(&mut self, count: u64) {
         let tally = &mut self.measurement.tally;

@@ -178,10 +178,10 @@ fn an_endless_response_neither_holds_the_load_nor_other_connections() {
     }
 }
 
-/// Regression: the requests behind the response were neither answered nor failed, and the load did
+/// Regression: the requests after the response neither got a response nor failed, and the load did
 /// not end.
 #[test]
-fn requests_behind_a_response_that_the_end_of_the_connection_delimits_fail() {
+fn requests_after_a_response_that_ends_with_the_connection_fail() {
     let server = TestServer::start(|mut client| {
         client.request();
         client.send(b"HTTP/1.1 200 OK\r\n\r\nHello, World!");

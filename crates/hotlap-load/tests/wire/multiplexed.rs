@@ -292,7 +292,7 @@ fn each_request_may_have_a_connection_of_its_own() {
     assert_eq!(server.accepted(), 100);
 }
 
-/// Regression: after a request that failed alone, the next one had the same connection.
+/// Regression: after a request that failed without its connection, the next request reused it.
 #[test]
 fn each_request_has_a_connection_of_its_own_after_failures_too() {
     let count = AtomicUsize::new(0);

@@ -1,25 +1,25 @@
-//! The body of a response, of which no more is kept than is needed.
+//! The body of a response. Only as much of it is kept as is needed.
 //!
-//! Bodies may be large, and a server is asked some thirty times before it is loaded. So a body is
-//! compared with the expected one as it arrives, and of the body itself only the beginning is kept.
+//! Bodies may be large, and a server gets some thirty requests before its load. So a body is
+//! compared with the expected body as it arrives, and only its beginning is kept.
 
 use std::ops::Range;
 
 use hotlap_load::http::KeepBody;
 use hotlap_load::plan::{Shared, first_difference};
 
-/// How much of a body is kept at least: enough for messages, and for small bodies as a whole.
+/// The least that is kept of a body: enough for messages, and for all of a small body.
 const KEPT: usize = 64 << 10;
 
-/// With more varying ranges, the whole stretch from the first to the last is one. A list of
-/// thousands of records with an id in each fits; what differs almost everywhere does not, and would
-/// take more memory as ranges than as bytes.
+/// The most ranges that may vary. More ranges become one, from the first to the last. A list of
+/// thousands of records fits, with an id in each record. A body that differs almost everywhere does
+/// not fit, and its ranges would take more memory than its bytes.
 const MOST_RANGES: usize = 10_000;
 
 /// A response of a server that is checked.
 pub type Response = hotlap_load::http::Response<Body>;
 
-/// A body, as far as it is kept, and how it differs from the expected one.
+/// The kept part of a body, and how the whole body differs from the expected one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Body {
     start: Vec<u8>,
@@ -61,12 +61,12 @@ impl Body {
         self.length == 0
     }
 
-    /// Its first bytes; all of them, if it is small.
+    /// Its first bytes, or all of them if the body is small.
     pub fn start(&self) -> &[u8] {
         &self.start
     }
 
-    /// All bytes, as far as they are kept. The body keeps its beginning only.
+    /// Takes all bytes that are kept. Only the beginning stays in the body.
     pub fn take(&mut self) -> Vec<u8> {
         self.is_whole = false;
         let start = self.start[..self.start.len().min(KEPT)].to_vec();
@@ -116,8 +116,9 @@ impl KeepBody for Body {
     }
 }
 
-/// Adds the ranges in which a piece differs, each extended to the whole number, time or word that
-/// it is part of: of a clock, only the last digits change while it is observed.
+/// Adds the ranges in which a piece differs. Each range is extended to the whole number, time or
+/// word that it is part of. For example, only the last digits of a clock change while it is
+/// observed.
 fn add_words(words: &mut Vec<Range<usize>>, expected: &[u8], piece: &[u8], at: usize) {
     let compared = expected.get(at..).unwrap_or_default().iter().zip(piece);
     for (at, (own, got)) in (at..).zip(compared).filter(|(_, (own, got))| own != got) {
@@ -182,9 +183,9 @@ mod tests {
         body
     }
 
-    /// Regression: each body that differed from the others was kept as a whole, up to 64 MiB each.
+    /// Regression: each body that differed from the others was kept as a whole, up to 64 MiB.
     #[test]
-    fn of_a_large_body_the_beginning_and_the_differences_are_kept() {
+    fn the_beginning_and_the_differences_of_a_large_body_are_kept() {
         let length = 40 * KEPT;
         let own = b"some words and 4 numbers\n".repeat(length / 25 + 1)[..length].to_vec();
         let mut other = own.clone();
@@ -226,7 +227,7 @@ mod tests {
         };
         let joined = union(&ranges(&[(1, 3), (9, 12)]), &ranges(&[(3, 4), (6, 7), (10, 11)]));
         assert_eq!(joined, ranges(&[(1, 4), (6, 7), (9, 12)]));
-        // The last difference shows that all of it is one word.
+        // The last difference is a letter, so the whole body is one word.
         let words = compared(b"a1b2c3d", &[], b"a2b3c3e", 1);
         assert_eq!(words.differing_words(), ranges(&[(0, 7)]));
         let many: Vec<_> = (0..=MOST_RANGES).map(|n| 2 * n..2 * n + 1).collect();

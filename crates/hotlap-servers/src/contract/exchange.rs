@@ -240,7 +240,8 @@ impl Exchange {
 }
 
 impl Content {
-    /// A body that is compared with this content as it arrives, if that is known byte for byte.
+    /// A body that is compared with this content as it arrives. Content that is not known byte
+    /// for byte is not compared.
     pub fn compared(&self) -> Body {
         match self {
             Self::Bytes { bytes, varies } => Body::compared_with(bytes.clone(), varies.clone()),

@@ -49,7 +49,7 @@ pub(super) fn signal_one(member: &Member, signal: Signal) -> Result<(), Errno> {
 }
 
 /// Sends a signal to a process if it is the one that is meant. Its id may belong to another process
-/// by now. So a handle of the process is opened first, and then it is checked.
+/// by now. So a handle of the process is opened first, and the process is checked after that.
 #[cfg(target_os = "linux")]
 fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Result<(), Errno> {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// A process whose id belonged to another one before.
+    /// The id of a process may have belonged to an earlier process.
     #[test]
     fn only_the_process_that_is_meant_gets_a_signal() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();

@@ -437,7 +437,7 @@ pub(super) fn check(name: &str, expected: &str, outcome: Outcome) -> Check {
     Check { name: name.to_owned(), expected: expected.to_owned(), got, pass }
 }
 
-/// One response to this request.
+/// Receives one response to this request.
 pub(super) fn receive(wire: &mut Wire, exchange: &Exchange) -> Result<Response, String> {
     wire.answer(exchange.is_head(), &exchange.content)
 }

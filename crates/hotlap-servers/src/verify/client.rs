@@ -229,8 +229,8 @@ impl Wire {
         self.ask_into(body, exchange, host, &AtomicBool::new(false))
     }
 
-    /// Sends a request and returns the response with this body, or stops waiting once `stop` is
-    /// set.
+    /// Sends a request and returns the response, whose body is collected in `body`. Stops waiting
+    /// once `stop` is set.
     pub fn ask_into(
         &mut self,
         body: Body,
@@ -290,7 +290,7 @@ impl Wire {
         self.answer_unless(is_head, expected.compared(), &AtomicBool::new(false))
     }
 
-    /// Receives one response with this body, or stops waiting once `stop` is set.
+    /// Receives one response, whose body is collected in `body`. Stops waiting once `stop` is set.
     fn answer_unless(
         &mut self,
         is_head: bool,
@@ -299,7 +299,7 @@ impl Wire {
     ) -> Result<Response, String> {
         let until = Instant::now() + self.limit;
         let mut response = GrowingResponse::into(body);
-        // Bytes of the response that are no longer in the buffer.
+        // How many bytes of the response were removed from the buffer.
         let mut dropped = 0;
         loop {
             if !response.has_head() {
@@ -429,7 +429,7 @@ struct Conversation {
     client: ClientConnection,
     /// Requests sent.
     requests: u32,
-    /// What the body of the next response is given to.
+    /// Collects the body of the next response.
     body: Body,
     /// The response that is arriving.
     partial: Option<Partial>,

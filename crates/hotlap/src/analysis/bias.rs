@@ -18,7 +18,7 @@ use hotlap_stats::{ByRestart, Drift, Estimate, Mean, Reading, apart, totals};
 use super::Measure;
 use crate::model::{Class, Probed, Run};
 
-/// CPU time in laps divided by that alone, from the readings of the laps that count.
+/// CPU time in laps divided by CPU time alone, from the readings of the laps that count.
 pub fn of_alone(run: &Run, (server, load): (usize, usize), costs: &[Reading]) -> ByRestart {
     // Warm-ups end in a closed loop. At a rate, where a server sleeps between requests, its CPU
     // time per request may differ.
@@ -33,9 +33,9 @@ pub fn of_alone(run: &Run, (server, load): (usize, usize), costs: &[Reading]) ->
     apart(&totals(costs), &alone.collect())
 }
 
-/// What slices did to the ratio of two servers in one measure, given what probes found for each, as
-/// far as they prove that a server costs more or less in slices. What noise may explain is not
-/// taken off.
+/// How slices changed the ratio of two servers in one measure, given what probes found for each. A
+/// server is included only if probes prove that it costs more or less in slices. A change that
+/// noise may explain is not corrected.
 pub fn shift(measure: Measure, [server, other]: [Option<&Probed>; 2]) -> Mean {
     let of = |probed: Option<&Probed>| {
         let found = probed.filter(|probed| is_biased(&probed.ratio))?;

@@ -166,7 +166,7 @@ impl ServerCapacity {
         }
     }
 
-    /// The logarithm of the rate in each restart; none if it is only a bound.
+    /// The logarithm of the rate in each restart, or nothing if the rate is only a bound.
     pub(super) fn logs(&self) -> ByRestart {
         let is_rate = matches!(self.found, Highest::Rate(_));
         if is_rate { self.logs.clone() } else { ByRestart::new() }

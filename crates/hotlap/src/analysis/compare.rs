@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::MeasuredServer;
 use crate::model::Run;
 
-/// The effect of one measure and what decides on it; `None` without a comparison.
+/// The effect of one measure and what decides on it, or `None` without a comparison.
 pub type Compared = Option<(Criterion, Effect)>;
 
 /// The effect and verdict of one measure; `None` without a comparison.
@@ -122,7 +122,7 @@ impl Measure {
         }
     }
 
-    /// Whether the sentences of a table are about it.
+    /// Whether the sentences of a table are about this measure.
     fn is_in_sentences(self) -> bool {
         matches!(self, Self::Rate | Self::Cost)
     }
@@ -179,7 +179,7 @@ impl Level {
         self.node_of.is_some()
     }
 
-    /// The mean of a figure of restarts, over what intervals rest on.
+    /// The mean of a figure over restarts, or over nodes in a pool.
     pub fn mean(&self, values: ByRestart) -> Option<Mean> {
         match &self.node_of {
             None => Mean::of(values),
@@ -194,7 +194,7 @@ impl Level {
 }
 
 /// What decides comparisons of these servers in a measure, at this confidence. `withheld` is why no
-/// verdict can be given, unless the servers were not steady.
+/// verdict can be given. A server that was not steady takes precedence as the reason.
 pub fn criterion(
     measure: Measure,
     servers: &[&MeasuredServer],

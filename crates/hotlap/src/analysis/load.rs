@@ -210,7 +210,7 @@ impl Analysis {
             return None;
         }
         let effect = self.effect(server, other, measure)?;
-        // What is called restarts is nodes in a pool.
+        // In a pool, `restarts` is the number of nodes.
         let is_few = self.rests_on.is_nodes() && effect.restarts < MIN_RESTARTS;
         let few = is_few.then_some(Inconclusive::TooFewNodes);
         let withheld = self.withheld(measure).or(few);

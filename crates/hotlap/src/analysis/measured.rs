@@ -44,7 +44,7 @@ pub struct MeasuredServer {
     /// CPU time per request in its laps divided by that at the end of its warm-ups, when it ran
     /// alone.
     pub of_alone: Option<Estimate>,
-    /// What probes found: its figures in slices divided by those when it is left running.
+    /// What probes found: the figures in slices divided by the figures when it is left running.
     pub probed: Option<Probed>,
     /// Why it gets no verdict and no rank, if it was not steady.
     pub unsteady: Option<Unsteady>,

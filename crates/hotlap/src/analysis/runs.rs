@@ -92,7 +92,7 @@ fn share_a_contract(one: &Run, other: &Run) -> bool {
 #[derive(Debug)]
 pub struct AnalysedSides<A> {
     runs: [Vec<A>; 2],
-    /// Why there is no verdict, whatever they measured.
+    /// Why there is no verdict, no matter what the runs measured.
     too_few: Option<Inconclusive>,
     /// The confidence of every interval: the highest of any run.
     confidence: f64,
@@ -211,8 +211,8 @@ fn ceilings(runs: &[Analysis]) -> Option<Vec<&MeasuredServer>> {
     runs.iter().map(|run| Some(&run.servers[run.ceiling?])).collect()
 }
 
-/// The logarithms of a server's figure in each run's restarts, as ratios to ceilings if there are
-/// some.
+/// The logarithms of a server's figure in each run's restarts. With ceilings, the figure is the
+/// ratio to the ceiling.
 fn logs(
     servers: &[&MeasuredServer],
     ceilings: Option<&[&MeasuredServer]>,

@@ -27,8 +27,8 @@ pub fn run() -> anyhow::Result<Exit> {
     match ending {
         Ending::Closed | Ending::Silent => Ok(Exit::Ok),
         Ending::Mismatch => anyhow::bail!(
-            "no hotlap of this version speaks on standard input: install the same version of \
-             hotlap on all hosts"
+            "the other end of standard input is not a hotlap of this version: install the same \
+             version of hotlap on all hosts"
         ),
     }
 }

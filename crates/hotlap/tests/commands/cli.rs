@@ -73,9 +73,9 @@ fn what_makes_no_sense_says_what_does() {
         ("run no-such-server", "write its path (./no-such-server), or quote it"),
         ("run ./no-such-server", "no such file: ./no-such-server"),
         ("check no-such-server", "no-such-server is not in the catalogue"),
-        // Regression: an unset variable matched, and built, the whole catalogue.
-        ("check ''", "a server is empty"),
-        ("run ''", "a server is empty"),
+        // Regression: an empty argument matched the whole catalogue and built it.
+        ("check ''", "the name of a server is empty"),
+        ("run ''", "the name of a server is empty"),
         ("list --all --ready", "cannot be used with"),
     ] {
         said(&scene, &line.replace("URL", "http://127.0.0.1:9/")).fails(2).has(words);
@@ -87,7 +87,7 @@ fn what_makes_no_sense_says_what_does() {
     }
 }
 
-/// All memory was taken, or no end was reached.
+/// Regression: such a file took all memory, or was read without end.
 #[test]
 fn a_file_without_an_end_is_an_error() {
     let scene = scene();
@@ -347,9 +347,9 @@ fn a_path_may_respond_with_an_error_on_purpose() {
     said(&scene, "check go/net-http --expect-status 404").fails(2).has(why);
 }
 
-/// Regression: only `load` told why a server ended connections over HTTP/2.
+/// Regression: only `load` said why a server ended connections over HTTP/2.
 #[test]
-fn a_run_tells_why_a_server_ends_connections() {
+fn a_run_says_why_a_server_ends_connections() {
     let server = TestServer::start(|client| {
         let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
         for number in 0.. {

@@ -1,5 +1,5 @@
-//! Command lines at random, drawn from clap's own definition of the commands: each is carried out
-//! or refused with a sentence, in time. `HOTLAP_SEEDS=20000` tries 20,000 lines.
+//! Random command lines, drawn from clap's own definition of the commands. Each is carried out or
+//! refused with a sentence, in time. `HOTLAP_SEEDS=20000` tries 20,000 lines.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -13,16 +13,17 @@ use hotlap_testbed::{Random, for_seeds, unused_address};
 use hotlap_testkit::{Said, Scene};
 use rustix::process::Signal;
 
-/// A load whose responses nobody checks lasts as long as it is asked to, so it gets Ctrl-C.
+/// A load whose responses nobody checks lasts as long as its options say, so it gets Ctrl-C after
+/// this time.
 const LOAD: Duration = Duration::from_secs(1);
 
-/// Every other line ends by itself within this time; most take milliseconds.
+/// Every other line ends by itself within this time. Most take milliseconds.
 const END: Duration = Duration::from_secs(30);
 
-/// These would install something, or measure for minutes.
+/// These options would install something, or measure for minutes.
 const NEVER: [&str; 2] = ["--yes", "--setup"];
 
-/// Values that are right, by the name that the help gives to the value of an option.
+/// Correct values, by the name that the help gives to the value of an option.
 const RIGHT: [(&str, &[&str]); 13] = [
     ("TIME", &["2s", "50ms", "1m30s"]),
     ("SECONDS", &["1"]),
@@ -96,7 +97,7 @@ const ODD: [&str; 53] = [
     "'\"${x}%s\\",
 ];
 
-/// A value, which is odd in so many of 100 cases.
+/// A value, which is odd in `odd` of 100 cases.
 fn value(random: &mut Random, argument: &Arg, odd: usize) -> OsString {
     if random.is(odd) {
         return match random.below(20) {
@@ -167,7 +168,7 @@ fn line(random: &mut Random) -> Vec<OsString> {
         line.extend(parts.swap_remove(random.below(parts.len())));
     }
     match command.get_name() {
-        // Nothing is built, started or measured. A word before may have ended the options.
+        // Nothing is built, started or measured. A word before it may have ended the options.
         "run" | "capacity" | "explain" => line.insert(1, "--dry-run".into()),
         "selftest" => line.insert(1, "--duration=0".into()),
         _ => {}

@@ -176,9 +176,9 @@ fn a_store_that_is_not_one_more_shard_of_the_pool_is_refused() {
     merge(&self::folder(3, &[]), "").fails(2).has("has no shard (*.db)");
 }
 
-/// Each missing shard of a damaged record was listed, until memory was gone.
+/// Regression: each missing shard of a damaged record was listed, which took all memory.
 #[test]
-fn a_shard_that_cannot_be_is_refused() {
+fn an_impossible_shard_is_refused() {
     let run = shard(three_nodes()[0], &["b"]);
     for impossible in [place(0, usize::MAX / 2), place(0, 0), place(99, 3)] {
         let folder = folder(3, &[]);

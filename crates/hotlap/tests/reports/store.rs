@@ -145,7 +145,8 @@ fn what_is_no_store_is_said_to_be_none() {
     assert!(error.contains("no store at"), "{error}");
 }
 
-/// SQLite waited for the other end of a pipe, and made a store of a file that was only read.
+/// Regression: SQLite waited for the other end of a pipe, and turned an empty file that was
+/// only to be read into a store.
 #[test]
 fn what_cannot_be_a_store_is_refused_and_an_empty_file_stays_empty() {
     let folder = tempfile::tempdir().unwrap();

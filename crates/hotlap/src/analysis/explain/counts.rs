@@ -93,7 +93,7 @@ pub(super) fn counts(laps: [&[&ExplainLap]; 2], confidence: f64) -> Vec<CountLin
     lines
 }
 
-/// What one server counts per request in each restart.
+/// The counts of one server per request, by restart.
 fn by_restart(
     laps: &[&ExplainLap],
     calls: &BTreeSet<&String>,
@@ -108,7 +108,7 @@ fn by_restart(
                 vec![(CountedEvent::BytesSent, sent), (CountedEvent::BytesReceived, received)]
             }
             Some(Observation::SystemCalls(own)) => {
-                // A call that a lap does not have was made 0 times in it.
+                // A call that is missing in a lap was made 0 times.
                 let count = |name: &String| own.get(name).copied().unwrap_or(0);
                 calls.iter().map(|&name| (CountedEvent::Call(name.clone()), count(name))).collect()
             }

@@ -139,8 +139,8 @@ fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usi
 pub fn unknown(error: &CatalogueError) -> String {
     let CatalogueError::Unknown { name, nearest } = error else { return error.to_string() };
     if name.trim().is_empty() {
-        return "a server is empty. Possibly a variable of the shell is not set: name a server of \
-                the catalogue, a command or a URL"
+        return "the name of a server is empty, possibly because a shell variable is not set: name \
+                a server of the catalogue, a command or a URL"
             .to_owned();
     }
     if name.starts_with(['/', '.', '~']) {
