@@ -102,9 +102,9 @@ pub(super) fn raw(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// How often to look for processes at most. A process that starts during one look is found by
-/// the next look.
-const LOOKS: usize = 10;
+/// How long to look for processes at most, and the sleep between two looks. A killed process needs
+/// a core to end. A process that starts during one look is found by the next look.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Kills every process of this user whose mark is a log in this folder, or this log. Returns the
@@ -115,15 +115,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// which the logs belong has ended.
 pub fn kill_marked(logs: &Path) -> Vec<String> {
     let mut killed = BTreeMap::new();
-    for look in 0..LOOKS {
+    let until = Instant::now() + LOOK_LIMIT;
+    for look in 0.. {
         let all = processes::all().unwrap_or_default();
         let marked = all.into_iter().filter(|m| !m.zombie && is_marked(m.pid, logs));
         let names: Vec<(u32, String)> = marked.filter_map(|member| kill(&member, logs)).collect();
-        // A process that was killed stays for a moment.
-        if look > 0 && names.is_empty() {
+        let is_over = names.is_empty() && look > 0 || Instant::now() > until;
+        killed.extend(names);
+        if is_over {
             break;
         }
-        killed.extend(names);
         std::thread::sleep(LOOK_AGAIN);
     }
     killed.into_values().collect()
