@@ -36,6 +36,13 @@ const LAP: Duration = Duration::from_millis(100);
 /// in flight at its edges would dominate.
 const SERVICE_TIMES: u32 = 8;
 
+/// The number of slices of a lap. Each has a lead-in of about one service time, so a short slice
+/// that the user chose counts as one service time: the lap of a slow server would take minutes.
+fn slices_a_lap(slice: Duration, service: Duration) -> u32 {
+    let lap = LAP.max(service * SERVICE_TIMES).as_secs_f64();
+    (lap / slice.max(service).as_secs_f64()).round().clamp(1.0, 1e3) as u32
+}
+
 /// Minimum length of a lap at a rate: its percentiles need more requests than a mean.
 const PACED: Duration = Duration::from_millis(500);
 
@@ -133,8 +140,7 @@ impl LocalRunner {
     fn slices_a_lap(&self, load: usize) -> u32 {
         let known = self.running().filter_map(|instance| instance.known[load]);
         let service = known.map(|known| known.service).max();
-        let lap = LAP.max(service.unwrap_or_default() * SERVICE_TIMES).as_secs_f64();
-        (lap / self.slices.length().as_secs_f64()).round().clamp(1.0, 1e3) as u32
+        slices_a_lap(self.slices.length(), service.unwrap_or_default())
     }
 
     /// Does something with a server, and freezes the server afterwards, whatever the result. If one
@@ -453,6 +459,17 @@ mod tests {
     use hotlap_servers::machine::{CpuAllocation, Network};
     use hotlap_servers::process::Supervisor;
     use hotlap_servers::running::LocalHost;
+
+    /// Regression: with `--slice 100ms`, a lap of a server that takes a second to respond had 80
+    /// slices, each after a lead-in of a second.
+    #[test]
+    fn a_lap_has_no_more_slices_than_its_length_permits_lead_ins() {
+        let slices = |slice, service| {
+            slices_a_lap(Duration::from_millis(slice), Duration::from_millis(service))
+        };
+        assert_eq!([slices(12, 1), slices(12, 3), slices(100, 25)], [8, 8, 2]);
+        assert_eq!([slices(4_000, 1_000), slices(100, 1_000), slices(12, 1_000)], [2, 8, 8]);
+    }
 
     /// Regression: with 256 open files, a run failed in its first lap, server after server.
     #[test]
