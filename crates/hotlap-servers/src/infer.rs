@@ -16,7 +16,7 @@ use hotlap_load::plan::{ExpectedStatus, Shared, Target, first_difference};
 use crate::contract::{
     Body, Content, Contract, Exchange, Fields, Response, described, quoted, union,
 };
-use crate::verify::client::Wire;
+use crate::verify::client::{OpenError, Wire};
 
 /// Pause before each further round of probes, in milliseconds. The last round begins over a second
 /// after the first, so that a clock in whole seconds is seen to change.
@@ -25,6 +25,11 @@ const PAUSES_MS: [u64; 5] = [0, 5, 20, 100, 1_050];
 /// The number of requests that are sent to probe a server, at most: fields have their first values
 /// in these.
 pub const PROBES: u64 = PAUSES_MS.len() as u64 + 1;
+
+/// How long a server that was just started may take until it accepts connections, and the pause
+/// between two tries.
+const ACCEPTS: Duration = Duration::from_secs(1);
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// No request is probed again after this time, however many requests there are.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -162,6 +167,7 @@ impl Prober<'_> {
     fn probe(mut self, contract: &Contract) -> Vec<Probes> {
         let first = contract.with_values(0).exchanges;
         let mut probes: Vec<Probes> = first.iter().map(|_| Probes::default()).collect();
+        self.wire = self.accepted().filter(|_| first.first().is_some_and(Exchange::is_safe));
         first.iter().zip(&mut probes).for_each(|(exchange, probes)| self.ask(exchange, probes));
         let began = Instant::now();
         let is_safe = first.iter().any(Exchange::is_safe);
@@ -177,6 +183,19 @@ impl Prober<'_> {
             self.wire = None;
         }
         probes
+    }
+
+    /// The first connection. A refused connection is no response, so it is tried again.
+    fn accepted(&self) -> Option<Wire> {
+        let until = Instant::now() + ACCEPTS;
+        loop {
+            match Wire::open(self.target, self.limit) {
+                Err(OpenError::Silent(_)) if Instant::now() < until => {
+                    std::thread::sleep(TRY_AGAIN);
+                }
+                opened => return opened.ok(),
+            }
+        }
     }
 
     fn ask(&mut self, exchange: &Exchange, probes: &mut Probes) {

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
     };
     let configured = Config::fill(&mut typed);
     redact::names(&typed.redact);
+    redact::surroundings();
     let console = Console::new(typed.color.unwrap_or_default(), typed.quiet);
     let configured = configured.and_then(|()| Ok(interrupt::outlive_limits()?));
     match configured.and_then(|()| cmd::run(typed.command, &console)) {

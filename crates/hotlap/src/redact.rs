@@ -42,8 +42,18 @@ const USUAL: [&str; 10] = [
 
 /// How names of secrets end, in lower case and without separators: `DB_PASSWORD=x`, `?token=x`,
 /// `--api-key x`, `"clientSecret": "x"`.
-const ENDINGS: [&str; 8] =
-    ["password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey"];
+const ENDINGS: [&str; 10] = [
+    "password",
+    "passwd",
+    "pass",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "signature",
+];
 
 /// The shortest secret that is looked for in free text. Shorter ones are redacted where they stand
 /// as a header's value; in free text they would match by chance.
@@ -72,8 +82,33 @@ pub fn header(name: &str, value: &str) {
     }
     // `Bearer abc`: the token is a secret without its scheme too. `a=1; session=abc`: so is each.
     let parts = value.split([' ', ';', ',']).map(|part| part.split_once('=').map_or(part, |p| p.1));
+    learn(std::iter::once(value).chain(parts));
+}
+
+/// Notes the secrets that a command, a URL or a body assigns: from now on, they are redacted
+/// everywhere. A server may print them without their names.
+pub fn command(text: &str) {
+    let mut found = Vec::new();
+    assignments(text, |secret| found.push(secret.to_owned()));
+    learn(found.iter().map(String::as_str));
+}
+
+/// Notes the secrets of this process's command line, and of its environment, which servers inherit.
+pub fn surroundings() {
+    let typed: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    command(&typed.join(" "));
+    let variables = std::env::vars_os().map(|(name, value)| {
+        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+    });
+    let secrets: Vec<(String, String)> =
+        variables.filter(|(name, _)| names_a_secret(name)).collect();
+    learn(secrets.iter().map(|(_, value)| value.as_str()));
+}
+
+fn learn<'a>(found: impl Iterator<Item = &'a str>) {
     let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
-    for secret in std::iter::once(value).chain(parts).map(str::trim) {
+    for secret in found.map(str::trim) {
         let known = secrets.values.iter().any(|v| v == secret);
         let scheme = ["bearer", "basic", "digest", "negotiate"];
         if secret.len() >= SHORTEST && !known && !scheme.contains(&&*secret.to_lowercase()) {
@@ -92,7 +127,7 @@ pub fn is_secret(name: &str) -> bool {
 
 /// Text without the secrets that are known, and without the credentials of URLs in it.
 pub fn text(text: &str) -> String {
-    let mut out = assignments(&urls(text));
+    let mut out = assignments(&urls(text), |_| {});
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
     for value in &secrets.values {
         if out.contains(value.as_str()) {
@@ -261,24 +296,31 @@ fn names_a_secret(name: &str) -> bool {
 }
 
 /// Text without the values that are assigned to names of secrets: after `=`, after `:` and a quote
-/// as in JSON, or after an option and a blank.
-fn assignments(text: &str) -> String {
+/// as in JSON, or after an option and a blank. And without the values of the usual headers. Each
+/// value is passed to `found`.
+fn assignments(text: &str, mut found: impl FnMut(&str)) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(is_name) {
         let end = rest[at..].find(|c| !is_name(c)).map_or(rest.len(), |length| at + length);
-        let (name, after) = (&rest[at..end], &rest[end..]);
+        // The letter of an escaped line break is no part of a name: `\nSet-Cookie`.
+        let from = at + usize::from(rest[..at].ends_with('\\'));
+        let (name, after) = (&rest[from..end], &rest[end..]);
         out += &rest[..end];
         rest = after;
-        if !names_a_secret(name) {
+        let is_header = USUAL.contains(&name.to_lowercase().as_str());
+        if !is_header && !names_a_secret(name) {
             continue;
         }
-        let Some((sign, end)) = assigned(name, after) else { continue };
+        let Some((sign, end)) = assigned(name, after, is_header) else { continue };
         let value = &after[sign..];
         let length = end.of(value).unwrap_or(value.len());
         out += &after[..sign];
         out += if length == 0 { "" } else { MARK };
+        if &value[..length] != MARK {
+            found(&value[..length]);
+        }
         rest = &value[length..];
     }
     out + rest
@@ -293,6 +335,8 @@ enum ValueEnd {
     Quote(char),
     /// A quote that a backslash precedes, because the whole text is within quotes.
     Backslash,
+    /// The end of the line, also if it is escaped, or a quote.
+    Line,
 }
 
 impl ValueEnd {
@@ -301,6 +345,7 @@ impl ValueEnd {
         match self {
             Self::Sign => value.find(|c: char| c.is_whitespace() || "&;,'\"`<>)}]".contains(c)),
             Self::Backslash => value.find('\\'),
+            Self::Line => value.find(['\r', '\n', '\\', '"', '\'', '`']),
             Self::Quote(quote) => {
                 let mut is_escaped = false;
                 value.find(|c: char| {
@@ -314,7 +359,7 @@ impl ValueEnd {
 }
 
 /// The length of what stands between a name and its value, and what the value ends with.
-fn assigned(name: &str, after: &str) -> Option<(usize, ValueEnd)> {
+fn assigned(name: &str, after: &str, is_header: bool) -> Option<(usize, ValueEnd)> {
     let bare = after.trim_start_matches(['"', '\'', '\\']);
     let sign = bare.trim_start();
     let value = match sign.chars().next()? {
@@ -327,7 +372,7 @@ fn assigned(name: &str, after: &str) -> Option<(usize, ValueEnd)> {
     let quote = unquoted.chars().next().filter(|c| "\"'".contains(*c));
     // In prose, such a name may have a colon after it, and no value.
     if sign.starts_with(':') && quote.is_none() {
-        return None;
+        return is_header.then(|| (after.len() - value.len(), ValueEnd::Line));
     }
     let (value, end) = match quote {
         None => (value, ValueEnd::Sign),
@@ -409,6 +454,24 @@ mod tests {
         }
         let same = ["tokens=5", "token: two", "password", "secret=", "a=1&b=2", "--token"];
         assert_eq!(same.map(text), same);
+    }
+
+    /// Regression: a server that printed its token without a name, or answered with a cookie.
+    #[test]
+    fn what_a_command_assigns_is_a_secret_without_its_name_too() {
+        command("env MY_TOKEN=tok-cmd-77 DB_PASS=db-cmd-99 ./app --api-key key-cmd-55");
+        assert_eq!(
+            text("raw: tok-cmd-77 db-cmd-99, key-cmd-55"),
+            "raw: REDACTED REDACTED, REDACTED"
+        );
+        let quoted = r#"got "HTTP/1.1 200 OK\r\nSet-Cookie: s=abc; Path=/\r\n\r\nHi""#;
+        let shown = r#"got "HTTP/1.1 200 OK\r\nSet-Cookie: REDACTED\r\n\r\nHi""#;
+        assert_eq!(text(quoted), shown);
+        assert_eq!(text(shown), shown, "again");
+        assert_eq!(
+            text("log: Authorization: Bearer a.b\nnext"),
+            "log: Authorization: REDACTED\nnext"
+        );
     }
 
     #[test]

@@ -103,8 +103,11 @@ pub(super) fn raw(pid: u32) -> Option<Pid> {
 }
 
 /// How long to look for processes at most, and the sleep between two looks. A killed process needs
-/// a core to end. A process that starts during one look is found by the next look.
+/// a core to end. A process that starts during one look is found by a later one.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
+/// How many looks in a row must find nothing. A process has no environment while it executes a
+/// program, so one look may miss it.
+const EMPTY_LOOKS: u32 = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Kills every process of this user whose mark is a log in this folder, or this log. Returns the
@@ -116,16 +119,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub fn kill_marked(logs: &Path) -> Vec<String> {
     let mut killed = BTreeMap::new();
     let until = Instant::now() + LOOK_LIMIT;
-    for look in 0.. {
+    let mut empty = 0;
+    while empty < EMPTY_LOOKS && Instant::now() < until {
+        if empty > 0 {
+            std::thread::sleep(LOOK_AGAIN);
+        }
         let all = processes::all().unwrap_or_default();
         let marked = all.into_iter().filter(|m| !m.zombie && is_marked(m.pid, logs));
         let names: Vec<(u32, String)> = marked.filter_map(|member| kill(&member, logs)).collect();
-        let is_over = names.is_empty() && look > 0 || Instant::now() > until;
+        empty = if names.is_empty() { empty + 1 } else { 0 };
         killed.extend(names);
-        if is_over {
-            break;
-        }
-        std::thread::sleep(LOOK_AGAIN);
     }
     killed.into_values().collect()
 }

@@ -1,5 +1,6 @@
 //! What is inferred about servers without a contract.
 
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use hotlap_load::plan::{Endpoint, ExpectedBody, ExpectedStatus, Target};
 use hotlap_servers::contract::{Ask, Content, Contract, Fields, Requests};
 use hotlap_servers::infer::{Inferred, infer};
 use hotlap_servers::verify::{self, PAUSE, Requirements, Verifier};
-use hotlap_testbed::{Flaw, Site, TestServer};
+use hotlap_testbed::{Flaw, HELLO, Site, TestServer, unused_address};
 
 /// Time limit for a response: a hang is an error, a busy machine is not.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -202,4 +203,19 @@ fn a_server_that_fails_now_and_then_passes_verification() {
     });
     assert!(report.passed(), "{:#?}", report.required);
     assert_eq!(report.answers[0].status, 200);
+}
+
+/// Regression: refused connections counted as responses that differ, so no body was checked.
+#[test]
+fn a_server_that_listens_a_moment_later_is_waited_for() {
+    let address = unused_address();
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(150));
+        TestServer::on(TcpListener::bind(address).unwrap(), |mut client| client.respond(HELLO))
+    });
+    let target = Target::plain(Endpoint::Tcp(address));
+    let found = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default())).unwrap();
+    assert_eq!(found.contract.exchanges[0].content, Content::exactly(b"Hello, World!"));
+    assert_eq!(found.notes, [""; 0]);
+    drop(later.join());
 }

@@ -149,7 +149,11 @@ pub(super) fn state_note(run: &Run) -> String {
              {laps} laps so far."
         ),
         RunState::Interrupted => {
-            format!("This run was interrupted. These are its {laps} laps until then.")
+            let next = match run.suite {
+                Some(_) => " `hotlap run --resume` with the same suite continues it.",
+                None => "",
+            };
+            format!("This run was interrupted. These are its {laps} laps until then.{next}")
         }
         RunState::Invalid => "No lap of this run passed the validity checks.".to_owned(),
         RunState::Failed => {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hotlap_bench::experiment::{Experiment, Explain};
+use hotlap_bench::participant::Origin;
 use hotlap_servers::build::probe_all;
 use hotlap_servers::catalogue::CatalogueServer;
 
@@ -82,7 +83,9 @@ fn described(spec: &RunSpec, server: &Server) -> String {
                 format!("built if necessary: {}", commands.join("; "))
             }
         },
-        (None, _) if server.command.contains("://") => "runs already".to_owned(),
+        (None, Some(Source::Custom(origin, _))) if matches!(**origin, Origin::Running { .. }) => {
+            "runs already".to_owned()
+        }
         (None, _) => format!("started with: {}", server.command),
     };
     format!("{}: {role}{start}", server.name)

@@ -27,7 +27,8 @@ pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> 
 pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     let Some(number) = store.last_of(suite)? else {
         return usage(format!(
-            "no run of the suite {suite} is stored, so there is nothing to resume"
+            "no run of the suite {suite} is stored, so there is nothing to resume: --resume \
+             continues the suite that --suite names, and no run of single servers"
         ));
     };
     if Logs::is_under_way(number, store.path()) {

@@ -36,7 +36,8 @@ pub fn names(commands: &[&str]) -> Vec<String> {
 impl Parts {
     /// The parts of a command; `None` if no short name can be derived.
     fn of(command: &str) -> Option<Self> {
-        let is_setting = |word: &String| word.contains('=') && !word.starts_with('-');
+        let is_setting =
+            |word: &String| word == "env" || word.contains('=') && !word.starts_with('-');
         let words = shell_words::split(command).ok()?.into_iter().skip_while(is_setting);
         let mut words = without_port(words.collect()).into_iter().map(|word| file_name(&word));
         let program = words.next()?;
@@ -118,7 +119,7 @@ mod tests {
                 "/usr/sbin/lighttpd -D -f /tmp/l.conf",
                 "python3 -m http.server $PORT",
                 "java -Xmx1g -jar target/app.jar --server.port=$PORT",
-                "NODE_ENV=production node src/main.js --port $PORT",
+                "env NODE_ENV=production node src/main.js --port $PORT",
                 "go run ./cmd/server -listen :$PORT -quiet",
                 "./build/my-server --port={port}",
             ]),

@@ -199,6 +199,7 @@ fn held_to(server: &catalogue::CatalogueServer, wanted: Option<Name>) -> anyhow:
 
 /// How a command is started: split into words, or by a shell.
 fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
+    redact::command(command);
     let argv = if shell {
         ["sh", "-c", command].map(str::to_owned).to_vec()
     } else {
