@@ -10,7 +10,7 @@ use crate::model::{Class, Role, Run, Violation};
 use crate::report::figure::ratio;
 use crate::report::heading::under;
 use crate::report::latency::not_reached;
-use crate::text::number::{count, grouped, plural};
+use crate::text::number::{count, grouped, plural, time};
 
 /// All warnings about a run.
 pub(super) fn sentences(
@@ -302,10 +302,11 @@ pub(super) fn violation(violation: &Violation) -> String {
             format!("{} of {} requests failed{most}", count(*failures), count(*requests))
         }
         Violation::WrongAnswers { wrong, example } => {
-            format!("{} responses were wrong ({example})", count(*wrong))
+            let are = if *wrong == 1 { "response was" } else { "responses were" };
+            format!("{} {are} wrong ({example})", count(*wrong))
         }
         Violation::Late { lag_us } => {
-            format!("the generator sent {} µs late (p99)", grouped(*lag_us, 0))
+            format!("the generator sent {} late (p99)", time(*lag_us / 1e3))
         }
         Violation::Generators { why } => why.clone(),
         Violation::GeneratorLost { why } => format!("a generator was lost: {why}"),
