@@ -85,8 +85,9 @@ pub struct Cli {
     /// it for more headers.
     ///
     /// Authorization, Cookie and X-Api-Key are always redacted. So are passwords in URLs, and
-    /// values of names that end in password, secret, token or apikey, in queries, bodies, commands
-    /// and logs. Other secrets are not redacted. To repeat or resume a run, give the values again.
+    /// values of names that end in password, pass, secret, token, apikey or signature, in the
+    /// environment, queries, bodies, commands and logs. Other secrets are not redacted. To repeat
+    /// or resume a run, give the values again.
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     pub redact: Vec<String>,
     /// Ignore the configuration file.
