@@ -66,7 +66,8 @@ pub fn infer(
     contract: &Contract,
 ) -> Result<Inferred, String> {
     let mut inferred = Inferred { contract: contract.clone(), answers: vec![], notes: vec![] };
-    let probes = Prober { target, host, limit, wire: None }.probe(contract);
+    let accepts_until = Instant::now() + ACCEPTS;
+    let probes = Prober { target, host, limit, accepts_until, wire: None }.probe(contract);
     let mut notes: Vec<(String, Vec<String>)> = Vec::new();
     for (exchange, probes) in inferred.contract.exchanges.iter_mut().zip(probes) {
         let (answer, note) = settle(exchange, probes, &contract.fields)?;
@@ -157,6 +158,7 @@ struct Prober<'a> {
     target: &'a Target,
     host: &'a str,
     limit: Duration,
+    accepts_until: Instant,
     /// A connection that the server keeps open.
     wire: Option<Wire>,
 }
@@ -167,7 +169,6 @@ impl Prober<'_> {
     fn probe(mut self, contract: &Contract) -> Vec<Probes> {
         let first = contract.with_values(0).exchanges;
         let mut probes: Vec<Probes> = first.iter().map(|_| Probes::default()).collect();
-        self.wire = self.accepted().filter(|_| first.first().is_some_and(Exchange::is_safe));
         first.iter().zip(&mut probes).for_each(|(exchange, probes)| self.ask(exchange, probes));
         let began = Instant::now();
         let is_safe = first.iter().any(Exchange::is_safe);
@@ -185,15 +186,14 @@ impl Prober<'_> {
         probes
     }
 
-    /// The first connection. A refused connection is no response, so it is tried again.
-    fn accepted(&self) -> Option<Wire> {
-        let until = Instant::now() + ACCEPTS;
+    /// Connects. A refused connection is no response, so at first it is tried again.
+    fn open(&self) -> Result<Wire, OpenError> {
         loop {
             match Wire::open(self.target, self.limit) {
-                Err(OpenError::Silent(_)) if Instant::now() < until => {
+                Err(OpenError::Silent(_)) if Instant::now() < self.accepts_until => {
                     std::thread::sleep(TRY_AGAIN);
                 }
-                opened => return opened.ok(),
+                opened => return opened,
             }
         }
     }
@@ -218,7 +218,7 @@ impl Prober<'_> {
             }
             return Ok(answer);
         }
-        let mut wire = Wire::open(self.target, self.limit)?;
+        let mut wire = self.open()?;
         let answer = ask(&mut wire)?;
         self.wire = answer.keep_alive.then_some(wire);
         Ok(answer)
