@@ -36,8 +36,9 @@ const LAP: Duration = Duration::from_millis(100);
 /// in flight at its edges would dominate.
 const SERVICE_TIMES: u32 = 8;
 
-/// The number of slices of a lap. Each has a lead-in of about one service time, so a short slice
-/// that the user chose counts as one service time: the lap of a slow server would take minutes.
+/// The number of slices of a lap. Each slice has a lead-in of about one service time. So a short
+/// slice that the user chose counts as one service time. Otherwise the lap of a slow server would
+/// take minutes.
 fn slices_a_lap(slice: Duration, service: Duration) -> u32 {
     let lap = LAP.max(service * SERVICE_TIMES).as_secs_f64();
     (lap / slice.max(service).as_secs_f64()).round().clamp(1.0, 1e3) as u32
