@@ -254,8 +254,8 @@ pub struct Schedule {
     /// Stop earlier once all intervals are as narrow as this
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     pub precision: Option<f64>,
-    /// How long a server runs before it is frozen while the others run (default: the shortest of
-    /// 12ms, 48ms, 300ms and 1s at which no server costs more than when left running)
+    /// How long a server runs before it is frozen while the others run (default: 12ms if no
+    /// server costs more then than when left running, else 100ms)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub slice: Option<Duration>,
     /// Number of times every server is started again (default: by --duration)
@@ -370,14 +370,14 @@ pub struct CapacityArgs {
     /// The goals, separated by commas: p99<10ms, p50<2ms, p99.9<100ms, errors<0.1%
     ///
     /// Latency counts from the moment a request is due, in an open loop with Poisson arrivals. A
-    /// request that fails misses every goal. The capacity is the rate at which half of all windows
-    /// of 1 to 4 s meet all goals. At the rate that the table calls safe, 19 of 20 windows do.
+    /// request that fails misses every goal. For p99, the capacity is the rate at which 9 of 10
+    /// windows of 1 to 4 s meet all goals. In the end, each server is held at its capacity.
     #[arg(long, value_name = "GOALS", required = true)]
     pub slo: String,
     /// The server that the others are compared with (default: the first)
     #[arg(long, value_name = "NAME")]
     pub reference: Option<String>,
-    /// Total measuring time (default: a minute per server, more if a goal is over 10 ms)
+    /// Total measuring time (default: 90 s per server, more if a goal is over 10 ms)
     #[arg(short, long, value_name = "TIME", value_parser = quantity::span,
         help_heading = "Schedule")]
     pub duration: Option<Duration>,

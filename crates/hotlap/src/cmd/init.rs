@@ -25,9 +25,9 @@ question = "compare"
 budget = "2m"
 # precision = "1%"
 
-# How long a server runs before it is frozen and the others run; without it the shortest of 12ms,
-# 48ms, 300ms and 1s at which every server costs what it costs when left running.
-# slice = "48ms"
+# How long a server runs before it is frozen and the others run; without it 12ms if
+# every server then costs what it costs when left running, else 100ms.
+# slice = "100ms"
 
 # What each server meets alone once all is measured: overload, churn, slow headers, ...
 # stress = ["overload"]
