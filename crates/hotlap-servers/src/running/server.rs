@@ -40,7 +40,7 @@ pub struct StartOrder {
     /// The cores that it may use while it is [spread](RunningServer::spread), sorted: its own and
     /// the others of the run.
     pub all_cores: Vec<usize>,
-    /// How long it may take to answer; see also [`UNREADY`](super::UNREADY).
+    /// How long it may take to respond. For wrong responses, [`UNREADY`](super::UNREADY) shortens it.
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
