@@ -40,7 +40,8 @@ pub struct StartOrder {
     /// The cores that it may use while it is [spread](RunningServer::spread), sorted: its own and
     /// the others of the run.
     pub all_cores: Vec<usize>,
-    /// How long it may take to respond. For wrong responses, [`UNREADY`](super::UNREADY) shortens it.
+    /// How long it may take to respond.
+    /// [`UNREADY`](super::UNREADY) is for wrong responses at first.
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
