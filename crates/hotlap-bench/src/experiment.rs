@@ -41,7 +41,7 @@ pub struct Experiment {
     /// Whether the first restarts end with paced laps.
     pub paced: bool,
     /// The rate of paced laps, in requests/s; by default half of the slowest server's throughput.
-    pub rate: Option<f64>,
+    pub common_rate: Option<f64>,
     /// The goals of a search for the highest rate at which each server keeps them; empty: the
     /// servers are compared in a closed loop.
     pub objectives: Vec<Objective>,
@@ -234,7 +234,7 @@ impl Experiment {
             rounds: None,
             slice: None,
             paced: false,
-            rate: None,
+            common_rate: None,
             objectives: Vec::new(),
             explain: Explain::No,
             seed: 0,

@@ -127,7 +127,7 @@ pub struct Count {
     pub counted: HardwareCounts,
 }
 
-/// A failed validity check: why a lap is left out.
+/// A failed validity check. Most exclude the lap, see [`Violation::invalidates`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "check")]
 pub enum Violation {

@@ -40,7 +40,7 @@ pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnM
         running: vec![false; experiment.participants.len()],
         out: (0..experiment.participants.len()).map(|n| experiment.past.out.contains(&n)).collect(),
         budget: Budget::new(experiment),
-        rate: experiment.rate.or(experiment.past.rate),
+        rate: experiment.common_rate.or(experiment.past.rate),
         sliced: false,
         reached: vec![vec![0.0; experiment.loads.len()]; experiment.participants.len()],
         restarts: 0,

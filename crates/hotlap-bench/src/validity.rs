@@ -1,6 +1,9 @@
-//! Validity checks: a lap's figures must agree with each other, or the lap is left out.
+//! Validity checks: a lap's figures must agree with each other. A lap that fails one is left out,
+//! unless [`Violation::invalidates`] makes an exception.
 //!
-//! Pure functions: a lap and its load in, failed validity checks out.
+//! Pure functions: a lap and its load in, failed validity checks out. What a lap does not contain
+//! is passed to [`silence`] and [`side_effect`]. Several generators judge themselves
+//! (`hotlap_agent::outcome`). `local::instance::laps` puts all of it together.
 
 use std::time::Duration;
 
@@ -45,8 +48,8 @@ pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     .collect()
 }
 
-/// The validity checks that a lap of a search fails. Failures, wrong responses and a queue without
-/// end are what a search looks for, so only the generator can make such a lap invalid.
+/// The validity checks of this module that a lap of a search fails. Failures, wrong responses and a
+/// queue without end are what a search looks for, so of these checks only lateness excludes a lap.
 pub fn judge_trial(lap: &Lap, load: &Load) -> Vec<Violation> {
     late(lap, load).into_iter().collect()
 }

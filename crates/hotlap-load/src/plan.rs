@@ -155,6 +155,13 @@ pub enum Reuse {
     Close,
 }
 
+impl Reuse {
+    /// One request per connection, or as many as the server takes.
+    pub fn of(closes: bool) -> Self {
+        if closes { Self::Close } else { Self::KeepAlive }
+    }
+}
+
 /// When requests are sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -216,8 +223,11 @@ const MAX_WEIGHTS: u64 = 100_000;
 /// a histogram of 256 KiB in each thread.
 pub const MAX_BY_REQUEST: usize = 100;
 
+/// The connections of a load for which nobody names a number. A convention.
+pub const CONNECTIONS: usize = 64;
+
 impl Plan {
-    /// A closed loop of one request: 64 connections, kept alive, on 1 thread, without pipelining;
+    /// A closed loop of one request: [`CONNECTIONS`], kept alive, on 1 thread, without pipelining;
     /// 100 ms of warm-up, then 10 s; a timeout of 2 s.
     pub fn new(target: Target, request: Request) -> Self {
         Self {
@@ -228,7 +238,7 @@ impl Plan {
             seed: 0,
             unique: 0,
             first_value: 0,
-            connections: 64,
+            connections: CONNECTIONS,
             threads: 1,
             reuse: Reuse::KeepAlive,
             pace: Pace::Closed,

@@ -32,7 +32,7 @@ use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::machine::Machine;
-use hotlap_stats::{Better, Criterion, Reading, Share, Verdict, effect, median, pairs, verdicts};
+use hotlap_stats::{Criterion, Reading, Share, Verdict, effect, median, pairs, verdicts};
 use neighbour::Neighbour;
 use serde::{Deserialize, Serialize};
 
@@ -250,8 +250,9 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
     let effect = found(2, Measure::Cost).map(|(effect, _)| effect);
     let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Measure::Cost), ln(2, Measure::Rate));
     let (costlier_cost, called) = ln(3, Measure::Cost);
-    let (confidence, withheld) = (analysis.confidence, analysis.withheld(Measure::Cost));
-    let criterion = Criterion { alpha: 1.0 - confidence, withheld, better: Better::Lower };
+    let restarts = effect.map_or(0, |effect| effect.restarts);
+    let withheld = analysis.withheld(&[2, 0], Measure::Cost, restarts);
+    let criterion = Measure::Cost.criterion(analysis.confidence, withheld);
     let costs = |server: usize| &analysis.servers[server].readings[Measure::Cost];
     let readings = |measure| {
         let told = |r: &Reading| Some((r.restart, r.round, r.share.value()?));
@@ -272,7 +273,7 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
         smallest: smallest(costs(2), costs(0), &criterion),
         best_rate: (1..=options.best_runs).contains(&run).then(|| best_of_three(arena, options)),
         measured: windows as f64 / 1e6 / kept.took_ms.max(1) as f64,
-        restarts: effect.map_or(0, |effect| effect.restarts),
+        restarts,
         rounds: costs(2).len() as u32,
         cost_readings: readings(Measure::Cost),
         rate_readings: readings(Measure::Rate),

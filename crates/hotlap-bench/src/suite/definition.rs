@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hotlap_load::plan::Protocol;
+use hotlap_load::plan::{Protocol, Reuse};
 use hotlap_servers::contract;
 use hotlap_servers::launch::Counts;
 use serde::{Deserialize, Serialize};
@@ -105,8 +105,8 @@ pub struct Loading {
     pub connections: usize,
     /// Generator threads.
     pub threads: Option<usize>,
-    /// Opens a new connection for each request.
-    pub close: bool,
+    /// How long a connection is used.
+    pub reuse: Reuse,
     /// The version of HTTP.
     pub protocol: Protocol,
     /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2.

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use hotlap_load::plan::Protocol;
+use hotlap_load::plan::{CONNECTIONS, Protocol, Reuse};
 use hotlap_servers::catalogue::line_of;
 use hotlap_servers::contract;
 use hotlap_servers::launch::Counts;
@@ -20,9 +20,6 @@ use super::definition::{
     Suite, SuiteError, SuiteServer, Written,
 };
 use crate::stress::Scenario;
-
-/// Default number of connections.
-const CONNECTIONS: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -430,7 +427,7 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
                                     name: keys.name.clone(),
                                     connections: connections.unwrap_or(CONNECTIONS),
                                     threads,
-                                    close: close.unwrap_or(false),
+                                    reuse: Reuse::of(close.unwrap_or(false)),
                                     protocol,
                                     pipeline,
                                     request: request.clone(),
@@ -539,11 +536,11 @@ mod tests {
         let titles: Vec<String> = suite.servers.iter().map(SuiteServer::title).collect();
         assert_eq!(titles, ["b", "a (1 thread)", "a (4 threads)"]);
         assert_eq!(suite.reference, 1);
-        let loads: Vec<_> = suite.loads.iter().map(|l| (l.connections, l.close, l.rate)).collect();
-        let crossed =
-            [(10, false), (100, false), (10, true), (100, true)].map(|(c, k)| (c, k, None));
+        let loads: Vec<_> = suite.loads.iter().map(|l| (l.connections, l.reuse, l.rate)).collect();
+        let (kept, new) = (Reuse::KeepAlive, Reuse::Close);
+        let crossed = [(10, kept), (100, kept), (10, new), (100, new)].map(|(c, k)| (c, k, None));
         assert_eq!(loads[..4], crossed);
-        assert_eq!(loads[4..], [(64, false, Some(500.0))]);
+        assert_eq!(loads[4..], [(64, kept, Some(500.0))]);
         assert_eq!(suite.loads[4].request.as_deref(), Some("POST /bla"));
     }
 

@@ -4,7 +4,7 @@
 use hotlap_bench::slo::Objective;
 use hotlap_stats::{ByRestart, Capacity, Estimate, Mean, Survival, Trial, apart, median};
 
-use super::compare::{Found, criterion, judged};
+use super::compare::{Found, judged};
 use super::{Measure, confidence, latency::Times};
 use crate::model::{Lap, Role, Run};
 
@@ -99,7 +99,7 @@ impl CapacityAnalysis {
     fn compare(&mut self, run: &Run) {
         let Some(reference) = self.reference else { return };
         let confidence = confidence(run);
-        let criterion = criterion(Measure::Rate, &[], confidence, None);
+        let criterion = Measure::Rate.criterion(confidence, None);
         let others: Vec<usize> = (0..self.servers.len())
             .filter(|&server| server != reference && run.is_compared(server))
             .collect();

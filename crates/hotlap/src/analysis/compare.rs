@@ -8,7 +8,6 @@ use hotlap_stats::{
 };
 use serde::Serialize;
 
-use super::MeasuredServer;
 use crate::model::Run;
 
 /// The effect of one measure and what decides on it, or `None` without a comparison.
@@ -53,8 +52,8 @@ impl ServerComparison {
 /// The verdicts of one table, given the comparisons of its pairs. [`verdicts`] explains which of
 /// them are corrected together.
 pub fn found_in_families(compared: &[PerMeasure<Compared>]) -> Vec<PerMeasure<Found>> {
-    let family = |of_speed: bool| {
-        let is_own = move |measure: &Measure| measure.is_in_sentences() == of_speed;
+    let family = |in_sentences: bool| {
+        let is_own = move |measure: &Measure| measure.is_in_sentences() == in_sentences;
         let pairs = compared.iter();
         judged(
             pairs.flat_map(|of| Measure::ALL.into_iter().filter(is_own).map(|m| of[m])).collect(),
@@ -120,6 +119,11 @@ impl Measure {
             Self::Rate => Better::Higher,
             Self::Cost | Self::P50 | Self::P99 | Self::Memory => Better::Lower,
         }
+    }
+
+    /// What decides comparisons in this measure. `withheld` is why no verdict can be given.
+    pub fn criterion(self, confidence: f64, withheld: Option<Inconclusive>) -> Criterion {
+        Criterion { alpha: 1.0 - confidence, withheld, better: self.better() }
     }
 
     /// Whether the sentences of a table are about this measure.
@@ -191,17 +195,4 @@ impl Level {
     pub(super) fn spread(&self, pairs: ByRestart, confidence: f64) -> Option<NodeSpread> {
         NodeSpread::of(by_node(pairs, self.node_of.as_ref()?), confidence)
     }
-}
-
-/// What decides comparisons of these servers in a measure, at this confidence. `withheld` is why no
-/// verdict can be given. A server that was not steady takes precedence as the reason.
-pub fn criterion(
-    measure: Measure,
-    servers: &[&MeasuredServer],
-    confidence: f64,
-    withheld: Option<Inconclusive>,
-) -> Criterion {
-    let is_unsteady = servers.iter().any(|server| server.unsteady.is_some());
-    let unsteady = (is_unsteady && measure != Measure::Memory).then_some(Inconclusive::NotSteady);
-    Criterion { alpha: 1.0 - confidence, withheld: unsteady.or(withheld), better: measure.better() }
 }

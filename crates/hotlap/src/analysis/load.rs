@@ -6,7 +6,7 @@ use hotlap_stats::{
 };
 
 use super::bias::{self, Unsteady};
-use super::compare::{Compared, Found, ServerPair, criterion, found_in_families, judged};
+use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
 use crate::model::{Role, Run};
 
@@ -84,11 +84,33 @@ impl Analysis {
         Some(self.rests_on.mean(pairs)?.effect(self.confidence))
     }
 
-    /// Why no verdict is given in a measure: the A/A control differs from the reference.
-    pub fn withheld(&self, measure: Measure) -> Option<Inconclusive> {
-        let control = self.noise[measure]?;
-        let differs = control.restarts >= MIN_RESTARTS && control.p < CONTROL_ALPHA;
-        differs.then_some(Inconclusive::ControlDiffers)
+    /// Whether the A/A control differs from the reference in a measure.
+    pub fn control_differs(&self, measure: Measure) -> bool {
+        let differs =
+            |control: Effect| control.restarts >= MIN_RESTARTS && control.p < CONTROL_ALPHA;
+        self.noise[measure].is_some_and(differs)
+    }
+
+    /// Why no verdict on these servers can be given in a measure, whatever the difference is.
+    /// `restarts` is the number of restarts, or of nodes, that the comparison has.
+    pub fn withheld(
+        &self,
+        servers: &[usize],
+        measure: Measure,
+        restarts: u32,
+    ) -> Option<Inconclusive> {
+        let is_unsteady = |&server: &usize| self.servers[server].is_unsteady_in(measure);
+        if servers.iter().any(is_unsteady) {
+            return Some(Inconclusive::NotSteady);
+        }
+        if self.control_differs(measure) {
+            return Some(Inconclusive::ControlDiffers);
+        }
+        let few = match self.rests_on.is_nodes() {
+            true => Inconclusive::TooFewNodes,
+            false => Inconclusive::TooFewRestarts,
+        };
+        (restarts < MIN_RESTARTS).then_some(few)
     }
 
     /// How far the A/A control may be from the reference, as a share; `None` if unknown.
@@ -192,10 +214,10 @@ impl Analysis {
         found.map(|(found, pair)| self.with_bounds(found, *pair)).collect()
     }
 
-    /// Compares two servers in one measure. `None` if they have no round in common, if the
-    /// generator limits the measure, or if a percentile of either is a lower bound. Requests/s of a
-    /// server limited by the generator are a lower bound, which can still be higher than those of
-    /// another server.
+    /// Compares two servers in one measure. `None` if they have no round in common, if either sent
+    /// wrong responses, if the generator limits the measure, if both serve the full rate of an open
+    /// loop, or if a percentile of either is a lower bound. Requests/s of a server limited by the
+    /// generator are a lower bound, which can still be higher than the requests/s of another server.
     pub(super) fn compared_in(&self, server: usize, other: usize, measure: Measure) -> Compared {
         let of_both = [&self.servers[server], &self.servers[other]];
         let limited = of_both.iter().filter(|s| s.generator_limited).count();
@@ -210,11 +232,8 @@ impl Analysis {
             return None;
         }
         let effect = self.effect(server, other, measure)?;
-        // In a pool, `restarts` is the number of nodes.
-        let is_few = self.rests_on.is_nodes() && effect.restarts < MIN_RESTARTS;
-        let few = is_few.then_some(Inconclusive::TooFewNodes);
-        let withheld = self.withheld(measure).or(few);
-        Some((criterion(measure, &of_both, self.confidence, withheld), effect))
+        let withheld = self.withheld(&[server, other], measure, effect.restarts);
+        Some((measure.criterion(self.confidence, withheld), effect))
     }
 
     /// The ratio of two servers in one measure. Servers of a pool that no shard measured together
@@ -322,16 +341,13 @@ impl Analysis {
         }
     }
 
-    /// Whether a server responds correctly, was steady and has enough restarts, and verdicts are
-    /// not withheld.
+    /// Whether a server responds correctly, and verdicts on it are not withheld.
     fn can_rank(&self, server: usize) -> bool {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;
         let by = if is_by_cost { Measure::Cost } else { Measure::Rate };
-        measured.wrong == 0
-            && measured.unsteady.is_none()
-            && self.restarts(server, by) >= MIN_RESTARTS
-            && self.withheld(by).is_none()
+        let restarts = self.restarts(server, by);
+        measured.wrong == 0 && self.withheld(&[server], by, restarts).is_none()
     }
 }
 

@@ -142,6 +142,12 @@ impl MeasuredServer {
         }
     }
 
+    /// Whether verdicts in a measure do not hold, because the server was not steady. Memory may be
+    /// compared all the same.
+    pub(super) fn is_unsteady_in(&self, measure: Measure) -> bool {
+        self.unsteady.is_some() && measure != Measure::Memory
+    }
+
     /// Whether any of its laps counts.
     pub fn is_measured(&self) -> bool {
         self.level[Measure::Rate].is_some()

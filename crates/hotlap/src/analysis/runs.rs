@@ -10,7 +10,7 @@ use hotlap_stats::{
 };
 
 use super::capacity::{CapacityAnalysis, Highest, ServerCapacity};
-use super::compare::{Compared, Found, criterion, found_in_families, judged};
+use super::compare::{Compared, Found, found_in_families, judged};
 use super::{Analysis, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison, confidence};
 use crate::model::{Load, Run};
 
@@ -200,9 +200,14 @@ impl LoadSides {
             Some([of(0), of(1)]).filter(|s| !s.iter().flatten().any(ByRestart::is_empty));
         let plain = || server.each_ref().map(|side| logs(side, None, measure));
         let effect = self.change(relative.unwrap_or_else(plain))?;
-        let withheld = || self.runs.iter().flatten().find_map(|run| run.withheld(measure));
-        let withheld = self.too_few.or_else(withheld);
-        Some((criterion(measure, &server.concat(), self.confidence, withheld), effect))
+        let control_differs = || self.runs.iter().flatten().any(|run| run.control_differs(measure));
+        let withheld = match () {
+            () if any(&|s| s.is_unsteady_in(measure)) => Some(Inconclusive::NotSteady),
+            () => {
+                self.too_few.or_else(|| control_differs().then_some(Inconclusive::ControlDiffers))
+            }
+        };
+        Some((measure.criterion(self.confidence, withheld), effect))
     }
 }
 
@@ -252,7 +257,7 @@ impl SearchSides {
     /// The capacity of each server in the later searches, compared with its capacity in the earlier
     /// searches. `None` if any capacity is only a bound.
     pub fn compared(&self, servers: &[Matched]) -> Vec<Found> {
-        let criterion = criterion(Measure::Rate, &[], self.confidence, self.too_few);
+        let criterion = Measure::Rate.criterion(self.confidence, self.too_few);
         let effect = |server: &Matched| {
             let sides = self.found(server).map(|found| restarts(&found));
             Some((criterion, self.change(sides)?))

@@ -156,7 +156,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         first_value: if asked.fields.order.is_some() { 0 } else { PROBES },
         connections,
         threads: args.threads.unwrap_or(1),
-        reuse: if closes { Reuse::Close } else { Reuse::KeepAlive },
+        reuse: Reuse::of(closes),
         stop,
         pace,
         pipeline,

@@ -48,7 +48,7 @@ impl Condition {
         let measured = |a: &Analysis| a.reference.is_some_and(|r| a.servers[r].is_measured());
         let either = [Measure::Cost, Measure::Rate];
         let noise = |a: &Analysis| either.iter().find_map(|m| Some(a.noise_band(*m)?.ln_1p()));
-        let differs = |a: &Analysis| a.withheld(Measure::Cost).is_some();
+        let differs = |a: &Analysis| a.control_differs(Measure::Cost);
         let ceiling = |a: &Analysis| Some(a.servers[a.ceiling?].level[Measure::Cost]?.value);
         Self {
             has_reference: !analyses.is_empty() && analyses.iter().all(measured),

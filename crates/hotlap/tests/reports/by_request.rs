@@ -19,7 +19,7 @@ pub fn mixed() -> Run {
 fn paced() -> Run {
     let mut scene = three();
     scene.experiment.paced = true;
-    scene.experiment.rate = Some(20_000.0);
+    scene.experiment.common_rate = Some(20_000.0);
     scene.experiment.slice = Some(Duration::from_millis(100));
     let mut run = hold(&scene, None).run;
     mix(&mut run);

@@ -108,7 +108,7 @@ fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
 /// the others wait without a connection.
 fn at_a_common_rate() -> Run {
     let mut scene = three();
-    (scene.experiment.paced, scene.experiment.rate) = (true, Some(5_000.0));
+    (scene.experiment.paced, scene.experiment.common_rate) = (true, Some(5_000.0));
     scene.experiment.slice = Some(Duration::from_millis(200));
     let mut run = hold(&scene, None).run;
     for lap in run.laps.iter_mut().filter(|lap| lap.rate().is_some()) {

@@ -181,7 +181,7 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
 fn percentiles_are_of_the_common_rate_where_there_is_one() {
     let mut paced = three();
     paced.experiment.paced = true;
-    paced.experiment.rate = Some(20_000.0);
+    paced.experiment.common_rate = Some(20_000.0);
     paced.experiment.slice = Some(Duration::from_millis(500));
     let text = table(&paced, 120);
     let is_shown = |line: &&str| line.contains("p99*") || line.contains("* open");

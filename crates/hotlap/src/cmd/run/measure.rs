@@ -78,7 +78,7 @@ impl Prepared {
             rounds: spec.rounds,
             slice: participants.hosts.slice(slice, console),
             paced: true,
-            rate: spec.rate,
+            common_rate: spec.rate,
             objectives: spec.objectives.clone(),
             seed: spec.seed,
             ..Experiment::new(ready, loads, budget)

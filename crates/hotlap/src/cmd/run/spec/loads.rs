@@ -4,15 +4,12 @@ use anyhow::Context;
 use hotlap_bench::local::LEAST_RATE;
 use hotlap_bench::participant::Load;
 use hotlap_bench::suite::{Loading, STREAMS, Suite};
-use hotlap_load::plan::{Protocol, Reuse};
+use hotlap_load::plan::{CONNECTIONS, Protocol, Reuse};
 use hotlap_servers::contract::{Contract, Name};
 
 use super::options;
 use crate::cli::{RunArgs, Shape};
 use crate::exit::usage;
-
-/// Connections, unless the command line or a suite says otherwise.
-const CONNECTIONS: usize = 64;
 
 /// The loads, with one thread unless a number was given. `contract` defines the request names that
 /// a suite may use. With `sends_all`, a load sends all requests unless it names one.
@@ -89,7 +86,7 @@ fn typed(shape: &Shape) -> anyhow::Result<Loading> {
         name: String::new(),
         connections,
         threads: shape.threads,
-        close: shape.connection.disable_keepalive,
+        reuse: Reuse::of(shape.connection.disable_keepalive),
         protocol,
         pipeline,
         request: None,
@@ -113,7 +110,7 @@ fn load(
         threads,
         has_usual_threads: loading.threads.is_none(),
         protocol: loading.protocol,
-        reuse: if loading.close { Reuse::Close } else { Reuse::KeepAlive },
+        reuse: loading.reuse,
         pipeline,
         https,
         request: Some(request),
