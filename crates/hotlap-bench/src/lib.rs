@@ -14,8 +14,9 @@
 //!    servers on this machine; [`Scripted`](scripted::Scripted) laps test the schedule in
 //!    milliseconds. Given [`Objective`](slo::Objective)s, it searches the highest rate at which
 //!    each server keeps them.
-//! 4. **The laps.** A [`Lap`](lap::Lap) is the sum of one server's slices. It [counts](lap::Lap::counts)
-//!    unless it failed a validity check that [excludes it](lap::Violation::invalidates).
+//! 4. **The laps.** A [`Lap`](lap::Lap) is the sum of one server's slices. It
+//!    [counts](lap::Lap::counts) unless it failed a validity check that
+//!    [excludes it](lap::Violation::invalidates).
 //!
 //! An [`ExplainLap`](lap::ExplainLap) explains a difference in cost and counts for nothing
 //! else.

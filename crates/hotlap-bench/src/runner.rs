@@ -79,7 +79,8 @@ pub trait Runner {
     ) -> Result<Lap, ServerFailure>;
 
     /// Runs one lap of a search: an open loop with Poisson arrivals, in one slice. Failures are
-    /// data here, see [`crate::validity::judge_trial`]. Afterwards the server gets time to recover. It is a failure if the server does not.
+    /// data here, see [`crate::validity::judge_trial`]. Afterwards the server gets time to recover.
+    /// It is a failure if the server does not.
     fn trial_lap(
         &mut self,
         participant: usize,

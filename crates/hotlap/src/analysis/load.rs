@@ -216,8 +216,8 @@ impl Analysis {
 
     /// Compares two servers in one measure. `None` if they have no round in common, if either sent
     /// wrong responses, if the generator limits the measure, if both serve the full rate of an open
-    /// loop, or if a percentile of either is a lower bound. Requests/s of a server limited by the
-    /// generator are a lower bound, which can still be higher than the requests/s of another server.
+    /// loop, or if a percentile of either is a lower bound. If the generator limits a server, its
+    /// requests/s are a lower bound, which can still be higher than those of another server.
     pub(super) fn compared_in(&self, server: usize, other: usize, measure: Measure) -> Compared {
         let of_both = [&self.servers[server], &self.servers[other]];
         let limited = of_both.iter().filter(|s| s.generator_limited).count();

@@ -21,7 +21,8 @@ pub struct LoadArgs {
     #[arg(short, long, value_name = "N", value_parser = quantity::count)]
     pub threads: Option<usize>,
     /// Open connections
-    #[arg(short, long, value_name = "N", default_value_t = CONNECTIONS, value_parser = quantity::count)]
+    #[arg(short, long, value_name = "N", default_value_t = CONNECTIONS)]
+    #[arg(value_parser = quantity::count)]
     pub connections: usize,
     /// How long to measure (default: 10s; with --replay times, the whole log)
     #[arg(short, long, value_name = "TIME", value_parser = quantity::span)]
