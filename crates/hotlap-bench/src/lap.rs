@@ -1,12 +1,11 @@
 //! One measurement window of one server under one load: the same record from the measurement to the
 //! store, the analysis and the table.
 
-use hotlap_observe::HardwareCounts;
 use std::collections::BTreeMap;
 
 use hotlap_agent::GeneratorOutcome;
 use hotlap_load::{Failure, Outcome};
-use hotlap_observe::Observation;
+use hotlap_observe::{HardwareCounts, Memory, Observation};
 use hotlap_stats::{Reading, Share};
 use serde::{Deserialize, Serialize};
 
@@ -104,15 +103,9 @@ pub struct Usage {
     pub switches: Option<u64>,
     /// Involuntary context switches; `None` if unknown.
     pub preemptions: Option<u64>,
-    /// Resident memory of the tree, in bytes: the maximum seen.
-    pub rss_bytes: u64,
-    /// Proportional set size of the tree, in bytes, which counts a shared page once. `None` if not
-    /// read.
-    pub pss_bytes: Option<u64>,
-    /// Threads.
-    pub threads: u32,
-    /// Processes.
-    pub processes: u32,
+    /// Memory, threads and processes of the tree, from a recent reading.
+    #[serde(flatten)]
+    pub memory: Memory,
     /// Number of slices summed here; `None` without slices.
     pub slices: Option<u32>,
 }

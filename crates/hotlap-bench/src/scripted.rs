@@ -14,7 +14,9 @@ use crate::lap::{Lap, LapKind, Usage};
 use crate::participant::Load;
 use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
-use hotlap_observe::{Events, Frame, Instrument, Observation, ObserveError, Profile, Stack};
+use hotlap_observe::{
+    Events, Frame, Instrument, Memory, Observation, ObserveError, Profile, Stack,
+};
 use hotlap_servers::launch::ServerFailure;
 
 /// The behaviour of a scripted server.
@@ -175,10 +177,11 @@ impl Scripted {
             cpu_ns: Some((script.cost_ns * costlier * requests as f64) as u64),
             switches: Some(requests / 10),
             preemptions: Some(0),
-            rss_bytes: script.rss_bytes,
-            pss_bytes: Some(script.rss_bytes),
-            threads: 1,
-            processes: 1,
+            memory: Memory {
+                rss_bytes: script.rss_bytes,
+                pss_bytes: Some(script.rss_bytes),
+                ..Memory::default()
+            },
             slices: Some(self.slices),
         };
         let mut lap = Lap::new((participant, load), kind, at_ms, outcome, Some(usage));

@@ -35,7 +35,7 @@ pub struct Switches {
     pub involuntary: u64,
 }
 
-/// Memory of a tree.
+/// Memory of a tree, with its threads and processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Memory {
     /// Sum of resident set sizes, in bytes: a shared page counts once per process.

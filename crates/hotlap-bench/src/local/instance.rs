@@ -443,10 +443,7 @@ impl Instance {
             cpu_ns: between.cpu_ns.filter(|ns| *ns > 0),
             switches: counted(|switches| switches.voluntary),
             preemptions: counted(|switches| switches.involuntary),
-            rss_bytes: memory.rss_bytes,
-            pss_bytes: memory.pss_bytes,
-            threads: memory.threads,
-            processes: memory.processes,
+            memory,
             slices: Some(between.slices),
         })
     }

@@ -171,8 +171,8 @@ impl Used {
             median(&each.collect::<Vec<_>>())
         };
         Self {
-            rss_bytes: most(|usage| Some(usage.rss_bytes)),
-            pss_bytes: most(|usage| usage.pss_bytes),
+            rss_bytes: most(|usage| Some(usage.memory.rss_bytes)),
+            pss_bytes: most(|usage| usage.memory.pss_bytes),
             cpu_share: quotient(cpu),
             switches: quotient(switches),
             instructions_user: instructions(|counted| Some(counted.instructions_user)),
@@ -210,7 +210,7 @@ fn readings_of(
         (readings, bounds.contains(&true))
     };
     let memory = |(&restart, laps): (&u32, &Vec<&Lap>)| {
-        let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.rss_bytes)).max();
+        let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.memory.rss_bytes)).max();
         Some(of_restart(restart, most.filter(|bytes| *bytes > 0)? as f64))
     };
     let spent = |lap: &&Lap| Some((lap.restart, lap.round, lap.cost_share()?));

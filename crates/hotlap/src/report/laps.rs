@@ -191,8 +191,8 @@ impl LapView {
             p99_ms: p99.map(|found| ms(found.ns as f64)),
             max_ms: some(longest),
             lower_bounds: bounds.into_iter().flatten().collect(),
-            rss_mb: usage.and_then(|u| megabytes(u.rss_bytes)),
-            pss_mb: usage.and_then(|u| megabytes(u.pss_bytes?)),
+            rss_mb: usage.and_then(|u| megabytes(u.memory.rss_bytes)),
+            pss_mb: usage.and_then(|u| megabytes(u.memory.pss_bytes?)),
             cpu_percent: usage
                 .filter(|u| u.wall_ns > 0)
                 .and_then(|u| Some(rounded(u.cpu_ns? as f64 / u.wall_ns as f64 * 100.0))),
