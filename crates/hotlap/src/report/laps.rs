@@ -3,11 +3,12 @@
 use hotlap_bench::lap::Contribution;
 use hotlap_stats::{Concurrency, Percentile, Survival};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::warnings;
 use crate::analysis::latency::{Times, known};
 use crate::model::{self, Run};
-use crate::text::number::rounded;
+use crate::text::number::{count, rounded};
 
 /// A start.
 #[derive(Debug, Clone, Serialize)]
@@ -104,6 +105,38 @@ pub struct LapView {
     pub counts: bool,
 }
 
+/// A column of the page's table of laps: its heading, and its value for a lap.
+pub type LapColumn = (&'static str, fn(&LapView) -> Value);
+
+/// The column of what several generators contributed.
+const BY_GENERATOR: &str = "by generator";
+
+/// The columns after the server.
+const COLUMNS: &[LapColumn] = &[
+    ("load", |l| json!(l.load + 1)),
+    ("restart", |l| json!(l.restart)),
+    ("round", |l| json!(l.round)),
+    ("place", |l| json!(l.place)),
+    ("at s", |l| json!(l.at_s)),
+    ("rate due", |l| json!(l.rate)),
+    ("requests/s", |l| json!(l.requests_per_s)),
+    ("CPU µs/request", |l| json!(l.cpu_us)),
+    ("p50 ms", |l| json!(l.p50_ms)),
+    ("p99 ms", |l| json!(l.p99_ms)),
+    ("max ms", |l| json!(l.max_ms)),
+    ("memory MB", |l| json!(l.rss_mb)),
+    ("CPU %", |l| json!(l.cpu_percent)),
+    ("generator %", |l| json!(l.generator_percent)),
+    (BY_GENERATOR, |l| json!(by_generator(l))),
+    ("errors", |l| json!(l.errors)),
+    ("left out because", |l| json!(l.doubts.join("; "))),
+];
+
+/// The responses to each of several generators. Empty if there was one.
+fn by_generator(lap: &LapView) -> String {
+    lap.generators.iter().map(|own| count(own.answers)).collect::<Vec<_>>().join(" + ")
+}
+
 /// What one of several generators contributed to a lap.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -160,6 +193,13 @@ impl StartView {
 }
 
 impl LapView {
+    /// The columns that a table of these laps needs, after the server.
+    pub fn columns(laps: &[Self]) -> Vec<LapColumn> {
+        let has_generators = laps.iter().any(|lap| !lap.generators.is_empty());
+        let is_needed = |column: &LapColumn| has_generators || column.0 != BY_GENERATOR;
+        COLUMNS.iter().copied().filter(is_needed).collect()
+    }
+
     /// A lap of a run, rounded.
     pub(super) fn of(run: &Run, lap: &model::Lap) -> Self {
         let (answered, censored) = Times::of(lap, lap.rate().is_some());
