@@ -236,7 +236,14 @@ fn varied(loads: &[Load]) -> Option<Parameter> {
         |parameter: &Parameter| loads.iter().any(|l| parameter.of(l) != parameter.of(first));
     let mut varied = Parameter::OF_LOADS.into_iter().filter(differs);
     let (one, others) = (varied.next()?, varied.next());
-    let rest = |l: &Load| (l.reuse, l.sends.clone(), l.rate);
+    let rest = |l: &Load| Load {
+        name: String::new(),
+        connections: 0,
+        threads: 0,
+        has_usual_threads: true,
+        pipeline: 0,
+        ..l.clone()
+    };
     let alike = loads.iter().all(|l| rest(l) == rest(first));
     (alike && others.is_none()).then_some(one)
 }

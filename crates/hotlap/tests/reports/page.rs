@@ -13,6 +13,7 @@ use hotlap_bench::experiment::Explain;
 use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::scripted::Script;
 use hotlap_load::outcome::Tick;
+use hotlap_load::plan::Protocol;
 
 pub const EVIL: &str = "</script><script>alert('1')</script>";
 
@@ -163,6 +164,16 @@ fn loads_that_differ_in_connections_are_drawn_as_scaling() {
     assert_eq!(points, [16, 64]);
     let ideal: Vec<f64> = report.scaling[0].points.iter().filter_map(|p| p.ideal).collect();
     assert!((ideal[1] / ideal[0] - 4.0).abs() < 1e-4);
+}
+
+/// Regression: HTTP/1.1 and 10 streams of HTTP/2 were a curve of requests in flight.
+#[test]
+fn loads_that_differ_in_protocol_are_no_scaling() {
+    let mut scene = with_loads(many(2), &[64, 64]);
+    scene.experiment.loads[1].pipeline = 10;
+    assert!(!Report::of(&hold(&scene, None).run).scaling.is_empty());
+    scene.experiment.loads[1].protocol = Protocol::Http2;
+    assert!(Report::of(&hold(&scene, None).run).scaling.is_empty());
 }
 
 /// Two servers with a profile: the second one has a further function, whose name is [`EVIL`].
