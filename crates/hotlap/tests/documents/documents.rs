@@ -317,18 +317,34 @@ fn readme_is_short_and_has_what_a_fresh_machine_needs() {
 
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let documents =
-        ["README.md", "ARCHITECTURE.md", "docs/decisions.md", "CONTRIBUTING.md", "METHODOLOGY.md"];
-    let generated = ["servers/README.md", "docs/catalogue.md", "results/catalogue-check.md"];
-    for name in documents.into_iter().chain(generated) {
-        let text = read(name);
+    let pages = ["", "docs", "servers", "results"].into_iter().flat_map(|folder| {
+        let files = fs::read_dir(root().join(folder)).unwrap();
+        files.map(move |file| Path::new(folder).join(file.unwrap().file_name()))
+    });
+    for name in pages.filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(root().join(&name)).unwrap();
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let own = targets.filter(|target| !target.starts_with("http") && !target.is_empty());
-        for target in own.filter_map(|target| target.split('#').next()) {
-            let path = root().join(name).parent().unwrap().join(target);
-            assert!(path.exists(), "{name} links to {target}");
+        for target in own {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let page = root().join(&name);
+            let path = if file.is_empty() { page } else { page.parent().unwrap().join(file) };
+            let is_there = path.exists() && (anchor.is_empty() || has_anchor(&path, anchor));
+            assert!(is_there, "{name:?} links to {target}");
         }
     }
+}
+
+/// Whether a page has a heading with this anchor, as GitHub makes them.
+fn has_anchor(page: &Path, anchor: &str) -> bool {
+    let text = fs::read_to_string(page).unwrap();
+    let letters = |heading: &str| -> String {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
+    };
+    text.lines()
+        .filter(|line| line.starts_with('#'))
+        .any(|line| letters(line.trim_start_matches('#')) == anchor)
 }
 
 /// Compares a generated file with the one of the repository, or writes that one.
