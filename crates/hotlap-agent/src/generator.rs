@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -122,7 +123,9 @@ impl Probe {
     }
 
     fn run(&self) -> Result<LearnedRequests, String> {
-        let inferred = infer(&self.target, &self.host, self.limit, &self.contract)?;
+        // An interrupted controller ends the agent.
+        let goes_on = AtomicBool::new(false);
+        let inferred = infer(&self.target, &self.host, self.limit, &self.contract, &goes_on)?;
         let requests = inferred.contract.requests(&self.host, &inferred.answers);
         Ok(LearnedRequests { requests, notes: inferred.notes })
     }

@@ -316,13 +316,13 @@ impl<'a> Attacked<'a> {
         let (exchange, answer) = match participant.contract.name {
             Some(_) => {
                 let exchange = participant.contract.exchanges[0].clone();
-                let answer = ask(&target, &host, LIMIT, &exchange).map_err(|why| {
+                let answer = ask(&target, &host, LIMIT, &exchange, stop).map_err(|why| {
                     let cause = format!("{}: {why}", exchange.name);
                     failure("verify", cause, "`hotlap check` shows details")
                 })?;
                 (exchange, answer)
             }
-            None => infer_exchange(&target, &host, participant, notes)?,
+            None => infer_exchange(&target, &host, participant, notes, stop)?,
         };
         let request = exchange.request(&host, Some(&answer), &Fields::default());
         let mut server =
@@ -520,7 +520,7 @@ impl<'a> Attacked<'a> {
         let limit = self.setting.timing.recover;
         let began = Instant::now();
         loop {
-            if ask(&self.target, &self.host, LIMIT, &self.exchange).is_ok() {
+            if ask(&self.target, &self.host, LIMIT, &self.exchange, self.stop).is_ok() {
                 return Some(began.elapsed().as_secs_f64() * 1e3);
             }
             let is_over = self.state() != ServerState::Runs;
@@ -582,9 +582,11 @@ fn infer_exchange(
     host: &str,
     participant: &Participant,
     notes: &mut Vec<String>,
+    stop: &AtomicBool,
 ) -> Result<(Exchange, Response), ServerFailure> {
-    let mut inferred = infer::infer(target, host, LIMIT, &participant.contract.with_values(0))
-        .map_err(|why| failure("verify", why, "try it with curl"))?;
+    let mut inferred =
+        infer::infer(target, host, LIMIT, &participant.contract.with_values(0), stop)
+            .map_err(|why| failure("verify", why, "try it with curl"))?;
     for note in inferred.notes {
         if !notes.contains(&note) {
             notes.push(note);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target, Tls};
@@ -242,14 +242,8 @@ impl Checker<'_> {
         rude: bool,
     ) -> CheckedServer {
         let mut row = CheckedServer::new(name);
-        verify_contracts(
-            &mut row,
-            target,
-            host,
-            &[Contract::custom(ask)],
-            Requirements::Custom,
-            rude,
-        );
+        let contracts = [Contract::custom(ask)];
+        self.verify_contracts(&mut row, target, host, &contracts, Requirements::Custom, rude);
         row
     }
 
@@ -271,7 +265,7 @@ impl Checker<'_> {
         }
         for protocol in protocols {
             let target = Target { protocol: protocol.version(), ..up.target.clone() };
-            verify_contracts(row, &target, HOST, contracts, requirements, true);
+            self.verify_contracts(row, &target, HOST, contracts, requirements, true);
         }
         let mut checks = Vec::new();
         if requirements != Requirements::Custom {
@@ -279,7 +273,13 @@ impl Checker<'_> {
         }
         let is_right = row.outcome == CheckOutcome::Passed && checks.iter().all(|check| check.pass);
         if let (Some(counts), Some(lines), true) = (server.counts, &mut up.server.lines, is_right) {
-            let outcome = side_effect(&up.target, &contracts[0].exchanges[0], lines, counts);
+            let outcome = side_effect(
+                &up.target,
+                &contracts[0].exchanges[0],
+                lines,
+                counts,
+                self.builder.stop,
+            );
             checks.push(Check {
                 name: "side effect".to_owned(),
                 expected: format!("{} lines per request in {}", counts.per_request, counts.file),
@@ -319,6 +319,55 @@ impl Checker<'_> {
             observes: false,
         };
         host.start_here(&order, self.builder.stop)
+    }
+
+    /// Verifies a running server against its contracts over the target's protocol, one after the other.
+    fn verify_contracts(
+        &self,
+        row: &mut CheckedServer,
+        target: &Target,
+        host: &str,
+        contracts: &[Contract],
+        requirements: Requirements,
+        rude: bool,
+    ) {
+        for mut contract in contracts.iter().cloned() {
+            if contract.name.is_none() {
+                match infer::infer(target, host, LIMIT, &contract, self.builder.stop) {
+                    Ok(inferred) => {
+                        contract = inferred.contract;
+                        row.notes.extend(inferred.notes);
+                    }
+                    Err(cause) => {
+                        row.outcome = CheckOutcome::ServerFailure(ServerFailure {
+                            phase: "verify".to_owned(),
+                            cause,
+                            log_tail: Vec::new(),
+                            remedy: "start it by hand and try it with curl".to_owned(),
+                        });
+                        return;
+                    }
+                }
+            }
+            let findings = verify(&Verifier {
+                target,
+                host,
+                contract: &contract,
+                requirements,
+                rude,
+                limit: LIMIT,
+                pause: PAUSE,
+                stop: self.builder.stop,
+            });
+            if self.builder.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            if !findings.passed() {
+                row.outcome = CheckOutcome::Failed;
+            }
+            let protocol = SpokenProtocol::of(target.protocol, target.tls.is_some());
+            row.reports.push(ContractReport { contract: contract.name, protocol, findings });
+        }
     }
 }
 
@@ -386,55 +435,17 @@ fn listens_at(up: &Up<LocalServer>, host: IpAddr) -> Check {
     }
 }
 
-/// Verifies a running server against its contracts over the target's protocol, one after the other.
-fn verify_contracts(
-    row: &mut CheckedServer,
-    target: &Target,
-    host: &str,
-    contracts: &[Contract],
-    requirements: Requirements,
-    rude: bool,
-) {
-    for mut contract in contracts.iter().cloned() {
-        if contract.name.is_none() {
-            match infer::infer(target, host, LIMIT, &contract) {
-                Ok(inferred) => {
-                    contract = inferred.contract;
-                    row.notes.extend(inferred.notes);
-                }
-                Err(cause) => {
-                    row.outcome = CheckOutcome::ServerFailure(ServerFailure {
-                        phase: "verify".to_owned(),
-                        cause,
-                        log_tail: Vec::new(),
-                        remedy: "start it by hand and try it with curl".to_owned(),
-                    });
-                    return;
-                }
-            }
-        }
-        let (limit, pause) = (LIMIT, PAUSE);
-        let verifier =
-            Verifier { target, host, contract: &contract, requirements, rude, limit, pause };
-        let findings = verify(&verifier);
-        if !findings.passed() {
-            row.outcome = CheckOutcome::Failed;
-        }
-        let protocol = SpokenProtocol::of(target.protocol, target.tls.is_some());
-        row.reports.push(ContractReport { contract: contract.name, protocol, findings });
-    }
-}
-
 /// Sends a known number of requests and counts the lines that they add to a file.
 fn side_effect(
     target: &Target,
     exchange: &Exchange,
     lines: &mut LogLines,
     counts: &Counts,
+    stop: &AtomicBool,
 ) -> Result<(), String> {
     let before = lines.settled(SETTLED);
     for _ in 0..COUNTED {
-        Wire::open(target, LIMIT)?.ask(exchange, HOST)?;
+        Wire::open(target, LIMIT, stop)?.ask(exchange, HOST)?;
     }
     let expected = u64::from(COUNTED) * u64::from(counts.per_request);
     lines.reach(before + expected, LINES_LIMIT);

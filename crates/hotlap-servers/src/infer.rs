@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{ExpectedStatus, Shared, Target, first_difference};
@@ -16,7 +16,8 @@ use hotlap_load::plan::{ExpectedStatus, Shared, Target, first_difference};
 use crate::contract::{
     Body, Content, Contract, Exchange, Fields, Response, described, quoted, union,
 };
-use crate::verify::client::{OpenError, Wire};
+use crate::interrupt;
+use crate::verify::client::{INTERRUPTED, OpenError, Wire};
 
 /// Pause before each further round of probes, in milliseconds. The last round begins over a second
 /// after the first, so that a clock in whole seconds is seen to change.
@@ -55,19 +56,23 @@ pub struct Inferred {
 ///
 /// A request with an unsafe method (RFC 9110 section 9.2.1), such as POST, is sent once.
 ///
-/// `limit` is the time limit for one response.
+/// `limit` is the time limit for one response. Once `stop` is set, no more is sent or awaited.
 ///
 /// # Errors
-/// No probe of some request got an acceptable response.
+/// No probe of some request got an acceptable response, or `stop` was set.
 pub fn infer(
     target: &Target,
     host: &str,
     limit: Duration,
     contract: &Contract,
+    stop: &AtomicBool,
 ) -> Result<Inferred, String> {
     let mut inferred = Inferred { contract: contract.clone(), answers: vec![], notes: vec![] };
     let accepts_until = Instant::now() + ACCEPTS;
-    let probes = Prober { target, host, limit, accepts_until, wire: None }.probe(contract);
+    let probes = Prober { target, host, limit, stop, accepts_until, wire: None }.probe(contract);
+    if stop.load(Ordering::Relaxed) {
+        return Err(INTERRUPTED.to_owned());
+    }
     let mut notes: Vec<(String, Vec<String>)> = Vec::new();
     for (exchange, probes) in inferred.contract.exchanges.iter_mut().zip(probes) {
         let (answer, note) = settle(exchange, probes, &contract.fields)?;
@@ -158,12 +163,13 @@ struct Prober<'a> {
     target: &'a Target,
     host: &'a str,
     limit: Duration,
+    stop: &'a AtomicBool,
     accepts_until: Instant,
     /// A connection that the server keeps open.
-    wire: Option<Wire>,
+    wire: Option<Wire<'a>>,
 }
 
-impl Prober<'_> {
+impl<'a> Prober<'a> {
     /// Probes all requests. Returns what was found about each. In each round of probes, fields have
     /// the values of another request.
     fn probe(mut self, contract: &Contract) -> Vec<Probes> {
@@ -173,7 +179,7 @@ impl Prober<'_> {
         let began = Instant::now();
         let is_safe = first.iter().any(Exchange::is_safe);
         for (round, pause) in (1..).zip(PAUSES_MS).filter(|_| is_safe) {
-            std::thread::sleep(Duration::from_millis(pause));
+            interrupt::sleep(Duration::from_millis(pause), self.stop);
             for (exchange, probes) in contract.with_values(round).exchanges.iter().zip(&mut probes)
             {
                 if exchange.is_safe() && began.elapsed() < LIMIT {
@@ -187,12 +193,13 @@ impl Prober<'_> {
     }
 
     /// Connects. A refused connection is no response, so at first it is tried again.
-    fn open(&self) -> Result<Wire, OpenError> {
+    fn open(&self) -> Result<Wire<'a>, OpenError> {
         loop {
-            match Wire::open(self.target, self.limit) {
-                Err(OpenError::Silent(_)) if Instant::now() < self.accepts_until => {
-                    std::thread::sleep(TRY_AGAIN);
-                }
+            let opened = Wire::open(self.target, self.limit, self.stop);
+            let may_retry = Instant::now() < self.accepts_until;
+            match opened {
+                Err(OpenError::Silent(_))
+                    if may_retry && interrupt::sleep(TRY_AGAIN, self.stop) => {}
                 opened => return opened,
             }
         }
@@ -206,9 +213,8 @@ impl Prober<'_> {
     /// Sends a request, over the last connection if it is kept open. If that fails, a request that
     /// may be repeated is, since an idle connection may be closed at any time.
     fn answer(&mut self, exchange: &Exchange, probes: &Probes) -> Result<Response, String> {
-        let ask = |wire: &mut Wire| {
-            wire.ask_into(probes.next_body(exchange), exchange, self.host, &AtomicBool::new(false))
-        };
+        let ask =
+            |wire: &mut Wire<'_>| wire.ask_into(probes.next_body(exchange), exchange, self.host);
         if exchange.is_safe()
             && let Some(wire) = &mut self.wire
             && let Ok(answer) = ask(wire)

@@ -2,6 +2,7 @@
 //! much memory. `HOTLAP_SEEDS=2000` tries 2,000 servers.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Endpoint, Protocol, Target, Tls};
@@ -29,7 +30,8 @@ fn try_one(seed: u64) {
         }
     }
     let began = Instant::now();
-    let _ = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default()));
+    let goes_on = AtomicBool::new(false);
+    let _ = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default()), &goes_on);
     let _ = verify(&Verifier {
         target: &target,
         host: "localhost",
@@ -38,6 +40,7 @@ fn try_one(seed: u64) {
         rude: true,
         limit: LIMIT,
         pause: Duration::from_millis(2),
+        stop: &goes_on,
     });
     let took = began.elapsed();
     server.close();

@@ -519,7 +519,13 @@ impl Instance {
     /// Sends one more request and waits up to `limit` for the response.
     fn ask_again(&self, limit: Duration) -> Result<Response, String> {
         let target = self.target.as_ref().ok_or("it is not running")?;
-        ask(target, &self.host, limit, &self.participant.contract.with_values(0).exchanges[0])
+        ask(
+            target,
+            &self.host,
+            limit,
+            &self.participant.contract.with_values(0).exchanges[0],
+            &self.run.stop,
+        )
     }
 
     /// Sends one request that is safe to repeat, and waits up to `limit` for the response. `None`
@@ -528,7 +534,7 @@ impl Instance {
         let target = self.target.as_ref()?;
         let contract = self.participant.contract.with_values(0);
         let exchange = contract.exchanges.iter().find(|exchange| exchange.is_safe())?;
-        Some(ask(target, &self.host, limit, exchange))
+        Some(ask(target, &self.host, limit, exchange, &self.run.stop))
     }
 
     /// What went wrong with a load of this server: the server or a generator.

@@ -369,12 +369,11 @@ impl Starting<'_> {
     /// Checks that the server gives the right response within `limit`.
     fn is_up(&self, target: &Target, limit: Duration) -> Result<(), NotYet> {
         let exchange = self.order.first.readiness();
-        let mut wire = Wire::open(target, limit).map_err(|error| match error {
+        let mut wire = Wire::open(target, limit, self.stop).map_err(|error| match error {
             OpenError::Silent(why) => NotYet::Silent(why),
             OpenError::OtherProtocol(why) => NotYet::OtherProtocol(why),
         })?;
-        let body = exchange.content.compared();
-        let answer = wire.ask_into(body, &exchange, HOST, self.stop).map_err(NotYet::Silent)?;
+        let answer = wire.ask(&exchange, HOST).map_err(NotYet::Silent)?;
         exchange.check(&answer, SystemTime::now()).map_err(|why| {
             let Exchange { method, path, .. } = &exchange;
             let expected = exchange.expected();
@@ -435,14 +434,15 @@ impl Starting<'_> {
 pub const HOST: &str = "localhost";
 
 /// Sends a request and returns the response, or an error if it is wrong or takes longer than
-/// `limit`.
+/// `limit`. Stops waiting once `stop` is set.
 pub fn ask(
     target: &Target,
     host: &str,
     limit: Duration,
     exchange: &Exchange,
+    stop: &AtomicBool,
 ) -> Result<Response, String> {
-    let answer = Wire::open(target, limit)?.ask(exchange, host)?;
+    let answer = Wire::open(target, limit, stop)?.ask(exchange, host)?;
     exchange.check(&answer, SystemTime::now())?;
     Ok(answer)
 }

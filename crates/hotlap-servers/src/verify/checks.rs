@@ -90,8 +90,9 @@ impl<'a> Bench<'a> {
         self.verifier.target.protocol == Protocol::Http2
     }
 
-    fn open(&self) -> Result<Wire, String> {
-        Ok(Wire::open(self.verifier.target, self.verifier.limit)?)
+    fn open(&self) -> Result<Wire<'a>, String> {
+        let Verifier { target, limit, stop, .. } = *self.verifier;
+        Ok(Wire::open(target, limit, stop)?)
     }
 
     fn main(&self) -> &'a Exchange {
@@ -438,7 +439,7 @@ pub(super) fn check(name: &str, expected: &str, outcome: Outcome) -> Check {
 }
 
 /// Receives one response to this request.
-pub(super) fn receive(wire: &mut Wire, exchange: &Exchange) -> Result<Response, String> {
+pub(super) fn receive(wire: &mut Wire<'_>, exchange: &Exchange) -> Result<Response, String> {
     wire.answer(exchange.is_head(), &exchange.content)
 }
 

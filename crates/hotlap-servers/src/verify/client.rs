@@ -1,12 +1,9 @@
-//! One connection of the verifier: blocking, with every wait bounded.
+//! One connection of the verifier: every wait is bounded, and ends when the user interrupts.
 //!
 //! It is deliberately separate from the generator's connections: those are built for speed and give
 //! up at the first wrong byte; this one describes in words what it received.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +11,10 @@ use hotlap_load::http::{Framing, GrowingResponse, KeepBody};
 use hotlap_load::http2::{BlockForm, ClientConnection, ErrorCode, Limits, StreamEvent, encode};
 use hotlap_load::plan::{Endpoint, Protocol, Request, Target};
 use hotlap_load::tls::{TlsConfig, TlsConnection};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use socket2::{SockAddr, Socket, Type};
 
 use crate::contract::{Body, Content, Exchange, Response, quoted, quoted_part};
 use crate::interrupt;
@@ -26,15 +27,18 @@ fn too_large() -> String {
     format!("a response of over {} MiB", ANSWER_LIMIT >> 20)
 }
 
-pub struct Wire {
-    stream: Stream,
+pub struct Wire<'a> {
+    socket: Socket,
     channel: Option<Box<TlsConnection>>,
     limit: Duration,
+    /// Set when the user interrupts.
+    stop: &'a AtomicBool,
     /// What is wrong with the TLS data received.
     fault: Option<String>,
     /// Received but not consumed.
     buf: Vec<u8>,
-    /// The server sends no more: it closed or reset the connection, or ended the TLS session.
+    /// Nothing more is read: the server closed or reset the connection, or ended the TLS session, or
+    /// the user has interrupted.
     pub over: bool,
     /// Why a response delimited by the end of the connection may be truncated, if it may.
     cut: Option<&'static str>,
@@ -61,41 +65,14 @@ impl From<OpenError> for String {
     }
 }
 
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+/// What a wait that the user has ended returns.
+pub(crate) const INTERRUPTED: &str = "interrupted";
 
-impl Stream {
-    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(piece),
-            Self::Unix(stream) => stream.read(piece),
-        }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.write_all(bytes),
-            Self::Unix(stream) => stream.write_all(bytes),
-        }
-    }
-
-    fn wait_at_most(&self, limit: Duration) -> io::Result<()> {
-        // A timeout of zero would mean none.
-        let limit = Some(limit.max(Duration::from_millis(1)));
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(limit),
-            Self::Unix(stream) => stream.set_read_timeout(limit),
-        }
-    }
-}
-
-impl Wire {
+impl<'a> Wire<'a> {
     /// Connects, and begins with HTTP/2 if that is the protocol. Each later wait takes at most
-    /// `limit`.
-    pub fn open(target: &Target, limit: Duration) -> Result<Self, OpenError> {
-        let mut wire = Self::open_bare(target, limit)?;
+    /// `limit`. All waits end once `stop` is set.
+    pub fn open(target: &Target, limit: Duration, stop: &'a AtomicBool) -> Result<Self, OpenError> {
+        let mut wire = Self::open_bare(target, limit, stop)?;
         if target.protocol == Protocol::Http2 {
             let mut out = Vec::new();
             wire.http2 = Some(Conversation::begin(&mut out));
@@ -104,28 +81,25 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Connects, and leaves the protocol to the caller. Each later wait takes at most `limit`.
-    pub(super) fn open_bare(target: &Target, limit: Duration) -> Result<Self, OpenError> {
+    /// Connects, and leaves the protocol to the caller. The waits are bounded as those of
+    /// [`Self::open`].
+    pub(super) fn open_bare(
+        target: &Target,
+        limit: Duration,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, OpenError> {
         let failed = |error: io::Error| OpenError::Silent(format!("no connection: {error}"));
-        let stream = match &target.endpoint {
-            Endpoint::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, limit).map_err(failed)?;
-                stream.set_nodelay(true).map_err(failed)?;
-                stream.set_write_timeout(Some(limit)).map_err(failed)?;
-                Stream::Tcp(stream)
-            }
-            Endpoint::Unix(path) => {
-                let stream = UnixStream::connect(path).map_err(failed)?;
-                stream.set_write_timeout(Some(limit)).map_err(failed)?;
-                Stream::Unix(stream)
-            }
+        let address = match &target.endpoint {
+            Endpoint::Tcp(address) => SockAddr::from(*address),
+            Endpoint::Unix(path) => SockAddr::unix(path).map_err(failed)?,
         };
+        let socket = Socket::new(address.domain(), Type::STREAM, None).map_err(failed)?;
         let tls = TlsConfig::of(target).map_err(|error| OpenError::Silent(error.to_string()))?;
-        let channel = tls.and_then(|tls| tls.connect());
         let mut wire = Self {
-            stream,
-            channel,
+            socket,
+            channel: tls.and_then(|tls| tls.connect()),
             limit,
+            stop,
             fault: None,
             buf: Vec::new(),
             over: false,
@@ -133,6 +107,7 @@ impl Wire {
             bare_lf: false,
             http2: None,
         };
+        wire.connect(&address).map_err(failed)?;
         wire.handshake()?;
         let speaks_it = |channel: &TlsConnection| channel.speaks_http2();
         if target.protocol == Protocol::Http2 && !wire.channel.as_deref().is_none_or(speaks_it) {
@@ -140,6 +115,51 @@ impl Wire {
             return Err(OpenError::OtherProtocol(what.to_owned()));
         }
         Ok(wire)
+    }
+
+    fn connect(&mut self, address: &SockAddr) -> io::Result<()> {
+        self.socket.set_nonblocking(true)?;
+        if !address.is_unix() {
+            self.socket.set_tcp_nodelay(true)?;
+        }
+        match self.socket.connect(address) {
+            Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
+            done => return done,
+        }
+        if !self.waits_for(PollFlags::OUT, Instant::now() + self.limit) {
+            return Err(self.gave_up("connection timed out"));
+        }
+        self.socket.take_error()?.map_or(Ok(()), Err)
+    }
+
+    /// Waits until the socket is ready, until `until` at most. Returns whether it is.
+    fn waits_for(&mut self, what: PollFlags, until: Instant) -> bool {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            self.over |= self.is_stopped();
+            if self.over || left.is_zero() {
+                return false;
+            }
+            let mut sockets = [PollFd::new(&self.socket, what)];
+            let look = Timespec::try_from(left.min(interrupt::LOOK)).ok();
+            match poll(&mut sockets, look.as_ref()) {
+                Ok(0) | Err(Errno::INTR) => {}
+                // The next call of the socket returns the error.
+                Ok(_) | Err(_) => return true,
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The error after a wait that did not get what it waited for.
+    fn gave_up(&self, why: &str) -> io::Error {
+        match self.is_stopped() {
+            true => io::Error::other(INTERRUPTED),
+            false => io::Error::new(ErrorKind::TimedOut, why),
+        }
     }
 
     fn handshake(&mut self) -> Result<(), OpenError> {
@@ -176,29 +196,40 @@ impl Wire {
         self.write(&sealed)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.stream.write_all(bytes).map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
-                "the connection was closed before the request was sent".to_owned()
-            }
-            _ => format!("the request could not be sent: {error}"),
-        })
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        while !bytes.is_empty() {
+            let sent = match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
+                Ok(sent) => Ok(sent),
+                Err(Errno::INTR) => Ok(0),
+                Err(Errno::AGAIN) => {
+                    match self.waits_for(PollFlags::OUT, Instant::now() + self.limit) {
+                        true => Ok(0),
+                        false => Err(self.gave_up("timed out")),
+                    }
+                }
+                Err(errno) => Err(errno.into()),
+            };
+            let sent = sent.map_err(|error: io::Error| match error.kind() {
+                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                    "the connection was closed before the request was sent".to_owned()
+                }
+                _ => format!("the request could not be sent: {error}"),
+            })?;
+            bytes = &bytes[sent..];
+        }
+        Ok(())
     }
 
     /// Reads once, waiting until `until` at most. Returns whether something changed.
     fn fill(&mut self, until: Instant) -> bool {
         let mut piece = [0; 16 << 10];
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if self.over || left.is_zero() || self.stream.wait_at_most(left).is_err() {
-                return false;
-            }
-            match self.stream.read(&mut piece) {
-                Ok(0) => {
+        while self.waits_for(PollFlags::IN, until) {
+            match rustix::net::recv(&self.socket, &mut piece[..], RecvFlags::empty()) {
+                Ok((_, 0)) => {
                     self.over = true;
                     self.cut = self.channel.as_ref().map(|_| "ended without TLS's close_notify");
                 }
-                Ok(length) => match &mut self.channel {
+                Ok((_, length)) => match &mut self.channel {
                     Some(channel) => {
                         let read = channel.receive(&piece[..length], &mut self.buf);
                         // After close_notify the server sends no more, whether or not it closes the
@@ -209,52 +240,45 @@ impl Wire {
                     }
                     None => self.buf.extend_from_slice(&piece[..length]),
                 },
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
-                        continue;
-                    }
-                    _ => {
-                        self.over = true;
-                        self.cut = Some("was reset");
-                    }
-                },
+                Err(Errno::AGAIN | Errno::INTR) => continue,
+                Err(_) => {
+                    self.over = true;
+                    self.cut = Some("was reset");
+                }
             }
             return true;
         }
+        false
     }
 
     /// Sends a request and returns the response.
     pub fn ask(&mut self, exchange: &Exchange, host: &str) -> Result<Response, String> {
-        let body = exchange.content.compared();
-        self.ask_into(body, exchange, host, &AtomicBool::new(false))
+        self.ask_into(exchange.content.compared(), exchange, host)
     }
 
-    /// Sends a request and returns the response, whose body is collected in `body`. Stops waiting
-    /// once `stop` is set.
+    /// Sends a request and returns the response, whose body is collected in `body`.
     pub fn ask_into(
         &mut self,
         body: Body,
         exchange: &Exchange,
         host: &str,
-        stop: &AtomicBool,
     ) -> Result<Response, String> {
         if let Some(mut conversation) = self.http2.take() {
-            let answer = self.converse(&mut conversation, body, exchange, host, stop);
+            let answer = self.converse(&mut conversation, body, exchange, host);
             self.http2 = Some(conversation);
             return answer;
         }
         self.send(&exchange.bytes(host))?;
-        self.answer_unless(exchange.is_head(), body, stop)
+        self.answer_into(body, exchange.is_head())
     }
 
-    /// Sends a request in HTTP/2 and returns the response, or stops waiting once `stop` is set.
+    /// Sends a request in HTTP/2 and returns the response.
     fn converse(
         &mut self,
         conversation: &mut Conversation,
         body: Body,
         exchange: &Exchange,
         host: &str,
-        stop: &AtomicBool,
     ) -> Result<Response, String> {
         let scheme = if self.channel.is_some() { "https" } else { "http" };
         let mut out = Vec::new();
@@ -275,28 +299,24 @@ impl Wire {
                     false => "the connection closed without a frame of HTTP/2".to_owned(),
                 });
             }
-            let is_changed = self.fill(until.min(Instant::now() + interrupt::LOOK));
-            if !is_changed && !self.over && stop.load(Ordering::Relaxed) {
-                return Err("interrupted".to_owned());
-            }
-            if !is_changed && !self.over && Instant::now() >= until {
-                return Err(format!("no complete response within {} s", self.limit.as_secs_f64()));
+            if !self.fill(until) {
+                return Err(match self.is_stopped() {
+                    true => INTERRUPTED.to_owned(),
+                    false => {
+                        format!("no complete response within {} s", self.limit.as_secs_f64())
+                    }
+                });
             }
         }
     }
 
     /// Receives one response to a request that expects this content.
     pub fn answer(&mut self, is_head: bool, expected: &Content) -> Result<Response, String> {
-        self.answer_unless(is_head, expected.compared(), &AtomicBool::new(false))
+        self.answer_into(expected.compared(), is_head)
     }
 
-    /// Receives one response, whose body is collected in `body`. Stops waiting once `stop` is set.
-    fn answer_unless(
-        &mut self,
-        is_head: bool,
-        body: Body,
-        stop: &AtomicBool,
-    ) -> Result<Response, String> {
+    /// Receives one response, whose body is collected in `body`.
+    fn answer_into(&mut self, body: Body, is_head: bool) -> Result<Response, String> {
         let until = Instant::now() + self.limit;
         let mut response = GrowingResponse::into(body);
         // How many bytes of the response were removed from the buffer.
@@ -329,13 +349,10 @@ impl Wire {
                     return Err(format!("{broken}: {got}"));
                 }
             }
-            let is_changed = self.fill(until.min(Instant::now() + interrupt::LOOK));
-            if !is_changed && !self.over && stop.load(Ordering::Relaxed) {
-                return Err("interrupted".to_owned());
-            }
-            if !is_changed && !self.over && Instant::now() >= until {
+            if !self.fill(until) {
                 let waited = self.limit.as_secs_f64();
                 return Err(match self.buf.len() + dropped {
+                    _ if self.is_stopped() => INTERRUPTED.to_owned(),
                     0 => format!("no response within {waited} s"),
                     length => {
                         let got = quoted_part(&self.buf, length);
@@ -382,12 +399,8 @@ impl Wire {
 
     /// Closes with a reset, as happens to a client that is killed with unread bytes.
     pub fn reset(self) {
-        let socket = match &self.stream {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
-        };
         // RFC 9293 section 3.10.4 lets a close be an abort; a linger time of zero requests that.
-        let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+        let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
     /// Rewrites bare LFs in a head as CRLF, and remembers that: one wrong byte should fail the

@@ -6,6 +6,7 @@ use super::checks::{Bench, check, receive, with_version};
 use super::client::Wire;
 use super::{Check, Verifier};
 use crate::contract::{Content, Exchange, Response, described};
+use crate::interrupt;
 
 /// How far a `Date` may be off, in seconds: it has whole seconds, and servers update it once a
 /// second.
@@ -50,13 +51,14 @@ pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     conformance
 }
 
-impl Conformance<'_> {
+impl<'a> Conformance<'a> {
     fn main(&self) -> &Exchange {
         &self.verifier.contract.exchanges[0]
     }
 
-    fn open(&self) -> Result<Wire, String> {
-        Ok(Wire::open(self.verifier.target, self.verifier.limit.min(LIMIT))?)
+    fn open(&self) -> Result<Wire<'a>, String> {
+        let Verifier { target, limit, stop, .. } = *self.verifier;
+        Ok(Wire::open(target, limit.min(LIMIT), stop)?)
     }
 
     fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Response, String> {
@@ -84,7 +86,7 @@ impl Conformance<'_> {
 
     /// The next request on this connection gets its usual response, unless the server has closed
     /// it.
-    fn goes_on(&self, wire: &mut Wire, kept: bool) -> Outcome {
+    fn goes_on(&self, wire: &mut Wire<'_>, kept: bool) -> Outcome {
         wire.quiet(self.verifier.pause).map_err(|why| format!("after its response, {why}"))?;
         if !kept || wire.over {
             return Ok(());
@@ -209,7 +211,7 @@ impl Conformance<'_> {
         let early = right_date(first, *at)?;
         let moved = *at + Duration::from_millis(1_100);
         if let Ok(left) = moved.duration_since(SystemTime::now()) {
-            std::thread::sleep(left);
+            interrupt::sleep(left, self.verifier.stop);
         }
         let next = self.ask(&self.main().bytes(self.host), self.main().is_head())?;
         let late = right_date(&next, SystemTime::now())?;

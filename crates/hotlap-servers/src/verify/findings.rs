@@ -1,6 +1,7 @@
 //! Verification: its subject, the requirements that apply, and the findings.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotlap_load::plan::{Request, Target};
@@ -28,6 +29,8 @@ pub struct Verifier<'a> {
     /// How long to wait between two pieces of a request and after a response for bytes that should
     /// not come; before the first request, eight times as long. Usually [`PAUSE`].
     pub pause: Duration,
+    /// Ends all waits once it is set. The findings then mean nothing.
+    pub stop: &'a AtomicBool,
 }
 
 /// Minimum time limit for one response. A longer time limit for requests applies to verification

@@ -58,14 +58,15 @@ pub(super) fn run(verifier: &Verifier<'_>, status: u16) -> Vec<Check> {
     conformance
 }
 
-impl Conformance<'_> {
-    fn open(&self, settings: &[u8]) -> Result<Frames, String> {
-        let limit = self.verifier.limit.min(LIMIT);
-        Frames::begin(Wire::open_bare(self.verifier.target, limit)?, settings, limit)
+impl<'a> Conformance<'a> {
+    fn open(&self, settings: &[u8]) -> Result<Frames<'a>, String> {
+        let Verifier { target, limit, stop, .. } = *self.verifier;
+        let limit = limit.min(LIMIT);
+        Frames::begin(Wire::open_bare(target, limit, stop)?, settings, limit)
     }
 
     /// The usual response on this stream.
-    fn answered(&self, frames: &mut Frames, stream: u32) -> Outcome {
+    fn answered(&self, frames: &mut Frames<'_>, stream: u32) -> Outcome {
         match frames.end_of(stream)? {
             End::Response(status, _) if self.status == 0 || status == self.status => Ok(()),
             End::Response(status, _) => Err(format!("status {status}")),
@@ -172,7 +173,7 @@ impl Conformance<'_> {
     }
 
     /// A request that the server must not answer as if it were right.
-    fn refused(&self, frames: &mut Frames, stream: u32) -> Outcome {
+    fn refused(&self, frames: &mut Frames<'_>, stream: u32) -> Outcome {
         match frames.end_of(stream)? {
             End::Reset | End::Closed | End::Response(400..=499, _) => Ok(()),
             // Some servers respond before they have read the rest.
@@ -234,8 +235,8 @@ enum End {
 }
 
 /// A connection on which each frame is sent and read by itself.
-struct Frames {
-    wire: Wire,
+struct Frames<'a> {
+    wire: Wire<'a>,
     received: Vec<u8>,
     /// How many of the received bytes are read.
     read: usize,
@@ -249,9 +250,9 @@ struct Frames {
 /// A whole conversation may take this many times the limit of a frame.
 const CONVERSATION: u32 = 4;
 
-impl Frames {
+impl<'a> Frames<'a> {
     /// Begins with these SETTINGS.
-    fn begin(mut wire: Wire, settings: &[u8], limit: Duration) -> Result<Self, String> {
+    fn begin(mut wire: Wire<'a>, settings: &[u8], limit: Duration) -> Result<Self, String> {
         wire.send(PREFACE)?;
         let mut frames = Self {
             wire,

@@ -1,14 +1,17 @@
 //! What is inferred about servers without a contract.
 
-use std::net::TcpListener;
+use crate::GOES_ON;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Endpoint, ExpectedBody, ExpectedStatus, Target};
+use hotlap_load::plan::{Endpoint, ExpectedBody, ExpectedStatus, Protocol, Target, Tls};
 use hotlap_servers::contract::{Ask, Content, Contract, Fields, Requests};
 use hotlap_servers::infer::{Inferred, infer};
 use hotlap_servers::verify::{self, PAUSE, Requirements, Verifier};
 use hotlap_testbed::{Flaw, HELLO, Site, TestServer, unused_address};
+use socket2::{Domain, Socket, Type};
 
 /// Time limit for a response: a hang is an error, a busy machine is not.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -19,7 +22,7 @@ fn target(server: &TestServer) -> Target {
 
 fn inferred(site: Site, fault: Flaw, ask: &Ask) -> Result<Inferred, String> {
     let server = TestServer::faulty(site, fault);
-    infer(&target(&server), "localhost", LIMIT, &Contract::custom(ask))
+    infer(&target(&server), "localhost", LIMIT, &Contract::custom(ask), &GOES_ON)
 }
 
 #[test]
@@ -70,7 +73,8 @@ fn an_expected_body_is_not_inferred() {
 fn an_inferred_contract_verifies_and_loads() {
     let server = TestServer::faulty(Site::Clock, Flaw::ClosesUnannounced);
     let target = target(&server);
-    let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default())).unwrap();
+    let inferred =
+        infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default()), &GOES_ON).unwrap();
     let report = verify::verify(&Verifier {
         target: &target,
         host: "localhost",
@@ -79,6 +83,7 @@ fn an_inferred_contract_verifies_and_loads() {
         rude: false,
         limit: LIMIT,
         pause: PAUSE,
+        stop: &GOES_ON,
     });
     assert!(report.passed(), "{:#?}", report.required);
     let requests = report.requests(&inferred.contract, "localhost");
@@ -122,7 +127,7 @@ fn if_probes_disagree_only_the_status_is_checked() {
     for (statuses, status, tally) in told {
         let (target, asked) = unsteady(statuses);
         let contract = Contract::custom(&Ask::default());
-        let inferred = infer(&target, "localhost", LIMIT, &contract).unwrap();
+        let inferred = infer(&target, "localhost", LIMIT, &contract, &GOES_ON).unwrap();
         let exchange = &inferred.contract.exchanges[0];
         assert_eq!((exchange.status, &exchange.content), (status, &Content::Any), "{statuses:?}");
         let probes = asked.lock().unwrap().len();
@@ -139,13 +144,14 @@ fn if_probes_disagree_only_the_status_is_checked() {
 #[test]
 fn a_server_without_any_right_response_is_an_error() {
     let (target, _) = unsteady(&[500]);
-    let refused =
-        |ask: &Ask| infer(&target, "localhost", LIMIT, &Contract::custom(ask)).unwrap_err();
+    let refused = |ask: &Ask| {
+        infer(&target, "localhost", LIMIT, &Contract::custom(ask), &GOES_ON).unwrap_err()
+    };
     assert!(refused(&Ask::default()).starts_with("GET /: got 500 \"ok\"; set the right"));
     let ask = Ask { status: ExpectedStatus::Exactly(200), ..Ask::default() };
     assert_eq!(refused(&ask), "GET /: expected status 200, got 500 \"ok\"");
     let (target, _) = unsteady(&[0]);
-    let silent = infer(&target, "localhost", LIMIT, &Contract::custom(&ask)).unwrap_err();
+    let silent = infer(&target, "localhost", LIMIT, &Contract::custom(&ask), &GOES_ON).unwrap_err();
     assert_eq!(silent, "GET /: the connection closed without a response");
 }
 
@@ -154,7 +160,7 @@ fn a_server_without_any_right_response_is_an_error() {
 fn a_post_is_sent_once() {
     let (target, asked) = unsteady(&[201]);
     let ask = Ask { method: "POST".to_owned(), body: b"x".to_vec(), ..Ask::default() };
-    let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&ask)).unwrap();
+    let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&ask), &GOES_ON).unwrap();
     assert_eq!(*asked.lock().unwrap(), ["POST / HTTP/1.1"]);
     let exchange = &inferred.contract.exchanges[0];
     assert_eq!((exchange.status, &exchange.content), (ExpectedStatus::Exactly(201), &Content::Any));
@@ -174,7 +180,7 @@ fn many_requests_are_probed_in_the_time_of_one() {
     let asks: Vec<Ask> = (0..50).map(ask).collect();
     let requests = Requests { asks, fields: Fields::default() };
     let contract = Contract::custom_requests(&requests);
-    let inferred = infer(&target, "localhost", LIMIT, &contract).unwrap();
+    let inferred = infer(&target, "localhost", LIMIT, &contract, &GOES_ON).unwrap();
     assert_eq!(inferred.answers.len(), 50);
     let asked = asked.lock().unwrap();
     let lines: Vec<String> = (0..50).map(|n| format!("GET /{n} HTTP/1.1")).collect();
@@ -191,7 +197,7 @@ fn a_server_that_fails_now_and_then_passes_verification() {
     // Six probes, the silence check, and the first check of the response.
     let (target, _) = unsteady(&[200, 200, 200, 200, 200, 200, 200, 500, 200]);
     let contract = Contract::custom(&Ask::default());
-    let inferred = infer(&target, "localhost", LIMIT, &contract).unwrap();
+    let inferred = infer(&target, "localhost", LIMIT, &contract, &GOES_ON).unwrap();
     let report = verify::verify(&Verifier {
         target: &target,
         host: "localhost",
@@ -200,6 +206,7 @@ fn a_server_that_fails_now_and_then_passes_verification() {
         rude: false,
         limit: LIMIT,
         pause: PAUSE,
+        stop: &GOES_ON,
     });
     assert!(report.passed(), "{:#?}", report.required);
     assert_eq!(report.answers[0].status, 200);
@@ -214,8 +221,58 @@ fn a_server_that_listens_a_moment_later_is_waited_for() {
         TestServer::on(TcpListener::bind(address).unwrap(), |mut client| client.respond(HELLO))
     });
     let target = Target::plain(Endpoint::Tcp(address));
-    let found = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default())).unwrap();
+    let found =
+        infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default()), &GOES_ON).unwrap();
     assert_eq!(found.contract.exchanges[0].content, Content::exactly(b"Hello, World!"));
     assert_eq!(found.notes, [""; 0]);
     drop(later.join());
+}
+
+/// Regression: probes waited for a silent server until their limit, whatever the user did.
+#[test]
+fn probes_of_a_silent_server_end_when_the_user_interrupts() {
+    // A queue of one connection, which is full: the next connection is never established.
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    full.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    full.listen(0).unwrap();
+    let address = full.local_addr().unwrap().as_socket().unwrap();
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(200));
+    let _queued: Vec<TcpStream> = std::iter::from_fn(|| connect().ok()).collect();
+    let accepting = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let accepts = Target::plain(Endpoint::Tcp(accepting.local_addr().unwrap()));
+    let secret = Target { tls: Some(Tls::with("localhost".to_owned())), ..accepts.clone() };
+    let multiplexed = Target { protocol: Protocol::Http2, ..accepts.clone() };
+    let targets = [Target::plain(Endpoint::Tcp(address)), accepts, secret, multiplexed];
+
+    let contract = &Contract::custom(&Ask::default());
+    let stop = &AtomicBool::new(false);
+    let interrupted = |probe: &(dyn Fn() + Sync)| {
+        stop.store(false, Ordering::Relaxed);
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(probe);
+            std::thread::sleep(Duration::from_millis(20));
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+    };
+    for target in &targets {
+        interrupted(&|| {
+            let found = infer(target, "localhost", LIMIT, contract, stop);
+            assert_eq!(found, Err("interrupted".to_owned()));
+        });
+        interrupted(&|| {
+            let findings = verify::verify(&Verifier {
+                target,
+                host: "localhost",
+                contract,
+                requirements: Requirements::Custom,
+                rude: true,
+                limit: LIMIT,
+                pause: PAUSE,
+                stop,
+            });
+            assert!(!findings.passed(), "{findings:?}");
+        });
+    }
 }

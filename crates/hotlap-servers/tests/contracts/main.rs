@@ -3,7 +3,12 @@
 #[path = "../../../hotlap-load/tests/support/certificate.rs"]
 mod certificate;
 
+use std::sync::atomic::AtomicBool;
+
 mod check;
 mod learn;
 mod tls;
 mod verify;
+
+/// Nobody interrupts.
+static GOES_ON: AtomicBool = AtomicBool::new(false);

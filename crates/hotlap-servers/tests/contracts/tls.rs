@@ -1,6 +1,6 @@
 //! Probing and verification of servers behind TLS.
 
-use crate::certificate;
+use crate::{GOES_ON, certificate};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn inferred(response: &'static [u8], end: End) -> Result<Inferred, String> {
     let tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) });
     let server = ends(response, end);
     let target = Target { tls, ..Target::plain(Endpoint::Tcp(server.address())) };
-    infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default()))
+    infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default()), &GOES_ON)
 }
 
 const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nHello, World!";

@@ -1,5 +1,6 @@
 //! The verifier on servers with exactly one fault each: the right check finds it.
 
+use crate::GOES_ON;
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target};
@@ -40,6 +41,7 @@ fn verified(site: Site, fault: Flaw, requirements: Requirements) -> Findings {
         rude,
         limit,
         pause,
+        stop: &GOES_ON,
     };
     verify::verify(&verifier)
 }
@@ -226,6 +228,7 @@ fn a_refused_connection_is_reported_at_once() {
         rude: true,
         limit: HANG,
         pause: HANG,
+        stop: &GOES_ON,
     });
     assert!(!report.passed());
     assert!(report.required[0].got.starts_with("no connection: "), "{:?}", report.required);

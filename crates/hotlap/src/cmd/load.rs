@@ -48,10 +48,14 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
         return Ok(Exit::Interrupted);
     }
     let generators = generators?;
-    let (requests, notes) = match &generators {
-        Some(generators) => learned(&asked, &args, generators)?,
-        None => asked.requests(&args)?,
+    let learned = match &generators {
+        Some(generators) => learned(&asked, &args, generators),
+        None => asked.requests(&args, interrupt.flag()),
     };
+    if interrupt.asked() {
+        return Ok(Exit::Interrupted);
+    }
+    let (requests, notes) = learned?;
     plan.requests = requests;
     notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let url = args.url.clone().unwrap_or_else(|| "several requests".to_owned());

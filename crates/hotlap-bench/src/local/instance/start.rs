@@ -55,7 +55,7 @@ impl Instance {
     /// responses to the load's requests are checked.
     fn as_the_reference(&mut self, target: &Target, limit: Duration) -> Result<(), ServerFailure> {
         let exchanges = &self.participant.contract.exchanges;
-        let ask = |exchange| ask(target, &self.host, limit, exchange);
+        let ask = |exchange| ask(target, &self.host, limit, exchange, &self.run.stop);
         let answers: Result<Vec<Response>, String> = exchanges.iter().map(ask).collect();
         let answers =
             answers.map_err(|what| self.failure("verify", what, "see its last log lines"))?;
@@ -72,9 +72,9 @@ impl Instance {
         for exchange in
             contract.exchanges.iter().filter(|exchange| !is_custom || exchange.is_safe())
         {
-            let mut asked = ask(target, &self.host, limit, exchange);
+            let mut asked = ask(target, &self.host, limit, exchange, &self.run.stop);
             for _ in 1..tries {
-                asked = asked.or_else(|_| ask(target, &self.host, limit, exchange));
+                asked = asked.or_else(|_| ask(target, &self.host, limit, exchange, &self.run.stop));
             }
             if let Err(what) = asked {
                 let cause = format!("{}: {what}", exchange.name);
@@ -112,8 +112,14 @@ impl Instance {
         }
         let mut notes = Vec::new();
         if self.participant.contract.name.is_none() {
-            let inferred = infer::infer(&target, &self.host, limit, &self.participant.contract)
-                .map_err(|what| self.failure("verify", what, "try it with curl"))?;
+            let inferred = infer::infer(
+                &target,
+                &self.host,
+                limit,
+                &self.participant.contract,
+                &self.run.stop,
+            )
+            .map_err(|what| self.failure("verify", what, "try it with curl"))?;
             notes.extend(inferred.notes);
             self.participant.contract = inferred.contract;
             if !self.participant.contract.exchanges.iter().all(Exchange::is_safe) {
@@ -146,6 +152,7 @@ impl Instance {
             rude: self.server.as_ref().is_some_and(|server| server.is_started()),
             limit,
             pause: PAUSE,
+            stop: &self.run.stop,
         });
         if findings.passed() {
             return Ok(findings);

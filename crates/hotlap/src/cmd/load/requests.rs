@@ -1,6 +1,7 @@
 //! The requests of `hotlap load` and their expected responses, from flags or a file.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use hotlap_agent::generator::Probe;
@@ -95,13 +96,22 @@ impl Asked {
     /// The requests with their expected responses, learned from a few probes unless `--no-check`
     /// was given, and notes for the user. Nothing is learned about an access log, which says which
     /// status is right.
-    pub fn requests(&self, args: &LoadArgs) -> anyhow::Result<(Vec<Request>, Vec<String>)> {
+    pub fn requests(
+        &self,
+        args: &LoadArgs,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<(Vec<Request>, Vec<String>)> {
         if args.no_check || self.fields.order.is_some() {
             return Ok((self.unchecked(), self.notes.clone()));
         }
-        let inferred =
-            infer(&self.target, &self.host, args.connection.timeout.max(LIMIT), &self.contract)
-                .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
+        let inferred = infer(
+            &self.target,
+            &self.host,
+            args.connection.timeout.max(LIMIT),
+            &self.contract,
+            stop,
+        )
+        .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
         Ok((inferred.contract.requests(&self.host, &inferred.answers), inferred.notes))
     }
 
