@@ -57,9 +57,9 @@ pub(crate) struct Worker {
     scratch: Vec<u8>,
     /// Sockets that have more to read.
     unread: Vec<Unread>,
-    /// Whether requests wait because the worker itself was late, and not because of the server.
-    /// True from a stall until no request is overdue.
-    is_behind: bool,
+    /// The length of a stall of the worker itself behind which requests still wait, in nanoseconds;
+    /// 0 if requests wait for nothing but the server.
+    behind_ns: u64,
     timeout_ns: u64,
     /// When to check for timed-out requests, and how often.
     scan_ns: u64,
@@ -134,7 +134,7 @@ impl Worker {
             measurement: Measurement::new(shared.is_held(), plan.by_request()),
             scratch: Vec::new(),
             unread: Vec::new(),
-            is_behind: false,
+            behind_ns: 0,
             timeout_ns,
             scan_ns: 0,
             // A timeout is detected at most a 32nd of its length late.
@@ -150,16 +150,19 @@ impl Worker {
         let (mut events, mut buffer) = (Events::new(), vec![0; BUFFER]);
         let mut polling = self.plan.may_busy_poll().then(|| Polling::new(&self.plan));
         let mut now = clock::now();
+        let mut woke_ns = now;
         self.scan_ns = now + self.scan_every_ns;
         while self.stage != Stage::Done {
             if self.slots.has_new(now) {
                 self.open_new(now);
             }
-            let next_ns = self.next_ns();
+            let next_ns = self.next_ns(now);
             now = match &mut polling {
                 Some(polling) if self.is_under_way() => self.poll(polling, next_ns, &mut events),
                 _ => self.sleep(next_ns, now, &mut events),
             };
+            self.notice_stall(next_ns.max(woke_ns), now);
+            woke_ns = now;
             if now >= next_ns || self.stage <= Stage::Ready || self.has_commands() {
                 self.keep_time(now);
             }
@@ -202,8 +205,9 @@ impl Worker {
         self.shared.is_stopped() || (self.shared.is_held() && self.shared.commands() != self.done)
     }
 
-    /// When the next task is due, regardless of sockets.
-    fn next_ns(&self) -> u64 {
+    /// When the next task is due, regardless of sockets. The worker wakes when a request becomes due,
+    /// even if no connection is free: how late it wakes is its own delay.
+    fn next_ns(&self, now: u64) -> u64 {
         if !self.unread.is_empty() {
             return 0;
         }
@@ -214,7 +218,7 @@ impl Worker {
         };
         let mut next = self.scan_ns.min(edge).min(self.slots.next_ns());
         if let Some(due_ns) = self.requests.next_due_ns()
-            && self.slots.has_listed()
+            && (self.slots.has_listed() || due_ns > now)
         {
             next = next.min(due_ns);
         }
@@ -516,6 +520,7 @@ impl Polling {
 mod tests {
     use super::*;
     use crate::plan::{Pace, Request};
+    use crate::shared::Mode;
     use crate::url;
 
     fn plan() -> Plan {
@@ -557,5 +562,65 @@ mod tests {
         assert_eq!(polling.interval_ns, 7_000, "a new window");
         polling.adapt(3 * ADAPT_NS, 64, 370);
         assert_eq!(polling.interval_ns, 25_000);
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// A worker with one connection, and a request due every 5 ms from 2.5 ms on.
+    fn paced() -> Worker {
+        let plan = Plan { pace: Pace::Constant { rate: 200.0 }, connections: 1, ..plan() };
+        let (io, waker) = Io::new().expect("a queue");
+        let shared = Shared::new(&plan, Mode::Once, vec![waker]);
+        let mut worker = Worker::new(0, &Arc::new(plan), &Arc::new(shared), None, io);
+        worker.requests.start(Schedule::new(&worker.plan.pace, 0, 1, 0));
+        // Nothing but requests is due.
+        worker.scan_ns = clock::FAR_NS;
+        worker.slots.take_new(0).for_each(drop);
+        worker.slots.settle(0);
+        worker
+    }
+
+    /// Sends the requests that are due on the connection, which a response has just freed.
+    fn responded(worker: &mut Worker, now: u64) {
+        worker.slots[0].conn.reset();
+        worker.begin_due(0, now, |conn, limit| conn.in_flight() < limit);
+    }
+
+    fn late(worker: &Worker) -> (u64, u64) {
+        let lag = &worker.measurement.tally.lag;
+        (lag.len(), lag.max() / MS)
+    }
+
+    /// Regression: requests that waited for a busy connection while the generator was stopped were
+    /// late because of the server.
+    #[test]
+    fn requests_behind_a_stall_of_the_generator_are_late_because_of_it() {
+        let mut worker = paced();
+        responded(&mut worker, 3 * MS);
+        assert_eq!(worker.next_ns(3 * MS), 7_500_000, "it wakes though its connection is busy");
+        worker.notice_stall(7_500_000, 7_600_000);
+        // The server took long, so this request waited for it.
+        responded(&mut worker, 12 * MS);
+        assert_eq!(late(&worker), (0, 0));
+        // Then the worker is stopped for a second. 200 requests become due, and 50 more while the
+        // server answers one in each millisecond.
+        worker.notice_stall(worker.next_ns(12 * MS), 1_012 * MS);
+        for ms in 1_012..1_312 {
+            responded(&mut worker, ms * MS);
+        }
+        assert_eq!(late(&worker), (250, 999));
+        assert_eq!(worker.behind_ns, 0, "no request waits");
+    }
+
+    /// A server that is too slow would make its own queue the generator's for ever.
+    #[test]
+    fn a_queue_that_outgrows_a_stall_is_the_servers() {
+        let mut worker = paced();
+        responded(&mut worker, 3 * MS);
+        worker.notice_stall(worker.next_ns(3 * MS), 13 * MS);
+        for response in 1..100 {
+            responded(&mut worker, (3 + 10 * response) * MS);
+        }
+        assert_eq!(late(&worker), (2, 10));
     }
 }

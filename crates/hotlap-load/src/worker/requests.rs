@@ -141,11 +141,11 @@ impl Worker {
         while has_room(&self.slots[number].conn, self.plan.pipeline) && self.requests.left > 0 {
             let Some(due_ns) = self.requests.take_due(now) else {
                 self.slots.list(number);
-                self.is_behind = false;
+                self.behind_ns = 0;
                 break;
             };
-            if self.is_behind {
-                self.measurement.tally.lag.record(now.saturating_sub(due_ns));
+            if self.behind_ns > 0 {
+                self.begin_behind(now.saturating_sub(due_ns));
             }
             self.begin(number, due_ns, now);
             begun += 1;
@@ -167,7 +167,7 @@ impl Worker {
             let sent_ns = clock::now();
             // The slot was free when the request was due, so the delay is the generator's.
             self.measurement.tally.lag.record(sent_ns - due_ns);
-            self.is_behind |= sent_ns - due_ns > STALL_NS;
+            self.stalled_for(sent_ns - due_ns);
             self.begin(number, due_ns, sent_ns);
             if self.slots[number].state == State::Down {
                 self.connect(number, sent_ns);
@@ -178,6 +178,32 @@ impl Worker {
             if slot.state == State::Open && slot.can_send(&self.plan) {
                 self.slots.list(number);
             }
+        }
+    }
+
+    /// Notices that the worker did not run: it wakes later than it had to, and a request is due.
+    #[inline]
+    pub(super) fn notice_stall(&mut self, due_ns: u64, now: u64) {
+        if self.requests.is_due(now) {
+            self.stalled_for(now.saturating_sub(due_ns));
+        }
+    }
+
+    /// Remembers a delay of the worker if it is a stall.
+    #[inline]
+    fn stalled_for(&mut self, late_ns: u64) {
+        if late_ns > STALL_NS {
+            self.behind_ns = self.behind_ns.max(late_ns);
+        }
+    }
+
+    /// Records the delay of a request that waited behind a stall. If the server keeps up, no request
+    /// waits for longer than the stall. Twice that allows for bursts; a longer delay is the server's.
+    #[cold]
+    fn begin_behind(&mut self, late_ns: u64) {
+        match late_ns > 2 * self.behind_ns {
+            true => self.behind_ns = 0,
+            false => self.measurement.tally.lag.record(late_ns),
         }
     }
 

@@ -1,6 +1,7 @@
 //! `hotlap load` against servers that hang or are overloaded: what it prints.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_testbed::{HELLO, TestServer};
@@ -104,4 +105,73 @@ fn a_load_of_which_many_requests_fail_is_not_valid() {
     });
     let said = load("-n 90 -c 2", &server.url()).fails(3).out;
     assert!(line(&said, "requests/s").contains("60 correct responses, 30 errors"), "{said}");
+}
+
+/// Regression: the figures were the mean of a server that lives and one that is dead, and the exit
+/// code was 0.
+#[test]
+fn a_server_that_dies_during_a_load_is_told_in_the_table_and_in_the_exit_code() {
+    let is_dead = Arc::new(AtomicBool::new(false));
+    let peers_die = Arc::clone(&is_dead);
+    let server = TestServer::start(move |mut client| {
+        while client.request().is_some() && !peers_die.load(Ordering::SeqCst) {
+            client.send(HELLO);
+        }
+        client.reset();
+    });
+    let load = Scene::new().hotlap("load --no-check -c2 -d4s").arg(server.url());
+    let mut running = load.start();
+    running.until("it is loaded", || server.requests() > 10_000);
+    is_dead.store(true, Ordering::SeqCst);
+    server.close();
+    // Fewer than 1 in 100 requests failed, because a refused connection is tried again after a pause.
+    let said = running.end().fails(3).has("NOT VALID: the server stopped responding after ");
+    assert!(line(&said.out, "error").contains("refused in connect"), "{}", said.out);
+}
+
+/// Regression: with few connections, the response times included the time for which the generator
+/// was stopped, and nothing said so.
+#[test]
+fn a_generator_that_is_stopped_is_late_with_any_number_of_connections() {
+    for connections in ["-c1", "-c64"] {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let (stopped, count) = (Arc::clone(&is_stopped), AtomicUsize::new(0));
+        let server = TestServer::start(move |mut client| {
+            while client.request().is_some() {
+                // If there is one connection, it is in use when the generator is stopped.
+                while count.fetch_add(1, Ordering::SeqCst) >= 30 && !stopped.load(Ordering::SeqCst)
+                {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                client.send(HELLO);
+            }
+        });
+        let load =
+            Scene::new().hotlap("load --no-check -d3s -R 200 --format json").words(connections);
+        let mut running = load.arg(server.url()).start();
+        running.until("it is loaded", || server.requests() > 30);
+        running.signal(Signal::STOP);
+        is_stopped.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_secs(1));
+        running.signal(Signal::CONT);
+        let figures = &running.end().succeeds().json()["figures"];
+        assert_eq!(figures["late"], true, "{figures}");
+        // Of 600 requests, 200 are due while it is stopped.
+        assert!(figures["lag"]["p90_ms"].as_f64().unwrap() > 500.0, "{figures}");
+    }
+}
+
+/// Regression: Ctrl-C was noticed when the probes had waited for as long as they may.
+#[test]
+fn ctrl_c_ends_the_probes_of_a_server_that_does_not_respond() {
+    for command in ["load", "run"] {
+        let server = TestServer::silent();
+        let began = Instant::now();
+        let hotlap = Scene::new().hotlap(command).words("--timeout 60s").arg(server.url());
+        let mut running = hotlap.start();
+        running.until("it is probed", || server.accepted() > 0);
+        running.signal(Signal::INT);
+        running.end().fails(130);
+        assert!(began.elapsed() < Duration::from_secs(60), "{command}: {:?}", began.elapsed());
+    }
 }
