@@ -57,8 +57,8 @@ pub(crate) struct Worker {
     scratch: Vec<u8>,
     /// Sockets that have more to read.
     unread: Vec<Unread>,
-    /// The length of a stall of the worker itself behind which requests still wait, in nanoseconds;
-    /// 0 if requests wait for nothing but the server.
+    /// The length of a stall of the worker itself behind which requests still wait, in nanoseconds,
+    /// or 0 if requests wait for nothing but the server.
     behind_ns: u64,
     timeout_ns: u64,
     /// When to check for timed-out requests, and how often.
@@ -205,8 +205,8 @@ impl Worker {
         self.shared.is_stopped() || (self.shared.is_held() && self.shared.commands() != self.done)
     }
 
-    /// When the next task is due, regardless of sockets. The worker wakes when a request becomes due,
-    /// even if no connection is free: how late it wakes is its own delay.
+    /// When the next task is due, regardless of sockets. The worker wakes when a request becomes
+    /// due, even if no connection is free: how late it wakes is its own delay.
     fn next_ns(&self, now: u64) -> u64 {
         if !self.unread.is_empty() {
             return 0;

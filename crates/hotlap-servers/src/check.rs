@@ -321,7 +321,8 @@ impl Checker<'_> {
         host.start_here(&order, self.builder.stop)
     }
 
-    /// Verifies a running server against its contracts over the target's protocol, one after the other.
+    /// Verifies a running server against its contracts over the target's protocol, one after the
+    /// other.
     fn verify_contracts(
         &self,
         row: &mut CheckedServer,

@@ -197,8 +197,9 @@ impl Worker {
         }
     }
 
-    /// Records the delay of a request that waited behind a stall. If the server keeps up, no request
-    /// waits for longer than the stall. Twice that allows for bursts; a longer delay is the server's.
+    /// Records the delay of a request that waited behind a stall. If the server keeps up, no
+    /// request waits for longer than the stall, or twice as long in a burst. A longer delay is the
+    /// server's.
     #[cold]
     fn begin_behind(&mut self, late_ns: u64) {
         match late_ns > 2 * self.behind_ns {

@@ -37,8 +37,8 @@ pub struct Wire<'a> {
     fault: Option<String>,
     /// Received but not consumed.
     buf: Vec<u8>,
-    /// Nothing more is read: the server closed or reset the connection, or ended the TLS session, or
-    /// the user has interrupted.
+    /// Nothing more is read: the server closed or reset the connection, or ended the TLS session,
+    /// or the user has interrupted.
     pub over: bool,
     /// Why a response delimited by the end of the connection may be truncated, if it may.
     cut: Option<&'static str>,
@@ -81,8 +81,7 @@ impl<'a> Wire<'a> {
         Ok(wire)
     }
 
-    /// Connects, and leaves the protocol to the caller. The waits are bounded as those of
-    /// [`Self::open`].
+    /// Connects like [`Self::open`], and leaves the protocol to the caller.
     pub(super) fn open_bare(
         target: &Target,
         limit: Duration,

@@ -1,6 +1,7 @@
 //! What is inferred about servers without a contract.
 
 use crate::GOES_ON;
+use crate::allocation::allocated;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -274,5 +275,29 @@ fn probes_of_a_silent_server_end_when_the_user_interrupts() {
             });
             assert!(!findings.passed(), "{findings:?}");
         });
+    }
+}
+
+/// Regression: after each read, all that had arrived of a response was read and copied again, so
+/// probes of 20 MB took 15 s.
+#[test]
+fn the_work_of_probes_is_in_proportion_to_the_body() {
+    let work = |head: &str, bytes: usize, end: &str| {
+        let response = format!("HTTP/1.1 200 OK\r\n{head}\r\n{}{end}", "a".repeat(bytes));
+        let server = TestServer::responding(response);
+        let before = allocated();
+        let contract = Contract::custom(&Ask::default());
+        let found = infer(&target(&server), "localhost", LIMIT, &contract, &GOES_ON).unwrap();
+        assert_eq!(found.answers[0].body.len(), bytes);
+        allocated() - before
+    };
+    let with_length = |bytes| work(&format!("Content-Length: {bytes}\r\n"), bytes, "");
+    let chunked = |bytes| {
+        let head = format!("Transfer-Encoding: chunked\r\n\r\n{bytes:x}");
+        work(&head, bytes, "\r\n0\r\n\r\n")
+    };
+    for work in [&with_length as &dyn Fn(usize) -> usize, &chunked] {
+        let (small, large) = (work(1 << 20), work(4 << 20));
+        assert!(large <= 5 * small, "{small} and {large} bytes allocated");
     }
 }

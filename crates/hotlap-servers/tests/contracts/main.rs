@@ -5,6 +5,7 @@ mod certificate;
 
 use std::sync::atomic::AtomicBool;
 
+mod allocation;
 mod check;
 mod learn;
 mod tls;
