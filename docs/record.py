@@ -21,7 +21,7 @@ import time
 from html import escape
 from pathlib import Path
 
-COLUMNS, ROWS = 96, 34
+COLUMNS, ROWS = 80, 34
 STEP_S = 1.5  # of the run, between two frames
 FRAME_S = 0.25  # how long a frame is shown
 LAST_S = 12  # how long the last one is

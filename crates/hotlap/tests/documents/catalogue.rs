@@ -42,24 +42,6 @@ pub fn page(catalogue: &Catalogue) -> String {
     page
 }
 
-/// The servers by language, in a few lines.
-pub fn summary(catalogue: &Catalogue) -> String {
-    let mut languages = Vec::new();
-    for servers in catalogue.servers.chunk_by(|a, b| a.language() == b.language()) {
-        let names = servers.chunk_by(|a, b| base(a) == base(b)).map(|variants| {
-            let name = base(&variants[0]).split_once('/').unwrap().1;
-            match variants.len() - 1 {
-                0 => name.to_owned(),
-                count => format!("{name} +{count}"),
-            }
-        });
-        let names: Vec<String> = names.collect();
-        languages.push(format!("**{}** {}", servers[0].language(), names.join(", ")));
-    }
-    let lead = format!("{} (`+N`), by language or program:", totals(catalogue));
-    format!("{lead}\n{}", wrapped(&languages.join("; "), WIDTH))
-}
-
 fn totals(catalogue: &Catalogue) -> String {
     let all = &catalogue.servers;
     let variants = all.iter().filter(|server| server.id.contains(':')).count();

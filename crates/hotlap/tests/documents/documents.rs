@@ -222,14 +222,12 @@ fn the_page_of_the_catalogue_is_up_to_date() {
 
 /// `HOTLAP_EXAMPLE=STORE UPDATE_DOCUMENTS=1` shows the last run of that store from then on.
 #[test]
-fn readme_shows_what_hotlap_prints_and_has() {
+fn readme_shows_what_hotlap_prints() {
     if let Some(store) = std::env::var_os("HOTLAP_EXAMPLE") {
         example::replace_by(Path::new(&store));
     }
-    let catalogue = Catalogue::open(&root().join("servers")).unwrap();
     let printed = format!("```\n{}\n```\n", example::printed().trim_matches('\n'));
-    let readme = with_block(&read("README.md"), "example", &printed);
-    is_up_to_date("README.md", &with_block(&readme, "servers", &catalogue::summary(&catalogue)));
+    is_up_to_date("README.md", &with_block(&read("README.md"), "example", &printed));
 }
 
 /// The text with other content between `<!-- NAME -->` and `<!-- /NAME -->`.
@@ -245,7 +243,7 @@ fn commands_in_readme_are_understood() {
     let readme = read("README.md");
     let lines = readme.lines().filter_map(|line| line.strip_prefix("    hotlap "));
     let commands: Vec<&str> = lines.map(|line| line.split("  #").next().unwrap()).collect();
-    assert!(commands.len() >= 10, "{commands:?}");
+    assert!(commands.len() >= 3, "{commands:?}");
     for command in commands {
         let understood = parsed(command);
         assert!(understood.is_ok(), "hotlap {command}: {}", understood.unwrap_err());
@@ -274,7 +272,7 @@ fn commands_in_pages_are_understood() {
             commands += 1;
         }
     }
-    assert!(commands >= 5, "{commands}");
+    assert!(commands >= 20, "{commands}");
 }
 
 fn parsed(command: &str) -> Result<Cli, clap::Error> {
@@ -300,7 +298,7 @@ fn options_in_readme_exist() {
         .filter(|code| !code.starts_with("cargo "))
         .flat_map(|code| options(code.split('=').next().unwrap()))
         .collect();
-    assert!(named.len() >= 8, "{named:?}");
+    assert!(!named.is_empty());
     for option in named {
         assert!(known.contains(&option), "README names {option}");
     }
@@ -309,9 +307,11 @@ fn options_in_readme_exist() {
 #[test]
 fn readme_is_short_and_has_what_a_fresh_machine_needs() {
     let readme = read("README.md");
-    assert!(readme.lines().count() < 200);
+    assert!(readme.lines().count() <= 130 && readme.split_whitespace().count() <= 950);
+    let wide = readme.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(wide, None);
     for command in ["cargo run --release -- run", "cargo test --workspace"] {
-        assert!(readme.contains(command), "{command}");
+        assert!(readme.replace('\n', " ").contains(command), "{command}");
     }
 }
 

@@ -17,7 +17,7 @@ use hotlap::store::Store;
 use rusqlite::Connection;
 
 /// As wide as a code block on GitHub's pages, without a scroll bar.
-pub const COLUMNS: usize = 96;
+pub const COLUMNS: usize = 80;
 
 fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example/run.sql.gz")
