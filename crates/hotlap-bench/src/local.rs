@@ -22,11 +22,13 @@ use crate::runner::{OBSERVED, Probed, Ready, Runner, TrialWindow, Warmup};
 use instance::{Between, Conditions, Instance, Trouble, WarmupProfile};
 use slices::{Needs, Slices, lead_in};
 
+mod forecast;
 mod instance;
 mod slices;
 
+pub use forecast::{Expected, Forecast, forecast};
 pub use instance::Setting;
-pub use slices::{LENGTHS, TOLERANCE, shortest_slice};
+pub use slices::{LENGTHS, TOLERANCE, longest_service, shortest_slice};
 
 /// Minimum length of a lap (METHODOLOGY, *A run*): 2,000 requests at 20,000 requests/s, and a lap
 /// of each of ten servers fits into a second.
@@ -52,6 +54,11 @@ const PACED_REQUESTS: f64 = 20.0;
 
 /// The lowest rate of laps, in requests/s: such a lap takes 10 s.
 pub const LEAST_RATE: f64 = 2.0;
+
+/// Minimum length of a lap at this rate.
+fn paced_window(rate: f64) -> Duration {
+    PACED.max(Duration::from_secs_f64(PACED_REQUESTS / rate.max(LEAST_RATE)))
+}
 
 /// How many servers are verified at once. Verification mostly waits, but a server that has to wait
 /// for a core looks slow.
@@ -357,8 +364,7 @@ impl Runner for LocalRunner {
         load: usize,
         rate: f64,
     ) -> Result<Lap, ServerFailure> {
-        let some = Duration::from_secs_f64(PACED_REQUESTS / rate.max(LEAST_RATE));
-        let window = PACED.max(some).max(self.lap_length(load));
+        let window = paced_window(rate).max(self.lap_length(load));
         self.then_freeze(participant, |instance| instance.paced_lap(load, rate, window))
     }
 

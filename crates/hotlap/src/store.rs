@@ -298,10 +298,11 @@ impl Store {
     }
 
     /// How a server started when it was last measured, in the first restart of its run; only the
-    /// newest hundred runs are searched.
-    pub fn first_start(&self, server: &str) -> Result<Option<Start>, StoreError> {
+    /// newest hundred runs are searched. With it comes the length of that run's slices, in
+    /// milliseconds.
+    pub fn first_start(&self, server: &str) -> Result<Option<(Start, Option<f64>)>, StoreError> {
         let sql = "
-            SELECT start.value AS record
+            SELECT start.value AS record, newest.record ->> '$.schedule.slice_ms' AS slice_ms
             FROM (SELECT number, record FROM run ORDER BY number DESC LIMIT 100) AS newest,
                  json_each(newest.record, '$.servers') AS server,
                  json_each(newest.record, '$.starts') AS start
@@ -310,7 +311,8 @@ impl Store {
                 AND start.value ->> 'restart' = 0
                 AND json_array_length(start.value, '$.warmups') > 0
             ORDER BY newest.number DESC LIMIT 1";
-        self.read(|db| db.query_row(sql, [server], read_record).optional())
+        let read = |row: &Row| Ok((read_record(row)?, row.get("slice_ms")?));
+        self.read(|db| db.query_row(sql, [server], read).optional())
     }
 
     /// The stored runs, oldest first; with `server`, only those that contain it.

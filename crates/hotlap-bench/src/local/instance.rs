@@ -33,6 +33,8 @@ mod laps;
 mod start;
 mod warm_up;
 
+pub(super) use warm_up::{COUNTED, WARM_WINDOW};
+
 /// How long a reading of a server's memory is reused. Bounds the time spent reading.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 

@@ -29,7 +29,7 @@ pub const LENGTHS: [Duration; 2] = [Duration::from_millis(12), Duration::from_mi
 const PROBES: [u32; LENGTHS.len()] = [16, 4];
 
 /// Length of a probe in windows: the lead-in, one within the slice, three after it.
-const PROBE_WINDOWS: f64 = 13.0 / 3.0;
+pub(super) const PROBE_WINDOWS: f64 = 13.0 / 3.0;
 
 /// Probes of a server, there and back, before an early decision.
 const PROBES_BEFORE_LOOK: u32 = 4;
@@ -135,6 +135,11 @@ pub(super) struct Needs {
     pub delay: Duration,
     /// Its CPU time is known, so probes can show whether it recovers.
     pub known: bool,
+}
+
+/// The longest mean service time of servers that were measured in slices of this length.
+pub fn longest_service(slice: Duration) -> Duration {
+    slice / SERVICE_TIMES
 }
 
 impl Needs {

@@ -27,7 +27,7 @@ use crate::runner::{UNSTEADY_AGAIN, Warmup};
 const TRIES: u32 = 3;
 
 /// Length of one window of a warm-up (METHODOLOGY, appendix C, *Warm-up*).
-const WARM_WINDOW: Duration = Duration::from_millis(100);
+pub(in super::super) const WARM_WINDOW: Duration = Duration::from_millis(100);
 
 /// A server's cost alone is taken from the later half of its warm-up, at most this many windows, if
 /// the warm-up had at least as many: the first windows after a start cost more (METHODOLOGY,
@@ -35,7 +35,7 @@ const WARM_WINDOW: Duration = Duration::from_millis(100);
 const ALONE_WINDOWS: usize = 10;
 
 /// How long hardware counters run after a warm-up (METHODOLOGY, *The method*).
-const COUNTED: Duration = Duration::from_millis(250);
+pub(in super::super) const COUNTED: Duration = Duration::from_millis(250);
 
 /// A compiler is done once its threads use less than this share of a core, over a stretch of
 /// windows. The compiler of java/jetty uses 60% of a core until the cost is level, and 1% from then

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hotlap_bench::experiment::{Experiment, Explain};
+use hotlap_bench::local::Forecast;
 use hotlap_bench::participant::Origin;
 use hotlap_servers::build::probe_all;
 use hotlap_servers::catalogue::CatalogueServer;
@@ -93,9 +94,10 @@ fn described(spec: &RunSpec, server: &Server) -> String {
 
 /// Restarts, rounds, slices and time.
 fn schedule(experiment: &Experiment, run: &Run, store: Option<&Store>) -> Vec<String> {
+    let forecast = timing::forecast(experiment, store);
     let mut lines = match (experiment.objectives.is_empty(), experiment.explain) {
         (true, Explain::Only) => vec![EXPLAINS.to_owned()],
-        (true, _) => rounds(experiment, run),
+        (true, _) => rounds(experiment, run, &forecast),
         (false, _) => searches(experiment),
     };
     if let Explain::After(time) = experiment.explain {
@@ -106,8 +108,8 @@ fn schedule(experiment: &Experiment, run: &Run, store: Option<&Store>) -> Vec<St
     }
     lines.push(format!(
         "about {} until all are warmed up, then about {} of measuring",
-        seconds(timing::first_start(experiment, store)),
-        seconds(timing::measuring(experiment))
+        seconds(forecast.starting),
+        seconds(forecast.whole.saturating_sub(forecast.starting))
     ));
     lines.extend(experiment.precision.map(|share| {
         format!("stops earlier once all intervals are within ± {}", percent(share * 100.0))
@@ -129,8 +131,9 @@ fn searches(experiment: &Experiment) -> Vec<String> {
 }
 
 /// Restarts, rounds and slices of a comparison.
-fn rounds(experiment: &Experiment, run: &Run) -> Vec<String> {
-    let (restarts, rounds) = timing::expected(experiment);
+fn rounds(experiment: &Experiment, run: &Run, forecast: &Forecast) -> Vec<String> {
+    let restarts = experiment.restarts.unwrap_or(forecast.restarts);
+    let rounds = experiment.rounds.unwrap_or(forecast.rounds / forecast.restarts.max(1));
     let about = |given: Option<u32>| if given.is_some() { "" } else { "about " };
     let mut lines = Vec::new();
     lines.extend(run.number.map(|number| format!("continues run {number}")));
@@ -201,5 +204,5 @@ fn output(spec: &RunSpec) -> Vec<String> {
 }
 
 fn seconds(time: Duration) -> String {
-    format!("{} s", time.as_secs_f64().round())
+    format!("{} s", timing::whole_seconds(time))
 }

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use hotlap_bench::experiment::{Experiment, Explain};
-use hotlap_bench::participant::Participant;
+use hotlap_bench::local::{self, Expected, Forecast, LENGTHS, longest_service};
+use hotlap_bench::participant::{Participant, Role};
 use hotlap_bench::slo::usual_window;
 use hotlap_bench::stress::{Scenario, Subject};
 
@@ -14,8 +15,7 @@ use crate::store::Store;
 use crate::text::number::plural;
 
 /// The measuring time without `--duration`: for up to this number of servers (with control and
-/// ceiling), and for each further one. Four servers take 3 s per round and 4 s per restart, so a
-/// minute has room for five restarts of three rounds.
+/// ceiling), and for each further one.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// The measuring time of a search without `--duration`, for each server and each second of its
@@ -25,14 +25,6 @@ const SEARCH: Duration = Duration::from_secs(90);
 /// How long two servers are explained; more take more. With their first start, that is less than
 /// 90 s in all, unless they take many seconds until they are steady.
 const EXPLAIN: Duration = Duration::from_secs(45);
-
-/// The approximate time of a round and of a restart, for each server under each load: see
-/// [`BUDGET`].
-const ROUND: Duration = Duration::from_millis(750);
-const RESTART: Duration = Duration::from_secs(1);
-
-/// The approximate number of rounds in a restart, unless it is given.
-const ROUNDS: u32 = 3;
 
 /// Probes that determine the slice length may take one in this many parts of the budget, for each
 /// length that is tried.
@@ -58,10 +50,8 @@ pub const GRACE: Duration = Duration::from_secs(5);
 /// become level under each load. Runtimes with a JIT compiler take longer.
 const FIRST_START: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(500));
 
-/// The approximate time that it takes to check a server against its contract, and to probe it under
-/// each load for the slice length.
-const VERIFYING: Duration = Duration::from_millis(400);
-const PROBES: Duration = Duration::from_millis(800);
+/// The mean service time of a server that was never measured.
+const SERVICE: Duration = Duration::from_millis(1);
 
 /// The approximate time of a server's start, first load and end, and of each stress scenario.
 const STRESS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(3));
@@ -85,22 +75,6 @@ pub fn explaining(experiment: &Experiment) -> Duration {
     EXPLAIN / 2 * u32::try_from(servers).unwrap_or(u32::MAX).max(2)
 }
 
-/// The approximate numbers of restarts and of rounds in each: as given, else by the budget.
-pub fn expected(experiment: &Experiment) -> (u32, u32) {
-    let rows = rows(experiment).max(1) as f64;
-    let (restart_s, round_s) = (RESTART.as_secs_f64() * rows, ROUND.as_secs_f64() * rows);
-    let budget_s = experiment.budget.as_secs_f64();
-    let whole = |n: f64| (n.round() as u32).max(1);
-    // The first start is not part of the budget.
-    let rounds = match (experiment.restarts, experiment.rounds) {
-        (_, Some(rounds)) => rounds,
-        (Some(n), None) => whole(((budget_s + restart_s) / f64::from(n) - restart_s) / round_s),
-        (None, None) => ROUNDS,
-    };
-    let each_s = restart_s + round_s * f64::from(rounds);
-    (experiment.restarts.unwrap_or_else(|| whole((budget_s + restart_s) / each_s)), rounds)
-}
-
 /// How long each server must be level in its first warm-up.
 pub fn level_for(experiment: &Experiment) -> Duration {
     let (least, most, part) = LEVEL;
@@ -108,35 +82,38 @@ pub fn level_for(experiment: &Experiment) -> Duration {
     (experiment.budget / warmups.saturating_mul(part)).clamp(least, most)
 }
 
-/// The approximate time of the measurement after the first start: the budget, or the time for the
-/// given restarts and rounds.
-pub fn measuring(experiment: &Experiment) -> Duration {
-    let (Some(restarts), Some(rounds)) = (experiment.restarts, experiment.rounds) else {
-        return experiment.budget.saturating_sub(experiment.past.spent);
+/// How long an experiment takes. Starts, warm-ups and service times are assumed to be as in a
+/// server's last run.
+pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
+    let warm_up = FIRST_START.1 + level_for(experiment);
+    let in_flight = |w: &Warmup| {
+        experiment.loads.get(w.load).map_or(0, |load| load.connections * load.pipeline) as f64
     };
-    let rows = u32::try_from(rows(experiment)).unwrap_or(u32::MAX);
-    let left = restarts.saturating_sub(experiment.from.restart);
-    (RESTART * left.saturating_sub(1) + ROUND * left * rounds) * rows
-}
-
-/// The approximate time until the first lap: all servers are started, verified, warmed up and
-/// probed. Starts and warm-ups are assumed to take as long as when the server was last measured.
-pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
-    let loads = u32::try_from(experiment.loads.len()).unwrap_or(u32::MAX);
     let of = |participant: &Participant| {
         // Only an estimate, so errors of the store are not reported.
-        let last = store?.first_start(&participant.name).ok()??;
+        let (last, slice_ms) = store?.first_start(&participant.name).ok()??;
         let warm_ms = |w: &Warmup| w.window_ms * w.curve.len() as f64;
         let each_ms = last.warmups.iter().map(warm_ms).sum::<f64>() / last.warmups.len() as f64;
-        Some(Duration::from_secs_f64(
-            (last.ready.ready_ms.unwrap_or(0.0) + each_ms * f64::from(loads)) / 1e3,
-        ))
+        let service_s = |w: &Warmup| w.curve.last().filter(|r| **r > 0.0).map(|r| in_flight(w) / r);
+        let service_s = last.warmups.iter().filter_map(service_s).fold(0.0, f64::max);
+        let slice = Duration::from_secs_f64(slice_ms? / 1e3);
+        Some(Expected {
+            ready: Duration::from_secs_f64(last.ready.ready_ms.unwrap_or(0.0) / 1e3),
+            warm_up: Duration::from_secs_f64(each_ms / 1e3),
+            // With few connections up, the rate alone would make it too long.
+            service: Duration::from_secs_f64(service_s).min(longest_service(slice)),
+            recovers: slice <= LENGTHS[0],
+        })
     };
-    let usual = FIRST_START.0 + (FIRST_START.1 + level_for(experiment)) * loads;
-    let is_probed = experiment.slice.is_none() && experiment.objectives.is_empty();
-    let checks = VERIFYING + if is_probed { PROBES * loads } else { Duration::ZERO };
-    let each = |participant| of(participant).unwrap_or(usual) + checks;
-    experiment.participants.iter().map(each).sum()
+    let usual = |participant: &Participant| Expected {
+        ready: FIRST_START.0,
+        warm_up,
+        service: SERVICE,
+        recovers: participant.role == Role::Ceiling,
+    };
+    let each = |participant: &Participant| of(participant).unwrap_or_else(|| usual(participant));
+    let expected: Vec<Expected> = experiment.participants.iter().map(each).collect();
+    local::forecast(experiment, &expected, experiment.budget / PROBING)
 }
 
 /// The approximate time of a stress run, less the scenarios that are already done.
@@ -177,14 +154,16 @@ pub fn announcement(
         None => "Measuring".to_owned(),
     };
     words += &format!(" {}", plural(count, "server"));
-    if experiment.restarts.is_none() || experiment.rounds.is_none() {
-        let start_s = first_start(experiment, store).as_secs();
-        let lap_s = experiment.budget.saturating_sub(experiment.past.spent).as_secs();
-        words += &format!(
-            " takes about {} s: {start_s} s until all are warmed up, then {lap_s} s (--duration)",
-            start_s + lap_s
-        );
-    }
+    let Forecast { starting, whole, .. } = forecast(experiment, store);
+    let [start_s, rest_s] = [starting, whole.saturating_sub(starting)].map(whole_seconds);
+    let option = match experiment.restarts.is_none() || experiment.rounds.is_none() {
+        true => " (--duration)",
+        false => "",
+    };
+    words += &format!(
+        " takes about {} s: {start_s} s until all are warmed up, then {rest_s} s{option}",
+        start_s + rest_s
+    );
     if let Explain::After(time) = experiment.explain {
         words += &format!("; then explaining for about {} s", time.as_secs());
     }
@@ -206,6 +185,11 @@ pub fn announcement_of_stress(
         plural(scenarios.len(), "scenario"),
         stress(participants, &run.stress, scenarios).as_secs()
     )
+}
+
+/// Seconds, rounded up.
+pub fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 fn is_out(run: &Run, participant: &Participant) -> bool {

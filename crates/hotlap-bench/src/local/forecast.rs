@@ -1,0 +1,374 @@
+//! Forecasts how long an experiment takes.
+//!
+//! The schedule itself carries the experiment out, with a runner that only adds up what each step
+//! takes. So restarts, rounds, probes and the laps at the common rate are those of the real run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hotlap_load::Outcome;
+use hotlap_observe::{Instrument, Observation, ObserveError};
+use hotlap_servers::launch::ServerFailure;
+use hotlap_stats::Class;
+
+use super::instance::{Between, COUNTED, WARM_WINDOW};
+use super::slices::{LENGTHS, Needs, PROBE_WINDOWS, Slices, TOLERANCE, WHOLE, lead_in};
+use super::{VERIFIED_AT_ONCE, paced_window, slices_a_lap};
+use crate::experiment::{Event, Experiment, Explain};
+use crate::lap::{Lap, LapKind};
+use crate::participant::{Participant, Role};
+use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
+use crate::schedule;
+
+/// The approximate time to verify some servers at the same time: in the first restart, in which
+/// some checks wait for a second, and in the others.
+const VERIFYING: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(200)];
+
+/// The approximate time to thaw and freeze a server, besides its slice.
+const SWITCHING: Duration = Duration::from_millis(5);
+
+/// The approximate time to connect and to settle before a warm-up.
+const CONNECTING: Duration = Duration::from_millis(100);
+
+/// The approximate time in which a server ends.
+const STOPPING: Duration = Duration::from_millis(100);
+
+/// What is expected of a participant.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected {
+    /// Time from its start to its first response.
+    pub ready: Duration,
+    /// Time of its first warm-up under one load.
+    pub warm_up: Duration,
+    /// Its mean service time.
+    pub service: Duration,
+    /// Whether it costs in the shortest slices what it costs alone, so that no longer ones are
+    /// tried.
+    pub recovers: bool,
+}
+
+/// How long an experiment takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forecast {
+    /// Until all servers are started, warmed up and probed.
+    pub starting: Duration,
+    /// All of it, until the last server is stopped.
+    pub whole: Duration,
+    /// Restarts.
+    pub restarts: u32,
+    /// Rounds of all restarts.
+    pub rounds: u32,
+}
+
+/// Forecasts an experiment with these participants, which are probed for at most `probe_limit` at
+/// each length. A search, or an experiment that only explains, takes its budget.
+pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Duration) -> Forecast {
+    let is_compared = experiment.objectives.is_empty() && experiment.explain != Explain::Only;
+    let mut plain = Experiment {
+        // How soon intervals are narrow enough is not known.
+        precision: None,
+        objectives: Vec::new(),
+        explain: Explain::No,
+        ..experiment.clone()
+    };
+    if !is_compared {
+        plain.restarts = Some(1);
+        plain.rounds = Some(1);
+        plain.from = crate::experiment::Place::default();
+    }
+    // A search has no slices.
+    let chosen = if experiment.objectives.is_empty() { experiment.slice } else { Some(WHOLE) };
+    let mut runner = Forecaster {
+        experiment: &plain,
+        expected,
+        slices: Slices::new(chosen, probe_limit),
+        clock: Duration::ZERO,
+        starting: None,
+        warm_ups: vec![0; expected.len()],
+        is_verified: false,
+    };
+    let (mut restarts, mut rounds) = (0, 0);
+    schedule::run(&plain, &mut runner, &mut |event| match event {
+        Event::Restart { .. } => restarts += 1,
+        Event::Round { .. } => rounds += 1,
+        _ => {}
+    });
+    let (whole, starting) = (runner.clock, runner.starting.unwrap_or(runner.clock));
+    match is_compared {
+        true => Forecast { starting, whole, restarts, rounds },
+        false => {
+            let whole = starting + experiment.budget.saturating_sub(experiment.past.spent);
+            Forecast { starting, whole, restarts, rounds }
+        }
+    }
+}
+
+/// A runner without servers.
+struct Forecaster<'a> {
+    experiment: &'a Experiment,
+    expected: &'a [Expected],
+    slices: Slices,
+    clock: Duration,
+    /// When the first slice began.
+    starting: Option<Duration>,
+    /// Warm-ups so far, by participant.
+    warm_ups: Vec<usize>,
+    /// Whether the first restart has been verified.
+    is_verified: bool,
+}
+
+impl Forecaster<'_> {
+    fn program(&self, participant: usize) -> usize {
+        let role = |e: &Participant| e.role == Role::Reference;
+        let reference = self.experiment.participants.iter().position(role);
+        let is_control = self.experiment.participants[participant].role == Role::Control;
+        is_control.then_some(reference).flatten().unwrap_or(participant)
+    }
+
+    fn needs(&self) -> BTreeMap<(usize, usize), Needs> {
+        let mut needs = BTreeMap::new();
+        for (participant, own) in self.expected.iter().enumerate() {
+            for (load, plan) in self.experiment.loads.iter().enumerate() {
+                let whole = plan.rate.is_some();
+                let own = Needs { service: own.service, whole, delay: Duration::ZERO, known: true };
+                needs.insert((self.program(participant), load), own);
+            }
+        }
+        needs
+    }
+
+    fn service(&self) -> Duration {
+        self.expected.iter().map(|own| own.service).max().unwrap_or_default()
+    }
+
+    fn lap_length(&self) -> Duration {
+        self.slices.length() * slices_a_lap(self.slices.length(), self.service())
+    }
+
+    /// A window, with what comes before and after it.
+    fn window(&mut self, participant: usize, window: Duration) {
+        self.starting.get_or_insert(self.clock);
+        let service = self.expected[participant].service;
+        self.clock += SWITCHING + lead_in(window) + service + window + service;
+    }
+
+    fn measured(&self, participant: usize, load: usize, kind: LapKind, window: Duration) -> Lap {
+        let plan = &self.experiment.loads[load];
+        let in_flight = (plan.connections * plan.pipeline) as f64;
+        // Little's law.
+        let rate = in_flight / self.expected[participant].service.as_secs_f64().max(1e-6);
+        let outcome = Outcome {
+            window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
+            responses: (rate * window.as_secs_f64()) as u64,
+            ..Outcome::default()
+        };
+        Lap::new((participant, load), kind, 0, outcome, None)
+    }
+}
+
+impl Runner for Forecaster<'_> {
+    fn start(&mut self, participant: usize, _observes: bool) -> Result<(), ServerFailure> {
+        self.clock += self.expected[participant].ready;
+        Ok(())
+    }
+
+    fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
+        let again = usize::from(std::mem::replace(&mut self.is_verified, true));
+        let groups = participants.len().div_ceil(VERIFIED_AT_ONCE);
+        self.clock += VERIFYING[again] * u32::try_from(groups).unwrap_or(u32::MAX);
+        let ready = |participant: &usize| {
+            let ready_ms = Some(self.expected[*participant].ready.as_secs_f64() * 1e3);
+            Ok(Ready { ready_ms, conformance: (0, 0), notes: Vec::new(), rss_bytes: None })
+        };
+        participants.iter().map(ready).collect()
+    }
+
+    fn warm(
+        &mut self,
+        participant: usize,
+        load: usize,
+        _watch: &mut dyn FnMut(f64),
+    ) -> Result<Warmup, ServerFailure> {
+        let first = self.expected[participant].warm_up;
+        let is_first = self.warm_ups[participant] < self.experiment.loads.len();
+        self.warm_ups[participant] += 1;
+        let warm_up = if is_first { first } else { WARM_WINDOW.min(first) };
+        self.clock += CONNECTING + warm_up + COUNTED;
+        Ok(Warmup {
+            load,
+            compiles: false,
+            class: Class::Flat,
+            steady_ms: 0.0,
+            curve: Vec::new(),
+            window_ms: 0.0,
+            uncounted: None,
+            tls: None,
+            alone_cost_ns: None,
+            count: None,
+        })
+    }
+
+    fn probes(&mut self) -> Vec<(usize, usize)> {
+        self.slices.next(&self.needs())
+    }
+
+    fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
+        let length = self.slices.length();
+        self.clock += SWITCHING + length.mul_f64(PROBE_WINDOWS);
+        let is_short = length == LENGTHS[0] && !self.expected[participant].recovers;
+        let beyond = if is_short { TOLERANCE * TOLERANCE } else { 1.0 };
+        let cost = |cpu_ns: f64| Between {
+            requests: 1_000,
+            wall_ns: 1_000_000,
+            cpu_ns: Some(cpu_ns as u64),
+            slices: 1,
+            silence: Duration::ZERO,
+        };
+        self.slices.probed((self.program(participant), load), &cost(1e6 * beyond), &cost(1e6));
+        Ok(())
+    }
+
+    fn probed(&self) -> Vec<Probed> {
+        Vec::new()
+    }
+
+    fn slice_length(&self) -> Duration {
+        self.slices.length()
+    }
+
+    fn slices(&self, _load: usize) -> u32 {
+        slices_a_lap(self.slices.length(), self.service())
+    }
+
+    fn slice(&mut self, participant: usize, _load: usize) -> Result<(), ServerFailure> {
+        self.window(participant, self.slices.length());
+        Ok(())
+    }
+
+    fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
+        Ok(self.measured(participant, load, LapKind::Flat, self.lap_length()))
+    }
+
+    fn paced_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        rate: f64,
+    ) -> Result<Lap, ServerFailure> {
+        let window = paced_window(rate).max(self.lap_length());
+        self.window(participant, window);
+        Ok(self.measured(participant, load, LapKind::Paced { rate }, window))
+    }
+
+    fn trial_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        trial: TrialWindow,
+    ) -> Result<Lap, ServerFailure> {
+        Ok(self.measured(participant, load, trial.kind(), trial.length))
+    }
+
+    fn instruments(&mut self, _participant: usize) -> (Vec<Instrument>, Vec<ObserveError>) {
+        (Vec::new(), Vec::new())
+    }
+
+    fn observed_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        _instrument: Instrument,
+    ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure> {
+        let lap = self.measured(participant, load, LapKind::Flat, self.lap_length());
+        Ok((lap, Ok(Observation::SystemCalls(BTreeMap::new()))))
+    }
+
+    fn stop(&mut self, participants: &[usize]) -> Vec<(usize, String)> {
+        self.clock += STOPPING * u32::try_from(participants.len()).unwrap_or(u32::MAX);
+        Vec::new()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.clock
+    }
+
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use hotlap_servers::contract::{Contract, Name};
+    use hotlap_servers::launch::Launch;
+
+    use super::*;
+    use crate::participant::{Load, Origin};
+
+    const READY: Duration = Duration::from_millis(300);
+    const WARM_UP: Duration = Duration::from_secs(2);
+
+    /// Two servers, the control and the ceiling, for so many restarts and rounds in this time.
+    fn experiment(restarts: Option<u32>, rounds: Option<u32>, budget: Duration) -> Experiment {
+        let participant = |role| {
+            let launch = Launch { cwd: PathBuf::from("."), ..Launch::default() };
+            let contract = Contract::of(Name::Hello, None);
+            Participant::new("a".to_owned(), role, Origin::Launch(launch), contract)
+        };
+        let roles = [Role::Reference, Role::Plain, Role::Control, Role::Ceiling];
+        let participants = roles.map(participant).to_vec();
+        Experiment {
+            restarts,
+            rounds,
+            ..Experiment::new(participants, vec![Load::new(64)], budget)
+        }
+    }
+
+    fn expected(service_ms: u64, recovers: bool) -> [Expected; 4] {
+        let service = Duration::from_millis(service_ms);
+        [Expected { ready: READY, warm_up: WARM_UP, service, recovers }; 4]
+    }
+
+    /// Regression: probes, laps at the common rate and the end of the servers were left out, so a
+    /// run took 35 s that was announced with 26 s.
+    #[test]
+    fn a_forecast_is_the_sum_of_all_steps_of_the_schedule() {
+        let limit = Duration::from_secs(60);
+        let own = Experiment { paced: true, ..experiment(Some(2), Some(2), limit) };
+        let found = forecast(&own, &expected(0, true), limit);
+        // Three programs recover in four probes there and back.
+        let probe = SWITCHING + LENGTHS[0].mul_f64(PROBE_WINDOWS);
+        let starting = READY * 4 + VERIFYING[0] + (CONNECTING + WARM_UP + COUNTED) * 4 + probe * 24;
+        let slice = SWITCHING + lead_in(LENGTHS[0]) + LENGTHS[0];
+        // A lap has eight slices. All four servers take part in the first round of a restart.
+        let rounds = slice * 16 * (4 + 2) * 2;
+        let paced = SWITCHING + lead_in(super::super::PACED) + super::super::PACED;
+        let again = READY * 4 + VERIFYING[1] + (CONNECTING + WARM_WINDOW + COUNTED) * 4;
+        let whole = starting + rounds + paced * 4 * 2 + again + STOPPING * 4 * 2;
+        assert_eq!(found, Forecast { starting, whole, restarts: 2, rounds: 4 });
+    }
+
+    #[test]
+    fn a_server_that_does_not_recover_in_short_slices_takes_longer_to_probe() {
+        let (budget, limit) = (Duration::from_secs(60), Duration::from_secs(12));
+        let own = experiment(None, None, budget);
+        let starting = |expected: [Expected; 4]| forecast(&own, &expected, limit).starting;
+        let longer = starting(expected(0, false)) - starting(expected(0, true));
+        assert_eq!(longer, (SWITCHING + LENGTHS[1].mul_f64(PROBE_WINDOWS)) * 24);
+    }
+
+    /// The budget begins with the first lap, and the servers end after it.
+    #[test]
+    fn a_run_takes_its_first_start_its_budget_and_the_end_of_its_servers() {
+        let budget = Duration::from_secs(60);
+        let own = Experiment { paced: true, ..experiment(None, None, budget) };
+        for service_ms in [0, 5, 40] {
+            let found = forecast(&own, &expected(service_ms, false), budget / 5);
+            let measuring = found.whole - found.starting;
+            assert!(measuring > budget * 9 / 10, "{service_ms} ms: {found:?}");
+            assert!(measuring < budget * 11 / 10, "{service_ms} ms: {found:?}");
+        }
+    }
+}
