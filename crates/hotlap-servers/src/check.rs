@@ -107,6 +107,12 @@ impl CheckedServer {
         self.reports.first().map_or((0, 0), |report| report.findings.conformance_count())
     }
 
+    /// The conformance checks of the first contract that failed.
+    pub fn unmet(&self) -> impl Iterator<Item = &Check> {
+        let checks = self.reports.first().into_iter().flat_map(|r| &r.findings.conformance);
+        checks.filter(|check| !check.pass)
+    }
+
     /// The required checks that failed, each with the report that has it.
     pub fn failures(&self) -> impl Iterator<Item = (&ContractReport, &Check)> {
         self.reports

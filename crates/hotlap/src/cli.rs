@@ -155,6 +155,10 @@ pub enum Command {
     /// Print the commands that install missing toolchains (--yes runs them)
     Setup(SetupArgs),
     /// Build and start servers, and verify their responses
+    ///
+    /// The line of a server that may be measured shows optional checks of HTTP/1.1 (17/24: it
+    /// passes 17 of 24), its time to the first response, its memory and its version. The optional
+    /// checks that it fails are below that line.
     Check(CheckArgs),
     /// Show a stored run
     Report(ReportArgs),

@@ -25,7 +25,10 @@ use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::paths;
 use crate::text::number::{megabytes, time};
-use crate::text::{visible, visible_lines};
+use crate::text::{visible, visible_lines, wrap};
+
+/// Indentation of the lines below a row.
+const INDENT: usize = 10;
 
 /// Checks servers, one line each.
 pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
@@ -210,9 +213,9 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     let mut out = format!("{color}{word:<6}{plain}  {id:<width$}  {contracts:<14}  {rest}");
     out.truncate(out.trim_end().len());
     out.push('\n');
-    for below in below(row, console.quiet) {
+    for below in below(row, console) {
         for words in below.lines() {
-            out += "          ";
+            out += &" ".repeat(INDENT);
             out += &visible(words);
             out.push('\n');
         }
@@ -238,7 +241,7 @@ fn wrong(row: &CheckedServer) -> String {
 }
 
 /// The lines below a row: failed checks, the last lines of output, the remedy, notes.
-fn below(row: &CheckedServer, quiet: bool) -> Vec<String> {
+fn below(row: &CheckedServer, console: &Console) -> Vec<String> {
     let over = |protocol: SpokenProtocol, what: String| match protocol {
         SpokenProtocol::Http1 => what,
         _ => format!("{}: {what}", protocol.title()),
@@ -259,10 +262,27 @@ fn below(row: &CheckedServer, quiet: bool) -> Vec<String> {
         }
         CheckOutcome::Passed | CheckOutcome::Failed => {}
     }
-    if !quiet {
+    if !console.quiet {
+        let unmet = unmet(row);
+        below.extend(unmet.map(|words| wrap(&words, 0, console.width.saturating_sub(INDENT))));
         below.extend(row.notes.iter().cloned());
     }
     below
+}
+
+/// The conformance checks that a server fails, which the numbers of its row count. `None` if it
+/// passes all.
+fn unmet(row: &CheckedServer) -> Option<String> {
+    let (passed, made) = row.conformance();
+    let failed: Vec<&str> = row.unmet().map(|check| check.name.as_str()).collect();
+    (passed < made).then(|| {
+        format!(
+            "{} of {made} optional checks of HTTP/1.1 failed: {}. It may be measured all the same. \
+             --json has what each expected and got.",
+            made - passed,
+            failed.join(", ")
+        )
+    })
 }
 
 fn as_json(row: &CheckedServer) -> serde_json::Value {

@@ -3,7 +3,7 @@
 use std::net::Shutdown;
 
 use hotlap_testbed::http2::{Http2Peer, frame, kind, response};
-use hotlap_testbed::{TestServer, unused_address};
+use hotlap_testbed::{HELLO, TestServer, unused_address};
 use hotlap_testkit::{Said, Scene, ceiling, flat, until};
 use rustix::process::Signal;
 
@@ -287,8 +287,7 @@ fn a_dry_run_builds_starts_and_stores_nothing() {
         "ceiling: hotlap's own minimal server",
         "GET / 8 connections, keep-alive",
         "3 restarts of 2 rounds, in random order (seed 7)",
-        // Four servers: two further starts of 4 s, and six rounds of 3 s.
-        "about 26 s of measuring",
+        "s until all are warmed up, then about 21 s of measuring",
         "JSON: out.json",
     ] {
         assert!(said.flat().contains(words), "{words}: {said:?}");
@@ -345,6 +344,18 @@ fn a_path_may_respond_with_an_error_on_purpose() {
     check("check --path /missing --expect-status 404").succeeds();
     let why = "--expect-status applies to commands and URLs";
     said(&scene, "check go/net-http --expect-status 404").fails(2).has(why);
+}
+
+/// Regression: a row had 17/24, and nothing said which checks the others were.
+#[test]
+fn a_row_names_the_optional_checks_that_the_server_fails() {
+    let url = TestServer::responding(HELLO).url();
+    let said = scene().hotlap("check").arg(&url).said().succeeds();
+    let expected = "7/20 13 of 20 optional checks of HTTP/1.1 failed: HEAD, unknown method, unknown \
+                    path, chunked body, Server, 100-continue, bad version, no Host, space before \
+                    colon, two lengths, Date, close, HTTP/1.0. It may be measured all the same. \
+                    --json has what each expected and got.";
+    said.has(expected);
 }
 
 /// Regression: only `load` said why a server ended connections over HTTP/2.
