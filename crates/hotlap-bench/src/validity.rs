@@ -19,7 +19,7 @@ use crate::participant::Load;
 pub const BUSY: f64 = 0.90;
 
 /// The share of requests that may fail.
-pub const FAILING: f64 = 0.01;
+const FAILING: f64 = 0.01;
 
 /// Allowed deviation from Little's law, as a share. A convention (METHODOLOGY, *Validity checks*).
 pub const LITTLE: f64 = 0.03;
@@ -84,12 +84,20 @@ fn wrong_answers(lap: &Lap, load: &Load) -> Option<Violation> {
 }
 
 fn failures(lap: &Lap) -> Option<Violation> {
-    let failures = lap.outcome.failures.total();
-    let requests = lap.outcome.responses + failures;
-    // A lap without responses and without failures counts: the server stalled.
-    let failed = failures as f64 > requests as f64 * FAILING;
+    let (failures, requests) = (lap.outcome.failures.total(), lap.outcome.requests());
     let most = lap.outcome.failures.most();
-    failed.then_some(Violation::Failures { failures, requests, most })
+    is_failing([&lap.outcome]).then_some(Violation::Failures { failures, requests, most })
+}
+
+/// Whether more requests failed in these windows than [`FAILING`] allows. Without responses and
+/// without failures, the server stalled.
+pub fn is_failing<'a>(windows: impl IntoIterator<Item = &'a Outcome>) -> bool {
+    let (mut failures, mut requests) = (0, 0);
+    for window in windows {
+        failures += window.failures.total();
+        requests += window.requests();
+    }
+    failures as f64 > requests as f64 * FAILING
 }
 
 fn connections(lap: &Lap) -> Option<Violation> {

@@ -180,6 +180,11 @@ impl Outcome {
         }
     }
 
+    /// Requests with a response or a failure.
+    pub fn requests(&self) -> u64 {
+        self.responses + self.failures.total()
+    }
+
     /// Correct responses per second.
     pub fn rate(&self) -> f64 {
         self.responses as f64 * 1e9 / self.window_ns.max(1) as f64

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotlap_bench::lap::{Usage, is_silent, rates, readings};
+use hotlap_bench::validity::is_failing;
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::{Failures, OpenLoop};
 use hotlap_observe::HardwareCounts;
@@ -29,7 +30,8 @@ pub struct MeasuredServer {
     pub generator_limited: bool,
     /// It serves the full rate of an open loop; always false in a closed loop.
     pub keeps_up: bool,
-    /// Wrong responses in all of its laps. A server with any is neither compared nor ranked.
+    /// Wrong responses in all of its laps. A server with any is neither compared nor ranked. It has
+    /// no figures if more of its requests failed than the validity checks allow in a lap.
     pub wrong: u64,
     /// Readings of each measure; CPU time and service time in nanoseconds, memory in bytes.
     /// Percentiles and memory have one per restart, if it has enough responses, the others one per
@@ -99,9 +101,13 @@ impl MeasuredServer {
         let laps: Vec<&Lap> = run.laps.iter().filter(is_own).collect();
         let (main, paced): (Vec<&Lap>, Vec<&Lap>) =
             laps.iter().copied().partition(|lap| run.is_main(lap));
-        let good: Vec<&Lap> = main.iter().copied().filter(|l| l.counts()).collect();
+        let wrong = laps.iter().map(|lap| wrong(lap)).sum();
+        // The few laps without a wrong response would make a level that nobody should quote.
+        let is_faulty = wrong > 0 && is_failing(laps.iter().map(|lap| &lap.outcome));
+        let counts = |lap: &&Lap| lap.counts() && !is_faulty;
+        let good: Vec<&Lap> = main.iter().copied().filter(counts).collect();
         let paced: Vec<&Lap> =
-            paced.into_iter().filter(|l| l.counts() && has_responses(l)).collect();
+            paced.into_iter().filter(counts).filter(|lap| has_responses(lap)).collect();
         let limited = good.iter().filter(|l| l.is_generator_limited()).count();
         let generator_limited = limited * 2 > good.len();
         let (readings, rests_on_unanswered) = readings_of(&good, offered);
@@ -117,7 +123,7 @@ impl MeasuredServer {
             laps: (good.len() as u32, main.len() as u32),
             generator_limited,
             keeps_up: offered.is_some() && keeps_up(&good),
-            wrong: laps.iter().map(|lap| wrong(lap)).sum(),
+            wrong,
             level: PerMeasure::of(|measure| level(totals(&readings[measure]))),
             is_lower_bound: PerMeasure { requests_per_s: generator_limited, ..rests_on_unanswered },
             of_alone: level(bias::of_alone(run, (server, load), &readings.cost)),

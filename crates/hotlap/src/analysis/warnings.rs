@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hotlap_load::Failures;
 use hotlap_load::outcome::Negotiated;
 use hotlap_stats::{Bursts, Estimate};
 
@@ -63,10 +64,10 @@ pub enum ServerWarning {
     InSlices(Estimate),
     /// It cost far more than usual in some rounds.
     Bursty(Bursts),
-    /// More of its requests failed than usual.
+    /// Some of its requests failed in laps that count.
     Failing {
         /// Failed requests.
-        failures: u64,
+        failures: Failures,
         /// All requests.
         requests: u64,
     },
@@ -121,6 +122,25 @@ impl ExcludedLaps {
     /// The number of laps that do not count.
     pub fn count(&self) -> usize {
         self.checks.iter().map(|(_, laps)| laps).sum()
+    }
+
+    /// These laps, and those of another server.
+    pub fn and(mut self, others: Self) -> Self {
+        self.laps += others.laps;
+        for (check, laps) in others.checks {
+            self.add(check, laps);
+        }
+        self.checks.sort_by_key(|(_, laps)| std::cmp::Reverse(*laps));
+        self
+    }
+
+    fn add(&mut self, check: Violation, laps: usize) {
+        let is_same =
+            |known: &Violation| std::mem::discriminant(known) == std::mem::discriminant(&check);
+        match self.checks.iter_mut().find(|(known, _)| is_same(known)) {
+            Some((_, known)) => *known += laps,
+            None => self.checks.push((check, laps)),
+        }
     }
 }
 
@@ -208,7 +228,7 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
         measured.unsteady.map(ServerWarning::Unsteady),
         in_slices.filter(bias::is_biased).map(ServerWarning::InSlices),
         analysis.bursts(server).map(ServerWarning::Bursty),
-        failing(run, analysis.load, server),
+        failing(run, analysis.load, server).filter(|_| measured.is_measured()),
         goaways(run, analysis.load, server),
         (measured.silent_rounds > 0).then_some(ServerWarning::Silent(measured.silent_rounds)),
         behind.map(|(offered, reached)| ServerWarning::Behind { offered, reached }),
@@ -233,15 +253,16 @@ fn goaways(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
     Some(ServerWarning::Goaways { connections, reason: reason.clone() })
 }
 
-/// A server whose laps count although more than 1% of their requests failed.
+/// The failures of a server in its laps that count, at a common rate too. `None` without any.
 fn failing(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
-    let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) && l.counts();
-    let failed = run.laps.iter().filter(own).flat_map(|lap| &lap.failed);
-    let (failures, requests) = failed.fold((0, 0), |sum, violation| match violation {
-        Violation::Failures { failures, requests, .. } => (sum.0 + failures, sum.1 + requests),
-        _ => sum,
-    });
-    (failures > 0).then_some(ServerWarning::Failing { failures, requests })
+    let own = |l: &&Lap| l.server == server && l.load == load && l.counts();
+    let (mut failures, mut responses) = (Failures::default(), 0);
+    for lap in run.laps.iter().filter(own) {
+        failures.merge(&lap.outcome.failures);
+        responses += lap.outcome.responses;
+    }
+    let requests = responses + failures.total();
+    (failures.total() > 0).then_some(ServerWarning::Failing { failures, requests })
 }
 
 /// The servers in tables for which `holds` is true; `None` if there are none.
@@ -266,19 +287,14 @@ fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
 pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<ExcludedLaps> {
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == are_main;
     let laps: Vec<&Lap> = run.laps.iter().filter(own).collect();
-    let mut checks: Vec<(Violation, usize)> = Vec::new();
-    for failed in
-        laps.iter().filter_map(|lap| lap.failed.iter().find(|violation| violation.invalidates()))
-    {
-        let is_same =
-            |known: &Violation| std::mem::discriminant(known) == std::mem::discriminant(failed);
-        match checks.iter_mut().find(|(known, _)| is_same(known)) {
-            Some((_, times)) => *times += 1,
-            None => checks.push((failed.clone(), 1)),
+    let mut excluded = ExcludedLaps { are_main, laps: laps.len(), checks: Vec::new() };
+    for lap in laps {
+        if let Some(check) = lap.failed.iter().find(|violation| violation.invalidates()) {
+            excluded.add(check.clone(), 1);
         }
     }
-    checks.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
-    (!checks.is_empty()).then_some(ExcludedLaps { are_main, laps: laps.len(), checks })
+    excluded.checks.sort_by_key(|(_, laps)| std::cmp::Reverse(*laps));
+    (!excluded.checks.is_empty()).then_some(excluded)
 }
 
 /// The notes from all starts, each once.

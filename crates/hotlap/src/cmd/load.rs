@@ -8,7 +8,7 @@ pub mod requests;
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_agent::{Generators, LoadError, LoadHost, LoadOutcome, ThisProcess};
-use hotlap_bench::validity::FAILING;
+use hotlap_bench::validity::is_failing;
 use hotlap_load::plan::{LoadPart, Pace, Plan, Request, Reuse, Stop};
 use hotlap_load::{Failure, Progress};
 use hotlap_observe::cpus;
@@ -325,14 +325,15 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
              above include the time without responses."
         ));
     }
-    let failed = loaded.failed_share();
-    if failed > FAILING {
-        console.warn(&format!("\nNOT VALID: {:.0}% of the requests failed.", 100.0 * failed));
+    let is_failing = is_failing([outcome]);
+    if is_failing {
+        let percent = 100.0 * outcome.failures.total() as f64 / outcome.requests() as f64;
+        console.warn(&format!("\nNOT VALID: {percent:.0}% of the requests failed."));
     }
     match () {
         () if interrupt.asked() => Exit::Interrupted,
         () if wrong > 0 || outcome.responses == 0 => Exit::ServerFailed,
-        () if failed > FAILING || silent_since_s.is_some() => Exit::ServerFailed,
+        () if is_failing || silent_since_s.is_some() => Exit::ServerFailed,
         () if !loaded.invalid().is_empty() => Exit::Invalid,
         () => Exit::Ok,
     }

@@ -134,11 +134,14 @@ impl OpenLoopView {
     }
 }
 
+/// The consequence of a rate that was not reached.
+pub const QUEUE_GREW: &str =
+    "Response times depend on how long this runs. Those with ≥ are lower bounds.";
+
 /// States that a rate was not reached, as the end of a sentence; both figures in requests/s.
 pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
     format!(
-        "of {} requests/s offered, {} were answered, and the queue grew. Response times depend on \
-         how long this runs; those with ≥ are lower bounds.",
+        "of {} requests/s offered, {} were answered, and the queue grew",
         rate(offered_per_s),
         rate(reached_per_s),
     )

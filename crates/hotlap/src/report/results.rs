@@ -235,7 +235,7 @@ impl Row {
                 .against
                 .as_ref()
                 .and_then(|found| AgainstReference::of(run, analysis, found)),
-            laps_left_out: warnings::left_out(run, analysis.load, index, true).unwrap_or_default(),
+            laps_left_out: warnings::left_out(run, analysis.load, [index]).concat(),
             wrong_responses: measured.wrong,
             service: Latency::of(&measured.service, concurrency(load.rate)),
             response: response.map(|(times, rate)| {
@@ -692,6 +692,7 @@ fn tone(row: &Row) -> Tone {
 fn requests(row: &Row) -> Cell {
     match row.rate() {
         Some(figure) => cell(Some(&figure)).shortened_to(figure.text),
+        None if row.wrong_responses > 0 => "wrong responses".into(),
         None => "no valid laps".into(),
     }
 }

@@ -8,7 +8,7 @@ use super::figure::{exactly, ratio};
 use super::verdict::Judged;
 use super::warnings::left_out;
 use crate::analysis::{Analysis, Limited, Measure, ServerComparison};
-use crate::model::{Question, Run};
+use crate::model::{Lap, Question, Run};
 use crate::text::number::{self, count, plural};
 
 /// More comparisons than this are easier to read in the table.
@@ -39,9 +39,12 @@ fn wrong_responses(run: &Run, analysis: &Analysis) -> Vec<String> {
             1 => "1 of its responses was".to_owned(),
             n => format!("{} of its responses were", count(n)),
         };
-        let then = match Some(server) == analysis.reference {
-            true => "so nothing is compared with it",
-            false => "so it is neither compared nor ranked",
+        let is_reference = Some(server) == analysis.reference;
+        let then = match (analysis.servers[server].is_measured(), is_reference) {
+            (true, true) => "so nothing is compared with it",
+            (true, false) => "so it is neither compared nor ranked",
+            (false, true) => "so it has no figures, and nothing is compared with it",
+            (false, false) => "so it has no figures",
         };
         Some(format!("{}: {wrong} wrong, {then}.", run.servers[server].name))
     };
@@ -53,13 +56,15 @@ fn no_figures(run: &Run, analysis: &Analysis) -> Vec<String> {
     if analysis.is_measured() || shown(run).next().is_none() {
         return Vec::new();
     }
+    let is_own = |lap: &&Lap| lap.load == analysis.load && run.is_main(lap);
+    let is_lap_valid = run.laps.iter().filter(is_own).any(Lap::counts);
     let why = match analysis.servers.iter().map(|s| s.laps.1).sum::<u32>() {
+        _ if is_lap_valid => "Too many responses were wrong, so there are no figures.".to_owned(),
         0 => "No lap was finished, so there are no figures.".to_owned(),
         1 => "The only lap failed a validity check, so there are no figures.".to_owned(),
         n => format!("All {n} laps failed a validity check, so there are no figures."),
     };
-    let of_each = shown(run).filter_map(|server| left_out(run, analysis.load, server, true));
-    std::iter::once(why).chain(of_each).collect()
+    std::iter::once(why).chain(left_out(run, analysis.load, shown(run))).collect()
 }
 
 fn shown(run: &Run) -> impl Iterator<Item = usize> {

@@ -1,15 +1,15 @@
 //! Warnings in words, each with a remedy.
 
 use hotlap_bench::stress::words;
-use hotlap_load::Failure;
-use hotlap_stats::{Bursts, Estimate};
+use hotlap_load::{Failure, Failures};
+use hotlap_stats::Bursts;
 
 use crate::analysis::warnings::{ExcludedLaps, ServerWarning, Warning};
 use crate::analysis::{Analysis, CapacityAnalysis, Unsteady, warnings};
 use crate::model::{Class, Role, Run, Violation};
 use crate::report::figure::ratio;
 use crate::report::heading::under;
-use crate::report::latency::not_reached;
+use crate::report::latency::{QUEUE_GREW, not_reached};
 use crate::text::number::{count, grouped, plural, time};
 
 /// All warnings about a run.
@@ -20,7 +20,58 @@ pub(super) fn sentences(
 ) -> Vec<String> {
     let found = warnings::warnings(run, analyses, searches);
     let doubts = run.host.doubts.iter().cloned();
-    doubts.chain(control(run)).chain(found.iter().map(|w| sentence(run, w))).collect()
+    doubts.chain(control(run)).chain(merged(run, &found)).collect()
+}
+
+/// Warnings in words. Those about servers under one load that have the same meaning and remedy
+/// become one.
+fn merged(run: &Run, found: &[Warning]) -> Vec<String> {
+    let mut all: Vec<Said> = Vec::new();
+    for warning in found {
+        let rest = common(run, warning);
+        let Warning::Server { load, server, warning } = warning else {
+            all.push(Said { load: 0, servers: Vec::new(), rest });
+            continue;
+        };
+        let own = (*server, warning);
+        let is_same =
+            |said: &&mut Said| said.load == *load && said.rest == rest && !said.servers.is_empty();
+        match all.iter_mut().find(is_same) {
+            Some(said) => said.servers.push(own),
+            None => all.push(Said { load: *load, servers: vec![own], rest }),
+        }
+    }
+    all.iter().map(|said| said.in_words(run)).collect()
+}
+
+/// A warning, which several servers may share.
+struct Said<'a> {
+    load: usize,
+    /// The servers under that load, with what was found of each. Empty if `rest` names them.
+    servers: Vec<(usize, &'a ServerWarning)>,
+    /// What it means and what to do.
+    rest: String,
+}
+
+impl Said<'_> {
+    fn in_words(&self, run: &Run) -> String {
+        let under = under(run, self.load);
+        let laps = self.servers.iter().filter_map(|(_, warning)| match warning {
+            ServerWarning::LeftOut(laps) => Some(laps.clone()),
+            _ => None,
+        });
+        let mut found: Vec<String> = Vec::new();
+        if let Some(laps) = laps.reduce(ExcludedLaps::and) {
+            let servers: Vec<usize> = self.servers.iter().map(|(server, _)| *server).collect();
+            found.push(format!("{}{under}: {}.", names(run, &servers), laps_left_out(&laps)));
+        } else {
+            found.extend(self.servers.iter().map(|(server, warning)| {
+                format!("{}{under}{}.", run.servers[*server].name, found_of(warning))
+            }));
+        }
+        found.push(self.rest.clone());
+        found.join(" ").trim().to_owned()
+    }
 }
 
 /// That the A/A control failed, if the reference did not.
@@ -35,7 +86,8 @@ fn control(run: &Run) -> Option<String> {
     ))
 }
 
-fn sentence(run: &Run, warning: &Warning) -> String {
+/// A warning in words, without what was found of a single server.
+fn common(run: &Run, warning: &Warning) -> String {
     match warning {
         Warning::GeneratorLimited { load, servers } => format!(
             "{}{}: requests/s is a lower bound (≥), because the load generator was busy. Give it \
@@ -51,7 +103,7 @@ fn sentence(run: &Run, warning: &Warning) -> String {
             names(run, servers),
             under(run, *load)
         ),
-        Warning::Server { load, server, warning } => of_server(run, *load, *server, warning),
+        Warning::Server { warning, .. } => meaning(run, warning),
         Warning::DifferentTls(found) => {
             let each =
                 found.iter().map(|(tls, servers)| format!("{} ({tls})", names(run, servers)));
@@ -69,106 +121,152 @@ fn micros(ns: f64) -> String {
     format!("{} µs", grouped(ns / 1e3, 1))
 }
 
-/// The warning that a server was not steady.
-fn unsteady(name: &str, unsteady: Unsteady) -> String {
-    match unsteady {
-        Unsteady::AtLimit => format!(
-            "{name} was still warming up at the end of its warm-up, which takes a minute at most, so \
-             it has no verdict and no rank. Start the server yourself, load it for some minutes, \
-             and give its URL instead of its command."
-        ),
-        Unsteady::Changing { change, last_ns } if change < 0.0 => format!(
-            "{name} was still warming up, so it has no verdict and no rank. Its CPU per request \
-             fell by {} % within a restart, to {} in the last laps. A longer --duration with \
-             --restarts 3 gives it more time.",
-            grouped(-100.0 * change, 0),
-            micros(last_ns)
-        ),
-        Unsteady::Changing { change, last_ns } => format!(
-            "{name} was not steady, so it has no verdict and no rank. Its CPU per request rose by \
-             {} % within a restart, to {} in the last laps. Look for a leak or for a cache \
-             that fills up.",
-            grouped(100.0 * change, 0),
-            micros(last_ns)
-        ),
-    }
-}
-
-fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> String {
-    let name = format!("{}{}", run.servers[server].name, under(run, load));
+/// What was found of one server, as the rest of a sentence that begins with its name.
+fn found_of(warning: &ServerWarning) -> String {
     match warning {
-        ServerWarning::Unsteady(found) => unsteady(&name, *found),
-        ServerWarning::InSlices(ratio) => in_slices(&name, ratio),
+        ServerWarning::Unsteady(Unsteady::AtLimit) => " was still warming up at the end of its \
+             warm-up, which takes a minute at most"
+            .to_owned(),
+        ServerWarning::Unsteady(Unsteady::Changing { change, last_ns }) => {
+            let (what, way) = match *change < 0.0 {
+                true => ("still warming up", "fell"),
+                false => ("not steady", "rose"),
+            };
+            format!(
+                " was {what}: its CPU per request {way} by {} % within a restart, to {} in the last \
+                 laps",
+                grouped(100.0 * change.abs(), 0),
+                micros(*last_ns)
+            )
+        }
+        ServerWarning::InSlices(found) => format!(
+            " costs {}% {} CPU per request in slices than alone ({})",
+            grouped((found.value - 1.0).abs() * 100.0, 0),
+            if found.value > 1.0 { "more" } else { "less" },
+            ratio(found).spread
+        ),
         ServerWarning::Bursty(Bursts { factor, rounds, of }) => format!(
-            "{name} costs {} times as much as usual in {rounds} of {of} rounds. They count: look \
-             for garbage collection, checkpoints or other work that comes in bursts.",
+            " costs {} times as much as usual in {rounds} of {of} rounds",
             grouped(*factor, 1)
         ),
-        ServerWarning::Failing { failures, requests } => format!(
-            "{name}: {} of {} requests failed in the laps with failures. They count: requests/s \
-             are its correct responses, and CPU per request is that of all requests.",
-            count(*failures),
-            count(*requests)
-        ),
+        ServerWarning::Failing { failures, requests } => {
+            format!(": {}", failed(failures, *requests))
+        }
         ServerWarning::Goaways { connections, reason } => format!(
-            "{name} ended {} with an error (GOAWAY {reason}). Look for a limit on streams or on \
-             requests per connection in its configuration, and for the cause in its log.",
+            " ended {} with an error (GOAWAY {reason})",
             plural(*connections as usize, "connection")
         ),
-        ServerWarning::Silent(rounds) => format!(
-            "{name} sent no response in {}. They count: its requests/s in such a restart are all of \
-             its responses ÷ all of its time. Look for what made it wait, for instance in its log.",
-            plural(*rounds as usize, "round")
-        ),
-        ServerWarning::Behind { offered, reached } => format!(
-            "{name} did not reach the rate: {} Offer less to compare them.",
-            not_reached(*offered, *reached)
-        ),
-        ServerWarning::LeftOut(left_out) => laps_left_out(&name, left_out),
-        ServerWarning::LateWindows { late, windows } if !run.host.generators.is_empty() => format!(
-            "{name}: {late} of {windows} windows do not count, because a generator was late, stood \
-             still or was lost; the list of laps has the reason of each. Check the generators' \
-             hosts, and their connections to here and to the server."
-        ),
-        ServerWarning::LateWindows { late, windows } => format!(
-            "{name}: {late} of {windows} windows do not count, because the load generator sent \
-             late. Give it more cores (-t), or use a quieter machine."
-        ),
-        ServerWarning::MissesBelow { missed, windows } => format!(
-            "{name} missed the goal in {missed} of {windows} windows far below its capacity, so \
-             something disturbs it at any rate (another process, garbage collection). It may hold \
-             more on a quieter machine."
-        ),
+        ServerWarning::Silent(rounds) => {
+            format!(" sent no response in {}", plural(*rounds as usize, "round"))
+        }
+        ServerWarning::Behind { offered, reached } => {
+            format!(" did not reach the rate: {}", not_reached(*offered, *reached))
+        }
+        ServerWarning::LeftOut(laps) => format!(": {}", laps_left_out(laps)),
+        ServerWarning::LateWindows { late, windows } => {
+            format!(": {late} of {windows} windows do not count")
+        }
+        ServerWarning::MissesBelow { missed, windows } => {
+            format!(" missed the goal in {missed} of {windows} windows far below its capacity")
+        }
     }
 }
 
-/// The warning that a server costs more or less in slices than alone.
-fn in_slices(name: &str, found: &Estimate) -> String {
-    let percent = grouped((found.value - 1.0).abs() * 100.0, 0);
-    let (what, why) = match found.value > 1.0 {
-        true => ("more", "its caches are cold after other servers"),
-        false => ("less", "its timers fire before a slice is measured"),
+/// What a warning means and what to do, for any number of servers.
+fn meaning(run: &Run, warning: &ServerWarning) -> String {
+    match warning {
+        ServerWarning::Unsteady(found) => {
+            let remedy = match found {
+                Unsteady::AtLimit => {
+                    "Start it yourself, load it for some minutes, and give its URL instead of its \
+                     command."
+                }
+                Unsteady::Changing { change, .. } if *change < 0.0 => {
+                    "A longer --duration with --restarts 3 gives it more time."
+                }
+                Unsteady::Changing { .. } => "Look for a leak or for a cache that fills up.",
+            };
+            format!("Such a server has no verdict and no rank. {remedy}")
+        }
+        ServerWarning::InSlices(found) => format!(
+            "Possibly {}. Comparisons are corrected for it. Longer slices (--slice 1s) show it as \
+             it is.",
+            match found.value > 1.0 {
+                true => "its caches are cold after other servers",
+                false => "its timers fire before a slice is measured",
+            }
+        ),
+        ServerWarning::Bursty(_) => "Those rounds count: look for garbage collection, checkpoints \
+             or other work that comes in bursts."
+            .to_owned(),
+        ServerWarning::Failing { failures, .. } => {
+            let remedy = failures.most().map_or("", remedy);
+            format!(
+                "Failed requests do not enter requests/s, but CPU per request. {FAILED_LATENCY} \
+                 {remedy}"
+            )
+        }
+        ServerWarning::Goaways { .. } => "Look for a limit on streams or on requests per \
+             connection in its configuration, and for the cause in its log."
+            .to_owned(),
+        ServerWarning::Silent(_) => "Those rounds count: requests/s in such a restart are all \
+             responses ÷ all of the time. Look for what made it wait, for instance in its log."
+            .to_owned(),
+        ServerWarning::Behind { .. } => format!("{QUEUE_GREW} Offer less to compare them."),
+        ServerWarning::LeftOut(laps) => {
+            let remedy = laps.checks.first().map_or("", |(most, _)| check(most).1);
+            let rest = match laps.are_main {
+                true => "",
+                false => " Requests/s and CPU time are not affected.",
+            };
+            format!("{remedy}{rest}")
+        }
+        ServerWarning::LateWindows { .. } if !run.host.generators.is_empty() => {
+            "A generator was late, stood still or was lost: the list of laps has the reason of \
+             each. Check the generators' hosts, and their connections to here and to the server."
+                .to_owned()
+        }
+        ServerWarning::LateWindows { .. } => "The load generator sent late. Give it more cores \
+             (-t), or use a quieter machine."
+            .to_owned(),
+        ServerWarning::MissesBelow { .. } => "Something disturbs it at any rate (another process, \
+             garbage collection). It may reach more on a quieter machine."
+            .to_owned(),
+    }
+}
+
+/// How failed requests enter percentiles.
+pub const FAILED_LATENCY: &str = "Latency counts each for at least as long as it waited.";
+
+/// `12 of 3,400 requests timed out`.
+pub fn failed(failures: &Failures, requests: u64) -> String {
+    let (all, most) = (failures.total(), failures.most());
+    let what = match most {
+        Some(Failure::Timeout) if failures.of(Failure::Timeout) == all => "timed out".to_owned(),
+        Some(only) if failures.of(only) == all => format!("failed ({})", words(only)),
+        Some(most) => format!("failed (most: {})", words(most)),
+        None => "failed".to_owned(),
     };
-    format!(
-        "{name} costs {percent}% {what} CPU per request in slices than alone ({}), possibly because \
-         {why}. Comparisons are corrected for it. Longer slices (--slice 1s) show it as it is.",
-        ratio(found).spread
-    )
+    format!("{} of {} requests {what}", count(all), count(requests))
 }
 
-/// The warning about a server's laps that do not count: the failed validity checks and the remedy;
-/// `None` if all count.
-pub(super) fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<String> {
-    let left_out = warnings::left_out(run, load, server, are_main)?;
-    Some(laps_left_out(&format!("{}{}", run.servers[server].name, under(run, load)), &left_out))
+/// The warnings about these servers' main laps that do not count. None if all count.
+pub(super) fn left_out(
+    run: &Run,
+    load: usize,
+    servers: impl IntoIterator<Item = usize>,
+) -> Vec<String> {
+    let found = servers.into_iter().filter_map(|server| {
+        let laps = warnings::left_out(run, load, server, true)?;
+        Some(Warning::Server { load, server, warning: ServerWarning::LeftOut(laps) })
+    });
+    merged(run, &found.collect::<Vec<_>>())
 }
 
-fn laps_left_out(name: &str, left_out: &ExcludedLaps) -> String {
+/// Laps that do not count, and the validity checks that they failed.
+fn laps_left_out(left_out: &ExcludedLaps) -> String {
     let ExcludedLaps { are_main, laps, checks } = left_out;
-    let (kind, rest) = match are_main {
-        true => ("", ""),
-        false => (" at a common rate", " Requests/s and CPU time are not affected."),
-    };
+    let kind = if *are_main { "" } else { " at a common rate" };
     let out = match (*laps, left_out.count()) {
         (1, 1) => format!("its only lap{kind} does"),
         (all, out) if all == out => format!("all {all} laps{kind} do"),
@@ -185,8 +283,7 @@ fn laps_left_out(name: &str, left_out: &ExcludedLaps) -> String {
             many.iter().map(each).collect::<Vec<_>>().join(", ")
         }
     };
-    let remedy = checks.first().map_or("", |(most, _)| check(most).1);
-    format!("{name}: {out} not count: {why}. {remedy}{rest}").trim_end().to_owned()
+    format!("{out} not count: {why}")
 }
 
 fn names(run: &Run, servers: &[usize]) -> String {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_testbed::{HELLO, TestServer};
-use hotlap_testkit::{Said, Scene};
+use hotlap_testkit::{Said, Scene, flat};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -89,6 +89,24 @@ fn an_address_without_a_scheme_is_http() {
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let text = load("-c2 -n20", address).succeeds().out;
     assert!(line(&text, "requests/s").ends_with("20 correct responses, 0 errors"), "{text}");
+}
+
+/// Regression: only a count said that some requests failed.
+#[test]
+fn a_load_says_what_it_means_that_few_requests_failed() {
+    let number = AtomicUsize::new(0);
+    let server = TestServer::start(move |mut client| {
+        while client.request().is_some() {
+            if number.fetch_add(1, Ordering::Relaxed) == 199 {
+                return client.reset();
+            }
+            client.send(HELLO);
+        }
+    });
+    let said = flat(&load("-n 400 -c 2", &server.url()).succeeds().out);
+    let expected = "1 of 400 requests failed (connection reset). Latency counts each for at least \
+                    as long as it waited. Possibly the server closes connections without";
+    assert!(said.contains(expected), "{said}");
 }
 
 /// Regression: of 600 requests 401 failed, and the exit code was 0.

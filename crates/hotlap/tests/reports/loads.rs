@@ -15,6 +15,7 @@ use hotlap::report::Report;
 use hotlap::store::Store;
 use hotlap_bench::experiment::Over;
 use hotlap_bench::participant::Role;
+use hotlap_load::{Failure, Phase};
 use hotlap_stats::Rank;
 use hotlap_testkit::flat;
 use serde_json::Value;
@@ -128,7 +129,7 @@ fn at_a_common_rate() -> Run {
 fn a_server_that_does_not_serve_the_common_rate_is_named_and_its_times_are_not_compared() {
     let report = Report::of(&at_a_common_rate());
     let said = "python3 app.py did not reach the rate: of 5,000 requests/s offered, 2,100 were \
-                answered, and the queue grew. Response times depend on how long this runs; those \
+                answered, and the queue grew. Response times depend on how long this runs. Those \
                 with ≥ are lower bounds.";
     assert!(report.warnings.iter().any(|w| w.starts_with(said)), "{:#?}", report.warnings);
     assert!(!report.warnings.iter().any(|w| w.contains("node/http:cluster did not")));
@@ -237,6 +238,31 @@ fn warnings_about_one_of_several_loads_name_it() {
     assert!(told.contains(expected), "{told}");
 }
 
+/// Regression: each of five servers had a note of its own, with the same remedy.
+#[test]
+fn warnings_with_the_same_remedy_are_one_that_names_the_servers() {
+    let mut run = at_a_common_rate();
+    let paced = |lap: &&mut hotlap::model::Lap| lap.rate().is_some() && lap.server < 2;
+    for lap in run.laps.iter_mut().filter(paced).filter(|lap| lap.restart == 0) {
+        lap.failed = vec![Violation::Late { lag_us: 2_700.0 }];
+    }
+    for lap in run.laps.iter_mut().filter(|lap| lap.rate().is_none() && lap.server != 1) {
+        lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, 1);
+    }
+    let told = Report::of(&run).warnings;
+    let about = |word: &str| told.iter().filter(|w| w.contains(word)).collect::<Vec<_>>();
+    let late = "go/net-http, node/http:cluster: 2 of 6 laps at a common rate do not count: the \
+                generator sent 2.7 ms late (p99) in the first of them. Give the generator more \
+                cores (-t), or lower the rate. Requests/s and CPU time are not affected.";
+    assert_eq!(about("late"), [late]);
+    let failed = "go/net-http: 36 of 426,684 requests timed out. python3 app.py: 36 of 21,400 \
+                  requests timed out. ceiling: 6 of 162,972 requests timed out. Failed requests do \
+                  not enter requests/s, but CPU per request. Latency counts each for at least as \
+                  long as it waited. Look into the server's log, and try fewer connections (-c) or \
+                  a longer --timeout.";
+    assert_eq!(about("timed out"), [failed]);
+}
+
 /// A run without a lap that counts printed a table of dashes and was stored as finished.
 #[test]
 fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
@@ -255,7 +281,9 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     assert!(said.contains("No lap of this run passed the validity checks"), "{text}");
     assert!(said.contains("All 120 laps failed a validity check"), "{text}");
     let why = "× side effect (first: ";
-    assert!(said.contains("go/net-http: all 36 laps do not count: 2"), "{text}");
+    let which =
+        "go/net-http, node/http:cluster, python3 app.py, ceiling: all 114 laps do not count";
+    assert!(said.contains(which), "{text}");
     assert!(said.contains(why) && said.contains("× connections (first: only 12 of 64"), "{text}");
     assert!(said.contains("Check whether the server drops work"), "{text}");
     assert!(!render(&report, Format::Markdown).contains("| --: |"));
@@ -312,6 +340,29 @@ fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
     let ruling = Ruling::on(&report, &[Rule::parse("cost +900%").unwrap()]);
     assert!(ruling.unknown.iter().any(|s| s.contains("node/http:cluster")), "{ruling:?}");
     assert!(render(&report, Format::Junit).contains("message=\"3 wrong responses\""));
+}
+
+/// Regression: the few laps without a wrong response made the level of such a server.
+#[test]
+fn a_server_with_many_wrong_responses_has_no_figures() {
+    let mut run = hold(&three(), None).run;
+    let own = |lap: &&mut hotlap::model::Lap| lap.server == 1;
+    for lap in run.laps.iter_mut().filter(own).skip(2) {
+        let wrong = lap.outcome.responses;
+        lap.outcome.failures.add(Failure::WrongStatus, Phase::Body, wrong);
+        lap.failed = vec![Violation::WrongAnswers { wrong, example: "status 500".to_owned() }];
+    }
+    let report = Report::of(&run);
+    let rows = &report.tables[0].rows;
+    let row = rows.iter().find(|row| row.name == "node/http:cluster").unwrap();
+    assert!(row.requests_per_s.is_none() && row.cpu_us.is_none(), "{row:?}");
+    assert!(row.service.p50.is_none() && row.laps == (0, 36), "{row:?}");
+    let text = terminal::render(&report, 100, false);
+    let line = text.lines().find(|line| line.contains("node/http:cluster")).unwrap();
+    assert!(line.contains("wrong responses"), "{text}");
+    let said = flat(&text);
+    assert!(said.contains("of its responses were wrong, so it has no figures."), "{text}");
+    assert!(said.contains("34 of 36 laps do not count:") && said.contains("status 500"), "{text}");
 }
 
 #[test]

@@ -57,12 +57,6 @@ impl Loaded {
         self.generators.as_ref().map_or(&[], |generators| &generators.invalid)
     }
 
-    /// The share of requests that failed.
-    pub fn failed_share(&self) -> f64 {
-        let failed = self.outcome.failures.total() as f64;
-        failed / (self.outcome.responses as f64 + failed).max(1.0)
-    }
-
     /// When the last response of a server that is gone came, in seconds since the window opened. A
     /// server is gone if requests failed, and no response came, for a second or more until the
     /// window closed.

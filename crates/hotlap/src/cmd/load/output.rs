@@ -4,7 +4,6 @@ mod machine;
 mod wrk;
 
 use hotlap_agent::{Contributions, GeneratorOutcome, Sampled};
-use hotlap_bench::validity::FAILING;
 use hotlap_load::OpenLoop;
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::{Pace, Protocol, Reuse};
@@ -14,8 +13,8 @@ use serde_json::json;
 use crate::analysis::latency::known;
 use crate::cmd::load::loaded::{Loaded, LoadedRequest};
 use crate::report::figure::percentile;
-use crate::report::latency::not_reached;
-use crate::report::warnings::remedy;
+use crate::report::latency::{QUEUE_GREW, not_reached};
+use crate::report::warnings::{FAILED_LATENCY, failed, remedy};
 use crate::text::number::{count, grouped, plural, rate, time};
 use crate::text::table::{Cell, Column, Table, UNKNOWN};
 use crate::text::{layout, visible, wrap};
@@ -77,11 +76,12 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     }
     out += &by_request(loaded, width);
     out += &by_generator(loaded, width);
-    // A GOAWAY has said why.
-    let is_unexplained = outcome.goaways.is_empty() && loaded.failed_share() > FAILING;
-    if let Some(most) = outcome.failures.most().filter(|_| is_unexplained) {
+    if let Some(most) = outcome.failures.most() {
+        let all = failed(&outcome.failures, outcome.requests());
+        // A GOAWAY has said why.
+        let remedy = if outcome.goaways.is_empty() { remedy(most) } else { "" };
         out.push('\n');
-        out += &wrap(remedy(most), 2, width);
+        out += &wrap(format!("{all}. {FAILED_LATENCY} {remedy}").trim_end(), 2, width);
     }
     if loaded.latency {
         let seen = loaded.user_survival();
@@ -104,7 +104,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             out.push('\n');
             out += &wrap(
                 &format!(
-                    "RATE NOT REACHED: {}",
+                    "RATE NOT REACHED: {}. {QUEUE_GREW}",
                     not_reached(behind.offered_per_s, behind.reached_per_s)
                 ),
                 2,

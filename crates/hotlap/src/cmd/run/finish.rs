@@ -1,10 +1,10 @@
 //! The end of a run: the table, the exports, and the exit code.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use hotlap_bench::experiment::Over;
 use hotlap_bench::suite::Question;
-use hotlap_bench::validity::FAILING;
+use hotlap_bench::validity::is_failing;
 
 use super::rule::Ruling;
 use super::spec::RunSpec;
@@ -104,14 +104,12 @@ fn fails_requests(run: &Run) -> bool {
     if !matches!(run.question, Question::Compare | Question::Layers | Question::Scale) {
         return false;
     }
-    let mut counts: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
-    for lap in &run.laps {
-        let (failures, requests) = counts.entry((lap.server, lap.load)).or_default();
-        let failed = lap.outcome.failures.total();
-        *failures += failed;
-        *requests += lap.outcome.responses + failed;
-    }
-    counts.values().any(|&(failures, requests)| failures as f64 > requests as f64 * FAILING)
+    let pairs: BTreeSet<(usize, usize)> =
+        run.laps.iter().map(|lap| (lap.server, lap.load)).collect();
+    pairs.into_iter().any(|pair| {
+        let own = run.laps.iter().filter(|lap| (lap.server, lap.load) == pair);
+        is_failing(own.map(|lap| &lap.outcome))
+    })
 }
 
 /// Whether a search found something of every server that took part.
