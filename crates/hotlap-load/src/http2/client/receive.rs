@@ -11,22 +11,22 @@ impl ClientConnection {
     /// Reads a frame header, and the frame if it is complete.
     #[inline]
     pub(super) fn frame<'a>(&mut self, input: &mut &'a [u8], out: &mut Vec<u8>) -> Step<'a> {
-        if self.header_length == 0
-            && let Some((bytes, rest)) = input.split_first_chunk::<FRAME_HEADER>()
-        {
+        let whole = input.split_first_chunk().filter(|_| self.header_length == 0);
+        let bytes = if let Some((bytes, rest)) = whole {
             *input = rest;
-            return self.begin(FrameHeader::parse(bytes), bytes, input, out);
-        }
-        let count = (FRAME_HEADER - self.header_length).min(input.len());
-        let (part, rest) = input.split_at(count);
-        *input = rest;
-        self.header[self.header_length..][..count].copy_from_slice(part);
-        self.header_length += count;
-        if self.header_length < FRAME_HEADER {
-            return Ok(Some(StreamEvent::NeedMore));
-        }
-        self.header_length = 0;
-        let bytes = self.header;
+            *bytes
+        } else {
+            let count = (FRAME_HEADER - self.header_length).min(input.len());
+            let (part, rest) = input.split_at(count);
+            *input = rest;
+            self.header[self.header_length..][..count].copy_from_slice(part);
+            self.header_length += count;
+            if self.header_length < FRAME_HEADER {
+                return Ok(Some(StreamEvent::NeedMore));
+            }
+            self.header_length = 0;
+            self.header
+        };
         self.begin(FrameHeader::parse(&bytes), &bytes, input, out)
     }
 
