@@ -167,10 +167,8 @@ impl Connection {
         let Machine::Http2(http2) = &mut self.machine else { return 0 };
         let before = http2.sent();
         while let Some(request) = self.in_flight.get(http2.sent())
-            && http2.room() > 0
-        {
-            http2.send(request, mix);
-        }
+            && http2.send(request, mix)
+        {}
         http2.sent() - before
     }
 

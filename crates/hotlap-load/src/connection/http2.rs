@@ -138,14 +138,16 @@ impl Http2 {
         !self.out.is_empty()
     }
 
-    /// Opens a stream for the next request that has not been sent.
-    pub(super) fn send(&mut self, request: &InFlight, mix: &mut RequestMix) {
+    /// Opens a stream for the next request that has not been sent; returns whether one could be
+    /// opened.
+    pub(super) fn send(&mut self, request: &InFlight, mix: &mut RequestMix) -> bool {
         let tag = self.next_tag;
-        self.next_tag = tag.wrapping_add(1);
         let (form, is_head) = (self.client.form(), mix.is_head(request.turn));
         let (block, body) = mix.http2(request.turn, form);
-        let opened = self.client.request(tag, block, body, is_head, &mut self.out);
-        let id = opened.expect("a request is begun only where a stream can be opened");
+        let Some(id) = self.client.request(tag, block, body, is_head, &mut self.out) else {
+            return false;
+        };
+        self.next_tag = tag.wrapping_add(1);
         self.streams.push_back(Stream {
             tag,
             id,
@@ -155,6 +157,7 @@ impl Http2 {
             check: Check::default(),
             evidence: Vec::new(),
         });
+        true
     }
 
     fn position(&self, tag: u32) -> usize {
