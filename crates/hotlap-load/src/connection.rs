@@ -46,8 +46,16 @@ pub(crate) struct Completed {
     pub(crate) keep_alive: bool,
     /// Its bytes on the wire, including interim responses.
     pub(crate) bytes: u64,
-    /// How it differs from the expected response, and its first bytes.
-    pub(crate) wrong: Option<(Mismatch, Vec<u8>)>,
+    /// How it is wrong, if it is. Boxed, so that a correct response is small.
+    pub(crate) wrong: Option<Box<Wrong>>,
+}
+
+/// A complete response that is not the expected one.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    /// How it differs from the expected response.
+    pub(crate) mismatch: Mismatch,
+    pub(crate) first_bytes: Vec<u8>,
 }
 
 /// Why a connection cannot be used any more.

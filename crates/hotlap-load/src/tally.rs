@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hotlap_stats::{Ages, Censored, Histogram};
 
-use crate::connection::{Completed, EVIDENCE, InFlight};
+use crate::connection::{Completed, EVIDENCE, InFlight, Wrong};
 use crate::expected::Mismatch;
 use crate::outcome::{
     ByteCounts, ConnectionCounts, EdgeAges, Failure, Failures, Outcome, Phase, RequestOutcome,
@@ -145,12 +145,12 @@ impl Tally {
                 self.correct(request, status, bytes, now_ns, is_open_loop);
                 false
             }
-            Some((mismatch, first_bytes)) => {
+            Some(wrong) => {
                 self.advance(now_ns);
                 self.statuses[usize::from(status)] += 1;
                 self.unfinished(&request, now_ns, is_open_loop);
                 self.failed_request(&request);
-                self.wrong(mismatch, first_bytes, now_ns)
+                self.wrong(*wrong, now_ns)
             }
         }
     }
@@ -202,7 +202,7 @@ impl Tally {
     }
 
     #[cold]
-    fn wrong(&mut self, mismatch: Mismatch, first_bytes: Vec<u8>, now_ns: u64) -> bool {
+    fn wrong(&mut self, Wrong { mismatch, first_bytes }: Wrong, now_ns: u64) -> bool {
         let failure = match mismatch {
             Mismatch::Status(_) => Failure::WrongStatus,
             Mismatch::Length { .. } | Mismatch::Byte(_) => Failure::WrongBody,

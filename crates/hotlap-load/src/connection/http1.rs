@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Broken, Completed, EVIDENCE, InFlight, Step};
+use super::{Broken, Completed, EVIDENCE, InFlight, Step, Wrong};
 use crate::expected::{Check, Mismatch};
 use crate::http::{Head, ResponseError, ResponseEvent, ResponseReader};
 use crate::outcome::{Failure, Phase};
@@ -155,7 +155,7 @@ impl Http1 {
         let wrong = result.err().map(|mismatch| {
             first_bytes.extend_from_slice(last_bytes);
             first_bytes.truncate(EVIDENCE);
-            (mismatch, first_bytes)
+            Box::new(Wrong { mismatch, first_bytes })
         });
         let bytes = std::mem::take(&mut self.bytes);
         Completed { request, status: head.status, keep_alive: head.keep_alive, bytes, wrong }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Broken, Completed, EVIDENCE, FailedStream, InFlight, Step, Why};
+use super::{Broken, Completed, EVIDENCE, FailedStream, InFlight, Step, Why, Wrong};
 use crate::expected::Check;
 use crate::http2::{ClientConnection, ErrorCode, Limits, StreamEvent};
 use crate::outcome::{Failure, Phase};
@@ -200,7 +200,9 @@ impl Http2 {
                         status: stream.status,
                         keep_alive: true,
                         bytes,
-                        wrong: result.err().map(|mismatch| (mismatch, stream.evidence)),
+                        wrong: result.err().map(|mismatch| {
+                            Box::new(Wrong { mismatch, first_bytes: stream.evidence })
+                        }),
                     });
                 }
                 // RFC 9113 section 8.7: such a request may be sent again. But a server that has
