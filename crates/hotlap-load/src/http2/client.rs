@@ -520,16 +520,17 @@ impl ClientConnection {
         let id = self.streams.at(slot).id;
         self.has_inserted |= form == BlockForm::First;
         let end = if body.is_empty() { flags::END_STREAM } else { 0 };
-        match self.table_update.take() {
-            None => self.send_block(id, block, end, out),
+        let mut updated = Vec::new();
+        let block = match self.table_update.take() {
+            None => block,
             Some(size) => {
                 // RFC 7541 section 6.3: 001, then the size with a prefix of 5 bits.
-                let mut updated = Vec::new();
                 write_integer(&mut updated, 0x20, 5, size as usize);
                 updated.extend_from_slice(block);
-                self.send_block(id, &updated, end, out);
+                &updated
             }
-        }
+        };
+        self.send_block(id, block, end, out);
         if !body.is_empty() {
             self.send_new_body(slot, body, out);
         }
