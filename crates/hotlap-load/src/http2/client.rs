@@ -217,6 +217,7 @@ impl ClientConnection {
 
     /// Consumes bytes from the front of `input` up to the next event. Answers, and bodies that flow
     /// control held back, are appended to `out`.
+    #[inline]
     pub fn take<'a>(&mut self, input: &mut &'a [u8], out: &mut Vec<u8>) -> StreamEvent<'a> {
         loop {
             let step = match self.state {
