@@ -505,6 +505,7 @@ impl ClientConnection {
     /// control holds back, which [`take`](Self::take) appends later. `block` is the header block in
     /// the [form](Self::form) that is due; `is_head` says that it is a HEAD. Returns the stream, or
     /// `None` if [none can be opened](Self::can_open).
+    #[inline]
     pub fn request(
         &mut self,
         tag: u32,
