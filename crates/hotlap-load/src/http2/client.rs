@@ -539,19 +539,19 @@ impl ClientConnection {
         Some(id)
     }
 
-    /// Appends HEADERS, and CONTINUATION if the block is longer than the server's frames.
+    /// Appends HEADERS, and CONTINUATION if the block is longer than the server's frames. `end` is
+    /// the flag of HEADERS that says whether a body follows.
+    #[inline]
     fn send_block(&self, id: u32, block: &[u8], end: u8, out: &mut Vec<u8>) {
-        let size = self.settings.max_frame as usize;
-        if block.len() <= size {
-            frame::write(out, kind::HEADERS, end | flags::END_HEADERS, id, block);
-            return;
-        }
-        let (first, rest) = block.split_at(size);
-        frame::write(out, kind::HEADERS, end, id, first);
-        let last = rest.len().div_ceil(size) - 1;
-        for (number, part) in rest.chunks(size).enumerate() {
-            let end = if number == last { flags::END_HEADERS } else { 0 };
-            frame::write(out, kind::CONTINUATION, end, id, part);
+        let (mut kind, mut flags, mut rest) = (kind::HEADERS, end, block);
+        loop {
+            let size = rest.len().min(self.settings.max_frame as usize);
+            let (part, after) = rest.split_at(size);
+            if after.is_empty() {
+                return frame::write(out, kind, flags | flags::END_HEADERS, id, part);
+            }
+            frame::write(out, kind, flags, id, part);
+            (kind, flags, rest) = (kind::CONTINUATION, 0, after);
         }
     }
 
