@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Endpoint;
 use hotlap_observe::owner;
-use hotlap_servers::process::{Process, ProcessSetting, Supervisor, supervisor};
+use hotlap_servers::process::{Process, ProcessSetting, Supervisor, own_program, supervisor};
 use hotlap_testbed::{Planted, TestServer};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::SIGINT;
@@ -27,13 +27,21 @@ fn main() -> ExitCode {
             // If a shell started the tests in the background, this signal is ignored.
             let always = Arc::new(AtomicBool::new(true));
             flag::register_conditional_default(SIGINT, always).unwrap();
-            let _server = hold(Path::new(folder), command);
+            let _server = hold(Path::new(folder), &["sh", "-c", command]);
             std::thread::sleep(Duration::from_secs(600));
         }
         ["panic", folder, command] => {
-            let _server = hold(Path::new(folder), command);
+            let _server = hold(Path::new(folder), &["sh", "-c", command]);
             panic!("on request");
         }
+        ["replaced", folder] => {
+            let file = std::env::current_exe().unwrap();
+            std::fs::remove_file(&file).unwrap();
+            std::fs::write(file, "another program").unwrap();
+            let own = own_program().unwrap();
+            let _server = hold(Path::new(folder), &[own.to_str().unwrap(), "ready", folder]);
+        }
+        ["ready", folder] => std::fs::write(Path::new(folder).join("ready"), "").unwrap(),
         ["listen"] => listen(),
         ["serve", port] => serve(port, Server::default()),
         ["serve", port, "with-parent"] => {
@@ -82,9 +90,9 @@ fn end_with_parent() {
 }
 
 /// A minimal hotlap: starts a server and prints its supervisor's process id.
-fn hold(folder: &Path, command: &str) -> Process {
+fn hold(folder: &Path, argv: &[&str]) -> Process {
     let setting = ProcessSetting {
-        argv: ["sh", "-c", command].map(str::to_owned).into(),
+        argv: argv.iter().map(ToString::to_string).collect(),
         env: [("FOLDER".to_owned(), folder.display().to_string())].into(),
         cwd: folder.to_owned(),
         cpus: vec![],
@@ -176,7 +184,7 @@ fn daemon(folder: &Path) {
 
 /// Freezes a server once it is ready and writes the result to `FOLDER/result`.
 fn freeze(folder: &Path, command: &str) {
-    let mut server = hold(folder, command);
+    let mut server = hold(folder, &["sh", "-c", command]);
     let result = match server.freeze() {
         Ok(()) => "frozen".to_owned(),
         Err(error) => error.to_string(),

@@ -301,6 +301,19 @@ impl Drop for Process {
 /// How long a supervisor may take to answer. It only needs a core, so this is generous.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
 
+/// A path at which this program, and each process that it starts by this path, finds the running
+/// program. The program's file may be built again or removed meanwhile. On Linux, `/proc/self/exe`
+/// still names the running program.
+///
+/// # Errors
+/// The path of the running program is unknown.
+pub fn own_program() -> io::Result<PathBuf> {
+    match cfg!(target_os = "linux") {
+        true => Ok(PathBuf::from("/proc/self/exe")),
+        false => std::env::current_exe(),
+    }
+}
+
 /// The command that starts a supervisor: a program and the arguments that make it run
 /// [`supervisor::main`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -349,13 +362,7 @@ impl Supervisor {
     /// # Errors
     /// The path of the running program is unknown.
     pub fn this_program(command: &str) -> io::Result<Self> {
-        // The program's file may be built again or removed meanwhile. On Linux, `/proc/self/exe`
-        // still names the running program.
-        let program = match cfg!(target_os = "linux") {
-            true => PathBuf::from("/proc/self/exe"),
-            false => std::env::current_exe()?,
-        };
-        Ok(Self::new(program, &[command]))
+        Ok(Self::new(own_program()?, &[command]))
     }
 
     fn spawn(&self, path: &Path, log: File, stream: UnixStream) -> io::Result<Child> {

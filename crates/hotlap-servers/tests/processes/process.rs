@@ -302,6 +302,19 @@ fn nothing_stays_behind_however_hotlap_ends() {
     }
 }
 
+/// Regression: `cargo build` replaced hotlap during a run, and the next restart failed like one of
+/// the server, or used the other program.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_hotlap_whose_file_is_replaced_starts_itself_and_not_the_other_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("hotlap");
+    fs::copy(program(), &copy).unwrap();
+    let replaced = Command::new(copy).arg("replaced").arg(folder.path()).status().unwrap();
+    assert!(replaced.success());
+    assert!(folder.path().join("ready").exists());
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_whose_supervisor_is_killed_dies_and_is_reported_lost() {

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use hotlap_agent::generator::Generator;
 use hotlap_agent::server::{ServerService, ServerSetting};
 use hotlap_agent::{AgentRole, AgentService, Answer, Clock, Ending, serve};
-use hotlap_servers::process::Supervisor;
+use hotlap_servers::process::{Supervisor, own_program};
 use serde_json::value::RawValue;
 
 use crate::assets;
@@ -49,7 +49,7 @@ fn servers() -> anyhow::Result<Box<dyn AgentService>> {
         logs: logs.folder().to_owned(),
         cache: paths::cache()?,
         catalogue: assets::servers()?,
-        program: std::env::current_exe()?,
+        program: own_program()?,
     };
     let service = ServerService::new(setting, Clock::default());
     Ok(Box::new(ServersAndLogs { service, _logs: logs }))

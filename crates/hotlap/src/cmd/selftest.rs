@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use hotlap_servers::machine::Machine;
+use hotlap_servers::process::own_program;
 
 use crate::cli::SelftestArgs;
 use crate::console::Console;
@@ -30,7 +31,7 @@ const SEARCH: Duration = Duration::from_secs(60);
 /// Runs the self-test. The exit code is [`Exit::Invalid`] if a figure is wrong.
 pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
-    let program = std::env::current_exe().context("cannot find hotlap's own program")?;
+    let program = own_program().context("cannot find hotlap's own program")?;
     let arena = Arena::new(&program)?;
     console.note(&format!(
         "Measuring test servers of known latency and cost, for about {} s (--duration).",

@@ -12,7 +12,7 @@ use hotlap_servers::catalogue::{self, ServerKind, SpokenProtocol};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::{Certificate, Launch};
 use hotlap_servers::machine::CpuAllocation;
-use hotlap_servers::process::Supervisor;
+use hotlap_servers::process::{Supervisor, own_program};
 use hotlap_servers::verify::Requirements;
 
 use super::hosts::{Hosts, unpinned};
@@ -224,7 +224,7 @@ impl Participants {
         let (program, cwd) = match &self.hosts.servers {
             Some(host) => (host.description().program.clone(), host.description().folder.clone()),
             None => {
-                let program = std::env::current_exe();
+                let program = own_program();
                 (program.context("cannot find hotlap's own program")?, std::env::temp_dir())
             }
         };
