@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::render::html::chart::{COLOURS, Chart, LINE, WIDTH, colour};
 use crate::render::html::charts::Palette;
-use crate::render::html::tag::{Html, RowExtra, el, els, paragraph, sortable, table};
+use crate::render::html::tag::{Html, RowExtra, el, els, paragraph, sentences, sortable, table};
 use crate::report::CapacityResults;
 use crate::report::LapView;
 use crate::report::LoadResults;
@@ -106,7 +106,7 @@ fn head(report: &Report) -> Html {
         &[],
         [
             el("p", &[("class", "top")], top),
-            els("h1", first),
+            sentences("h1", first),
             others.iter().map(|sentence| paragraph("lead", sentence)).collect(),
             links(report),
             paragraph("noise", noise.map_or("", |noise| &noise.sentence)),
@@ -233,7 +233,8 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
     let mut lead = Html::default();
     if !load.title.is_empty() {
         let noise = load.noise.as_ref().map_or("", |noise| &noise.sentence);
-        lead = els("h2", [&load.title]) + els("p", &load.sentences) + paragraph("noise", noise);
+        lead =
+            els("h2", [&load.title]) + sentences("p", &load.sentences) + paragraph("noise", noise);
     }
     let extras = load.rows.iter().map(|row| {
         let items =
@@ -269,7 +270,7 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
 fn capacity(found: &CapacityResults, palette: &Palette, charts: &mut Charts) -> Html {
     let mut lead = Html::default();
     if !found.title.is_empty() {
-        lead = els("h2", [&found.title]) + els("p", &found.sentences);
+        lead = els("h2", [&found.title]) + sentences("p", &found.sentences);
     }
     let extras = found.rows.iter();
     let extras = extras.map(|row| extra(palette, &row.name, paragraph("quiet", &row.version)));

@@ -156,10 +156,31 @@ pub fn shortened(text: &str, room: usize) -> String {
     format!("{}…{}", beginning(text, keep.div_ceil(2)), ending(text, keep / 2))
 }
 
+/// A space at which no line breaks.
+const NO_BREAK: char = '\u{a0}';
+
+/// A sentence in which no line breaks within an interval, such as `[1.49, 1.53]`.
+pub fn unbroken(text: &str) -> String {
+    let mut out = String::new();
+    for word in text.split_inclusive(' ') {
+        match word.strip_suffix(' ') {
+            Some(first) if first.starts_with('[') && first.ends_with(',') => {
+                out += first;
+                out.push(NO_BREAK);
+            }
+            _ => out += word,
+        }
+    }
+    out
+}
+
 /// Text in lines of at most `width` columns, indented. A word that is longer than a line is not
-/// broken. Control characters are shown as escapes.
+/// broken, nor is an interval. Control characters are shown as escapes.
 pub fn wrap(text: &str, indent: usize, width: usize) -> String {
-    let words: Vec<String> = text.split_whitespace().map(visible).collect();
+    let is_break = |c: char| c.is_whitespace() && c != NO_BREAK;
+    let text = unbroken(text);
+    let words = text.split(is_break).filter(|word| !word.is_empty());
+    let words: Vec<String> = words.map(|word| visible(&word.replace(NO_BREAK, " "))).collect();
     flow(&words, " ", indent, width)
 }
 
@@ -258,6 +279,7 @@ mod tests {
     fn lines_break_between_words_and_show_control_characters() {
         assert_eq!(wrap("one two\nthree\x1b four", 2, 12), "  one two\n  three\\x1b\n  four\n");
         assert_eq!(hanging("one two three", 2, 10), "  one\n    two\n    three\n");
+        assert_eq!(wrap("less [1.4, 1.5].", 0, 11), "less\n[1.4, 1.5].\n");
         assert_eq!(wrap("", 2, 10), "");
         assert_eq!(wrap("服务器 服务器 x", 0, 13), "服务器 服务器\nx\n");
     }

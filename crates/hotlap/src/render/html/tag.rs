@@ -3,6 +3,7 @@
 
 use std::ops::Add;
 
+use crate::text::layout::unbroken;
 use crate::text::table::{Cell, Column, Narrow, Table, Tone};
 use crate::text::visible_lines;
 
@@ -20,9 +21,14 @@ pub fn els<C: Into<Html>>(name: &str, contents: impl IntoIterator<Item = C>) -> 
     contents.into_iter().map(|content| el(name, &[], content)).collect()
 }
 
-/// A paragraph with a class; nothing for an empty text.
+/// A heading or a paragraph for each sentence, whose intervals are not broken.
+pub fn sentences(name: &str, sentences: &[String]) -> Html {
+    sentences.iter().map(|sentence| el(name, &[], unbroken(sentence))).collect()
+}
+
+/// A paragraph with a class, whose intervals are not broken; nothing for an empty text.
 pub fn paragraph(class: &str, text: &str) -> Html {
-    if text.is_empty() { Html::default() } else { el("p", &[("class", class)], text) }
+    if text.is_empty() { Html::default() } else { el("p", &[("class", class)], unbroken(text)) }
 }
 
 fn in_tag(attributes: &[(&str, &str)]) -> String {
