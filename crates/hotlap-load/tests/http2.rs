@@ -139,6 +139,28 @@ fn streams_are_limited_by_the_server_and_end_with_goaway() {
     assert_eq!((client.can_open(), client.open_streams().count()), (0, 0));
 }
 
+#[test]
+fn a_header_block_longer_than_the_frames_of_the_server_continues_in_further_frames() {
+    use hotlap_load::http2::{ClientConnection, Limits};
+    let mut client = ClientConnection::new(Limits::default());
+    let mut sent = |tag, length, body: &[u8]| {
+        let mut out = Vec::new();
+        client.request(tag, &vec![0x82; length], body, false, &mut out);
+        out
+    };
+    let part = |length| vec![0x82; length];
+    assert_eq!(sent(0, 16_384, b""), headers(1, WHOLE | END, &part(16_384)));
+    let two = [headers(3, END, &part(16_384)), continuation(3, WHOLE, &part(1))];
+    assert_eq!(sent(1, 16_385, b""), two.concat());
+    let three = [
+        headers(5, 0, &part(16_384)),
+        continuation(5, 0, &part(16_384)),
+        continuation(5, WHOLE, &part(7_232)),
+        data(5, END, b"body"),
+    ];
+    assert_eq!(sent(2, 40_000, b"body"), three.concat());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
