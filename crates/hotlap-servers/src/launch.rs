@@ -55,6 +55,42 @@ impl Launch {
         self.tls = Some(tls);
         self
     }
+
+    /// The files that its words name on this machine: its program, a script, an archive.
+    pub fn files(&self) -> Vec<NamedFile> {
+        let folders = self.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
+        let in_path = |word: &String| {
+            let folders = folders.iter().flat_map(std::env::split_paths);
+            folders.map(|folder| folder.join(word)).find(|file| file.is_file())
+        };
+        let program = self.argv.first().filter(|word| !word.contains('/')).and_then(in_path);
+        let named = self.argv.iter().map(|word| self.cwd.join(word));
+        program.into_iter().chain(named).filter_map(NamedFile::at).collect()
+    }
+}
+
+/// A file at one moment. A program that is built again is another file. What can be
+/// executed is also another file once it is written to. Data may be written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedFile {
+    /// Its path.
+    pub path: PathBuf,
+    device: u64,
+    inode: u64,
+    written: Option<(i64, i64)>,
+}
+
+impl NamedFile {
+    fn at(path: PathBuf) -> Option<Self> {
+        let metadata = std::fs::metadata(&path).ok().filter(Metadata::is_file)?;
+        let is_program = metadata.mode() & 0o111 != 0;
+        Some(Self {
+            path,
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            written: is_program.then(|| (metadata.mtime(), metadata.mtime_nsec())),
+        })
+    }
 }
 
 /// A side effect that must happen a known number of times per request.

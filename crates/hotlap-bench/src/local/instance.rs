@@ -18,7 +18,7 @@ use hotlap_observe::{Memory, Switches};
 use hotlap_servers::contract::Response;
 use hotlap_servers::infer;
 use hotlap_servers::interrupt;
-use hotlap_servers::launch::ServerFailure;
+use hotlap_servers::launch::{NamedFile, ServerFailure};
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, ServerState};
@@ -163,6 +163,8 @@ pub(super) struct Instance {
     ready: Option<Duration>,
     /// What the user should know about its start.
     pub notes: Vec<String>,
+    /// The files that its command named at its first start.
+    files: Option<Vec<NamedFile>>,
     /// Why instructions are not counted.
     uncounted: Option<String>,
     /// Whether it has been verified against its whole contract.
@@ -330,6 +332,7 @@ impl Instance {
             memory: None,
             ready: None,
             notes: Vec::new(),
+            files: None,
             uncounted: None,
             verified: false,
             conformance: (0, 0),

@@ -6,6 +6,7 @@ mod cli;
 mod escapes;
 mod load;
 mod places;
+mod program;
 mod requests_file;
 mod secrets;
 mod shards;

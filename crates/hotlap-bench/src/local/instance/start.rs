@@ -6,18 +6,39 @@ use hotlap_load::plan::Target;
 use hotlap_servers::catalogue;
 use hotlap_servers::contract::{Exchange, Response};
 use hotlap_servers::infer;
-use hotlap_servers::launch::ServerFailure;
+use hotlap_servers::launch::{NamedFile, ServerFailure};
 use hotlap_servers::running::ask;
 use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, verify};
 
 use super::Instance;
-use crate::participant::{Role, Starter};
+use crate::participant::{Origin, Role, Starter};
 use crate::runner::Ready;
 
 /// Longer verifications are reported, since the budget does not include them. A convention.
 const LONG_VERIFICATION: Duration = Duration::from_secs(20);
 
 impl Instance {
+    /// The files that its command names on this machine. A command that prepares each start may
+    /// build them.
+    fn files(&self) -> Vec<NamedFile> {
+        let is_here = self.run.setting.host.is_here();
+        match &self.participant.start {
+            Origin::Launch(launch) if is_here && launch.prepare.is_none() => launch.files(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A note if one of these files is another than at the first start.
+    fn replaced(&mut self, files: Vec<NamedFile>) -> Option<String> {
+        let first = self.files.get_or_insert_with(|| files.clone());
+        let other = files.into_iter().find(|file| !first.contains(file))?;
+        Some(format!(
+            "{} was replaced during the run, so its restarts did not measure the same program: \
+             repeat the run",
+            other.path.display()
+        ))
+    }
+
     /// Starts the server and waits until it answers. For one that is already running, finds its
     /// process, which is measured. With `observes`, instruments can be used on it.
     pub fn start(&mut self, observes: bool) -> Result<(), ServerFailure> {
@@ -31,7 +52,10 @@ impl Instance {
             observes,
             stop: &self.run.stop,
         };
+        let files = self.files();
         let started = starter.start(self.number, &self.participant)?;
+        let replaced = self.replaced(files);
+        self.notes.extend(replaced);
         (self.server, self.host) = (started.server, started.host);
         self.target = Some(started.target);
         (self.fixed_port, self.ready) = (started.fixed_port, started.ready);
