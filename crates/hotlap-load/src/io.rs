@@ -116,8 +116,8 @@ impl Io {
                 Err(e) => Connect::Failed(Failure::Other, e),
             },
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Connect::QueueFull,
-            Err(e) if e.kind() == io::ErrorKind::AddrNotAvailable => {
-                let why = "no local port is free: connect from several source addresses";
+            Err(e) if e.kind() == io::ErrorKind::AddrNotAvailable && has_address_for(endpoint) => {
+                let why = "no local port is free";
                 Connect::Failed(Failure::NoPort, io::Error::new(e.kind(), why))
             }
             Err(e) => Connect::Failed(failure(&e), e),
@@ -239,6 +239,15 @@ fn connect(
         other => other,
     };
     Ok((socket, started))
+}
+
+/// Whether this machine has an address from which it can connect. Without one, the error is the
+/// same as without a free port. The ports of UDP are others, so this finds one.
+#[cold]
+fn has_address_for(endpoint: &Endpoint) -> bool {
+    let Endpoint::Tcp(address) = endpoint else { return false };
+    let socket = socket2::Socket::new(Domain::for_address(*address), Type::DGRAM, None);
+    socket.and_then(|socket| socket.connect(&SockAddr::from(*address))).is_ok()
 }
 
 /// Leaves the choice of the port to `connect`, which knows the peer, so that one port can serve

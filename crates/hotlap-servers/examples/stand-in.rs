@@ -6,12 +6,13 @@ use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Endpoint;
 use hotlap_observe::owner;
+use hotlap_servers::machine::Priority;
 use hotlap_servers::process::{Process, ProcessSetting, Supervisor, own_program, supervisor};
 use hotlap_testbed::{Planted, TestServer};
 use rustix::time::{ClockId, clock_gettime};
@@ -64,6 +65,14 @@ fn main() -> ExitCode {
             let until = Instant::now() + Duration::from_millis(ms.parse().unwrap());
             serve(port, Server { until: Some(until), ..Server::default() });
         }
+        ["two", first, status, second, then] => two((first, status), (second, then)),
+        ["raise"] => match Priority::raise() {
+            Ok(_priority) => {
+                tell(std::process::id());
+                std::thread::sleep(Duration::from_secs(600));
+            }
+            Err(error) => tell(error),
+        },
         ["daemon", folder] => {
             end_with_parent();
             daemon(Path::new(folder));
@@ -129,12 +138,39 @@ struct Server {
 }
 
 fn serve(port: &str, server: Server) {
-    let port: u16 = port.parse().unwrap();
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
-    let _server = TestServer::on(listener, move |mut client| {
+    let _server = TestServer::on(listener(port), move |mut client| {
         while client.request().is_some() {
             let response = server.response();
             client.send(&response);
+        }
+    });
+    loop {
+        std::thread::park();
+    }
+}
+
+fn listener(port: &str) -> TcpListener {
+    let port: u16 = port.parse().unwrap();
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap()
+}
+
+/// Serves on two ports, each with a status of its own. The second port opens before the first
+/// response on the first port is sent, and not before that response is due.
+fn two((first, status): (&str, &str), (second, then): (&str, &str)) {
+    let [response, later] = [status, then].map(|status| {
+        let head = format!("HTTP/1.1 {status} It\r\nContent-Type: text/plain\r\n");
+        format!("{head}Content-Length: 13\r\n\r\nHello, World!")
+    });
+    let (second, server) = (second.to_owned(), OnceLock::new());
+    let _first = TestServer::on(listener(first), move |mut client| {
+        while client.request().is_some() {
+            server.get_or_init(|| {
+                let later = later.clone();
+                TestServer::on(listener(&second), move |mut client| {
+                    client.respond(later.as_bytes());
+                })
+            });
+            client.send(response.as_bytes());
         }
     });
     loop {

@@ -22,7 +22,7 @@ use hotlap_servers::launch::{NamedFile, ServerFailure};
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, ServerState};
-use hotlap_servers::running::{ask, ending};
+use hotlap_servers::running::{RUN_BY_HAND, ask, ending};
 use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
@@ -515,7 +515,7 @@ impl Instance {
             ServerState::Runs => Ok(()),
             ServerState::Ended(exit) => {
                 let cause = format!("the server {}", ending(exit));
-                Err(self.failure(phase, cause, "run its command by hand to see why"))
+                Err(self.failure(phase, cause, RUN_BY_HAND))
             }
             ServerState::Unreachable(why) => Err(self.failure(phase, why.cause, &why.remedy)),
         }

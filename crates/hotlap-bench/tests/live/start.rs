@@ -10,6 +10,7 @@ use hotlap_servers::launch::ServerFailure;
 use hotlap_testbed::unused_address;
 
 use crate::setting::{launch, load, participant, setting, start};
+use crate::stand_in::LIMIT;
 
 /// Regression: it was dropped 3 s after it had first accepted a connection, and 2 s after any
 /// request.
@@ -37,6 +38,49 @@ fn a_server_that_wants_the_port_of_another_fails_with_what_to_do() {
     runner.bring_up(0).expect("the port is free");
     let failure = runner.bring_up(1).unwrap_err();
     assert!(failure.remedy.starts_with("one runs at the same time and listens on"), "{failure:?}");
+}
+
+/// The port that is measured if it is not `$PORT`, and the notes about ports.
+fn port_of(script: &str) -> (Option<u16>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let up = start(folder.path(), script, LIMIT).unwrap();
+    let notes = up.notes.into_iter().filter(|note| note.contains("port"));
+    (up.fixed_port, notes.collect())
+}
+
+/// Regression: a port for metrics that opened first was measured instead of `$PORT`.
+#[test]
+fn another_port_is_measured_only_if_port_stays_closed() {
+    let [first, second] = [(); 2].map(|()| unused_address().port());
+    // `$PORT` opens when the first port is asked.
+    let own = port_of(&format!("exec $STAND_IN two {first} 200 $(printenv PORT) 200"));
+    assert_eq!(own, (None, vec![]));
+    let note = format!(
+        "$PORT stayed closed, so the server is measured on port {second}, where it responds as \
+         expected. To make it listen on $PORT, write $PORT into its command"
+    );
+    let other = port_of(&format!("exec $STAND_IN two {first} 404 {second} 200"));
+    assert_eq!(other, (Some(second), vec![note]));
+}
+
+/// Regression: another port was measured although `$PORT` was open, because it was not ready.
+#[test]
+fn another_port_is_not_measured_if_port_is_open() {
+    let [first, second] = [(); 2].map(|()| unused_address().port());
+    let script = format!("exec $STAND_IN two {first} 200 $(printenv PORT) 404");
+    let failure = started(&script, 60).unwrap_err();
+    assert!(failure.cause.starts_with("for 3 s, GET /: "), "{failure:?}");
+    let script = format!("exec $STAND_IN two {first} 404 {second} 404");
+    let failure = started(&script, 60).unwrap_err();
+    assert!(failure.cause.starts_with("for 3 s, $PORT was closed, and on port "), "{failure:?}");
+}
+
+/// Regression: a program that ends with its input runs well by hand, so the remedy showed nothing.
+#[test]
+fn a_program_that_ends_with_its_input_fails_with_how_to_see_it() {
+    let failure = started("exec cat", 600).unwrap_err();
+    assert_eq!(failure.cause, "the server exited with code 0 before its first response");
+    assert_eq!(failure.remedy, "run its command by hand, with `< /dev/null`, to see why");
 }
 
 /// The result of starting this script.

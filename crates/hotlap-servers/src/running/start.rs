@@ -102,9 +102,9 @@ const PREPARE_GRACE: Duration = Duration::from_secs(5);
 const NO_PORT: &str =
     "each closed connection occupies a port for a minute: wait, or look at `ss -s`";
 
-/// The input of a server is empty. Without `< /dev/null`, a program that ends with its input would
-/// run well by hand.
-const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
+/// What to do if a server ended. The input of a server is empty. Without `< /dev/null`, a program
+/// that ends with its input would run well by hand.
+pub const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
 
 impl Starting<'_> {
     /// Starts the server and waits until it answers.
@@ -231,16 +231,25 @@ impl Starting<'_> {
         let mut addresses: Vec<SocketAddr> = self.network.reach.iter().map(at).collect();
         let unready = self.order.limit / UNREADY;
         let (mut looked, mut wait) = (began, FIRST_WAIT);
-        let (mut silence, mut wrong): (Option<String>, Option<(Instant, NotYet)>) = (None, None);
+        let (mut silence, mut wrong) = (None::<String>, None::<(Instant, u16, NotYet)>);
         let takes_other_ports = self.is_a_users() && !self.names_port();
-        let mut on_another_port: Option<(Instant, Target)> = None;
+        let (mut is_open, mut on_another_port) = (false, None::<(Instant, Target)>);
         loop {
+            // Before `$PORT` is tried, because this thread may have to wait for a core at any time.
+            let may_take_another = on_another_port
+                .as_ref()
+                .is_some_and(|(since, _)| since.elapsed() > PORT_STAYS_CLOSED);
             for address in &addresses {
-                if address.port() != port && on_another_port.is_some() {
+                let is_own = address.port() == port;
+                if !is_own && (is_open || on_another_port.is_some()) {
                     continue;
                 }
                 if TcpStream::connect_timeout(address, self.order.limit).is_err() {
                     continue;
+                }
+                if is_own && !is_open {
+                    // Whatever another port has responded no longer matters.
+                    (is_open, on_another_port, silence, wrong) = (true, None, None, None);
                 }
                 let target = Target {
                     endpoint: Endpoint::Tcp(*address),
@@ -249,28 +258,24 @@ impl Starting<'_> {
                 };
                 let left = self.order.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
                 match self.is_up(&target, wait.min(left)) {
-                    Ok(()) if address.port() == port => return Ok(target),
+                    Ok(()) if is_own => return Ok(target),
                     Ok(()) => on_another_port = Some((Instant::now(), target)),
                     Err(NotYet::Silent(why)) => {
                         wait = wait.saturating_mul(2);
                         silence = Some(why);
                     }
                     Err(unfit) => {
-                        let since = wrong.map_or_else(Instant::now, |(since, _)| since);
+                        let since = wrong.map_or_else(Instant::now, |(since, ..)| since);
                         let is_other = matches!(unfit, NotYet::OtherProtocol(_));
                         let is_accepted = self.order.accepts_wrong && !is_other;
                         if is_accepted && since.elapsed() > self.patience(&unfit) / 2 {
                             return Ok(target);
                         }
-                        wrong = Some((since, unfit));
+                        wrong = Some((since, address.port(), unfit));
                     }
                 }
             }
-            if on_another_port
-                .as_ref()
-                .is_some_and(|(since, _)| since.elapsed() > PORT_STAYS_CLOSED)
-                && let Some((_, target)) = on_another_port.take()
-            {
+            if may_take_another && let Some((_, target)) = on_another_port.take() {
                 return Ok(target);
             }
             if let Some(exit) = process.ended() {
@@ -290,15 +295,19 @@ impl Starting<'_> {
                     }
                 }
             }
-            if let Some((since, unfit)) = &wrong
+            if let Some((since, own, unfit)) = &wrong
                 && since.elapsed() > self.patience(unfit)
             {
-                let cause = format!("for {} s, {unfit}", self.patience(unfit).as_secs_f64());
+                let place = match is_open {
+                    true => String::new(),
+                    false => format!("$PORT was closed, and on port {own}, "),
+                };
+                let cause = format!("for {} s, {place}{unfit}", self.patience(unfit).as_secs_f64());
                 return Err(self.out(process, &cause, unfit.remedy(self.is_a_users())));
             }
             if began.elapsed() > self.order.limit {
                 let limit = self.order.limit.as_secs_f64();
-                let (cause, remedy) = match wrong.map(|(_, unfit)| unfit.to_string()).or(silence) {
+                let (cause, remedy) = match wrong.map(|(.., unfit)| unfit.to_string()).or(silence) {
                     Some(what) => (
                         format!("it accepts connections but sent no response in {limit} s: {what}"),
                         "--start-timeout allows more time",

@@ -1,9 +1,10 @@
 //! Servers start as configured, and leave nothing behind, whatever happens.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use hotlap_observe::{Member, processes};
@@ -326,6 +327,33 @@ fn a_server_whose_supervisor_is_killed_dies_and_is_reported_lost() {
     kill_process(pid(server.supervisor_pid()), Signal::KILL).unwrap();
     assert_eq!(server.wait(LIMIT), Some(ProcessExit::Lost));
     gone(&members);
+}
+
+/// Regression: the session of a shell stayed at -20 after `kill -9` and after a second Ctrl-C.
+#[cfg(target_os = "linux")]
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
+fn the_session_has_its_former_priority_however_hotlap_ends() {
+    // Job control, as in a terminal: a group for hotlap, which a Ctrl-C reaches as a whole.
+    let mut shell = Command::new("setsid");
+    shell.args(["bash", "-c", "set -m; \"$0\" raise & cat"]).arg(program());
+    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut shell = shell.spawn().unwrap();
+    let mut told = String::new();
+    BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut told).unwrap();
+    let session = format!("/proc/{}/autogroup", shell.id());
+    let nice = || fs::read_to_string(&session).unwrap_or_default();
+    let is = |value: &str| nice().trim_end().ends_with(value);
+    match told.trim().parse() {
+        Ok(hotlap) if is(" nice -20") => {
+            kill_process_group(pid(hotlap), Signal::KILL).unwrap();
+            until("the former priority", || is(" nice 0"));
+        }
+        _ => eprintln!("skipped: the priority of a session: {} {}", told.trim(), nice()),
+    }
+    // The shell ends with its input.
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
 }
 
 /// A process that started a family under a supervisor, in its own group, and the processes below

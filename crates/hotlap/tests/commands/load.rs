@@ -1,10 +1,12 @@
 //! `hotlap load` against servers that hang or are overloaded: what it prints.
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_testbed::{HELLO, TestServer};
+use hotlap_testkit::hosts::Hosts;
 use hotlap_testkit::{Said, Scene, flat};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -192,4 +194,24 @@ fn ctrl_c_ends_the_probes_of_a_server_that_does_not_respond() {
         running.end().fails(130);
         assert!(began.elapsed() < Duration::from_secs(60), "{command}: {:?}", began.elapsed());
     }
+}
+
+/// Regression: without a free local port, requests failed with `other in connect`, and the exit
+/// code was 0. Without an address of the server's family, no local port was said to be free.
+#[test]
+fn a_load_without_a_free_local_port_says_so_and_is_not_valid() {
+    let Some(hosts) = Hosts::new(0) else { return };
+    let (server, scene) = (hosts.server(), Scene::new());
+    hosts.on(0, || {
+        let set = |name: &str, value| fs::write(format!("/proc/sys/net/{name}"), value).unwrap();
+        set("ipv4/ip_local_port_range", "20000 20009");
+        set("ipv6/conf/all/disable_ipv6", "1");
+    });
+    let load = |words: &str| scene.hotlap("load --no-check").words(words).under(&hosts.at(0));
+    let said = load("-c 20 -n 60").arg(server.url()).said().fails(3);
+    let said = said.has("connected 10 of 20: no local port is free").has("no-port in connect: ");
+    said.lacks("other in connect").has("No local port is free, because a closed connection");
+
+    let address = load("-c 1 -n 1 http://[::1]:9/").said().fails(1);
+    address.has("Cannot assign requested address").lacks("port is free");
 }
