@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use hotlap_load::plan::Plan;
-use hotlap_load::{Error, Outcome, Progress, Session, Window};
+use hotlap_load::{Error, Failure, Outcome, Progress, Session, Window};
 use hotlap_servers::running::Sample;
 
 use crate::error::{ChannelError, ChannelFault};
@@ -103,6 +103,9 @@ pub enum LoadError {
     /// It cannot be run, for example because the server cannot be reached.
     #[error("{0}")]
     Failed(String),
+    /// No local port is free for a connection to the server.
+    #[error("{0}")]
+    NoPort(String),
     /// A generator was lost, so the counts of the others are not the counts of the whole load. The
     /// next load starts the generator again.
     #[error(transparent)]
@@ -116,6 +119,7 @@ impl From<Error> for LoadError {
     fn from(error: Error) -> Self {
         match error {
             Error::Plan(error) => Self::Unfit(error.to_string()),
+            Error::Unreachable { failure: Failure::NoPort, .. } => Self::NoPort(error.to_string()),
             error => Self::Failed(error.to_string()),
         }
     }

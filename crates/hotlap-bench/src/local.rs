@@ -248,19 +248,19 @@ impl LocalRunner {
             .collect()
     }
 
-    /// A failed start, with a remedy if the server may want the port of a running server.
+    /// A failed start, with a remedy if the port of a running server may be the one that is taken.
     fn with_advice_on_ports(&self, participant: usize, failure: ServerFailure) -> ServerFailure {
         let start = &self.instances[participant].participant.start;
         let is_started = matches!(start, Origin::Launch(_));
         let taken =
             self.running().find_map(|other| Some((&other.participant.name, other.fixed_port?)));
-        match taken.filter(|_| is_started) {
+        match taken.filter(|_| is_started && failure.is_port_taken()) {
             None => failure,
             Some((name, port)) => ServerFailure {
                 remedy: format!(
                     "{name} runs at the same time and listens on port {port}, whatever $PORT is. \
-                     If this server wants that port too, write $PORT into both commands, or \
-                     measure each server in a separate run"
+                     If that is the port that is taken, write $PORT into both commands, or measure \
+                     each server in a separate run"
                 ),
                 ..failure
             },

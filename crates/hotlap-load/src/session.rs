@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mio::Waker;
 
 use crate::io::Io;
-use crate::outcome::Outcome;
+use crate::outcome::{Failure, Outcome};
 use crate::plan::{Pace, Plan, PlanError};
 use crate::shared::{Error, Mode, OpenFiles, Progress, Shared, Window, pin};
 use crate::tls::TlsConfig;
@@ -206,12 +206,14 @@ impl Session {
         });
         match sum {
             Some(sum) if !self.shared.is_unreachable() => {
+                let first_connect_error = first_connect_error.map(|(_, why)| why);
                 Ok(Outcome { first_connect_error, ..sum })
             }
-            _ => Err(Error::Unreachable {
-                target: self.target.clone(),
-                why: first_connect_error.unwrap_or_else(|| "closed at once".to_owned()),
-            }),
+            _ => {
+                let at_once = || (Failure::ClosedEarly, "closed at once".to_owned());
+                let (failure, why) = first_connect_error.unwrap_or_else(at_once);
+                Err(Error::Unreachable { target: self.target.clone(), failure, why })
+            }
         }
     }
 }

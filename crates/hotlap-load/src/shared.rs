@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::outcome::Outcome;
+use crate::outcome::{Failure, Outcome};
 use crate::plan::{Plan, PlanError, Stop};
 
 /// State shared between a session and its workers.
@@ -93,7 +93,7 @@ struct State {
     window: Option<Option<Window>>,
     /// Whether all workers are ready.
     is_ready: bool,
-    first_connect_error: Option<String>,
+    first_connect_error: Option<(Failure, String)>,
     is_unreachable: bool,
     /// The outcomes that were collected from the workers of a held load.
     collected: Vec<Outcome>,
@@ -203,8 +203,8 @@ impl Shared {
     }
 
     /// Reports that a connection failed before any load was sent.
-    pub(crate) fn connect_failed(&self, why: &str) {
-        self.lock().first_connect_error.get_or_insert_with(|| why.to_owned());
+    pub(crate) fn connect_failed(&self, failure: Failure, why: &str) {
+        self.lock().first_connect_error.get_or_insert_with(|| (failure, why.to_owned()));
     }
 
     /// Reports that a worker has had no request in flight since the pause with this number.
@@ -287,7 +287,7 @@ impl Shared {
     }
 
     /// Why the first of the connections that failed before any load was sent did so.
-    pub(crate) fn first_connect_error(&self) -> Option<String> {
+    pub(crate) fn first_connect_error(&self) -> Option<(Failure, String)> {
         self.lock().first_connect_error.clone()
     }
 
@@ -353,7 +353,9 @@ pub enum Error {
     Unreachable {
         /// The address.
         target: String,
-        /// Why the first attempt failed.
+        /// How the first attempt failed.
+        failure: Failure,
+        /// Why.
         why: String,
     },
 }

@@ -119,6 +119,18 @@ pub struct ServerFailure {
     pub remedy: String,
 }
 
+impl ServerFailure {
+    /// Whether the last lines of the server say that a port is taken.
+    pub fn is_port_taken(&self) -> bool {
+        let says = |line: &String| {
+            let line = line.to_lowercase();
+            let is_of_port = line.contains("address") || line.contains("port");
+            line.contains("addrinuse") || is_of_port && line.contains("in use")
+        };
+        self.log_tail.iter().any(says)
+    }
+}
+
 /// How long lines may lag behind responses.
 pub const LINES_LIMIT: Duration = Duration::from_secs(5);
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_agent::{LoadError, LoadHost, RunningLoad, ValuesUsed};
-use hotlap_load::Outcome;
 use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Protocol, Request, Target};
+use hotlap_load::{Failure, Outcome};
 use hotlap_observe::Compiler;
 use hotlap_observe::{Memory, Switches};
 use hotlap_servers::contract::Response;
@@ -22,7 +22,7 @@ use hotlap_servers::launch::{NamedFile, ServerFailure};
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, ServerState};
-use hotlap_servers::running::{RUN_BY_HAND, ask, ending};
+use hotlap_servers::running::{NO_PORT, RUN_BY_HAND, ask, ending};
 use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
@@ -551,6 +551,7 @@ impl Instance {
                               repeat the run";
                 self.failure(phase, error.to_string(), remedy).into()
             }
+            LoadError::NoPort(why) => self.failure(phase, why, NO_PORT).into(),
             LoadError::Unfit(why) | LoadError::Failed(why) => match self.still_there(phase) {
                 Err(failure) => failure.into(),
                 Ok(()) => self.failure(phase, why, "see its last log lines").into(),
@@ -563,20 +564,24 @@ impl Instance {
         if let Err(failure) = self.still_there(phase) {
             return failure;
         }
-        let cause = match outcome {
-            Err(e) => e.to_string(),
+        let (cause, has_port) = match outcome {
+            Err(e) => (e.to_string(), !matches!(e, LoadError::NoPort(_))),
             Ok(outcome) => match outcome.failures.0.iter().max_by_key(|f| f.count) {
-                Some(f) => format!(
-                    "no response was correct: {} × {} in {}{}",
-                    f.count,
-                    f.failure,
-                    f.phase,
-                    outcome.first_wrong.map(|w| format!(" ({})", w.why)).unwrap_or_default()
+                Some(f) => (
+                    format!(
+                        "no response was correct: {} × {} in {}{}",
+                        f.count,
+                        f.failure,
+                        f.phase,
+                        outcome.first_wrong.map(|w| format!(" ({})", w.why)).unwrap_or_default()
+                    ),
+                    f.failure != Failure::NoPort,
                 ),
-                None => "it stopped responding".to_owned(),
+                None => ("it stopped responding".to_owned(), true),
             },
         };
-        self.failure(phase, cause, "`hotlap check` shows its responses")
+        let remedy = if has_port { "`hotlap check` shows its responses" } else { NO_PORT };
+        self.failure(phase, cause, remedy)
     }
 
     /// A failure with the server's last log lines.

@@ -31,13 +31,18 @@ fn a_first_response_may_take_seconds() {
 fn a_server_that_wants_the_port_of_another_fails_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("exec $STAND_IN serve {}", unused_address().port());
-    let own = |name| participant(name, Role::Plain, Origin::Launch(launch(folder.path(), &script)));
-    let both = [own("one"), own("two")];
+    let own = |name, script: &str| {
+        participant(name, Role::Plain, Origin::Launch(launch(folder.path(), script)))
+    };
+    let all = [own("one", &script), own("two", &script), own("three", "exec false")];
     let setting = setting(Duration::from_millis(12), folder.path());
-    let mut runner = LocalRunner::new(setting, &both, &[load()], Arc::default());
+    let mut runner = LocalRunner::new(setting, &all, &[load()], Arc::default());
     runner.bring_up(0).expect("the port is free");
     let failure = runner.bring_up(1).unwrap_err();
     assert!(failure.remedy.starts_with("one runs at the same time and listens on"), "{failure:?}");
+    // Regression: whatever the reason was, a port was named.
+    let failure = runner.bring_up(2).unwrap_err();
+    assert!(!failure.remedy.contains("port"), "{failure:?}");
 }
 
 /// The port that is measured if it is not `$PORT`, and the notes about ports.

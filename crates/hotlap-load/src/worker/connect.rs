@@ -203,7 +203,7 @@ impl Worker {
         let is_started = self.stage >= Stage::Unmeasured;
         self.requests.failed(in_flight, is_started);
         if !is_started {
-            self.shared.connect_failed(why);
+            self.shared.connect_failed(failure, why);
         }
         if is_open && !self.closes_connections() {
             self.measurement.tally.reopened += 1;

@@ -99,7 +99,7 @@ impl NotYet {
 const PREPARE_GRACE: Duration = Duration::from_secs(5);
 
 /// What to do if no port is free.
-const NO_PORT: &str =
+pub const NO_PORT: &str =
     "each closed connection occupies a port for a minute: wait, or look at `ss -s`";
 
 /// What to do if a server ended. The input of a server is empty. Without `< /dev/null`, a program

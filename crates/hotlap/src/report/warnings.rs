@@ -79,11 +79,18 @@ fn control(run: &Run) -> Option<String> {
     let of = |role: Role| run.servers.iter().find(|server| server.role == role);
     let (reference, control) = (of(Role::Reference)?, of(Role::Control)?);
     let why = control.failure.as_ref().filter(|_| reference.failure.is_none())?;
-    Some(format!(
-        "The A/A control, a second copy of {}, failed ({}: {}), so the noise floor is unknown. A \
-         server with a fixed port, file or lock cannot run twice. Write $PORT into its command.",
+    let remedy = match why.is_port_taken() {
+        true => {
+            "A server with a fixed port cannot run twice. Write $PORT into its command.".to_owned()
+        }
+        false => why.log_tail.last().map_or_else(String::new, |line| format!("It printed: {line}")),
+    };
+    let failed = format!(
+        "The A/A control, a second copy of {}, failed ({}: {}), so the noise floor is unknown. \
+         {remedy}",
         reference.name, why.phase, why.cause
-    ))
+    );
+    Some(failed.trim_end().to_owned())
 }
 
 /// A warning in words, without what was found of a single server.

@@ -1,13 +1,14 @@
 //! `hotlap load` against servers that hang or are overloaded: what it prints.
 
 use std::fs;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_testbed::{HELLO, TestServer};
 use hotlap_testkit::hosts::Hosts;
-use hotlap_testkit::{Said, Scene, flat};
+use hotlap_testkit::{Said, Scene, ceiling, flat};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -196,17 +197,31 @@ fn ctrl_c_ends_the_probes_of_a_server_that_does_not_respond() {
     }
 }
 
+/// A host with ten local ports and without IPv6.
+fn few_ports() -> Option<Hosts> {
+    let hosts = Hosts::new(0)?;
+    hosts.on(0, || {
+        let set = |name: &str, value| fs::write(format!("/proc/sys/net/{name}"), value).unwrap();
+        set("ipv4/ip_local_port_range", "20000 20009");
+        set("ipv4/tcp_tw_reuse", "0");
+        set("ipv6/conf/all/disable_ipv6", "1");
+    });
+    Some(hosts)
+}
+
 /// Regression: without a free local port, requests failed with `other in connect`, and the exit
 /// code was 0. Without an address of the server's family, no local port was said to be free.
 #[test]
 fn a_load_without_a_free_local_port_says_so_and_is_not_valid() {
-    let Some(hosts) = Hosts::new(0) else { return };
-    let (server, scene) = (hosts.server(), Scene::new());
-    hosts.on(0, || {
-        let set = |name: &str, value| fs::write(format!("/proc/sys/net/{name}"), value).unwrap();
-        set("ipv4/ip_local_port_range", "20000 20009");
-        set("ipv6/conf/all/disable_ipv6", "1");
-    });
+    let Some(hosts) = few_ports() else { return };
+    // It listens outside of the ten ports.
+    let server = TestServer::on(
+        hosts.on(0, || TcpListener::bind("127.0.0.1:9999").unwrap()),
+        |mut client| {
+            client.respond(HELLO);
+        },
+    );
+    let scene = Scene::new();
     let load = |words: &str| scene.hotlap("load --no-check").words(words).under(&hosts.at(0));
     let said = load("-c 20 -n 60").arg(server.url()).said().fails(3);
     let said = said.has("connected 10 of 20: no local port is free").has("no-port in connect: ");
@@ -214,4 +229,15 @@ fn a_load_without_a_free_local_port_says_so_and_is_not_valid() {
 
     let address = load("-c 1 -n 1 http://[::1]:9/").said().fails(1);
     address.has("Cannot assign requested address").lacks("port is free");
+}
+
+/// Regression: the remedy was to look at the responses. The connections of the verification occupy
+/// the ports.
+#[test]
+fn a_run_without_a_free_local_port_says_so() {
+    let Some(hosts) = few_ports() else { return };
+    let run = "run --no-store --no-ceiling --no-pin --restarts 1 --rounds 1 --slice 12ms -c 20";
+    let said = Scene::new().hotlap(run).arg(ceiling()).under(&hosts.at(0)).said().fails(3);
+    let said = said.has("no local port is free").has("each closed connection occupies a port");
+    said.lacks("shows its responses");
 }

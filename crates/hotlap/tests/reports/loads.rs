@@ -8,7 +8,7 @@ use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::console::Console;
 use hotlap::exit::Exit;
 use hotlap::export::Exports;
-use hotlap::model::{Run, RunState, Violation};
+use hotlap::model::{Run, RunState, ServerFailure, Violation};
 use hotlap::recorder::Recorder;
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
@@ -377,6 +377,27 @@ fn nothing_is_compared_with_a_reference_that_answers_wrongly() {
     );
     let expected = "go/net-http: 1 of its responses was wrong, so nothing is compared with it.";
     assert!(report.sentences.iter().any(|s| s == expected), "{:?}", report.sentences);
+}
+
+/// Regression: whatever the reason was, a fixed port was named.
+#[test]
+fn a_control_that_fails_has_the_remedy_for_a_port_only_if_its_port_is_taken() {
+    let mut run = hold(&three(), None).run;
+    let control = run.servers.iter().position(|server| server.role == Role::Control).unwrap();
+    let mut told = |line: &str| {
+        run.servers[control].failure = Some(ServerFailure {
+            phase: "start".to_owned(),
+            cause: "the server exited with code 1 before its first response".to_owned(),
+            log_tail: vec![line.to_owned()],
+            remedy: String::new(),
+        });
+        let found = Report::of(&run).warnings.into_iter().find(|w| w.starts_with("The A/A"));
+        found.unwrap().split_once("is unknown. ").unwrap().1.to_owned()
+    };
+    let remedy = "A server with a fixed port cannot run twice. Write $PORT into its command.";
+    assert_eq!(told("OSError: [Errno 98] Address already in use"), remedy);
+    assert_eq!(told("Error: listen EADDRINUSE :::8080"), remedy);
+    assert_eq!(told("the file db.lock is in use"), "It printed: the file db.lock is in use");
 }
 
 /// A server that chooses its port anew at each start was warned of at each start.
