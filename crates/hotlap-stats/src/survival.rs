@@ -126,6 +126,33 @@ impl Survival {
         place.checked_sub(1).map_or(1.0, |last| self.steps[last].1)
     }
 
+    /// The quantile `q` of the wait of a request that becomes due at a random moment, until the
+    /// request under way on its connection ends. In nanoseconds, 0 if there are no requests.
+    ///
+    /// A closed loop sends no request while it waits, so a stall delays one request on each
+    /// connection, however long it is (*coordinated omission*: Tene, "How NOT to Measure Latency",
+    /// 2013). A user arrives at any time, and more often within a long wait than within a short
+    /// one. Of a request that takes t, such a user sees the rest, which is uniform from 0 to t. So
+    /// the share of waits above x is Σ max(t − x, 0) ÷ Σ t (Feller, "An Introduction to
+    /// Probability Theory and Its Applications", volume II, section XI.4). For exponential times
+    /// it is the share of requests that take longer than x.
+    pub fn wait_at_random(&self, q: f64) -> f64 {
+        let total: f64 = self.last_seen.iter().map(|(ns, n)| *ns as f64 * *n as f64).sum();
+        let (mut time, mut requests) = (0.0, 0.0);
+        let mut ages = self.last_seen.iter().rev().peekable();
+        while let Some((ns, n)) = ages.next() {
+            time += *ns as f64 * *n as f64;
+            requests += *n as f64;
+            // The wait with which these requests alone make up the share above the quantile.
+            let wait = (time - (1.0 - q) * total) / requests;
+            let shorter = ages.peek().map_or(0, |(ns, _)| *ns);
+            if wait >= shorter as f64 {
+                return wait;
+            }
+        }
+        0.0
+    }
+
     /// The quantile as if all requests had ended at the age at which they were last seen.
     fn quantile_of_ages(&self, q: f64) -> u64 {
         let rank = ((q * self.len as f64).ceil() as u64).clamp(1, self.len.max(1));
@@ -391,6 +418,30 @@ mod tests {
         let none = Survival::new(&Histogram::new(), &Censored::default());
         assert!(none.is_empty());
         assert_eq!(none.quantile(0.5), Percentile { ns: 0, is_lower_bound: false });
+    }
+
+    /// Of 1,000 requests that take 10.99 s in all, ten take a second each.
+    #[test]
+    fn a_user_who_arrives_at_any_moment_meets_a_stall_more_often_than_a_request_does() {
+        let times = of([vec![MS; 990], vec![1_000 * MS; 10]].concat());
+        let survival = Survival::new(&times, &Censored::default());
+        assert!(near(survival.quantile(0.99), MS, 0.002));
+        let wait = survival.wait_at_random(0.99) / MS as f64;
+        // 1 s less the hundredth part of 10.99 s, divided by ten.
+        assert!((wait / 989.01 - 1.0).abs() < 0.002, "{wait}");
+        let constant = Survival::new(&of(vec![MS; 500]), &Censored::default());
+        assert!((constant.wait_at_random(0.99) / MS as f64 - 0.99).abs() < 0.002);
+        let none = Survival::new(&Histogram::new(), &Censored::default());
+        assert_eq!(none.wait_at_random(0.99), 0.0);
+    }
+
+    #[test]
+    fn exponential_times_have_no_memory() {
+        let mut random = Pcg64Mcg::seed_from_u64(3);
+        let times = of((0..200_000).map(|_| exponential(&mut random, 1e6) as u64));
+        let survival = Survival::new(&times, &Censored::default());
+        let (wait, own) = (survival.wait_at_random(0.99), survival.quantile(0.99).ns as f64);
+        assert!((wait / own - 1.0).abs() < 0.05, "{wait} {own}");
     }
 
     /// The product-limit example of Kaplan and Meier (1958), section 2: deaths at 0.8, 3.1, 5.4 and

@@ -6,13 +6,18 @@ use hotlap_agent::{Contributions, Invalid, SAMPLES_PER_S, Sampled};
 use hotlap_bench::validity;
 use hotlap_load::Outcome;
 use hotlap_load::outcome::RequestOutcome;
-use hotlap_load::plan::Plan;
+use hotlap_load::plan::{Pace, Plan};
 use hotlap_stats::{Concurrency, Histogram, Survival};
 
 use crate::analysis::latency::stall_shares;
 
 /// A tick of the series is a tenth of a second.
 const TICKS_PER_S: usize = 10;
+
+/// A closed loop hides stalls if a request that becomes due at a random moment waits this many
+/// times p99 or longer, in 1% of the time. For exponential times the two are equal
+/// ([`Survival::wait_at_random`]). A convention (docs/rules.md, *Latency*).
+const HIDES: f64 = 10.0;
 
 /// A completed load, and everything needed to print it.
 pub struct Loaded {
@@ -82,6 +87,18 @@ impl Loaded {
     pub fn sampled(&self) -> Option<(&Sampled, Concurrency)> {
         let sampled = self.generators.as_ref()?.sampled.as_ref()?;
         Some((sampled, Concurrency { in_flight: 1, rate: Some(SAMPLES_PER_S) }))
+    }
+
+    /// How long one in 100 requests that become due at a random moment waits at least, in
+    /// nanoseconds, where p99 of a closed loop cannot show it ([`HIDES`]).
+    pub fn hidden_wait(&self) -> Option<f64> {
+        let seen = self.user_survival();
+        // Even if p99 is not printed, because the next load would show another.
+        let p99 = seen.quantile(0.99);
+        let wait = seen.wait_at_random(0.99);
+        let is_hidden =
+            self.plan.pace == Pace::Closed && !p99.is_lower_bound && wait >= HIDES * p99.ns as f64;
+        is_hidden.then_some(wait)
     }
 
     /// The requests with figures of their own, by name; none if the plan has one request only.

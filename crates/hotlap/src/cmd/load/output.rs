@@ -121,7 +121,20 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
                 width,
             );
         }
-    } else if busiest >= 90.0 {
+    } else if let Some(wait_ns) = loaded.hidden_wait() {
+        out.push('\n');
+        out += &wrap(
+            &format!(
+                "These percentiles hide stalls: for 1% of the time, a new request would have \
+                 waited for {} or longer, but a closed loop sends none while it waits. Load the \
+                 server at a fixed rate (-R), which counts from when each request was due.",
+                time(wait_ns / 1e6)
+            ),
+            2,
+            width,
+        );
+    }
+    if plan.pace == Pace::Closed && busiest >= 90.0 {
         out.push('\n');
         out += &wrap(
             "The load generator was the limit: the server may be faster. Use more threads (-t).",
@@ -335,6 +348,42 @@ mod tests {
     fn value(csv: &str, name: &str) -> f64 {
         let line = csv.lines().find_map(|line| line.strip_prefix(&format!("{name},"))).unwrap();
         line.split(',').next().unwrap().parse().unwrap()
+    }
+
+    /// Regression: of a server that was blocked nearly all of the time, `load` printed a p99 of
+    /// 9.4 ms and nothing else.
+    #[test]
+    fn percentiles_that_hide_stalls_are_said_to() {
+        let mut loaded = loaded();
+        // (count, milliseconds)
+        let mut text = |times: &[(usize, f64)]| {
+            let service = &mut loaded.outcome.service_time;
+            *service = Histogram::new();
+            for (count, ms) in times {
+                (0..*count).for_each(|_| service.record((ms * 1e6) as u64));
+            }
+            hotlap_testkit::flat(&human(&loaded, 80))
+        };
+        let stalled = text(&[(9_900, 9.4), (64, 1_700.0)]);
+        let said = "These percentiles hide stalls: for 1% of the time, a new request would have \
+                    waited for 1.7 s or longer, but a closed loop sends none while it waits. Load \
+                    the server at a fixed rate (-R)";
+        assert!(stalled.contains("p99 9.4 ms max 1.7 s") && stalled.contains(said), "{stalled}");
+        let few = text(&[(300, 1.0), (2, 1_700.0)]);
+        assert!(few.contains("p99 too few samples max 1.7 s") && few.contains(said), "{few}");
+        let ordinary: [&[(usize, f64)]; 5] = [
+            &[(100_000, 1.0)],
+            // One pause in ten seconds, on each of 64 connections.
+            &[(640_000, 1.0), (64, 50.0)],
+            &[(9_000, 1.0), (1_000, 40.0)],
+            &[(9_700, 1.0), (300, 200.0)],
+            // A lost packet is sent again after 0.2 s.
+            &[(100_000, 1.0), (3, 200.0)],
+        ];
+        for times in ordinary {
+            let said = text(times);
+            assert!(!said.contains("hide stalls"), "{times:?}: {said}");
+        }
     }
 
     #[test]
