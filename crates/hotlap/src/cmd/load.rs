@@ -70,7 +70,11 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     };
     let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
     let (names, latency) = (asked.names, args.latency);
-    let loaded = Loaded { url, plan, names, outcome, generators, opened, latency };
+    let mut loaded = Loaded { url, plan, names, outcome, generators, opened, latency };
+    // No figure is averaged over the death of a server.
+    if let Some(since_s) = loaded.silent_since_s() {
+        loaded.outcome.window_ns = Duration::from_secs_f64(since_s).as_nanos() as u64;
+    }
     let data = match args.format {
         Form::Human => None,
         Form::Wrk => Some(output::wrk(&loaded)),
@@ -322,7 +326,7 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
         let why = first.map_or_else(String::new, |why| format!(" ({})", visible(why)));
         console.warn(&format!(
             "\nNOT VALID: the server stopped responding after {since_s:.1} s{why}. The figures \
-             above include the time without responses."
+             above are of the time before."
         ));
     }
     let is_failing = is_failing([outcome]);

@@ -148,6 +148,11 @@ fn a_server_that_dies_during_a_load_is_told_in_the_table_and_in_the_exit_code() 
     // Fewer than 1 in 100 requests failed, because a refused connection is tried again after a pause.
     let said = running.end().fails(3).has("NOT VALID: the server stopped responding after ");
     assert!(line(&said.out, "error").contains("refused in connect"), "{}", said.out);
+    let number = |word: &str| word.replace(',', "").parse::<f64>().unwrap();
+    let words: Vec<&str> = line(&said.out, "requests/s").split_whitespace().collect();
+    let alive_s = said.err.split("responding after ").nth(1).unwrap().split(' ').next().unwrap();
+    let of_alive = number(words[1]) * number(alive_s) / number(words[2]);
+    assert!((of_alive - 1.0).abs() < 0.01, "{}{}", said.out, said.err);
 }
 
 /// Regression: with few connections, the response times included the time for which the generator
