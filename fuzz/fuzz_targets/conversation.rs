@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
         varies.push(1..3);
     }
     let mut plan = Plan::new(target, request);
-    plan.pipeline = 1 + usize::from(shape >> 2 & 3);
+    plan.shape.pipeline = 1 + usize::from(shape >> 2 & 3);
     let whole = replay(&plan, &[bytes], true);
     let pieces: Vec<&[u8]> = bytes.chunks(usize::from(*size).max(1)).collect();
     assert_eq!(replay(&plan, &pieces, true), whole);

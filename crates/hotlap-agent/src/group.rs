@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hotlap_load::plan::{LoadPart, Pace, Plan, Stop};
+use hotlap_load::plan::{LoadPart, Pace, Plan, Shape, Stop};
 use hotlap_servers::machine::{self, Network};
 
 use crate::channel::{Channel, all, together};
@@ -227,7 +227,7 @@ const NONE: &str = "a load needs at least one generator";
 /// # Errors
 /// There are fewer connections than generators.
 fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
-    let connections = plan.connections;
+    let connections = plan.shape.connections;
     if connections < count {
         return Err(format!(
             "{connections} connections cannot be divided among {count} generators: use at least \
@@ -235,8 +235,11 @@ fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
         ));
     }
     let part = |index: usize| Plan {
-        connections: connections / count + usize::from(index < connections % count),
-        threads: plan.threads.min(connections / count),
+        shape: Shape {
+            connections: connections / count + usize::from(index < connections % count),
+            threads: plan.shape.threads.min(connections / count),
+            ..plan.shape
+        },
         // All begin at an agreed time.
         start_at: None,
         part: LoadPart { index, of: count },
@@ -272,9 +275,7 @@ fn sampler(plan: &Plan) -> Result<Plan, String> {
         return Err("sampling latency needs a load with a duration: use -d".to_owned());
     }
     Ok(Plan {
-        connections: 1,
-        threads: 1,
-        pipeline: 1,
+        shape: Shape { connections: 1, threads: 1, pipeline: 1, ..plan.shape },
         pace: Pace::Constant { rate: SAMPLES_PER_S },
         first_value: plan.first_value + SAMPLED_VALUES,
         start_at: None,
@@ -291,11 +292,12 @@ mod tests {
 
     fn plan(connections: usize, threads: usize) -> Plan {
         let target = Target::plain(Endpoint::Tcp(([127, 0, 0, 1], 80).into()));
-        Plan { connections, threads, ..Plan::new(target, Request::get("/", "test")) }
+        let shape = Shape { connections, threads, ..Shape::default() };
+        Plan { shape, ..Plan::new(target, Request::get("/", "test")) }
     }
 
     fn shape(parts: &[Plan]) -> Vec<(usize, usize, usize)> {
-        parts.iter().map(|p| (p.connections, p.threads, p.part.index)).collect()
+        parts.iter().map(|p| (p.shape.connections, p.shape.threads, p.part.index)).collect()
     }
 
     #[test]
@@ -324,7 +326,7 @@ mod tests {
     fn a_sampler_has_one_connection_a_low_rate_and_values_of_its_own() {
         let whole = plan(64, 4);
         let sampler = sampler(&whole).expect("a plan");
-        assert_eq!((sampler.connections, sampler.threads), (1, 1));
+        assert_eq!((sampler.shape.connections, sampler.shape.threads), (1, 1));
         assert_eq!(sampler.pace, Pace::Constant { rate: 100.0 });
         assert_eq!((sampler.stop, sampler.warmup), (whole.stop, whole.warmup));
         assert_eq!(sampler.first_value, 1 << 32);

@@ -12,7 +12,7 @@ use hotlap_agent::{
     RunningLoad, serve,
 };
 use hotlap_load::Outcome;
-use hotlap_load::plan::{Field, Pace, Plan, Request, Stop, ValueSource};
+use hotlap_load::plan::{Field, Pace, Plan, Request, Shape, Stop, ValueSource};
 use hotlap_load::url;
 use hotlap_servers::running::Sample;
 use hotlap_testbed::{HELLO, TestServer, unused_address};
@@ -40,7 +40,8 @@ fn plan(url: &str, connections: usize, stop: Stop) -> Plan {
     let target = url::resolve(url).expect("a target").target;
     let request = Request::get("/", "test").expecting(b"Hello, World!");
     let warmup = Duration::ZERO;
-    Plan { connections, stop, warmup, ..Plan::new(target, request) }
+    let shape = Shape { connections, ..Shape::default() };
+    Plan { shape, stop, warmup, ..Plan::new(target, request) }
 }
 
 /// What several generators measured.
@@ -163,7 +164,8 @@ fn counted() -> (TestServer, Plan, Arc<Mutex<Vec<u64>>>) {
     let mut plan = plan(&server.url(), 6, Stop::Requests(600));
     let fields = vec![Field { name: "n".to_owned(), source: ValueSource::Counter { from: 1 } }];
     let request = Request::with_fields("GET", "/${n}", "test", &[], b"", &fields);
-    (plan.requests, plan.fields, plan.threads) = (vec![request.expect("a request")], fields, 2);
+    (plan.requests, plan.fields, plan.shape.threads) =
+        (vec![request.expect("a request")], fields, 2);
     (server, plan, values)
 }
 

@@ -437,12 +437,12 @@ pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
 }
 
 fn needed(servers: usize, loads: &[Load]) -> u64 {
-    let files = |load: &Load| load.connections + A_THREAD * load.threads;
+    let files = |load: &Load| load.shape.connections + A_THREAD * load.shape.threads;
     (BESIDES + servers * loads.iter().map(files).max().unwrap_or(0)) as u64
 }
 
 fn refusal(servers: usize, loads: &[Load], needed: u64, hard: u64) -> String {
-    let threads = loads.iter().map(|load| load.threads).max().unwrap_or(1);
+    let threads = loads.iter().map(|load| load.shape.threads).max().unwrap_or(1);
     let room = usize::try_from(hard).unwrap_or(usize::MAX).saturating_sub(BESIDES);
     let fits = (room / servers.max(1)).saturating_sub(A_THREAD * threads);
     let remedy = match fits {

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hotlap_load::plan::{Protocol, Reuse, Target};
+use hotlap_load::plan::{Protocol, Shape, Target};
 use serde::{Deserialize, Serialize};
 
 use hotlap_servers::contract::Contract;
@@ -181,23 +181,17 @@ pub struct Load {
     /// Its name in tables if an experiment has several: `close`, `POST /bla`; empty if it is the
     /// only one.
     pub name: String,
-    /// Concurrent connections.
-    pub connections: usize,
-    /// Generator threads.
-    pub threads: usize,
+    /// How requests travel.
+    #[serde(flatten)]
+    pub shape: Shape,
     /// Whether the number of threads follows from the generator's cores, as the user gave none.
     pub has_usual_threads: bool,
-    /// Keep-alive, or a new connection for each request.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
-    pub reuse: Reuse,
     /// The version of HTTP.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub protocol: Protocol,
     /// Whether servers are started with a certificate and spoken to over TLS. All loads of an
     /// experiment agree, because servers are started once for all of them.
     pub https: bool,
-    /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2.
-    pub pipeline: usize,
     /// Index of the contract's request to send; `None`: all of them, by weight.
     pub request: Option<usize>,
     /// The offered rate in requests/s; `None`: a closed loop.
@@ -215,13 +209,10 @@ impl Load {
     pub fn new(connections: usize) -> Self {
         Self {
             name: String::new(),
-            connections,
-            threads: 1,
+            shape: Shape { connections, ..Shape::default() },
             has_usual_threads: true,
-            reuse: Reuse::KeepAlive,
             protocol: Protocol::Http1,
             https: false,
-            pipeline: 1,
             request: Some(0),
             rate: None,
             sends: String::new(),
@@ -233,9 +224,7 @@ impl Load {
     /// different requests, and one of the servers may be missing in the other run, so one common
     /// request is enough. An unknown request matches any.
     pub fn is_same(&self, other: &Self) -> bool {
-        let shape = |l: &Self| {
-            (l.connections, l.threads, l.reuse, (l.protocol, l.https), l.pipeline, l.rate)
-        };
+        let shape = |l: &Self| (l.shape, l.protocol, l.https, l.rate);
         let is_unknown = self.sends.is_empty() || other.sends.is_empty();
         let has = |request: &str| other.sends.split(", ").any(|theirs| theirs == request);
         shape(self) == shape(other) && (is_unknown || self.sends.split(", ").any(has))
@@ -245,7 +234,7 @@ impl Load {
     /// number that the user gave stays.
     pub fn use_cores(&mut self, cores: usize) {
         if self.has_usual_threads {
-            self.threads = cores.clamp(1, self.connections.max(1));
+            self.shape.threads = cores.clamp(1, self.shape.connections.max(1));
         }
     }
 }

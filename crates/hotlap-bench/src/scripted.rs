@@ -192,7 +192,7 @@ impl Scripted {
     fn outcome(&self, script: &Script, load: &Load, rate: f64) -> Outcome {
         let window_ns = u64::try_from(self.lap.as_nanos()).unwrap_or(u64::MAX);
         let answers = (rate * self.lap.as_secs_f64()).round() as u64;
-        let in_flight = (load.connections * load.pipeline) as f64;
+        let in_flight = load.shape.in_flight() as f64;
         // Mean latency by Little's law.
         let mean_ns = (in_flight / rate * 1e9) as u64;
         let mut service = Histogram::new();
@@ -205,7 +205,7 @@ impl Scripted {
         }
         let cpu_ns = (script.busy * window_ns as f64) as u64;
         let threads = vec![ThreadUsage { cpu_ns, wall_ns: window_ns, ..ThreadUsage::default() }];
-        let connections = load.connections as u64;
+        let connections = load.shape.connections as u64;
         Outcome {
             backend: "scripted".to_owned(),
             window_ns,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_load::outcome::Outcome;
-use hotlap_load::plan::{Endpoint, Plan, Protocol, Request, Stop, Target};
+use hotlap_load::plan::{Endpoint, Plan, Protocol, Request, Shape, Stop, Target};
 use hotlap_load::{Error, Session};
 use serde::{Deserialize, Serialize};
 
@@ -485,8 +485,8 @@ impl<'a> Attacked<'a> {
     fn normal_plan(&self, window: Duration) -> Plan {
         let setting = self.setting;
         let mut plan = Plan::new(self.target.clone(), self.request.clone());
-        plan.connections = setting.good;
-        plan.threads = 1;
+        plan.shape.connections = setting.good;
+        plan.shape.threads = 1;
         plan.warmup = setting.timing.ramp;
         plan.stop = Stop::After(window);
         plan.timeout = setting.timing.timeout;
@@ -501,7 +501,8 @@ impl<'a> Attacked<'a> {
             Attack::Load { connections, threads, reuse } => {
                 let mut plan = self.normal_plan(LINGER);
                 plan.timeout = self.setting.timing.overload_timeout;
-                (plan.connections, plan.threads, plan.reuse) = (*connections, *threads, *reuse);
+                let (connections, threads, reuse) = (*connections, *threads, *reuse);
+                plan.shape = Shape { connections, threads, reuse, ..plan.shape };
                 let session = Session::start(&plan).map_err(|e| refused(e.to_string()))?;
                 Ok(RunningAttack::Load(session))
             }

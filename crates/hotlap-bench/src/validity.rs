@@ -116,7 +116,7 @@ fn connections(lap: &Lap) -> Option<Violation> {
 }
 
 fn streams(lap: &Lap, load: &Load) -> Option<Violation> {
-    let (asked, open) = (load.pipeline as u64, lap.outcome.connections.streams);
+    let (asked, open) = (load.shape.pipeline as u64, lap.outcome.connections.streams);
     let is_less = load.protocol == Protocol::Http2 && (1..asked).contains(&open);
     (lap.kind == LapKind::Flat && is_less).then_some(Violation::Streams { asked, open })
 }
@@ -130,7 +130,7 @@ fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
     }
     let (expected, received) = (o.bytes.responses, o.bytes.received);
     let one = expected.div_ceil(o.responses);
-    let streams = if load.protocol == Protocol::Http2 { load.pipeline as u64 } else { 1 };
+    let streams = if load.protocol == Protocol::Http2 { load.shape.pipeline as u64 } else { 1 };
     let edges = one * o.connections.requested.max(1) * streams * 2;
     (expected.abs_diff(received) > edges).then_some(Violation::Bytes { expected, received })
 }
@@ -148,12 +148,12 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
     if lap.kind != LapKind::Flat || o.failures.total() > 0 {
         return None;
     }
-    let asked_ns = (load.connections * load.pipeline) as f64 * o.window_ns.max(1) as f64;
+    let asked_ns = load.shape.in_flight() as f64 * o.window_ns.max(1) as f64;
     let served_ns = o.service_time.mean() * o.service_time.len() as f64;
     let by_law_ns = served_ns + o.edge_ages.at_close_ns as f64 - o.edge_ages.at_open_ns as f64;
     let off = (asked_ns - by_law_ns).abs() / asked_ns;
     // With a new connection for each request, closing the old one is not timed.
-    let is_new = load.reuse == Reuse::Close || is_reopened(o);
+    let is_new = load.shape.reuse == Reuse::Close || is_reopened(o);
     let between = if is_new { 0.10 } else { 0.0 };
     (off > LITTLE + between).then_some(Violation::LittlesLaw { off: off * 100.0 })
 }
@@ -168,7 +168,7 @@ fn generator(lap: &Lap) -> Option<Violation> {
 fn late(lap: &Lap, load: &Load) -> Option<Violation> {
     let (LapKind::Paced { rate } | LapKind::Held { rate }) = lap.kind else { return None };
     let lag = &lap.outcome.lag;
-    is_late(lag, load.connections, rate)
+    is_late(lag, load.shape.connections, rate)
         .then(|| Violation::Late { lag_us: lag.quantile(0.99) as f64 / 1e3 })
 }
 
@@ -184,6 +184,7 @@ pub fn is_late(lag: &Histogram, connections: usize, rate: f64) -> bool {
 mod tests {
     use hotlap_load::Phase;
     use hotlap_load::outcome::WrongResponse;
+    use hotlap_load::plan::Shape;
 
     use super::*;
     use crate::runner::Runner;
@@ -235,7 +236,8 @@ mod tests {
     /// failed Little's law.
     #[test]
     fn fewer_streams_than_requested_fail_the_lap() {
-        let load = Load { protocol: Protocol::Http2, pipeline: 8, ..load() };
+        let shape = Shape { pipeline: 8, ..load().shape };
+        let load = Load { protocol: Protocol::Http2, shape, ..load() };
         let with = |open: u64| {
             let mut lap = lap_of(fast(), LapKind::Flat);
             lap.outcome.connections.streams = open;
@@ -267,7 +269,8 @@ mod tests {
     #[test]
     fn each_stream_may_have_a_response_at_the_edges() {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
-        let load = Load { protocol: Protocol::Http2, pipeline: 10, ..load() };
+        let shape = Shape { pipeline: 10, ..load().shape };
+        let load = Load { protocol: Protocol::Http2, shape, ..load() };
         lap.outcome.bytes.received += 128_000;
         assert_eq!(bytes(&lap, &load), None);
         lap.outcome.bytes.received += 1;
@@ -556,7 +559,8 @@ mod tests {
         ] {
             let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
             in_system(&mut lap, by_law_ns);
-            let violations = judge(&lap, &Load { reuse: Reuse::Close, ..load() });
+            let shape = Shape { reuse: Reuse::Close, ..load().shape };
+            let violations = judge(&lap, &Load { shape, ..load() });
             let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
             assert_eq!(failed, fails, "closed by the client: {by_law_ns}: {violations:?}");
             // Or because the server closes each connection.
@@ -569,7 +573,8 @@ mod tests {
     fn each_request_of_a_pipeline_counts_in_littles_law() {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
         in_system(&mut lap, 4 * ALL_NS);
-        assert_eq!(judge(&lap, &Load { pipeline: 4, ..load() }), []);
+        let shape = Shape { pipeline: 4, ..load().shape };
+        assert_eq!(judge(&lap, &Load { shape, ..load() }), []);
         assert!(matches!(judge(&lap, &load())[..], [Violation::LittlesLaw { .. }]));
     }
 

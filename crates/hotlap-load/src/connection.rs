@@ -125,7 +125,7 @@ enum Machine {
 /// The limits of HTTP/2 for a plan, or `None` in HTTP/1.1.
 pub(crate) fn limits(plan: &Plan, mix: &RequestMix) -> Option<Limits> {
     (plan.target.protocol == Protocol::Http2).then(|| Limits {
-        streams: plan.pipeline as u32,
+        streams: plan.shape.pipeline as u32,
         first_streams: 1,
         table_size: mix.table_size(),
         ..Limits::default()

@@ -39,17 +39,11 @@ pub struct Plan {
     /// Where the sequences of all fields begin: how many values were used before. With an order,
     /// how many of its entries were.
     pub first_value: u64,
-    /// Connections open at the same time, over all threads.
-    pub connections: usize,
-    /// Worker threads.
-    pub threads: usize,
-    /// Whether connections are kept, or opened anew for each request.
-    pub reuse: Reuse,
+    /// How requests travel.
+    #[serde(flatten)]
+    pub shape: Shape,
     /// When requests are sent.
     pub pace: Pace,
-    /// The most requests in flight on one connection. In HTTP/1.1 they are pipelined, and 1 means
-    /// no pipelining; in HTTP/2 each has a stream, and the server may allow fewer.
-    pub pipeline: usize,
     /// How long to send before the measurement window opens, once all connections are open. There
     /// is no warm-up with [`Stop::Requests`], so that the server gets exactly that many.
     pub warmup: Duration,
@@ -101,47 +95,75 @@ impl LoadPart {
     }
 }
 
-/// Whether a load can have these connections, threads, and requests in flight on a connection.
-///
-/// # Errors
-/// One of them is 0 or too large, or they exclude each other.
-pub fn check_shape(
-    connections: usize,
-    threads: usize,
-    pipeline: usize,
-    reuse: Reuse,
-    protocol: Protocol,
-) -> Result<(), PlanError> {
-    if connections == 0 {
-        return Err(PlanError::NoConnections);
-    }
-    if threads == 0 {
-        return Err(PlanError::NoThreads);
-    }
-    if threads > connections {
-        return Err(PlanError::MoreThreadsThanConnections { threads, connections });
-    }
-    let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
-    if connections > MAX_CONNECTIONS {
-        return out_of_range(format!("{connections} connections: at most {MAX_CONNECTIONS}"));
-    }
-    if pipeline == 0 || pipeline > MAX_PIPELINE {
-        return out_of_range(format!("a pipeline of {pipeline}: use 1 to {MAX_PIPELINE}"));
-    }
-    if pipeline > 1 && reuse == Reuse::Close {
-        let what = match protocol {
-            Protocol::Http1 => "pipelining needs connections that are kept: use a pipeline of 1",
-            Protocol::Http2 => "a connection per request has one stream: use 1 stream",
-        };
-        return out_of_range(what.to_owned());
-    }
-    Ok(())
-}
-
 /// The whole load.
 impl Default for LoadPart {
     fn default() -> Self {
         Self { index: 0, of: 1 }
+    }
+}
+
+/// How requests travel: the connections of a load, and what each of them carries. Plans, suites,
+/// runs and flags share this type, so a new property of connections is a field here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Shape {
+    /// Connections open at the same time, over all threads.
+    pub connections: usize,
+    /// Generator threads.
+    pub threads: usize,
+    /// Keep-alive, or a new connection for each request.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub reuse: Reuse,
+    /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2, of which a
+    /// server may allow fewer.
+    pub pipeline: usize,
+}
+
+/// [`CONNECTIONS`], kept alive, on 1 thread, without pipelining.
+impl Default for Shape {
+    fn default() -> Self {
+        Self { connections: CONNECTIONS, threads: 1, reuse: Reuse::KeepAlive, pipeline: 1 }
+    }
+}
+
+impl Shape {
+    /// The most requests in flight on all connections together.
+    pub fn in_flight(&self) -> usize {
+        self.connections * self.pipeline
+    }
+
+    /// Checks whether a load of this protocol can have this shape.
+    ///
+    /// # Errors
+    /// A number is 0 or too large, or the properties exclude each other.
+    pub fn check(&self, protocol: Protocol) -> Result<(), PlanError> {
+        let Self { connections, threads, pipeline, reuse } = *self;
+        if connections == 0 {
+            return Err(PlanError::NoConnections);
+        }
+        if threads == 0 {
+            return Err(PlanError::NoThreads);
+        }
+        if threads > connections {
+            return Err(PlanError::MoreThreadsThanConnections { threads, connections });
+        }
+        let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
+        if connections > MAX_CONNECTIONS {
+            return out_of_range(format!("{connections} connections: at most {MAX_CONNECTIONS}"));
+        }
+        if pipeline == 0 || pipeline > MAX_PIPELINE {
+            return out_of_range(format!("a pipeline of {pipeline}: use 1 to {MAX_PIPELINE}"));
+        }
+        if pipeline > 1 && reuse == Reuse::Close {
+            let what = match protocol {
+                Protocol::Http1 => {
+                    "pipelining needs connections that are kept: use a pipeline of 1"
+                }
+                Protocol::Http2 => "a connection per request has one stream: use 1 stream",
+            };
+            return out_of_range(what.to_owned());
+        }
+        Ok(())
     }
 }
 
@@ -227,7 +249,7 @@ pub const MAX_BY_REQUEST: usize = 100;
 pub const CONNECTIONS: usize = 64;
 
 impl Plan {
-    /// A closed loop of one request: [`CONNECTIONS`], kept alive, on 1 thread, without pipelining;
+    /// A closed loop of one request over the usual connections ([`Shape::default`]).
     /// 100 ms of warm-up, then 10 s; a timeout of 2 s.
     pub fn new(target: Target, request: Request) -> Self {
         Self {
@@ -238,11 +260,8 @@ impl Plan {
             seed: 0,
             unique: 0,
             first_value: 0,
-            connections: CONNECTIONS,
-            threads: 1,
-            reuse: Reuse::KeepAlive,
+            shape: Shape::default(),
             pace: Pace::Closed,
-            pipeline: 1,
             warmup: Duration::from_millis(100),
             stop: Stop::After(Duration::from_secs(10)),
             timeout: Duration::from_secs(2),
@@ -258,7 +277,7 @@ impl Plan {
     /// Whether the worker threads may poll without sleeping: the plan allows it, and each has a
     /// core of its own.
     pub fn may_busy_poll(&self) -> bool {
-        self.busy_poll && self.threads <= self.cpus.len()
+        self.busy_poll && self.shape.threads <= self.cpus.len()
     }
 
     /// The number of requests with figures of their own: all of them, or none.
@@ -269,7 +288,7 @@ impl Plan {
 
     /// The threads of all generators that share the load.
     pub(crate) fn workers(&self) -> usize {
-        (self.threads * self.part.of).max(1)
+        (self.shape.threads * self.part.of).max(1)
     }
 
     /// The number of a worker thread among those of all generators.
@@ -292,8 +311,7 @@ impl Plan {
     /// # Errors
     /// The first reason why it cannot.
     pub fn check(&self) -> Result<(), PlanError> {
-        let Self { connections, threads, pipeline, reuse, .. } = *self;
-        check_shape(connections, threads, pipeline, reuse, self.target.protocol)?;
+        self.shape.check(self.target.protocol)?;
         let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
         if self.requests.is_empty() {
             return Err(PlanError::NoRequests);
@@ -521,23 +539,23 @@ mod tests {
         let address = ([127, 0, 0, 1], 80).into();
         let target = Target::plain(Endpoint::Tcp(address));
         let mut valid = Plan::new(target, Request::get("/", "test"));
-        valid.connections = 4;
+        valid.shape.connections = 4;
         assert_eq!(valid.check(), Ok(()));
         let why = |change: &dyn Fn(&mut Plan)| {
             let mut plan = valid.clone();
             change(&mut plan);
             plan.check().expect_err("an error").to_string()
         };
-        assert_eq!(why(&|p| p.connections = 0), "a load needs at least 1 connection");
-        assert_eq!(why(&|p| p.threads = 0), "a load needs at least 1 thread");
-        assert!(why(&|p| p.threads = 5).contains("at most 4 threads"));
+        assert_eq!(why(&|p| p.shape.connections = 0), "a load needs at least 1 connection");
+        assert_eq!(why(&|p| p.shape.threads = 0), "a load needs at least 1 thread");
+        assert!(why(&|p| p.shape.threads = 5).contains("at most 4 threads"));
         assert_eq!(why(&|p| p.requests.clear()), "no request to send");
         assert!(why(&|p| p.part = LoadPart { index: 2, of: 2 }).contains("part 2 of 2"));
         let rate = |rate| move |p: &mut Plan| p.pace = Pace::Constant { rate };
         assert!(why(&rate(0.0)).contains("positive"));
         assert!(why(&rate(f64::NAN)).contains("NaN"));
         assert_eq!(why(&rate(1e12)), "1000000000000 requests/s is too high: use at most 10000000");
-        assert!(why(&|p| p.pipeline = 0).contains("1 to 1024"));
+        assert!(why(&|p| p.shape.pipeline = 0).contains("1 to 1024"));
         assert!(why(&|p| p.timeout = Duration::ZERO).contains("timeout"));
         assert!(why(&|p| p.stop = Stop::Requests(0)).contains("at least 1"));
         assert!(why(&|p| p.stop = Stop::After(Duration::ZERO)).contains("duration"));
@@ -563,7 +581,7 @@ mod tests {
         assert!(why(&|p| p.pace = recorded(&[7_000, 9_000, 8_000], 1.0)).contains("ascend"));
         let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));
         assert_eq!(why(&longer), "3 requests, but only 2 have times");
-        let closing = |p: &mut Plan| (p.reuse, p.pipeline) = (Reuse::Close, 2);
+        let closing = |p: &mut Plan| (p.shape.reuse, p.shape.pipeline) = (Reuse::Close, 2);
         assert!(why(&closing).contains("pipelining needs"));
     }
 }

@@ -75,7 +75,7 @@ impl RequestMix {
     pub(crate) fn new(plan: &Plan, worker: usize) -> Self {
         let mut order = order(&plan.requests.iter().map(|r| r.weight).collect::<Vec<_>>());
         let position = plan.worker(worker) * order.len() / plan.workers();
-        let closes = plan.reuse == Reuse::Close && plan.target.protocol == Protocol::Http1;
+        let closes = plan.shape.reuse == Reuse::Close && plan.target.protocol == Protocol::Http1;
         let mut requests: Vec<PreparedRequest> =
             plan.requests.iter().map(|r| PreparedRequest::new(r, closes)).collect();
         let mut values = Values::new(plan, &order, worker);
@@ -341,7 +341,7 @@ mod tests {
         let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
         let mut plan = Plan::new(Target::plain(endpoint), build("/"));
         plan.requests.push(varying);
-        (plan.fields, plan.threads) = (fields, threads);
+        (plan.fields, plan.shape.threads) = (fields, threads);
         plan
     }
 
@@ -408,7 +408,8 @@ mod tests {
 
     #[test]
     fn places_move_with_the_header_of_a_connection_that_closes() {
-        let plan = Plan { reuse: Reuse::Close, ..plan(1) };
+        let mut plan = plan(1);
+        plan.shape.reuse = Reuse::Close;
         let mut mix = RequestMix::new(&plan, 0);
         let turn = std::iter::repeat_with(|| mix.next()).find(|turn| turn.request() == 1).unwrap();
         let expected = b"GET /8 HTTP/1.1\r\nConnection: close\r\nHost: h\r\n\r\n";
@@ -468,7 +469,7 @@ mod tests {
     #[test]
     fn upcoming_requests_are_those_that_are_sent_next() {
         for plan in [recorded(1), recorded(2), plan(2)] {
-            let mut mix = RequestMix::new(&plan, 1 % plan.threads);
+            let mut mix = RequestMix::new(&plan, 1 % plan.shape.threads);
             mix.next();
             let upcoming: Vec<usize> = mix.upcoming().take(7).collect();
             let sent: Vec<usize> = (0..7).map(|_| mix.next().request()).collect();

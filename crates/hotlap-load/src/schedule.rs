@@ -233,7 +233,7 @@ mod tests {
             crate::plan::Target::plain(crate::plan::Endpoint::Tcp(([127, 0, 0, 1], 80).into())),
             crate::plan::Request::get("/", "test"),
         );
-        plan.threads = 2;
+        plan.shape.threads = 2;
         let mut workers = Vec::new();
         for index in 0..2 {
             plan.part = crate::plan::LoadPart { index, of: 2 };

@@ -95,7 +95,7 @@ impl Session {
         plan.check()?;
         let files = OpenFiles::reserve(plan)?;
         let tls = TlsConfig::of(&plan.target)?;
-        let queues: Vec<(Io, Arc<Waker>)> = (0..plan.threads)
+        let queues: Vec<(Io, Arc<Waker>)> = (0..plan.shape.threads)
             .map(|_| Io::new())
             .collect::<Result<_, _>>()
             .map_err(|why| Error::System { what: "open an event queue".to_owned(), why })?;
@@ -105,7 +105,7 @@ impl Session {
         let plan = Arc::new(plan.clone());
         // The entries of an order may be sent again; the values of a sequence may not.
         let takers = if plan.order.is_some() { 1 } else { plan.workers() as u64 };
-        let size = (takers, (plan.connections * plan.pipeline) as u64);
+        let size = (takers, plan.shape.in_flight() as u64);
         let mut session = Self { shared, workers: Vec::new(), target, size, _files: files };
         for (number, (io, _)) in queues.into_iter().enumerate() {
             let (plan, shared, tls) = (plan.clone(), session.shared.clone(), tls.clone());
@@ -267,7 +267,7 @@ mod tests {
     fn plan(url: &str) -> Plan {
         let target = url::resolve(url).expect("a target").target;
         let mut plan = Plan::new(target, Request::get("/", "test"));
-        (plan.connections, plan.threads) = (2, 2);
+        (plan.shape.connections, plan.shape.threads) = (2, 2);
         plan
     }
 

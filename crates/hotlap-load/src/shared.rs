@@ -104,7 +104,7 @@ struct State {
 impl Shared {
     pub(crate) fn new(plan: &Plan, mode: Mode, wakers: Vec<Arc<Waker>>) -> Self {
         Self {
-            progress: (0..plan.threads).map(|_| WorkerProgress::default()).collect(),
+            progress: (0..plan.shape.threads).map(|_| WorkerProgress::default()).collect(),
             start_ns: AtomicU64::new(0),
             opens_ns: AtomicU64::new(0),
             closes_ns: AtomicU64::new(0),
@@ -115,7 +115,7 @@ impl Shared {
             collects: AtomicU64::new(0),
             pauses: AtomicU64::new(0),
             paused_ns: AtomicU64::new(0),
-            connecting: AtomicUsize::new(plan.threads),
+            connecting: AtomicUsize::new(plan.shape.threads),
             reached: AtomicU64::new(0),
             wakers,
             warmup: plan.warmup,
@@ -480,7 +480,7 @@ impl OpenFiles {
     /// The system does not allow that many.
     pub(crate) fn reserve(plan: &Plan) -> Result<Self, Error> {
         // A file for each connection, and three for each worker: event queue, waker, timer.
-        let reserved = Self(plan.connections as u64 + 3 * plan.threads as u64);
+        let reserved = Self(plan.shape.connections as u64 + 3 * plan.shape.threads as u64);
         let others = RESERVED.fetch_add(reserved.0, Ordering::Relaxed);
         raise_limit(plan, others + reserved.0 + OTHER_FILES)?;
         Ok(reserved)
@@ -505,7 +505,7 @@ fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
         let what = format!(
             "open {} connections: at most {} open files are allowed (ulimit -Hn {needed} raises \
              that, as root)",
-            plan.connections,
+            plan.shape.connections,
             limit.maximum.unwrap_or_default(),
         );
         Error::System { what, why: errno.into() }

@@ -25,9 +25,9 @@ pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replayed {
     let mut mix = RequestMix::new(plan, 0);
     let mut conn = Connection::new(limits(plan, &mix));
     let mut found = Replayed::default();
-    let closes_each = plan.reuse == Reuse::Close;
+    let closes_each = plan.shape.reuse == Reuse::Close;
     let fill = |conn: &mut Connection, mix: &mut RequestMix| {
-        while conn.in_flight() < plan.pipeline {
+        while conn.in_flight() < plan.shape.pipeline {
             conn.send(InFlight { turn: mix.next(), due_ns: 0, sent_ns: 0 });
         }
         conn.open_streams(mix);

@@ -103,10 +103,10 @@ impl Worker {
         };
         // Slot s of worker w of n is connection s·n + w overall.
         let source = |slot: usize| -> Option<IpAddr> {
-            let connection = slot * plan.threads + number;
+            let connection = slot * plan.shape.threads + number;
             plan.sources.get(connection % plan.sources.len().max(1)).copied()
         };
-        let connections = share(plan.connections as u64, number, plan.threads) as usize;
+        let connections = share(plan.shape.connections as u64, number, plan.shape.threads) as usize;
         let limit = match plan.stop {
             Stop::Requests(count) if !shared.is_held() => {
                 share(count, plan.worker(number), plan.workers())
@@ -298,7 +298,7 @@ impl Worker {
     /// Whether each request has its own connection.
     #[inline]
     fn closes_connections(&self) -> bool {
-        self.plan.reuse == Reuse::Close
+        self.plan.shape.reuse == Reuse::Close
     }
 }
 
@@ -481,7 +481,7 @@ struct Polling {
 impl Polling {
     /// Without an interval, until the service time is known.
     fn new(plan: &Plan) -> Self {
-        let may_wait = !plan.is_open_loop() && plan.reuse == Reuse::KeepAlive;
+        let may_wait = !plan.is_open_loop() && plan.shape.reuse == Reuse::KeepAlive;
         Self { may_wait, interval_ns: 0, last_ns: 0, adapted: (0, 0) }
     }
 
@@ -548,7 +548,8 @@ mod tests {
     #[test]
     fn responses_whose_times_count_do_not_wait() {
         let paced = Plan { pace: Pace::Constant { rate: 1e5 }, ..plan() };
-        let closing = Plan { reuse: Reuse::Close, ..plan() };
+        let mut closing = plan();
+        closing.shape.reuse = Reuse::Close;
         assert_eq!([interval_ns(&paced, 64, 10), interval_ns(&closing, 64, 10)], [0, 0]);
     }
 
@@ -568,7 +569,8 @@ mod tests {
 
     /// A worker with one connection, and a request due every 5 ms from 2.5 ms on.
     fn paced() -> Worker {
-        let plan = Plan { pace: Pace::Constant { rate: 200.0 }, connections: 1, ..plan() };
+        let mut plan = Plan { pace: Pace::Constant { rate: 200.0 }, ..plan() };
+        plan.shape.connections = 1;
         let (io, waker) = Io::new().expect("a queue");
         let shared = Shared::new(&plan, Mode::Once, vec![waker]);
         let mut worker = Worker::new(0, &Arc::new(plan), &Arc::new(shared), None, io);

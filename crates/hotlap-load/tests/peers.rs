@@ -112,7 +112,7 @@ fn wrk_counts_a_read_that_finds_nothing_as_an_error() {
 fn wrk_leaves_connecting_out_of_the_latency() {
     let server = secure(valid(), HELLO, |_| std::thread::sleep(Duration::from_millis(100)), || {});
     let mut plan = over_tls(&server, 1, 5);
-    plan.reuse = Reuse::Close;
+    plan.shape.reuse = Reuse::Close;
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (5, vec![]));
     // The first connection is open before the load begins.
@@ -177,7 +177,7 @@ fn wrk2_sets_its_end_before_its_threads_start() {
     );
     let mut plan = over_tls(&server, 32, 1);
     (plan.warmup, plan.stop) = (Duration::ZERO, Stop::After(WINDOW));
-    plan.threads = 32;
+    plan.shape.threads = 32;
     let began = Instant::now();
     let session = Session::start(&plan).expect("a load");
     let window = session.wait_for_window().expect("a window");

@@ -35,7 +35,7 @@ fn plan(seed: u64, server: &TestServer, speaks: Speaks) -> Plan {
         }
     }
     let mut plan = Plan::new(target, Request::get("/", "test").expecting(b"Hello, World!"));
-    plan.connections = 1 + seed as usize % 3;
+    plan.shape.connections = 1 + seed as usize % 3;
     plan.warmup = Duration::ZERO;
     plan
 }
@@ -44,11 +44,11 @@ fn try_one(seed: u64) {
     let unruly = Arc::new(Unruly::new(seed));
     let server = unruly.start();
     let mut plan = plan(seed, &server, unruly.speaks);
-    plan.pipeline = [1, 1, 4][seed as usize / 3 % 3];
+    plan.shape.pipeline = [1, 1, 4][seed as usize / 3 % 3];
     plan.timeout = Duration::from_millis(40);
     plan.stop = Stop::After(Duration::from_millis(180));
     match seed % 5 {
-        0 if plan.pipeline == 1 => plan.reuse = Reuse::Close,
+        0 if plan.shape.pipeline == 1 => plan.shape.reuse = Reuse::Close,
         1 => plan.pace = Pace::Constant { rate: 500.0 },
         _ => {}
     }
@@ -69,7 +69,7 @@ fn try_one(seed: u64) {
     adds_up(&plan, &outcome, why);
     let responses = outcome.totals.responses;
     // A server may respond to requests that it has not read.
-    let is_read = plan.pipeline > 1 || responses <= unruly.requests();
+    let is_read = plan.shape.pipeline > 1 || responses <= unruly.requests();
     assert!(is_read, "{why:?}: {responses}");
 }
 
@@ -88,7 +88,7 @@ fn adds_up(plan: &Plan, outcome: &Outcome, why: &dyn Debug) {
     let sent = outcome.totals.sent;
     let counts = || format!("{why:?}: {sent} sent, {least} to {most}, {:?}", outcome.failures);
     assert!((least..=most).contains(&sent), "{}", counts());
-    let room = (plan.connections * plan.pipeline) as u64;
+    let room = plan.shape.in_flight() as u64;
     assert!(outcome.in_flight <= room, "{} in flight: {}", outcome.in_flight, counts());
 }
 
@@ -128,7 +128,7 @@ fn meaning(plan: &Plan, deed: Deed<'_>) -> Meaning {
     match (found.responses.first(), failed) {
         _ if takes > plan.timeout / 4 => Meaning::Depends,
         // Frames may change what later frames mean.
-        _ if is_http2 && plan.reuse == Reuse::KeepAlive => Meaning::Depends,
+        _ if is_http2 && plan.shape.reuse == Reuse::KeepAlive => Meaning::Depends,
         (None, Some(_)) => Meaning::Wrong,
         (None, None) => Meaning::Waits,
         // The rest is the beginning of the next response.
@@ -155,7 +155,7 @@ fn count_one(seed: u64) {
     }
     plan.timeout = Duration::from_millis(400);
     plan.stop = Stop::Requests(REQUESTS);
-    plan.reuse = if seed.is_multiple_of(2) { Reuse::Close } else { Reuse::KeepAlive };
+    plan.shape.reuse = if seed.is_multiple_of(2) { Reuse::Close } else { Reuse::KeepAlive };
     let outcome = run(&plan);
     server.close();
     let Ok(outcome) = outcome else { return };
@@ -293,7 +293,7 @@ fn a_load_counts_correctly_if_the_server_breaks_one_rule() {
     for (flaw, pipeline, expected) in cases {
         let server = TestServer::faulty(Site::Hello, flaw);
         let mut plan = plan(0, &server, Speaks::Http1);
-        (plan.pipeline, plan.stop) = (pipeline, Stop::Requests(REQUESTS));
+        (plan.shape.pipeline, plan.stop) = (pipeline, Stop::Requests(REQUESTS));
         let outcome = run(&plan).expect("a load");
         adds_up(&plan, &outcome, &flaw);
         let failures: Vec<_> = outcome.failures.0.iter().map(|f| (f.failure, f.count)).collect();

@@ -104,7 +104,7 @@ mod linux {
         missing.iter().for_each(|why| println!("{why}"));
         let request = Request::get("/", HOST);
         let mut plan = Plan::new(started.target.clone(), request);
-        plan.connections = CONNECTIONS;
+        plan.shape.connections = CONNECTIONS;
         cpus::pin(&[*last]).expect("a core");
         let session = Session::start_held(&plan).expect("a load");
         let _ = session.wait_for_window();

@@ -175,7 +175,8 @@ struct Opened {
 impl RunningGroup {
     fn new(load: Parts, loads: Vec<PartialLoad>, offsets: Vec<Offset>) -> Self {
         let count = loads.len();
-        let used = VALUES_OF_LOST * load.parts.iter().map(|part| part.threads as u64).sum::<u64>();
+        let used =
+            VALUES_OF_LOST * load.parts.iter().map(|part| part.shape.threads as u64).sum::<u64>();
         let state = State {
             offsets,
             windows: vec![Vec::new(); count],
@@ -330,8 +331,8 @@ impl RunningGroup {
         GeneratorOutcome {
             command: generator.command().to_owned(),
             host: generator.host().to_owned(),
-            connections: part.connections,
-            threads: part.threads,
+            connections: part.shape.connections,
+            threads: part.shape.threads,
             share: match index < self.load.loading {
                 true => share(&self.load.plan, part),
                 false => 0.0,
@@ -474,7 +475,7 @@ fn start_ns(plan: &Plan, offsets: &[Offset]) -> u64 {
 /// connections, and in an open loop the same for all generators.
 pub(super) fn share(whole: &Plan, part: &Plan) -> f64 {
     match whole.pace.rate() {
-        None => part.connections as f64 / whole.connections.max(1) as f64,
+        None => part.shape.connections as f64 / whole.shape.connections.max(1) as f64,
         Some(_) => 1.0 / part.part.of.max(1) as f64,
     }
 }

@@ -154,7 +154,7 @@ impl Forecaster<'_> {
 
     fn measured(&self, participant: usize, load: usize, kind: LapKind, window: Duration) -> Lap {
         let plan = &self.experiment.loads[load];
-        let in_flight = (plan.connections * plan.pipeline) as f64;
+        let in_flight = plan.shape.in_flight() as f64;
         // Little's law.
         let rate = in_flight / self.expected[participant].service.as_secs_f64().max(1e-6);
         let outcome = Outcome {

@@ -16,7 +16,7 @@ use hotlap_bench::runner::{Runner, TrialWindow};
 use hotlap_testbed::{HELLO, TestServer};
 use serde_json::value::RawValue;
 
-use crate::setting::{load, participant, running, setting};
+use crate::setting::{participant, running, setting};
 use crate::stand_in::LIMIT;
 
 /// The output of an agent, which ends when the flag is set.
@@ -85,7 +85,7 @@ fn runner_of(
     let participants: Vec<Participant> = servers.iter().map(of).collect();
     let generator = Arc::new(Generators::over(generators, false).expect("generators"));
     let setting = Setting { generator, ..setting(slice, Path::new("")) };
-    LocalRunner::new(setting, &participants, &[Load { connections: 6, ..load() }], Arc::default())
+    LocalRunner::new(setting, &participants, &[Load::new(6)], Arc::default())
 }
 
 fn sent(lap: &Lap) -> u64 {

@@ -86,7 +86,7 @@ fn plan(words: &[&str], request: Request) -> Plan {
     let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
     let endpoint = Endpoint::Tcp(address.parse().expect("an address"));
     let mut plan = Plan::new(Target::plain(endpoint), request);
-    plan.connections = number(connections);
+    plan.shape.connections = number(connections);
     plan.warmup = Duration::ZERO;
     plan.stop = Stop::After(Duration::from_secs(number(seconds) as u64));
     plan.timeout = Duration::from_secs(20);
@@ -105,9 +105,9 @@ pub fn as_hotlap(words: &[&str], streams: Option<usize>) {
     let [address, _, _, length, more @ ..] = words else { panic!("{words:?}") };
     let mut plan = plan(words, Request::get("/", address).expecting(&body(number(length))));
     if let Some(streams) = streams {
-        (plan.target.protocol, plan.pipeline) = (Protocol::Http2, streams);
+        (plan.target.protocol, plan.shape.pipeline) = (Protocol::Http2, streams);
     }
-    plan.threads = more.first().map_or(1, |word| number(word));
+    plan.shape.threads = more.first().map_or(1, |word| number(word));
     plan.check_one_in = more.get(1).map_or(1, |word| number(word) as u32);
     let sources = more.iter().skip(2);
     plan.sources = sources.map(|s| s.parse::<IpAddr>().expect("an address")).collect();

@@ -196,7 +196,7 @@ mod tests {
     fn plan(requests: Vec<Request>, fields: Vec<Field>, threads: usize) -> Plan {
         let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
         let mut plan = Plan::new(Target::plain(endpoint), requests[0].clone());
-        (plan.requests, plan.fields, plan.threads) = (requests, fields, threads);
+        (plan.requests, plan.fields, plan.shape.threads) = (requests, fields, threads);
         plan
     }
 
@@ -237,14 +237,14 @@ mod tests {
     fn a_counter_counts_only_the_requests_that_use_it() {
         let fields = [counter("a", 0), counter("b", 0)];
         let requests = vec![post("/${a}", "", &fields), post("/${a}/${b}", "", &fields)];
-        let plan = plan(requests, fields.to_vec(), 1);
+        let mut plan = plan(requests, fields.to_vec(), 1);
         let paths = |worker: usize, plan: &Plan| -> Vec<String> {
             let all = renderings(plan, &[0, 1, 0], worker, 0..6);
             all.iter().map(|text| text.split(' ').nth(1).unwrap().to_owned()).collect()
         };
         assert_eq!(paths(0, &plan), ["/0", "/1/0", "/2", "/3", "/4/1", "/5"]);
         // Two workers share the sequence.
-        let plan = Plan { threads: 2, ..plan };
+        plan.shape.threads = 2;
         assert_eq!(paths(0, &plan), ["/0", "/2/0", "/4", "/6", "/8/2", "/10"]);
         assert_eq!(paths(1, &plan), ["/1", "/3/1", "/5", "/7", "/9/3", "/11"]);
     }

@@ -84,7 +84,7 @@ impl Measurement {
 
     /// Opens a window that should have opened at `opens_ns`.
     pub(super) fn open(&mut self, at: Snapshot, opens_ns: u64) {
-        let is_kept = at.plan.reuse == Reuse::KeepAlive;
+        let is_kept = at.plan.shape.reuse == Reuse::KeepAlive;
         if is_kept {
             self.established = self.established.max(at.slots.open);
         }
@@ -122,7 +122,7 @@ impl Measurement {
         outcome.totals.responses += self.tally.responses;
         outcome.totals.sent += self.tally.sent;
         (self.ages, self.cpu_ns) = (EdgeAges::default(), 0);
-        if at.plan.reuse == Reuse::KeepAlive {
+        if at.plan.shape.reuse == Reuse::KeepAlive {
             self.established = 0;
         }
         Some(outcome)

@@ -138,7 +138,8 @@ impl Worker {
         has_room: impl Fn(&Connection, usize) -> bool,
     ) -> usize {
         let mut begun = 0;
-        while has_room(&self.slots[number].conn, self.plan.pipeline) && self.requests.left > 0 {
+        while has_room(&self.slots[number].conn, self.plan.shape.pipeline) && self.requests.left > 0
+        {
             let Some(due_ns) = self.requests.take_due(now) else {
                 self.slots.list(number);
                 self.behind_ns = 0;
@@ -324,7 +325,7 @@ impl Worker {
                     // Bytes that arrive after a short read, or after the end of the only expected
                     // response, cause another event.
                     let is_short = if skips {
-                        count < size || (count as u64 == skippable && self.plan.pipeline == 1)
+                        count < size || (count as u64 == skippable && self.plan.shape.pipeline == 1)
                     } else {
                         count < buffer.len()
                     };

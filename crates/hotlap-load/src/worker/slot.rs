@@ -137,8 +137,8 @@ impl Slot {
     #[inline]
     pub(super) fn can_send(&self, plan: &Plan) -> bool {
         match self.state {
-            State::Open => self.conn.has_room(plan.pipeline),
-            State::Down => plan.reuse == Reuse::Close || self.opens_per_request,
+            State::Open => self.conn.has_room(plan.shape.pipeline),
+            State::Down => plan.shape.reuse == Reuse::Close || self.opens_per_request,
             _ => false,
         }
     }

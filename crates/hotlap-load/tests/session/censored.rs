@@ -37,7 +37,7 @@ fn lasting(server: &TestServer, connections: usize, length: Duration) -> Plan {
 fn ended_in_a_hang(server: &TestServer, plan: &Plan, after: usize, wait: Duration) -> Outcome {
     let began = Instant::now();
     let session = Session::start(plan).expect("a load");
-    let asked = after + plan.connections;
+    let asked = after + plan.shape.connections;
     until("all connections wait", || server.requests() == asked);
     sleep(began.elapsed() + wait);
     session.stop();

@@ -24,7 +24,7 @@ fn only_the_windows_of_a_held_load_count() {
     const LENGTH: Duration = Duration::from_millis(20);
     let server = correct();
     let mut plan = server.plan(4, 1);
-    plan.threads = 2;
+    plan.shape.threads = 2;
     let session = Session::start_held(&plan).expect("a load");
     assert!(session.wait_for_window().is_some());
     let mut sum = 0;
@@ -104,7 +104,7 @@ fn no_time_passes_between_the_windows_of_a_held_load() {
 #[test]
 fn a_connection_for_each_request_keeps_the_count_of_those_established() {
     let mut plan = correct().plan(4, 1);
-    plan.reuse = Reuse::Close;
+    plan.shape.reuse = Reuse::Close;
     let session = Session::start_held(&plan).expect("a load");
     assert!(session.wait_for_window().is_some());
     for _ in 0..2 {

@@ -75,7 +75,7 @@ fn connect_time_is_that_of_the_last_attempt() {
     plan.target.endpoint = Endpoint::Unix(path);
     plan.timeout = TIMEOUT;
     plan.warmup = Duration::ZERO;
-    plan.reuse = Reuse::Close;
+    plan.shape.reuse = Reuse::Close;
     plan.stop = Stop::After(Duration::from_secs(3_600));
     let began = Instant::now();
     let session = Session::start(&plan).expect("a load");
@@ -101,7 +101,7 @@ fn connect_time_is_that_of_the_last_attempt() {
 fn the_remainder_of_connections_is_not_lost() {
     let server = correct();
     let mut plan = server.plan(7, 100);
-    plan.threads = 3;
+    plan.shape.threads = 3;
     let outcome = run(&plan).expect("a load");
     assert_eq!(outcome.connections.requested, 7);
     assert_eq!(outcome.connections.established, 7);
@@ -160,7 +160,7 @@ fn a_connection_for_each_request_is_opened_and_closed() {
         }
     });
     let mut plan = server.plan(3, 50);
-    plan.reuse = Reuse::Close;
+    plan.shape.reuse = Reuse::Close;
     assert_eq!(counted(&plan), (50, vec![]));
     // Each of the three may open one more than it needs.
     let accepted = server.accepted();
@@ -171,7 +171,7 @@ fn a_connection_for_each_request_is_opened_and_closed() {
 fn pipelined_responses_are_each_counted_and_timed() {
     let server = correct();
     let mut plan = server.plan(2, 1_000);
-    plan.pipeline = 8;
+    plan.shape.pipeline = 8;
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (1_000, vec![]));
     assert_eq!(outcome.service_time.len(), 1_000);
@@ -192,7 +192,7 @@ fn a_pipelined_response_is_timed_when_it_arrives() {
         }
     });
     let mut plan = server.plan(1, 2);
-    plan.pipeline = 2;
+    plan.shape.pipeline = 2;
     let session = Session::start(&plan).expect("a load");
     until("the first one is timed", || session.progress().responses == 1);
     std::thread::sleep(Duration::from_millis(100));
@@ -211,7 +211,7 @@ fn an_open_loop_sends_the_requests_that_are_due_and_no_more() {
     for (pace, awake) in paces.into_iter().flat_map(|pace| [(pace.clone(), false), (pace, true)]) {
         let mut plan = server.plan(8, 200);
         plan.pace = pace.clone();
-        plan.threads = 2;
+        plan.shape.threads = 2;
         (plan.busy_poll, plan.cpus) = (awake, if awake { vec![0, 0] } else { vec![] });
         assert_eq!(plan.may_busy_poll(), awake);
         let began = Instant::now();
@@ -274,7 +274,7 @@ fn connections_are_spread_over_the_source_addresses() {
         client.respond(HELLO);
     });
     let mut plan = server.plan(6, 60);
-    plan.threads = 2;
+    plan.shape.threads = 2;
     // On some systems, loopback has only one address.
     plan.sources = vec![[127, 0, 0, 1].into(), [127, 0, 0, 2].into(), [127, 0, 0, 3].into()];
     if !cfg!(target_os = "linux") {
@@ -399,7 +399,7 @@ fn a_load_that_begins_too_late_has_a_shorter_window() {
 fn parts_of_a_load_add_up_to_the_whole() {
     let server = correct();
     let mut plan = server.plan(2, 101);
-    plan.threads = 2;
+    plan.shape.threads = 2;
     let mut responses = Vec::new();
     for index in 0..3 {
         plan.part = LoadPart { index, of: 3 };

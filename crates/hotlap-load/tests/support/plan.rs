@@ -29,7 +29,7 @@ impl PlanFor for TestServer {
     fn plan(&self, connections: usize, requests: u64) -> Plan {
         let target = Target::plain(Endpoint::Tcp(self.address()));
         let mut plan = Plan::new(target, Request::get("/", "test").expecting(b"Hello, World!"));
-        plan.connections = connections;
+        plan.shape.connections = connections;
         plan.stop = Stop::Requests(requests);
         plan.timeout = LIMIT;
         plan

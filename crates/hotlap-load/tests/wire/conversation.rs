@@ -54,7 +54,7 @@ fn a_wrong_response_after_a_hundred_correct_ones_is_found() {
 #[test]
 fn a_truncated_response_is_distinguished_from_requests_in_flight() {
     let mut plan = plan(hello());
-    plan.pipeline = 3;
+    plan.shape.pipeline = 3;
     let bytes = [response(1, "a", "Hello, World!"), chunked("Hello, World!")].concat();
     let found = replay(&plan, &[&bytes, &bytes[..40]], true);
     assert_eq!(found.responses.len(), 2);
@@ -103,7 +103,7 @@ proptest! {
             bytes[at] = byte;
         }
         let mut plan = plan(hello());
-        plan.pipeline = pipeline;
+        plan.shape.pipeline = pipeline;
         plan.check_one_in = one_in;
         let mut cuts: Vec<usize> = cuts.iter().map(|c| c.index(bytes.len())).collect();
         cuts.extend([0, bytes.len()]);

@@ -189,7 +189,7 @@ fn requests_after_a_response_that_ends_with_the_connection_fail() {
         client.drain();
     });
     let mut plan = server.plan(1, 8);
-    plan.pipeline = 4;
+    plan.shape.pipeline = 4;
     assert_eq!(counted(&plan), (2, vec![(Failure::ClosedEarly, Phase::FirstByte, 6)]));
 }
 
@@ -275,7 +275,7 @@ fn a_stall_in_a_pipeline_fails_all_requests_behind_it() {
         client.drain();
     });
     let mut plan = server.plan(1, 4);
-    plan.pipeline = 4;
+    plan.shape.pipeline = 4;
     plan.timeout = Duration::from_secs(2);
     assert_eq!(counted(&plan), (1, vec![(Failure::Timeout, Phase::FirstByte, 3)]));
 }
@@ -303,7 +303,7 @@ fn every_tenth_connection_is_refused_and_reopened() {
         client.send(HELLO);
     });
     let mut plan = server.plan(1, 100);
-    plan.reuse = Reuse::Close;
+    plan.shape.reuse = Reuse::Close;
     let outcome = run(&plan).expect("a load");
     let (responses, failures) = counts(&outcome);
     let failed: u64 = failures.iter().map(|f| f.2).sum();

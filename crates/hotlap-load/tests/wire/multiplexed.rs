@@ -37,7 +37,7 @@ fn correct() -> TestServer {
 fn plan(server: &TestServer, connections: usize, streams: usize, requests: u64) -> Plan {
     let mut plan = server.plan(connections, requests);
     plan.target.protocol = Protocol::Http2;
-    plan.pipeline = streams;
+    plan.shape.pipeline = streams;
     plan
 }
 
@@ -287,7 +287,7 @@ fn a_server_of_http_1_fails_without_a_hang() {
 fn each_request_may_have_a_connection_of_its_own() {
     let server = correct();
     let mut plan = plan(&server, 4, 1, 100);
-    plan.reuse = Reuse::Close;
+    plan.shape.reuse = Reuse::Close;
     assert_eq!(counted(&plan), (100, vec![]));
     assert_eq!(server.accepted(), 100);
 }
@@ -303,7 +303,7 @@ fn each_request_has_a_connection_of_its_own_after_failures_too() {
         _ => client.send(&response(stream, BODY)),
     });
     let mut plan = plan(&server, 1, 1, 9);
-    (plan.reuse, plan.timeout) = (Reuse::Close, Duration::from_millis(300));
+    (plan.shape.reuse, plan.timeout) = (Reuse::Close, Duration::from_millis(300));
     let failures =
         vec![(Failure::Timeout, Phase::FirstByte, 3), (Failure::StreamReset, Phase::FirstByte, 3)];
     assert_eq!(counted(&plan), (3, failures));

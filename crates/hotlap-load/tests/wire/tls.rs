@@ -62,7 +62,7 @@ fn requests_go_over_tls_and_handshakes_are_timed_separately() {
     // Keep-alive connections were opened before the window; their handshakes are reported.
     assert_eq!((outcome.connect_time.len(), outcome.handshake_time.len()), (3, 3));
     let mut each = plan(&server, 2, 10);
-    each.reuse = Reuse::Close;
+    each.shape.reuse = Reuse::Close;
     let outcome = run(&each).expect("a load");
     assert_eq!(counts(&outcome), (10, vec![]));
     // With a connection per request, only those opened within the window count; the first two were
@@ -194,7 +194,7 @@ fn a_client_identifies_itself_where_the_server_demands_it() {
 fn sessions_are_resumed_only_if_the_plan_says_so() {
     let server = server(valid(), HELLO);
     let mut plan = plan(&server, 1, 20);
-    plan.reuse = Reuse::Close;
+    plan.shape.reuse = Reuse::Close;
     let outcome = run(&plan).expect("a load");
     assert_eq!((counts(&outcome), outcome.connections.resumed), ((20, vec![]), 0));
     plan.target.tls.as_mut().expect("TLS").resumes = true;

@@ -2,6 +2,7 @@
 //! servers scale with their threads, or with the one property in which loads differ? And published
 //! figures next to measured ones.
 
+use hotlap_load::plan::Shape;
 use hotlap_stats::{Estimate, Verdict};
 
 use super::compare::{Found, ServerPair};
@@ -205,9 +206,9 @@ impl Parameter {
     /// The value of the property in a load.
     fn of(self, load: &Load) -> usize {
         match self {
-            Self::Connections => load.connections,
-            Self::Pipeline => load.pipeline,
-            Self::GeneratorThreads => load.threads,
+            Self::Connections => load.shape.connections,
+            Self::Pipeline => load.shape.pipeline,
+            Self::GeneratorThreads => load.shape.threads,
             Self::Threads => 0,
         }
     }
@@ -238,10 +239,8 @@ fn varied(loads: &[Load]) -> Option<Parameter> {
     let (one, others) = (varied.next()?, varied.next());
     let rest = |l: &Load| Load {
         name: String::new(),
-        connections: 0,
-        threads: 0,
+        shape: Shape { connections: 0, threads: 0, pipeline: 0, ..l.shape },
         has_usual_threads: true,
-        pipeline: 0,
         ..l.clone()
     };
     let alike = loads.iter().all(|l| rest(l) == rest(first));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_agent::{Generators, LoadError, LoadHost, LoadOutcome, ThisProcess};
 use hotlap_bench::validity::is_failing;
-use hotlap_load::plan::{LoadPart, Pace, Plan, Request, Reuse, Stop};
+use hotlap_load::plan::{LoadPart, Pace, Plan, Request, Reuse, Shape, Stop};
 use hotlap_load::{Failure, Progress};
 use hotlap_observe::cpus;
 use hotlap_servers::infer::PROBES;
@@ -134,6 +134,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         true => streams(args.connections, args.connection.streams, closes)?,
         false => (args.connections, args.connection.pipeline.unwrap_or(1)),
     };
+    let threads = args.threads.unwrap_or(1);
     let allowed = cpus::allowed().unwrap_or_default();
     let is_missing = |cpu: &&usize| !allowed.is_empty() && !allowed.contains(cpu);
     let cores = args.generator_cpus.iter();
@@ -162,12 +163,9 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         unique: 0,
         // An order begins with its first entry: there were no probes.
         first_value: if asked.fields.order.is_some() { 0 } else { PROBES },
-        connections,
-        threads: args.threads.unwrap_or(1),
-        reuse: Reuse::of(closes),
+        shape: Shape { connections, threads, reuse: Reuse::of(closes), pipeline },
         stop,
         pace,
-        pipeline,
         warmup: args.warmup,
         timeout: args.connection.timeout,
         check_one_in: args.check_one_in,

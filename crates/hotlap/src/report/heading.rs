@@ -225,27 +225,27 @@ pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
 
 /// `64 connections, keep-alive`.
 pub(super) fn load_words(load: &Load) -> String {
-    let connections = plural(load.connections, "connection");
-    let mut words = match load.reuse {
+    let connections = plural(load.shape.connections, "connection");
+    let mut words = match load.shape.reuse {
         Reuse::KeepAlive => format!("{connections}, keep-alive"),
         Reuse::Close => format!("{connections}, a new one per request"),
     };
     if load.protocol == Protocol::Http2 {
         let over = if load.https { " over TLS" } else { "" };
-        words += &format!(", HTTP/2{over} with {}", plural(load.pipeline, "stream"));
-        if load.connections > 1 {
+        words += &format!(", HTTP/2{over} with {}", plural(load.shape.pipeline, "stream"));
+        if load.shape.connections > 1 {
             words += " each";
         }
     } else {
         if load.https {
             words += ", HTTPS";
         }
-        if load.pipeline > 1 {
-            words += &format!(", {} requests in flight on each", load.pipeline);
+        if load.shape.pipeline > 1 {
+            words += &format!(", {} requests in flight on each", load.shape.pipeline);
         }
     }
-    if load.threads > 1 {
-        words += &format!(", {} generator threads", load.threads);
+    if load.shape.threads > 1 {
+        words += &format!(", {} generator threads", load.shape.threads);
     }
     if let Some(rate) = load.rate {
         words += &format!(", {} requests/s offered", number::rate(rate));

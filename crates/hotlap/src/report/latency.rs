@@ -183,7 +183,7 @@ impl RequestRow {
         let load = &run.loads[analysis.load];
         let requests = &analysis.servers[server].requests;
         let all: u64 = requests.iter().map(MeasuredRequest::requests).sum();
-        let in_flight = (load.connections * load.pipeline) as u64;
+        let in_flight = load.shape.in_flight() as u64;
         let latency = |request: &MeasuredRequest| match common_rate {
             None => percentiles(&request.service, Concurrency { in_flight, rate: load.rate }),
             Some(_) if !is_reached => [None, None],

@@ -200,7 +200,7 @@ impl Row {
     pub(super) fn of(run: &Run, analysis: &Analysis, index: usize) -> Self {
         let (server, measured) = (&run.servers[index], &analysis.servers[index]);
         let load = &run.loads[analysis.load];
-        let in_flight = (load.connections * load.pipeline) as u64;
+        let in_flight = load.shape.in_flight() as u64;
         let concurrency = |rate| Concurrency { in_flight, rate };
         let response = measured.response.as_ref();
         let mut warmups = run.starts.iter().filter(|s| s.server == index).flat_map(|s| &s.warmups);

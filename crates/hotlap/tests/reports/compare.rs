@@ -261,10 +261,10 @@ fn sentences_about_one_of_several_loads_name_it() {
 fn runs_without_a_load_in_common_are_refused() {
     type Change = fn(&mut hotlap::model::Load);
     let changes: [Change; 6] = [
-        |load| load.connections = 128,
-        |load| load.threads = 2,
-        |load| load.reuse = Reuse::Close,
-        |load| load.pipeline = 4,
+        |load| load.shape.connections = 128,
+        |load| load.shape.threads = 2,
+        |load| load.shape.reuse = Reuse::Close,
+        |load| load.shape.pipeline = 4,
         |load| load.rate = Some(1_000.0),
         |load| load.sends = "GET /other".to_owned(),
     ];

@@ -170,7 +170,7 @@ fn loads_that_differ_in_connections_are_drawn_as_scaling() {
 #[test]
 fn loads_that_differ_in_protocol_are_no_scaling() {
     let mut scene = with_loads(many(2), &[64, 64]);
-    scene.experiment.loads[1].pipeline = 10;
+    scene.experiment.loads[1].shape.pipeline = 10;
     assert!(!Report::of(&hold(&scene, None).run).scaling.is_empty());
     scene.experiment.loads[1].protocol = Protocol::Http2;
     assert!(Report::of(&hold(&scene, None).run).scaling.is_empty());

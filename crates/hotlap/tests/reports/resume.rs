@@ -101,7 +101,7 @@ fn what_cannot_go_on_says_why() {
          none if it had none"
     );
     let mut changed = run;
-    changed.loads[0].connections = 1;
+    changed.loads[0].shape.connections = 1;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &changed).unwrap_err().to_string();
     assert_eq!(error, "run 1 cannot be resumed: its suite has been changed since");
     // Figures of each request are kept by place, so the requests must be the same.

@@ -46,10 +46,7 @@ impl Instance {
         let Fields { list, seed, unique, order } = self.participant.contract.fields.clone();
         (plan.fields, plan.seed, plan.order) = (list, seed, order);
         (plan.unique, plan.first_value) = (unique, self.first_value());
-        plan.connections = load.connections;
-        plan.threads = load.threads;
-        plan.reuse = load.reuse;
-        plan.pipeline = load.pipeline;
+        plan.shape = load.shape;
         plan.timeout = setting.timeout;
         plan.cpus = setting.cores.generator.clone();
         plan.busy_poll = !setting.cores.shared;

@@ -76,10 +76,9 @@ impl Loaded {
     /// Whether requests were sent too late for their times to be the server's, by the same rule as
     /// for a lap of `hotlap run`.
     pub fn is_late(&self) -> bool {
-        self.plan
-            .pace
-            .rate()
-            .is_some_and(|rate| validity::is_late(&self.outcome.lag, self.plan.connections, rate))
+        self.plan.pace.rate().is_some_and(|rate| {
+            validity::is_late(&self.outcome.lag, self.plan.shape.connections, rate)
+        })
     }
 
     /// What was sampled while the generators loaded: the latency, and how many requests one stall
@@ -118,7 +117,7 @@ impl Loaded {
 
     /// How many requests one stall delays together.
     pub fn concurrency(&self) -> Concurrency {
-        let in_flight = (self.plan.connections * self.plan.pipeline) as u64;
+        let in_flight = self.plan.shape.in_flight() as u64;
         Concurrency { in_flight, rate: self.plan.pace.rate() }
     }
 

@@ -225,20 +225,21 @@ fn grouped_share(q: f64) -> String {
 
 fn shape(loaded: &Loaded) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
-    let mut parts = vec![plural(plan.connections, "connection")];
-    parts.push(match plan.reuse {
+    let mut parts = vec![plural(plan.shape.connections, "connection")];
+    parts.push(match plan.shape.reuse {
         Reuse::KeepAlive => "keep-alive".to_owned(),
         Reuse::Close => "a new one per request".to_owned(),
     });
     match plan.target.protocol {
-        Protocol::Http1 if plan.pipeline > 1 => {
-            parts.push(format!("{} in flight on each", plan.pipeline));
+        Protocol::Http1 if plan.shape.pipeline > 1 => {
+            parts.push(format!("{} in flight on each", plan.shape.pipeline));
         }
         Protocol::Http1 => {}
         Protocol::Http2 => {
-            let asked = plural(plan.pipeline, "stream");
+            let asked = plural(plan.shape.pipeline, "stream");
             let open = outcome.connections.streams;
-            let is_less = plan.pace == Pace::Closed && (1..plan.pipeline as u64).contains(&open);
+            let is_less =
+                plan.pace == Pace::Closed && (1..plan.shape.pipeline as u64).contains(&open);
             parts.push(match is_less {
                 true => format!("HTTP/2, {open} of {asked} each (the server allows no more)"),
                 false => format!("HTTP/2, {asked} each"),
@@ -252,9 +253,9 @@ fn shape(loaded: &Loaded) -> String {
             parts.push(format!("{} resumed", plural(resumed as usize, "handshake")));
         }
     }
-    let plural = if plan.threads == 1 { "" } else { "s" };
+    let plural = if plan.shape.threads == 1 { "" } else { "s" };
     let each = if loaded.generators.is_some() { " each" } else { "" };
-    parts.push(format!("{} thread{plural}{each} ({})", plan.threads, outcome.backend));
+    parts.push(format!("{} thread{plural}{each} ({})", plan.shape.threads, outcome.backend));
     match &plan.pace {
         Pace::Closed => {}
         Pace::Constant { rate: r } => parts.push(format!("{} requests/s", rate(*r))),
@@ -332,7 +333,7 @@ mod tests {
         };
         let target = hotlap_load::url::resolve("http://127.0.0.1:1/").unwrap().target;
         let mut plan = Plan::new(target, Request::get("/", "test"));
-        plan.connections = 1;
+        plan.shape.connections = 1;
         Loaded {
             url: "http://127.0.0.1:1/".to_owned(),
             plan,

@@ -22,7 +22,7 @@ use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
-use hotlap_load::plan::{Protocol, Reuse, Tls, check_shape};
+use hotlap_load::plan::{Protocol, Reuse, Tls};
 
 use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
@@ -183,11 +183,10 @@ impl RunSpec {
         let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
         let mut loads = loads::loads(args, suite, contract, sends_all)?;
         if ask_to_close(&args.common.request.ask.headers) {
-            loads.iter_mut().for_each(|load| load.reuse = Reuse::Close);
+            loads.iter_mut().for_each(|load| load.shape.reuse = Reuse::Close);
         }
-        for Load { connections, threads, pipeline, reuse, protocol, .. } in &loads {
-            check_shape(*connections, *threads, *pipeline, *reuse, *protocol)
-                .or_else(|error| usage(error.to_string()))?;
+        for load in &loads {
+            load.shape.check(load.protocol).or_else(|error| usage(error.to_string()))?;
         }
         let https = loads.iter().any(|load| load.https);
         let mut servers = server::servers(&entries, args, suite, contract, &requests, https)?;
@@ -388,7 +387,7 @@ mod tests {
         let line = "hotlap run sh http://127.0.0.1:1/x -c 8 --pipeline 2 --seed 7 --no-store";
         let spec = spec(line).unwrap();
         assert_eq!((spec.seed, spec.storage), (7, Storage::None));
-        assert_eq!((spec.loads[0].connections, spec.loads[0].pipeline), (8, 2));
+        assert_eq!((spec.loads[0].shape.connections, spec.loads[0].shape.pipeline), (8, 2));
         let names: Vec<&str> = spec.servers.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["sh", "http://127.0.0.1:1/x"]);
         assert_eq!((spec.question, spec.reference), (Question::Compare, Reference::Entry(0)));

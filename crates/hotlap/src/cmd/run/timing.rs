@@ -86,9 +86,8 @@ pub fn level_for(experiment: &Experiment) -> Duration {
 /// server's last run.
 pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
     let warm_up = FIRST_START.1 + level_for(experiment);
-    let in_flight = |w: &Warmup| {
-        experiment.loads.get(w.load).map_or(0, |load| load.connections * load.pipeline) as f64
-    };
+    let in_flight =
+        |w: &Warmup| experiment.loads.get(w.load).map_or(0, |load| load.shape.in_flight()) as f64;
     let of = |participant: &Participant| {
         // Only an estimate, so errors of the store are not reported.
         let (last, slice_ms) = store?.first_start(&participant.name).ok()??;

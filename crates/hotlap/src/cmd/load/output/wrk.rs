@@ -13,13 +13,13 @@ pub fn wrk_head(url: &str, plan: &Plan) -> String {
     };
     format!(
         "Running {length} test @ {url}\n  {} threads and {} connections\n",
-        plan.threads, plan.connections
+        plan.shape.threads, plan.shape.connections
     )
 }
 
 /// What wrk prints after it has measured.
 pub fn wrk(loaded: &Loaded) -> String {
-    let (outcome, threads) = (&loaded.outcome, loaded.plan.threads.max(1) as f64);
+    let (outcome, threads) = (&loaded.outcome, loaded.plan.shape.threads.max(1) as f64);
     let service = &outcome.service_time;
     let us = |ns: f64| micros(ns / 1e3);
     let mut out = String::from("  Thread Stats   Avg      Stdev     Max   +/- Stdev\n");

@@ -4,7 +4,7 @@ use anyhow::Context;
 use hotlap_bench::local::LEAST_RATE;
 use hotlap_bench::participant::Load;
 use hotlap_bench::suite::{Loading, STREAMS, Suite};
-use hotlap_load::plan::{CONNECTIONS, Protocol, Reuse};
+use hotlap_load::plan::{self, CONNECTIONS, Protocol, Reuse};
 use hotlap_servers::contract::{Contract, Name};
 
 use super::options;
@@ -106,12 +106,9 @@ fn load(
     let (request, asked) = request(loading, suite, contract)?;
     Ok(Load {
         name: if loading.name.is_empty() { asked } else { loading.name.clone() },
-        connections,
-        threads,
+        shape: plan::Shape { connections, threads, reuse: loading.reuse, pipeline },
         has_usual_threads: loading.threads.is_none(),
         protocol: loading.protocol,
-        reuse: loading.reuse,
-        pipeline,
         https,
         request: Some(request),
         rate: loading.rate,

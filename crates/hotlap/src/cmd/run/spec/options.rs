@@ -108,10 +108,10 @@ pub(super) fn have_hosts(
     if count > 0 && !scenarios.is_empty() {
         return usage("a stress generates its load on this machine: leave out --generator-on");
     }
-    match loads.iter().find(|load| load.connections < count) {
+    match loads.iter().find(|load| load.shape.connections < count) {
         Some(load) => usage(format!(
             "{} connections cannot be divided among {count} generators: use at least {count} (-c)",
-            load.connections
+            load.shape.connections
         )),
         None => Ok(()),
     }
