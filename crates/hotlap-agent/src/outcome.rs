@@ -155,13 +155,13 @@ impl Invalid {
                 format!("{command} began {:.0} ms late", by.as_secs_f64() * 1e3)
             }
             Self::Overlap { share, error } => format!(
-                "all generators measured together for {:.0} % of the time only (clocks are known \
+                "all generators measured together for {:.0}% of the time only (clocks are known \
                  to within {:.1} ms)",
                 share * 100.0,
                 error.as_secs_f64() * 1e3
             ),
             Self::Share { command, of } => {
-                format!("{command} completed {:.0} % of its share of the requests", of * 100.0)
+                format!("{command} completed {:.0}% of its share of the requests", of * 100.0)
             }
             Self::Silent { command, time } => format!(
                 "{command} got no response for {:.1} s while the others did",
@@ -367,21 +367,21 @@ mod tests {
     #[test]
     fn too_little_overlap_is_invalid_and_so_is_an_uncertain_one() {
         let found = reasons(|g| g.opened_ns += 150 * MS);
-        let expected = "all generators measured together for 85 % of the time only";
+        let expected = "all generators measured together for 85% of the time only";
         assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
         // The windows seem to agree, but no clock is known well enough.
         let found = reasons(|g| {
             g.before = Offset { ns: 0, error_ns: 60 * MS };
             g.after = g.before;
         });
-        assert!(found.len() == 1 && found[0].contains("88 %"), "{found:?}");
+        assert!(found.len() == 1 && found[0].contains("88%"), "{found:?}");
         assert!(found[0].contains("within 60.0 ms"), "{found:?}");
         // Windows of different hours.
         let found = reasons(|g| {
             g.opened_ns += 3_600_000 * MS;
             g.closed_ns += 3_600_000 * MS;
         });
-        assert!(found.len() == 1 && found[0].contains("for 0 %"), "{found:?}");
+        assert!(found.len() == 1 && found[0].contains("for 0%"), "{found:?}");
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn too_small_a_share_is_invalid_unless_it_may_be_chance() {
         let found = reasons(|g| g.responses = 7_000);
-        assert!(found.len() == 1 && found[0].starts_with("ssh b completed 82 % "), "{found:?}");
+        assert!(found.len() == 1 && found[0].starts_with("ssh b completed 82% "), "{found:?}");
         // Failures are completed too.
         assert!(reasons(|g| (g.responses, g.failures) = (0, 10_000)).is_empty());
         let mut few = two();

@@ -242,7 +242,7 @@ impl Scripted {
 }
 
 /// The part of its rate at which a scripted server keeps any latency goal between 1 ms and 1 s, if
-/// that allows 1 % of misses.
+/// that allows 1% of misses.
 pub const KEEPS: f64 = 0.9;
 
 /// The share of misses at a rate, relative to the highest that keeps the goal.

@@ -35,7 +35,7 @@ pub const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from
 pub const HELD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
 /// A window takes this many times as long as the longest latency that a goal allows: a rate that is
-/// 1 % above what a server can do needs that long until requests wait for too long.
+/// 1% above what a server can do needs that long until requests wait for too long.
 const GOALS: u32 = 100;
 
 /// The length of a window for these goals, at a rate with enough requests.
@@ -126,7 +126,7 @@ impl fmt::Display for Objective {
             Self::Latency { quantile, limit_ns } => {
                 write!(f, "p{} < {}", percent(quantile), time(limit_ns))
             }
-            Self::Errors { share } => write!(f, "errors < {} %", percent(share)),
+            Self::Errors { share } => write!(f, "errors < {}%", percent(share)),
         }
     }
 }
@@ -228,6 +228,6 @@ mod tests {
         let p999 = Objective::Latency { quantile: 0.999, limit_ns: 1_500 * MS };
         assert_eq!(shown(p999), "p99.9 < 1.5 s");
         assert_eq!(shown(Objective::Latency { quantile: 0.5, limit_ns: 250_000 }), "p50 < 250 µs");
-        assert_eq!(shown(Objective::Errors { share: 0.001 }), "errors < 0.1 %");
+        assert_eq!(shown(Objective::Errors { share: 0.001 }), "errors < 0.1%");
     }
 }

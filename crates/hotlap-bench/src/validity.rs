@@ -496,7 +496,7 @@ mod tests {
             lap.outcome.service_time = seen;
         });
         let [Violation::LittlesLaw { off }] = violations[..] else { panic!("{violations:?}") };
-        assert!((4.5..5.5).contains(&off), "{off} %");
+        assert!((4.5..5.5).contains(&off), "{off}%");
     }
 
     /// Regression: half a lap of stalling at its end violated Little's law and the lap was left

@@ -6,7 +6,7 @@
 //!
 //! There is one backend, mio's epoll or kqueue. A bare io_uring loop (multishot receive, buffer
 //! ring, fixed files, skipped completions) was compared with a bare epoll loop, by CPU time per
-//! request: equal with 10 and with 1,000 connections, 6 % less with 100, and a third more with
+//! request: equal with 10 and with 1,000 connections, 6% less with 100, and a third more with
 //! bodies of 64 KiB and 1 MiB. That does not justify a second backend.
 
 use std::io;

@@ -103,7 +103,7 @@ pub struct OpenLoop {
     /// Time since the oldest of them was due, in nanoseconds.
     pub oldest_ns: u64,
     /// The server did not keep up: some requests found no free connection, and the queue grew by
-    /// more than 1 % of the requests that became due.
+    /// more than 1% of the requests that became due.
     pub is_behind: bool,
 }
 

@@ -127,7 +127,7 @@ impl RequestMix {
         self.order[position]
     }
 
-    /// Not inlined, which would cost a fixed request 2 %.
+    /// Not inlined, which would cost a fixed request 2%.
     #[inline(never)]
     fn next_number(&mut self) -> Turn {
         if let Some(recorded) = &mut self.recorded {

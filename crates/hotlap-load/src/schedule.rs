@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn poisson_gaps_are_exponential() {
         // In an exponential distribution, the standard deviation equals the mean, and a share of
-        // 1/e is longer than the mean. 200,000 gaps determine both within 1 %.
+        // 1/e is longer than the mean. 200,000 gaps determine both within 1%.
         let all = due_times(&Pace::Poisson { rate: 1e6, seed: 7 }, 0, 1, 200_001);
         let gaps: Vec<f64> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let n = gaps.len() as f64;

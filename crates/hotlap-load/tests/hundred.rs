@@ -86,7 +86,7 @@ fn skewed_clocks_move_the_edges_and_hardly_the_counts() {
     }
 }
 
-/// Three of a hundred that begin after three quarters of the window cost 2.25 % of all requests:
+/// Three of a hundred that begin after three quarters of the window cost 2.25% of all requests:
 /// as much as a regression. Windows that are cut to what all shared lose time, and no requests/s.
 #[test]
 fn stragglers_bias_the_rate_unless_windows_are_cut() {

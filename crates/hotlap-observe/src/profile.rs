@@ -29,7 +29,7 @@ const WHAT: &str = "a CPU profile";
 /// 3⅓, 4 or 10 ms), so that work that happens at ticks is seen as often as other work.
 ///
 /// The bench `observe` of `hotlap-servers` measures what it costs: a server that takes 6 µs for a
-/// request takes 4 % more CPU time with 0.5 to 1 ms, and 2 % with 2 ms.
+/// request takes 4% more CPU time with 0.5 to 1 ms, and 2% with 2 ms.
 const PERIOD_NS: u64 = 733_000;
 
 /// Frames of a stack that are recorded. A sample takes 8 bytes for each.

@@ -50,7 +50,7 @@ mod linux {
         }
         let all = allowed().expect("the cores");
         println!("                 a read, µs           behind, µs a core");
-        println!("cores how             median        90 %       16 %       50 %       84 %");
+        println!("cores how             median        90%       16%       50%       84%");
         for count in [1, 2.min(all.len())] {
             let cpus = &all[..count];
             report(cpus, "plain", cpus, &|_| ());

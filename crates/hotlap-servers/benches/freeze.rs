@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         return supervisor::main();
     }
     println!("                   freeze, µs              thaw, µs");
-    println!("processes       median       90 %     median       90 %");
+    println!("processes       median       90%     median       90%");
     for (processes, sleep) in [(1, true), (8, true), (1, false), (8, false)] {
         let one = if sleep { "sleep 1000" } else { "(while :; do :; done)" };
         let script = format!("{} wait", format!("{one} & ").repeat(processes));

@@ -215,7 +215,7 @@ mod linux {
         }
         let share = |samples: u64| 100.0 * samples as f64 / all.max(1) as f64;
         println!(
-            "{all} samples of {} µs, {:.1} % of the CPU time, {} lost, {:.1} frames deep, {:.1} % \
+            "{all} samples of {} µs, {:.1}% of the CPU time, {} lost, {:.1} frames deep, {:.1}% \
              without a name",
             profile.period_ns / 1_000,
             100.0 * (all * profile.period_ns) as f64 / cpu_ns as f64,
@@ -226,7 +226,7 @@ mod linux {
         let mut list: Vec<_> = by_function.into_iter().collect();
         list.sort_unstable_by_key(|(_, samples)| std::cmp::Reverse(*samples));
         for ((library, function), samples) in list.into_iter().take(25) {
-            println!("{:>6.1} % {library:<20} {function}", share(samples));
+            println!("{:>6.1}% {library:<20} {function}", share(samples));
         }
     }
 }

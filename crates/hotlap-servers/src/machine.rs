@@ -355,7 +355,7 @@ fn named(text: &str, name: &str, separator: char) -> Option<String> {
 }
 
 /// CPU time of other processes from which to warn, in per cent of the machine. Laps are paired,
-/// which cancels a steady 10 %; one process that keeps half of a core busy on two cores is 25 %.
+/// which cancels a steady 10%; one process that keeps half of a core busy on two cores is 25%.
 const BUSY_LIMIT: f64 = 10.0;
 
 /// Steal from which to warn, in per cent.
@@ -397,7 +397,7 @@ impl Machine {
         if let Some(steal) = self.steal.filter(|&steal| steal >= STEAL_LIMIT) {
             doubt(
                 format!(
-                    "before the run, the hypervisor gave {steal:.0} % of the CPU time to other \
+                    "before the run, the hypervisor gave {steal:.0}% of the CPU time to other \
                      machines"
                 ),
                 "use a machine with dedicated cores, or compare CPU time per request",
@@ -405,7 +405,7 @@ impl Machine {
         }
         match (self.busy, self.pressure) {
             (Some(busy), _) if busy >= BUSY_LIMIT => doubt(
-                format!("before the run, other processes used {busy:.0} % of the CPU"),
+                format!("before the run, other processes used {busy:.0}% of the CPU"),
                 "stop them (see top), use --high-priority, or compare CPU time per request, which \
                  suffers less",
             ),
@@ -609,9 +609,9 @@ mod tests {
                  use a machine with two cores",
                 "the CPU quota is 0.5 cores; throttling distorts results; lift it, \
                  and pin the container to whole cores instead (--cpuset-cpus)",
-                "before the run, the hypervisor gave 4 % of the CPU time to other machines; use a \
+                "before the run, the hypervisor gave 4% of the CPU time to other machines; use a \
                  machine with dedicated cores, or compare CPU time per request",
-                "before the run, other processes used 31 % of the CPU; stop them (see top), use \
+                "before the run, other processes used 31% of the CPU; stop them (see top), use \
                  --high-priority, or compare CPU time per request, which suffers less",
                 "the machine runs on battery and saves power; plug it in",
                 "the frequency governor is powersave, so clock speed follows load; set it \

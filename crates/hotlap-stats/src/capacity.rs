@@ -10,7 +10,7 @@
 //!
 //! Whether a window kept the goal says less than the share of its requests that missed it, but that
 //! share has no use here: it varies a hundredfold from window to window, and its mean rests on the
-//! few windows with a burst (METHODOLOGY, *Capacity*).
+//! few windows with a burst (docs/evidence.md, *Capacity*).
 //!
 //! # The curve
 //!
@@ -48,7 +48,7 @@ const BRACKET: f64 = 1.2;
 /// At the sustained rate, this many times as many windows miss the goal as the goal permits
 /// requests to miss it: 10% of the windows for p99, 1% for p99.9. Misses come in bursts, so a few
 /// windows have most of the misses. In simulated queues, all windows together are then at the goal
-/// (METHODOLOGY, *Capacity*).
+/// (docs/evidence.md, *Capacity*).
 const BURSTS: f64 = 10.0;
 
 /// The largest share of windows that miss the goal at the sustained rate, as for a median: all
@@ -88,7 +88,7 @@ impl Capacity {
     }
 
     /// The rate at which the goal is met for long, in requests/s: where the curve has few enough
-    /// windows that miss the goal (METHODOLOGY, *Capacity*). The geometric mean over restarts.
+    /// windows that miss the goal (docs/evidence.md, *Capacity*). The geometric mean over restarts.
     pub fn sustained(&self) -> f64 {
         (self.curve.log_rate + self.log_share).exp()
     }

@@ -44,7 +44,7 @@ pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
 /// The ratio of two servers from their [`crate::pairs`], with its interval at `confidence` (0.95).
 /// `None` without pairs.
 ///
-/// In a simulation (`tests/coverage`) 95 % intervals contained the true ratio in 93 to 97 of 100
+/// In a simulation (`tests/coverage`) 95% intervals contained the true ratio in 93 to 97 of 100
 /// runs.
 pub fn effect(pairs: &ByRestart, confidence: f64) -> Option<Effect> {
     Some(Mean::of(pairs.clone())?.effect(confidence))

@@ -20,7 +20,7 @@ impl Estimate {
         Self { value: self.value * by, low: self.low * by, high: self.high * by }
     }
 
-    /// Half the width of the interval as a share of the value: the "± 1.2 %" of a table.
+    /// Half the width of the interval as a share of the value: the "± 1.2%" of a table.
     pub fn relative_half_width(&self) -> f64 {
         (self.high - self.low) / 2.0 / self.value.abs()
     }

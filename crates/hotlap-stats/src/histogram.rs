@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The longest time that can be distinguished: one hour, in nanoseconds.
 pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
-/// A histogram of times in nanoseconds with three significant digits (an error of 0.1 %), from 1 ns
+/// A histogram of times in nanoseconds with three significant digits (an error of 0.1%), from 1 ns
 /// to one hour; longer times count as one hour. Takes 32 buckets × 1,024 counts × 8 bytes = 256
 /// KiB, however many times it holds.
 #[derive(Debug, PartialEq)]
@@ -68,7 +68,7 @@ impl Histogram {
     }
 
     /// The quantile `q` (0 to 1) in nanoseconds; 0 when empty. It is the highest time of its
-    /// bucket, so at most 0.1 % above the exact one.
+    /// bucket, so at most 0.1% above the exact one.
     pub fn quantile(&self, q: f64) -> u64 {
         self.0.value_at_quantile(q)
     }
@@ -141,7 +141,7 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
-/// Ticks in each halving of the distance to 100 %, as HdrHistogram prints them.
+/// Ticks in each halving of the distance to 100%, as HdrHistogram prints them.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
 /// Counts per bucket at three significant digits: the power of two that distinguishes 2 × 10³

@@ -32,7 +32,7 @@ const MIN_FOR_LINE: usize = 3;
 const LONGEST_LINE: usize = 100;
 
 /// Noise hides a trend if the trend is known only to within this many times the tolerance over a
-/// stretch: by default 10 % per second. A convention (METHODOLOGY, appendix C, *Warm-up*).
+/// stretch: by default 10% per second. A convention (docs/rules.md, *Warm-up*).
 const HIDDEN: f64 = 5.0;
 
 /// Noise hides a trend only over so many stretches, see [`SteadyDetector::hidden_over`].
@@ -55,7 +55,7 @@ const FAR_BELOW: f64 = 0.8;
 /// Detects the steady state of a server that warms up, from one window after another.
 ///
 /// A line is fitted to the logarithms of the last n windows by Theil and Sen's method, which
-/// outliers in up to 29 % of them do not move. The server is steady if two things hold over a
+/// outliers in up to 29% of them do not move. The server is steady if two things hold over a
 /// stretch ([`DetectorSettings::stretch`]): its slope with its error is at most the tolerance, and
 /// its standard error is at most half the tolerance. n is the smallest number, from
 /// [`DetectorSettings::level`] up, with such a small error. So on a noisy machine the detector
@@ -223,7 +223,7 @@ pub struct KnownSpeed {
 }
 
 impl Default for DetectorSettings {
-    /// At most 2 % in 10 windows, decided after at most 100. A convention (METHODOLOGY, appendix C,
+    /// At most 2% in 10 windows, decided after at most 100. A convention (docs/rules.md,
     /// *Warm-up*); `tests/steady.rs` shows on simulated machines how soon flat servers settle with
     /// it, and how rarely a climbing one does.
     fn default() -> Self {

@@ -29,7 +29,7 @@ const SERVES_S: f64 = 2.0;
 /// [`crate::level`] and (as 1 − this) [`crate::Criterion::alpha`], so that they hold in 95 of 100
 /// runs. `precision` says whether the run may end once its intervals are narrow enough.
 ///
-/// A run that ends when it looks precise ends too often when the restarts agree by chance: at 95 %
+/// A run that ends when it looks precise ends too often when the restarts agree by chance: at 95%
 /// it finds a difference between identical servers in up to 10 of 100 runs. With half the alpha,
 /// and no look before the fifth restart, it does so in fewer than 5, however many looks there are
 /// (simulated in `tests/coverage/stopping.rs`).
@@ -37,7 +37,7 @@ pub fn confidence(precision: Option<f64>) -> f64 {
     if precision.is_some() { 0.975 } else { 0.95 }
 }
 
-/// Whether every interval's relative half-width is at most `precision` (0.01 for 1 %).
+/// Whether every interval's relative half-width is at most `precision` (0.01 for 1%).
 pub fn is_precise(comparisons: &[ByRestart], precision: f64) -> bool {
     let is_narrow = |pairs: &ByRestart| {
         effect(pairs, confidence(Some(precision))).is_some_and(|e| {

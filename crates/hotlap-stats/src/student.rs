@@ -81,7 +81,7 @@ pub fn two_sided_p(t: f64, df: f64) -> f64 {
     incomplete_beta(df / (df + t * t), df / 2.0, 0.5)
 }
 
-/// The t that |T| exceeds with probability `alpha` (0 < alpha < 1). At 5 % it is 12.71 at one
+/// The t that |T| exceeds with probability `alpha` (0 < alpha < 1). At 5% it is 12.71 at one
 /// degree of freedom, 4.30 at two, 2.78 at four, and 1.96 in the limit. Infinite if `df` or `alpha`
 /// is not positive, or for NaN.
 pub fn quantile(alpha: f64, df: f64) -> f64 {

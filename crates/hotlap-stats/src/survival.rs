@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::{Histogram, MAX_NS};
 
 /// By how much requests that were never sent may move a percentile, as a share of its value, before
-/// it counts as a lower bound: ten times the histogram's error. A convention (METHODOLOGY, appendix
-/// C, *Latency*).
+/// it counts as a lower bound: ten times the histogram's error. A convention (docs/rules.md,
+/// *Latency*).
 const TOLERANCE: f64 = 0.01;
 
 /// A percentile.
@@ -39,7 +39,7 @@ pub struct Percentile {
 /// censoring is not random: under overload, those that become due last wait longest. Nothing is
 /// assumed about them. The quantile is computed twice: as if they waited forever, and as the
 /// ordinary quantile in which every request without a response ends at its present age. If the two
-/// differ by more than 1 %, the quantile is a lower bound.
+/// differ by more than 1%, the quantile is a lower bound.
 ///
 /// The value of a lower bound is always the latter: the quantile of all ages seen.
 #[derive(Debug, Clone)]
@@ -321,14 +321,14 @@ impl Censored {
     }
 }
 
-/// Maximum probability that all samples lie below the quantile: one side of a 95 % interval.
+/// Maximum probability that all samples lie below the quantile: one side of a 95% interval.
 const MAX_MISS: f64 = 0.025;
 
 /// Whether `samples` suffice to estimate the quantile `q`, if one stall of the server delays
 /// `together` of them.
 ///
 /// All of n independent samples lie below the q quantile with probability qⁿ (David and Nagaraja,
-/// "Order Statistics", 3rd edition, section 7.1), which must not exceed 2.5 %. That takes 36
+/// "Order Statistics", 3rd edition, section 7.1), which must not exceed 2.5%. That takes 36
 /// samples for p90, 368 for p99 and 3,688 for p99.9.
 ///
 /// But response times are not independent. A server that stalls delays every request in flight. One
@@ -732,7 +732,7 @@ mod tests {
             };
             let least = |together| (1..).find(|n| samples_suffice(*n, 0.99, together)).unwrap();
             let share = missed(least(CONNECTIONS).div_ceil(CONNECTIONS));
-            // Three standard errors of a share of 2.5 % in 4,000 runs are 0.7 %.
+            // Three standard errors of a share of 2.5% in 4,000 runs are 0.7%.
             assert!(share < 0.025 + 0.007, "{share}");
             let share = missed(least(1).div_ceil(CONNECTIONS));
             assert!(share > 0.9, "{share}");

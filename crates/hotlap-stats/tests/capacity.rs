@@ -2,7 +2,7 @@
 //! simulated queues, so there is no clock. The seeds are fixed, so a test that passes once always
 //! passes.
 
-#![allow(clippy::print_stdout, reason = "the table of METHODOLOGY is printed")]
+#![allow(clippy::print_stdout, reason = "the table of docs/evidence.md is printed")]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -280,13 +280,13 @@ fn intervals_of_95_percent_hold_the_true_capacity_in_nine_of_ten_searches() {
 }
 
 #[test]
-#[ignore = "prints the table of METHODOLOGY; minutes without optimization"]
+#[ignore = "prints the table of docs/evidence.md; minutes without optimization"]
 fn table_of_coverage() {
     for world in WORLDS {
         let truth = world.queue.capacity(world.goal);
         let Coverage { held, half_width, bias, windows } = coverage(world, truth, 200);
         println!(
-            "{:<36} {truth:8.1}/s held {held:5.1} %  ± {half_width:4.1} %  bias {bias:+.2} %  \
+            "{:<36} {truth:8.1}/s held {held:5.1}%  ± {half_width:4.1}%  bias {bias:+.2}%  \
              {windows:.0} windows",
             world.name
         );

@@ -126,10 +126,10 @@ impl Behaviour for Ceiling {
     }
 }
 
-/// How long before a delayed response is due the loop polls without sleeping: slightly longer than
-/// a wake-up takes (30 to 40 µs on the virtual machines of METHODOLOGY; timers of other systems are
-/// coarser). Longer would do harm: on a busy core, a polling thread uses up its share and then has
-/// to wait when the response is due.
+/// How long before a delayed response is due the loop polls without sleeping. A wake-up takes 30 to
+/// 40 µs on the virtual machines of docs/evidence.md, and timers of other systems are coarser.
+/// Longer would do harm: on a busy core, a polling thread uses up its share and then has to wait
+/// when the response is due.
 const BUSY: Duration = Duration::from_micros(if cfg!(target_os = "linux") { 60 } else { 2_000 });
 
 /// Until when to sleep if a response is due then.

@@ -50,7 +50,7 @@ fn main() {
             held += u32::from(is_held);
             half_widths.push(rate.relative_half_width());
             println!(
-                "run {run}: {:<22} {:6.1} [{:6.1}, {:6.1}], true {:6.1} ({:+.1} %), {restarts} restarts, \
+                "run {run}: {:<22} {:6.1} [{:6.1}, {:6.1}], true {:6.1} ({:+.1}%), {restarts} restarts, \
                  {:3.0} s{}",
                 queue.name,
                 rate.value,
@@ -65,7 +65,7 @@ fn main() {
     }
     let median = hotlap_stats::median(&half_widths).unwrap_or(f64::NAN);
     println!(
-        "{held} of {searches} intervals hold the truth; median half width {:.1} %",
+        "{held} of {searches} intervals hold the truth; median half width {:.1}%",
         100.0 * median
     );
 }

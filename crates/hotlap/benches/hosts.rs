@@ -131,7 +131,7 @@ fn main() {
         run.schedule.slice_ms.unwrap_or_default(),
         run.schedule.restarts,
     );
-    println!("| server, load | rounds | CPU/req | ratio | 95 % interval |");
+    println!("| server, load | rounds | CPU/req | ratio | 95% interval |");
     println!("|---|---:|---:|---:|---|");
     let analysis = Analysis::of(&run, 0);
     for (index, server) in analysis.servers.iter().enumerate() {

@@ -327,7 +327,7 @@ fn costs(options: &Options) {
             }
         }
     }
-    println!("\nOf {cases}, within 6 % or the interval: {right:?} of the costs alone and inside");
+    println!("\nOf {cases}, within 6% or the interval: {right:?} of the costs alone and inside");
 }
 
 fn measure(program: &Program, seconds: u64, connections: u64, [base, extra]: [u64; 2]) -> Case {
@@ -370,7 +370,7 @@ fn tell(case: &Case) -> [bool; 2] {
     let right = [*known_us, inside_us].map(|us| (value - us).abs() <= tolerance(&found, us));
     let [alone, inside] = right.map(|is_right| if is_right { "yes" } else { "no" });
     println!(
-        "| {connections} | {base_us} | {busy_percent:.0} % | {known_us:.3} | {alone} | \
+        "| {connections} | {base_us} | {busy_percent:.0}% | {known_us:.3} | {alone} | \
          {inside_us:.3} | {inside} | {value:.3} [{low:.3}, {high:.3}] |"
     );
     right

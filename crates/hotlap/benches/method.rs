@@ -103,8 +103,8 @@ fn main() {
         let one = beside_neighbour(&arena, &options, run, iterations);
         keep(&options, &one);
         eprintln!(
-            "run {run}: twin {:+.2} % cost, {:+.2} % requests/s; more CPU {:+.2} %, least {:.1} %; \
-             {} restarts, {} rounds; {:.0} % measured",
+            "run {run}: twin {:+.2}% cost, {:+.2}% requests/s; more CPU {:+.2}%, least {:.1}%; \
+             {} restarts, {} rounds; {:.0}% measured",
             percent(one.twin_cost),
             percent(one.twin_rate),
             percent(one.costlier_cost),
@@ -158,7 +158,7 @@ impl Options {
         let neighbour = if self.neighbour { "neighbour" } else { "alone" };
         let data = if self.data { ", 10 MB of data" } else { "" };
         format!(
-            "{seconds} s{slices}, {connections} connections, {extra_cpu} % more CPU, best of \
+            "{seconds} s{slices}, {connections} connections, {extra_cpu}% more CPU, best of \
              three {best_seconds} s, {neighbour}{data}"
         )
     }
@@ -329,7 +329,7 @@ fn nine_in_ten(values: impl Iterator<Item = f64>) -> f64 {
     sorted.get(at.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// So many of so many, as a share with its 95 % interval (Wilson, "Probable inference, the law of
+/// So many of so many, as a share with its 95% interval (Wilson, "Probable inference, the law of
 /// succession, and statistical inference", JASA 1927).
 fn share(count: usize, of: usize) -> String {
     const Z: f64 = 1.96;
@@ -337,7 +337,7 @@ fn share(count: usize, of: usize) -> String {
     let middle = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
     let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
     let [low, high] = [middle - half, middle + half].map(|v| (v * 100.0).clamp(0.0, 100.0));
-    format!("{count} of {of}, {:.0} % [{low:.0}, {high:.0}]", p * 100.0)
+    format!("{count} of {of}, {:.0}% [{low:.0}, {high:.0}]", p * 100.0)
 }
 
 fn tell(options: &Options, found: &[Found]) {
@@ -356,24 +356,24 @@ fn tell(options: &Options, found: &[Found]) {
     let mut row = |what: &str, is: String, goal: &str| {
         rows.insert(rows.len(), [what.to_owned(), is, goal.to_owned()]);
     };
-    row("false alarms, cost", share(count(|f| f.alarm_cost), runs), "5 %");
-    row("false alarms, requests/s", share(count(|f| f.alarm_rate), runs), "5 %");
+    row("false alarms, cost", share(count(|f| f.alarm_cost), runs), "5%");
+    row("false alarms, requests/s", share(count(|f| f.alarm_rate), runs), "5%");
     row(
-        &format!("{} % more CPU, called", options.extra_cpu),
+        &format!("{}% more CPU, called", options.extra_cpu),
         share(count(|f| f.is_called), runs),
-        if options.neighbour { "95 %" } else { "90 %" },
+        if options.neighbour { "95%" } else { "90%" },
     );
     row(
         "the same, as found in the middle",
-        format!("{:+.2} %", percent(middle(|f| f.costlier_cost))),
+        format!("{:+.2}%", percent(middle(|f| f.costlier_cost))),
         "",
     );
     let least = nine_in_ten(found.iter().map(|f| f.smallest.unwrap_or(f64::INFINITY)));
-    row("smallest difference found in 90 %", format!("{:.1} %", least * 100.0), "1 %");
+    row("smallest difference found in 90%", format!("{:.1}%", least * 100.0), "1%");
     row(
         "error of cost, rms",
-        format!("{:.2} %", rms(found.iter().filter_map(|f| f.twin_cost)) * 100.0),
-        "0.3 %",
+        format!("{:.2}%", rms(found.iter().filter_map(|f| f.twin_cost)) * 100.0),
+        "0.3%",
     );
     let rates: Vec<f64> = found.iter().filter_map(|f| f.twin_rate).collect();
     let compared = if rates.len() < runs {
@@ -382,7 +382,7 @@ fn tell(options: &Options, found: &[Found]) {
         "error of requests/s, rms".to_owned()
     };
     if !rates.is_empty() {
-        row(&compared, format!("{:.2} %", rms(rates.into_iter()) * 100.0), "2.5 %");
+        row(&compared, format!("{:.2}%", rms(rates.into_iter()) * 100.0), "2.5%");
     }
     let both = || found.iter().filter_map(|f| Some((f.best_rate?, f.twin_rate?)));
     if both().count() > 0 {
@@ -391,12 +391,12 @@ fn tell(options: &Options, found: &[Found]) {
         let runs = both().count();
         row(
             &format!("best of three, the same {runs} runs"),
-            format!("{:.2} %, {:.1} × hotlap's", best * 100.0, best / own),
+            format!("{:.2}%, {:.1} × hotlap's", best * 100.0, best / own),
             "4 ×",
         );
     }
     let share = found.iter().map(|f| f.measured).sum::<f64>() / runs as f64;
-    row("share of a run that is measured", format!("{:.0} %", share * 100.0), "60 %");
+    row("share of a run that is measured", format!("{:.0}%", share * 100.0), "60%");
     let (restarts, rounds) =
         (middle(|f| Some(f.restarts.into())), middle(|f| Some(f.rounds.into())));
     let [restarts, rounds] = [restarts, rounds].map(|n| n.unwrap_or(f64::NAN));

@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(shown("p99<10ms").unwrap(), "p99 < 10 ms");
         assert_eq!(
             shown("p50 < 2ms, p99.9<=0.1s,errors<0.1%").unwrap(),
-            "p50 < 2 ms, p99.9 < 100 ms, errors < 0.1 %"
+            "p50 < 2 ms, p99.9 < 100 ms, errors < 0.1%"
         );
         for (text, why) in [
             ("p99", "is not a goal"),

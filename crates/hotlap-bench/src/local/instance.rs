@@ -39,7 +39,7 @@ pub(super) use warm_up::{COUNTED, WARM_WINDOW};
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
 /// Laps over the same connections: those of a round. What a request costs depends on the set of
-/// connections (METHODOLOGY, *Connections held for a whole restart*).
+/// connections (docs/lab-notebook.md, *Connections held for a whole restart*).
 const LAPS_A_SET: u32 = 2;
 
 /// Connections that were idle for longer are replaced before the next slice, because many servers

@@ -48,7 +48,7 @@ pub(super) const WHOLE: Duration = Duration::from_millis(300);
 const SERVICE_TIMES: u32 = 4;
 
 /// Minimum length of a slice in delays of readings from another host: the two edges of a window
-/// are then known to within 0.3 % of its length.
+/// are then known to within 0.3% of its length.
 const DELAYS: u32 = 333;
 
 /// The shortest slice at whose edges readings may take this long until they are taken.
@@ -349,7 +349,7 @@ mod tests {
             for n in [0, 1] {
                 for &server in &next {
                     probes[server.0] += 1;
-                    // Noise of ± 2 % that differs between servers.
+                    // Noise of ± 2% that differs between servers.
                     let noise =
                         1.0 + 0.01 * f64::from((step * 7 + n * 3 + server.0 as i32) % 5 - 2);
                     let cost = 5_000.0 * ratio(server.0, slices.length().as_millis()) * noise;

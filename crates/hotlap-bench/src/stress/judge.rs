@@ -279,7 +279,7 @@ impl fmt::Display for Reason {
                 write!(f, "{failed} of {asked} requests failed after the attack")
             }
             Self::SlowAfter(share) => {
-                write!(f, "{:.0} % of its throughput after the attack", share * 100.0)
+                write!(f, "{:.0}% of its throughput after the attack", share * 100.0)
             }
             Self::Errors(failed, asked, most) => {
                 write!(f, "{failed} of {asked} requests of normal clients failed")?;
@@ -292,10 +292,10 @@ impl fmt::Display for Reason {
                 write!(f, "it keeps {after} threads, up from {before}")
             }
             Self::Busy(share) => {
-                write!(f, "it uses {:.0} % of a core without requests", share * 100.0)
+                write!(f, "it uses {:.0}% of a core without requests", share * 100.0)
             }
             Self::Pace(share) => {
-                write!(f, "normal clients had {:.0} % of their fair throughput", share * 100.0)
+                write!(f, "normal clients had {:.0}% of their fair throughput", share * 100.0)
             }
             Self::P99(before, during) => {
                 write!(f, "p99 went from {:.1} ms to {:.0} ms", ms(*before), ms(*during))
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn less_than_half_of_the_throughput_is_suffering() {
         let slow = Observed { during: pace(4_999, 2_000_000, 0), ..calm() };
-        let why = "normal clients had 50 % of their fair throughput".to_owned();
+        let why = "normal clients had 50% of their fair throughput".to_owned();
         assert_eq!(judged(slow), (Impact::Slowed, vec![why]));
     }
 
@@ -438,11 +438,11 @@ mod tests {
         let why = [
             "it keeps 210 MB of memory, up from 21 MB",
             "it keeps 204 threads, up from 4",
-            "it uses 99 % of a core without requests",
+            "it uses 99% of a core without requests",
         ];
         assert_eq!(judged(scarred), (Impact::Degraded, why.map(str::to_owned).to_vec()));
         let slower = Observed { after: pace(3_000, 2_000_000, 0), ..calm() };
-        let why = "30 % of its throughput after the attack".to_owned();
+        let why = "30% of its throughput after the attack".to_owned();
         assert_eq!(judged(slower), (Impact::Degraded, vec![why]));
     }
 

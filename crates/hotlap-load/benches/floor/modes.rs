@@ -459,7 +459,7 @@ pub fn paced(rate: f64) {
         let us = |ns: u64| ns as f64 / 1e3;
         println!(
             "{pace:?}, {}: {:.1} requests/s; lag p50 {:.1} µs, p99 {:.1}, max {:.1}; service p50 \
-             {:.1}, p99 {:.1}; busy {:.0} %",
+             {:.1}, p99 {:.1}; busy {:.0}%",
             if busy_poll { "busy polling" } else { "sleeping" },
             outcome.rate(),
             us(outcome.lag.quantile(0.5)),

@@ -2,7 +2,7 @@
 //!
 //! Where a neighbour keeps the cores busy, a server waits for its core like any other program, and
 //! latency is that of the machine as it is. With priority, it is nearly that of a quiet machine
-//! (METHODOLOGY, *Capacity*). Three settings of Linux are needed:
+//! (docs/evidence.md, *Capacity*). Three settings of Linux are needed:
 //!
 //! - The nice value: a task at -20 gets 87 times the CPU time of one at 0 (sched(7)).
 //! - The slice: a task that wakes up interrupts a running one at once only if its own slice is

@@ -15,7 +15,7 @@ const SLOPES: [f64; 17] = [
 ];
 
 /// The factors by which it is refined, in turn. Together they reach beyond the middle between two
-/// of the slopes, and the last one leaves an error of 2.5 %.
+/// of the slopes, and the last one leaves an error of 2.5%.
 const FINER: [f64; 4] = [1.2, 1.1, 1.05, 1.025];
 
 /// How much the capacities of restarts differ, as a standard deviation of their logarithms: between
@@ -414,7 +414,7 @@ mod tests {
         assert!((found[0] + 0.015).abs() < 2e-4 && (found[1] - 0.015).abs() < 2e-4, "{found:?}");
     }
 
-    /// The slope is compared with the likeliest of many, 2 % apart.
+    /// The slope is compared with the likeliest of many, 2% apart.
     #[test]
     fn the_slope_is_the_likeliest() {
         for scale in [0.02, 0.025, 0.03, 0.1, 0.3, 0.5] {

@@ -20,7 +20,7 @@ pub enum Class {
 }
 
 /// A window with at least this share of the final level is near the final speed. A convention
-/// (METHODOLOGY, appendix C, *Warm-up*: "within a tenth of its speed").
+/// (docs/rules.md, *Warm-up*: "within a tenth of its speed").
 const NEAR: f64 = 0.9;
 
 /// A server whose first windows reach less than this share of the steady level (or the reverse) was
@@ -29,7 +29,7 @@ const NEAR: f64 = 0.9;
 const FLAT_FROM: f64 = 0.7;
 
 /// A server whose first windows reach less than this share of its level has a compiler at work. A
-/// convention (METHODOLOGY, appendix C, *Warm-up*), between caches that fill and the factors of ten
+/// convention (docs/rules.md, *Warm-up*), between caches that fill and the factors of ten
 /// and more by which Java and Node become faster.
 const COMPILES_BELOW: f64 = 1.0 / 3.0;
 
@@ -128,7 +128,7 @@ pub(super) struct Line {
 
 impl Line {
     /// The line through values at 0, 1, 2, ... by Theil and Sen's method: its slope is the median
-    /// of the slopes between all pairs, so up to 29 % of the values may be outliers (Sen 1968).
+    /// of the slopes between all pairs, so up to 29% of the values may be outliers (Sen 1968).
     pub fn through(values: &[f64]) -> Self {
         let n = values.len();
         let mut slopes = Vec::new();

@@ -49,7 +49,7 @@ fn at_most_5_percent_of_tables_have_a_false_sentence_in_each_world() {
     assert!(mean <= 5.0, "{mean}% over all");
 }
 
-/// The table of METHODOLOGY: `cargo test --release -p hotlap-stats --test coverage false_verdicts
+/// The table of docs/evidence.md: `cargo test --release -p hotlap-stats --test coverage false_verdicts
 /// -- --ignored --nocapture`.
 #[test]
 #[ignore = "writes a table, takes a minute"]

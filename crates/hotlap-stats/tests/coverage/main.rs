@@ -90,7 +90,7 @@ fn a_servers_own_bursts_are_part_of_its_cost() {
     assert!(held.0 > 90.0 && held.1 > 90.0, "{held:?}");
 }
 
-/// The table of METHODOLOGY: `cargo test --release -p hotlap-stats --test coverage
+/// The table of docs/evidence.md: `cargo test --release -p hotlap-stats --test coverage
 /// table_of_coverage -- --ignored --nocapture`.
 #[test]
 #[ignore = "writes a table, takes a minute"]

@@ -69,7 +69,7 @@ fn stopping_when_precise_makes_no_more_false_alarms() {
     }
 }
 
-/// The table of METHODOLOGY, as that of coverage: `table_of_power`. Costs and noise are those of two
+/// The table of docs/evidence.md, as that of coverage: `table_of_power`. Costs and noise are those of two
 /// small servers on two virtual cores: a ratio differs by 1.65% between rounds and by 0.7% between
 /// restarts.
 #[test]

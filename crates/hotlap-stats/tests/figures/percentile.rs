@@ -37,7 +37,7 @@ fn the_longest_time_is_a_bound_if_a_request_without_a_response_is_as_old() {
 }
 
 /// 98 responses, and one waiting request. The quantile as if it waited forever and the one as if it
-/// ended now may differ by 1 %.
+/// ended now may differ by 1%.
 #[test]
 fn waiting_requests_make_a_bound_if_they_matter_by_more_than_one_percent() {
     // Responses of 1,000 to 1,097 ns, and one request that waits at age 1. If it ended now, the

@@ -1,4 +1,4 @@
-//! Ways to merge nodes: an estimate in log units and half the width of its 95 % interval.
+//! Ways to merge nodes: an estimate in log units and half the width of its 95% interval.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use hotlap_stats::{ByRestart, NodeSpread, by_node};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A pool, in log units: a restart differs from the next by 1 %, a round by 1 %.
+/// A pool, in log units: a restart differs from the next by 1%, a round by 1%.
 #[derive(Debug, Clone, Copy)]
 struct Pool {
     nodes: u32,
@@ -21,7 +21,7 @@ struct Pool {
     between: f64,
     /// Restarts of each node; where two numbers are given, nodes alternate.
     restarts: [u32; 2],
-    /// Share of rounds that a disturbance makes 10 to 50 % longer.
+    /// Share of rounds that a disturbance makes 10 to 50% longer.
     disturbed: f64,
 }
 
@@ -104,7 +104,7 @@ fn intervals_over_nodes_contain_the_true_ratio_in_95_of_100_merged_runs() {
         // and Student's interval is too narrow for the mean of a skewed distribution (Johnson
         // 1978).
         let least = if pool.disturbed > 0.0 { 92.0 } else { 93.0 };
-        assert!((least..=97.0).contains(&held), "{pool:?}: {held} %");
+        assert!((least..=97.0).contains(&held), "{pool:?}: {held}%");
     }
 }
 
@@ -135,11 +135,11 @@ fn intervals_of_the_spread_of_nodes_contain_the_true_one() {
         }
         let held = f64::from(held) / 20.0;
         // Where nodes do not differ, the lower end is 0 and cannot miss.
-        assert!((93.0..=98.7).contains(&held), "{pool:?}: {held} %");
+        assert!((93.0..=98.7).contains(&held), "{pool:?}: {held}%");
     }
 }
 
-/// The table of METHODOLOGY: `cargo test --release -p hotlap-stats --test nodes -- --ignored
+/// The table of docs/evidence.md: `cargo test --release -p hotlap-stats --test nodes -- --ignored
 /// --nocapture`.
 #[test]
 #[ignore = "writes a table"]
@@ -150,7 +150,7 @@ fn table_of_candidates() {
     for pool in pools() {
         let [few, many] = pool.restarts;
         let restarts = if few == many { few.to_string() } else { format!("{few} or {many}") };
-        let hit = if pool.disturbed > 0.0 { ", 5 % of rounds hit" } else { "" };
+        let hit = if pool.disturbed > 0.0 { ", 5% of rounds hit" } else { "" };
         let _ = write!(table, "\n| {}, {restarts}, {}{hit} |", pool.nodes, pool.between);
         for (_, candidate) in CANDIDATES {
             let (held, half) = count(candidate, pool, 4000);

@@ -73,7 +73,7 @@ fn claims(
         live.phase(format!("a known cost: {}", known.name));
         claims.push(trials::known_cost(arena, known, 1, &stop)?);
     }
-    live.phase("two equal servers, and one with 3 % more CPU".to_owned());
+    live.phase("two equal servers, and one with 3% more CPU".to_owned());
     let budget = args.duration.saturating_sub(OTHERS).max(TWINS);
     claims.extend(trials::costlier(arena, budget, 1, &stop)?);
     Ok(claims)

@@ -106,7 +106,7 @@ impl Board {
         };
         let stops = "q stops and prints the table so far";
         match self.busy {
-            Some(busy) => format!("generator {:.0} % busy{late} · {stops}", busy * 100.0),
+            Some(busy) => format!("generator {:.0}% busy{late} · {stops}", busy * 100.0),
             None => stops.to_owned(),
         }
     }
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(
             board.lines(80),
             [
-                "generator 61 % busy, 12 µs late (p99) · q stops and prints the table so far",
+                "generator 61% busy, 12 µs late (p99) · q stops and prints the table so far",
                 "   server     requests/s  CPU µs/request  laps",
                 "   go      50,000 ± 0.5%     20.0 ± 0.5%     3",
                 ">  node           30,000            33.3     1",

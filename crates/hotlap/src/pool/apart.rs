@@ -112,7 +112,7 @@ mod tests {
         let Some(Apart::Noise { own, pool }) = pool(shard(0.2, 3600.0)) else { panic!() };
         assert!(own == 0.2 && (pool - 0.021).abs() < 1e-12);
         let quiet = [0.001, 0.001, 0.001, 0.04].map(|noise| shard(noise, 3600.0));
-        assert_eq!(apart(&quiet), [None; 4], "4 % is not much, however quiet the others are");
+        assert_eq!(apart(&quiet), [None; 4], "4% is not much, however quiet the others are");
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl CapacityResults {
         results
     }
 
-    /// The goals in words: `p99 < 10 ms and errors < 0.1 %`.
+    /// The goals in words: `p99 < 10 ms and errors < 0.1%`.
     pub fn goals_in_words(&self) -> String {
         self.goals.join(" and ")
     }

@@ -402,7 +402,7 @@ fn differences(
     found
 }
 
-/// The goals of a search: `p99 < 10 ms and errors < 0.1 %`.
+/// The goals of a search: `p99 < 10 ms and errors < 0.1%`.
 fn goals(run: &Run) -> String {
     let goals: Vec<String> = run.schedule.objectives.iter().map(ToString::to_string).collect();
     goals.join(" and ")

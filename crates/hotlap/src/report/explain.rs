@@ -192,7 +192,7 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
         }
         if ledger.lost > 0.01 {
             let percent = grouped(ledger.lost * 100.0, 0);
-            notes.push(format!("The profile lost {percent} % of its samples."));
+            notes.push(format!("The profile lost {percent}% of its samples."));
         }
     }
     notes

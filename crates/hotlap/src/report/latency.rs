@@ -27,11 +27,11 @@ pub struct Latency {
     pub stdev: Option<Figure>,
     /// Half are shorter, in milliseconds.
     pub p50: Option<Figure>,
-    /// 90 % are shorter, in milliseconds.
+    /// 90% are shorter, in milliseconds.
     pub p90: Option<Figure>,
-    /// 99 % are shorter, in milliseconds; `None` if there are too few samples.
+    /// 99% are shorter, in milliseconds; `None` if there are too few samples.
     pub p99: Option<Figure>,
-    /// 99.9 % are shorter, in milliseconds; `None` if there are too few samples.
+    /// 99.9% are shorter, in milliseconds; `None` if there are too few samples.
     pub p999: Option<Figure>,
     /// The longest, in milliseconds.
     pub max: Option<Figure>,
@@ -166,7 +166,7 @@ pub struct RequestRow {
     pub rate: Option<f64>,
     /// Half are shorter, in milliseconds; `null` if there are too few samples.
     pub p50: Option<Figure>,
-    /// 99 % are shorter, in milliseconds; `null` if there are too few samples.
+    /// 99% are shorter, in milliseconds; `null` if there are too few samples.
     pub p99: Option<Figure>,
 }
 
@@ -196,7 +196,7 @@ impl RequestRow {
                 server: run.servers[server].name.clone(),
                 request: load.requests[request.place].clone(),
                 requests: request.requests(),
-                share_percent: share.map(|share| bare(share, format!("{} %", grouped(share, 1)))),
+                share_percent: share.map(|share| bare(share, format!("{}%", grouped(share, 1)))),
                 errors: request.failures,
                 rate: common_rate,
                 p50,

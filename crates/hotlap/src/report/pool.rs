@@ -111,7 +111,7 @@ impl PoolView {
 
     /// What the table shows.
     pub fn legend(&self) -> &'static str {
-        "Standard deviation between nodes of the ratio to the reference, with its 95 % interval, \
+        "Standard deviation between nodes of the ratio to the reference, with its 95% interval, \
          and the part of it that restarts of one node explain (by restarts, for CPU/req)."
     }
 }
@@ -192,7 +192,7 @@ impl NodeDifference {
     }
 }
 
-/// A standard deviation in log units, in per cent: `0.8 %`, its interval `[0, 2.1]`.
+/// A standard deviation in log units, in per cent: `0.8%`, its interval `[0, 2.1]`.
 fn in_percent(between: &hotlap_stats::Estimate) -> Figure {
     let found = between.scaled(100.0);
     let text = |value: f64| percent(value).trim_end_matches(" %").to_owned();

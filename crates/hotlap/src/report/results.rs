@@ -246,7 +246,7 @@ impl Row {
             rss_mb: rss_bytes.map(|bytes| megabytes(bytes as f64)),
             pss_mb: pss_bytes.map(|bytes| megabytes(bytes as f64)),
             cpu_percent: cpu_share
-                .map(|share| bare(share * 100.0, format!("{} %", grouped(share * 100.0, 0)))),
+                .map(|share| bare(share * 100.0, format!("{}%", grouped(share * 100.0, 0)))),
             errors: measured.failures.total(),
             errors_by_kind: ErrorCount::all_of(&measured.failures),
             ready_ms: measured.ready_ms.map(millis),
@@ -305,7 +305,7 @@ fn answers_by_generator(run: &Run, load: usize, server: usize) -> Vec<u64> {
 fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
     let is_known = analysis.servers[server].level[Measure::Cost].is_some();
     match analysis.ceiling == Some(server) && is_known {
-        true => Some(bare(100.0, "100 %".to_owned())),
+        true => Some(bare(100.0, "100%".to_owned())),
         false => analysis.of_ceiling(server).as_ref().map(percent),
     }
 }

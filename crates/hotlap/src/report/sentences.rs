@@ -207,7 +207,7 @@ fn times_the(what: &str, estimate: &Estimate, other: Option<&str>) -> String {
     format!("{} the {what}{of} {}", figure.text, figure.spread).trim_end().to_owned()
 }
 
-/// `52 % less CPU per request [51, 53]`, "than" the other server if it is named. From twice as much
+/// `52% less CPU per request [51, 53]`, "than" the other server if it is named. From twice as much
 /// on it is a ratio, which is easier to grasp than a large percentage.
 fn cpu(ratio_of_cost: &Estimate, than: Option<&str>) -> String {
     let Estimate { value, low, high } = *ratio_of_cost;
@@ -219,13 +219,11 @@ fn cpu(ratio_of_cost: &Estimate, than: Option<&str>) -> String {
         true => ("less", 1.0 - high, 1.0 - low),
         false => ("more", low - 1.0, high - 1.0),
     };
-    let percent = |share: f64| number::percent(100.0 * share).trim_end_matches(" %").to_owned();
-    let share = percent((value - 1.0).abs());
+    let share = (value - 1.0).abs();
+    let [low, share, high] = number::percents_apart([low, share, high].map(|share| 100.0 * share));
     match ratio_of_cost.is_bounded() {
-        true => {
-            format!("{share} % {word} CPU per request{than} [{}, {}]", percent(low), percent(high))
-        }
-        false => format!("{share} % {word} CPU per request{than}"),
+        true => format!("{share}% {word} CPU per request{than} [{low}, {high}]"),
+        false => format!("{share}% {word} CPU per request{than}"),
     }
 }
 
@@ -338,7 +336,7 @@ mod tests {
         let found = against((1.51, Verdict::Better), (0.66, Verdict::Better));
         assert_eq!(
             verdict("a", "b", &found),
-            "a: 1.51× the throughput of b [1.49, 1.53], 34 % less CPU per request [33, 35]."
+            "a: 1.51× the throughput of b [1.49, 1.53], 34% less CPU per request [33, 35]."
         );
         let found = against((0.5, Verdict::Worse), (2.0, Verdict::Worse));
         assert_eq!(
@@ -352,7 +350,7 @@ mod tests {
         let found = against((1.02, Verdict::NoDifference), (1.03, Verdict::Worse));
         assert_eq!(
             verdict("a", "b", &found),
-            "a: 3.0 % more CPU per request than b [2.0, 4.0]; throughput equal within ±4% (1.02× \
+            "a: 3.0% more CPU per request than b [2.0, 4.0]; throughput equal within ±4% (1.02× \
              [1.01, 1.03], which may be chance among this many comparisons)."
         );
     }

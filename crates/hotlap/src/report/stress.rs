@@ -61,7 +61,7 @@ pub struct ScenarioResult {
     pub scenario: String,
     /// `unaffected`, `slowed`, `degraded`, `failing` or `down`.
     pub verdict: Impact,
-    /// Throughput of normal clients during the scenario, relative to their fair share: `93 %`.
+    /// Throughput of normal clients during the scenario, relative to their fair share: `93%`.
     pub of_fair_share: String,
     /// Their p99 before and during: `1.2 → 3.1 ms`.
     pub p99: String,
@@ -183,7 +183,7 @@ impl ScenarioResult {
         Self {
             scenario: trial.scenario.clone(),
             verdict: trial.judgement.impact,
-            of_fair_share: format!("{} %", number::grouped(share, 0)),
+            of_fair_share: format!("{}%", number::grouped(share, 0)),
             p99,
             errors: number::count(during.failed()),
             others: match (fate, others) {
@@ -258,7 +258,7 @@ fn sentence(server: &StressedServer) -> Option<String> {
 fn rules() -> Vec<String> {
     vec![
         format!(
-            "slowed: normal clients had under {:.0} % of their fair throughput, or a p99 over \
+            "slowed: normal clients had under {:.0}% of their fair throughput, or a p99 over \
              {P99_TIMES:.0} times the fair one and {:.0} ms longer",
             PACE * 100.0,
             P99_LEAST_NS as f64 / 1e6
@@ -269,7 +269,7 @@ fn rules() -> Vec<String> {
              threads and {THREADS_LEAST} more, or stays busy",
             MEMORY_LEAST_BYTES / 1_000_000
         ),
-        format!("failing: over {:.1} % of the normal clients' requests failed", ERRORS * 100.0),
+        format!("failing: over {:.1}% of the normal clients' requests failed", ERRORS * 100.0),
         "down: ended, or did not serve once the stress was over".to_owned(),
     ]
 }

@@ -407,12 +407,12 @@ pub(super) fn beyond_cores(cores: usize) -> String {
     }
 }
 
-/// `1: 5,000 · 2: 9,500 (95 % of proportion) · 4: …`.
+/// `1: 5,000 · 2: 9,500 (95% of proportion) · 4: …`.
 fn words(points: &[ScalePoint]) -> String {
     let one = |point: &ScalePoint| {
         let rate = point.requests_per_s.as_ref().map_or("not measured", |f| f.text.as_str());
         let mut more: Vec<String> = Vec::new();
-        more.extend(point.efficiency.map(|e| format!("{:.0} % of proportion", e * 100.0)));
+        more.extend(point.efficiency.map(|e| format!("{:.0}% of proportion", e * 100.0)));
         more.extend((!point.note.is_empty()).then(|| "more threads than cores".to_owned()));
         match more.is_empty() {
             true => format!("{}: {rate}", point.at),

@@ -140,7 +140,7 @@ fn found_of(warning: &ServerWarning) -> String {
                 false => ("not steady", "rose"),
             };
             format!(
-                " was {what}: its CPU per request {way} by {} % within a restart, to {} in the last \
+                " was {what}: its CPU per request {way} by {}% within a restart, to {} in the last \
                  laps",
                 grouped(100.0 * change.abs(), 0),
                 micros(*last_ns)
@@ -381,7 +381,7 @@ pub(super) fn class(class: Class) -> &'static str {
 pub(super) fn violation(violation: &Violation) -> String {
     match violation {
         Violation::LittlesLaw { off } => format!(
-            "connections = rate × latency does not hold (Little's law, {} % off)",
+            "connections = rate × latency does not hold (Little's law, {}% off)",
             grouped(*off, 1)
         ),
         Violation::Connections { asked, up, most } => {
@@ -399,7 +399,7 @@ pub(super) fn violation(violation: &Violation) -> String {
             )
         }
         Violation::Generator { busy } => {
-            format!("the generator was busy {} % of the time", grouped(*busy, 0))
+            format!("the generator was busy {}% of the time", grouped(*busy, 0))
         }
         Violation::Failures { failures, requests, most } => {
             let most = most.map_or_else(String::new, |most| format!(" (most: {})", words(most)));

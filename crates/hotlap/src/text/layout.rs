@@ -226,7 +226,7 @@ mod tests {
     fn table() -> Table {
         Table::new(vec![
             Column::name("", ["a/very/long/name/of/a/server", "b"]),
-            Column::right("of\nceiling", ["47 %", "100 %"]).drop_order(2),
+            Column::right("of\nceiling", ["47%", "100%"]).drop_order(2),
             Column::right("memory", ["7 MB", "131 MB"]).drop_order(1),
         ])
     }
@@ -235,7 +235,7 @@ mod tests {
     fn all_is_shown_where_there_is_room() {
         let lines = lines(&table(), 80);
         assert_eq!(lines.header, ["                              of ceiling  memory"]);
-        assert_eq!(lines.rows[1], "b                                  100 %  131 MB");
+        assert_eq!(lines.rows[1], "b                                   100%  131 MB");
     }
 
     #[test]

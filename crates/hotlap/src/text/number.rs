@@ -57,9 +57,18 @@ pub fn megabytes(bytes: f64) -> String {
     format!("{} MB", tenths_below_ten(bytes / 1e6))
 }
 
-/// A percentage: `1.5 %`, `47 %`.
+/// A percentage: `1.5%`, `47%`.
 pub fn percent(percent: f64) -> String {
-    format!("{} %", tenths_below_ten(percent))
+    format!("{}%", tenths_below_ten(percent))
+}
+
+/// The ends of an interval and the value in it as percentages without their sign, with a decimal
+/// if the ends would look the same without.
+pub fn percents_apart([low, value, high]: [f64; 3]) -> [String; 3] {
+    match tenths_below_ten(low) == tenths_below_ten(high) {
+        true => [low, value, high].map(|percent| grouped(percent, 1)),
+        false => [low, value, high].map(tenths_below_ten),
+    }
 }
 
 /// A length of time to type as an option, rounded up to ten seconds, or to a minute from two
@@ -172,7 +181,7 @@ mod tests {
         let times = [0.034, 0.912, 2.13, 41.04, 1500.0, 120_000.0].map(time);
         assert_eq!(times, ["34 µs", "0.91 ms", "2.1 ms", "41.0 ms", "1.5 s", "120 s"]);
         assert_eq!([7_340_032.0, 131e6].map(megabytes), ["7.3 MB", "131 MB"]);
-        assert_eq!([1.51, 47.3].map(percent), ["1.5 %", "47 %"]);
+        assert_eq!([1.51, 47.3].map(percent), ["1.5%", "47%"]);
     }
 
     #[test]

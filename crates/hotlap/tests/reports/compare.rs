@@ -100,7 +100,7 @@ fn what_changed_is_told_and_what_did_not_is_not() {
     let flat = flat(&text);
     assert!(
         flat.contains(
-            "go/net-http of runs 4–6: 20 % more CPU per request than go/net-http of main [20, 20]"
+            "go/net-http of runs 4–6: 20.0% more CPU per request than go/net-http of main [20.0, 20.0]"
         ),
         "{text}"
     );

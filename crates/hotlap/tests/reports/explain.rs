@@ -166,7 +166,7 @@ impl Noise {
     }
 }
 
-/// A run whose explanation has the noise of a real one: restarts differ by 1 %, laps by 1 %, and
+/// A run whose explanation has the noise of a real one: restarts differ by 1%, laps by 1%, and
 /// samples, page faults and system calls scatter like counts.
 fn noisy(run: &Run, seed: u64) -> Run {
     let mut noise = Noise(seed);
@@ -231,7 +231,7 @@ fn lines_of_two_copies_of_a_server_rarely_differ() {
     assert!(lines <= 10 && counts <= 3, "{lines} and {counts} of 80");
 }
 
-/// In the same noise, 6 % more time in one function is named.
+/// In the same noise, 6% more time in one function is named.
 #[test]
 fn what_is_planted_is_named_in_noise() {
     let run = hold(

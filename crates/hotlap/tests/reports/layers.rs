@@ -27,8 +27,8 @@ fn layers_shows_what_each_step_costs() {
 
     route, on plain: +1.99 µs [+1.98, +2.00] of CPU, +1.95 µs [+1.89, +2.01] of
     wall time a request.
-    json, on route: +0.00 µs [−0.01, +0.02] of CPU (not decided), +0.01 µs [−0.05,
-    +0.08] of wall time (not decided) a request.
+    json, on route: +0.00 µs [−0.01, +0.02] of CPU (not decided), +0.01 µs
+    [−0.05, +0.08] of wall time (not decided) a request.
     No request errors. Intervals of levels, conformance: --details
     ");
 }

@@ -109,7 +109,7 @@ fn a_merged_table_rests_on_nodes() {
     let (effect, _) = analysis.servers[1].against.unwrap().found[Measure::Cost].unwrap();
     assert_eq!(effect.restarts, 3, "three nodes");
     assert!(effect.ratio.contains(1.5));
-    // Standard deviation 3 % ÷ √3 × t(2) = 4.303: ± 7.5 %. On one node it is less than 1 %.
+    // Standard deviation 3% ÷ √3 × t(2) = 4.303: ± 7.5%. On one node it is less than 1%.
     assert!((effect.ratio.relative_half_width() - 0.0745).abs() < 0.005, "{effect:?}");
     let alone = Analysis::of(&runs[0], 0).servers[1].against.unwrap();
     let (alone, _) = alone.found[Measure::Cost].unwrap();

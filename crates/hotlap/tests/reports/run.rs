@@ -30,7 +30,7 @@ fn the_whole_table_at_120_columns() {
     Noise floor (go/net-http against itself): ± 1.3% in requests/s, ± 0.3% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
 
-    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51 % more CPU per request [51, 52].
+    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51% more CPU per request [51, 52].
     python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the CPU per request [27.8, 27.8].
     ");
 }
@@ -67,7 +67,7 @@ fn the_whole_table_at_80_columns() {
     per request.
     No request errors. Intervals of levels, conformance: --details
 
-    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51 % more
+    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51% more
     CPU per request [51, 52].
     python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the
     CPU per request [27.8, 27.8].
@@ -86,7 +86,7 @@ fn details_tell_all_that_is_known_of_each_server() {
       command: ./serve node/http:cluster
       requests/s: 38,300 ± 0.5%
       requests/s vs reference: 0.66× [0.66, 0.67]: slower
-      of ceiling: 28 % ± 0.07%
+      of ceiling: 28% ± 0.07%
       CPU time per request: 25.6 µs ± 0.09%
       CPU time vs reference: 1.51× [1.51, 1.52]: costs more
       context switches per request: 0.10
@@ -94,7 +94,7 @@ fn details_tell_all_that_is_known_of_each_server() {
       latency under the load: mean 1.7 ms, stdev 0.16 ms, p50 1.7 ms, p90 1.7
         ms, p99 1.7 ms, max 3.4 ms
       memory (RSS, PSS): 131 MB, 131 MB
-      CPU use: 98 %
+      CPU use: 98%
       errors: none
       conformance checks passed: 14/14
       time to first response: 20.0 ms
@@ -112,7 +112,7 @@ fn the_whole_table_as_markdown() {
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts · 18 rounds · slices of 20 ms
 
-    **node/http:cluster: 0.66× the throughput of go/net-http \[0.66, 0.67\], 51 % more CPU per request \[51, 52\].**
+    **node/http:cluster: 0.66× the throughput of go/net-http \[0.66, 0.67\], 51% more CPU per request \[51, 52\].**
 
     **python3 app.py: 0.036× the throughput of go/net-http \[0.036, 0.036\], 27.8× the CPU per request \[27.8, 27.8\].**
 
@@ -172,8 +172,8 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
     Noise floor (first against itself): ± 2.9% in requests/s, ± 0.6% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
 
-    second and first: throughput equal within ±0.6% (1.00× [0.99, 1.01]); CPU per request equal within ±0.2% (1.00× [1.00,
-    1.00]).
+    second and first: throughput equal within ±0.6% (1.00× [0.99, 1.01]); CPU per request equal within ±0.2% (1.00×
+    [1.00, 1.00]).
     ");
 }
 
@@ -213,7 +213,7 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2), or the
     server fewer (--server-cpus 1).
 
-    fast: 80 % less CPU per request than slow [80, 80]; throughput at least 4.98×, limited by the load generator.
+    fast: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 4.98×, limited by the load generator.
     The load generator limited 1 server (≥). It is ranked by CPU per request.
     ");
 }
@@ -258,7 +258,7 @@ fn a_server_whose_cost_falls_while_it_is_measured_is_named() {
         note.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(told(0.6), @"
-    Note: app was still warming up: its CPU per request fell by 37 % within a restart, to 26.2 µs in the last laps. Such a
+    Note: app was still warming up: its CPU per request fell by 37% within a restart, to 26.2 µs in the last laps. Such a
     server has no verdict and no rank. A longer --duration with --restarts 3 gives it more time.
     ");
     assert_eq!(told(0.95), "", "as much as that a machine drifts");
@@ -405,7 +405,7 @@ fn scaling_says_what_each_step_gives_and_where_the_machine_ends() {
     assert_eq!(
         said,
         [
-            "a over threads: 1: 10,000 · 2: 15,000 (75 % of proportion, more threads than cores).",
+            "a over threads: 1: 10,000 · 2: 15,000 (75% of proportion, more threads than cores).",
             "c over threads: 1: 10,000 · 2: ≥ 15,000 (more threads than cores).",
         ]
     );
@@ -455,7 +455,7 @@ fn different_ciphers_are_named() {
     Note: The servers use different ciphers, which cost differently: go/net-http (TLS 1.3, TLS_AES_128_GCM_SHA256),
     node/http:cluster, python3 app.py (TLS 1.3, TLS_AES_256_GCM_SHA384). Configure the same cipher where you can.
 
-    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51 % more CPU per request [51, 52].
+    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51% more CPU per request [51, 52].
     python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the CPU per request [27.8, 27.8].
     ");
 }

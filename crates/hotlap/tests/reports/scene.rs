@@ -232,7 +232,7 @@ pub fn stressed(name: &str) -> Subject {
     }
 }
 
-/// Requests of a server hang, in one round of one restart: more than 1 % of them are still
+/// Requests of a server hang, in one round of one restart: more than 1% of them are still
 /// unanswered, 1.2 s old, when the window closes. So that round's p99 is a lower bound.
 pub fn hang(run: &mut Run, server: usize) {
     let is_own = |lap: &&mut Lap| lap.server == server && lap.restart == 1;

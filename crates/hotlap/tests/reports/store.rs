@@ -129,7 +129,7 @@ fn what_became_of_servers_under_stress_is_kept_and_shown_again() {
     let text = terminal::render(&report, 100, false);
     assert!(text.contains("overload: 200 connections · 8 normal clients"), "{text}");
     assert!(
-        text.contains("go/net-http  unaffected          100 %       0  10,000 requests/s"),
+        text.contains("go/net-http  unaffected           100%       0  10,000 requests/s"),
         "{text}"
     );
 }

@@ -16,8 +16,8 @@ impl Machines {
         radius * (std::f64::consts::TAU * self.0.random::<f64>()).cos()
     }
 
-    /// A shard of `restarts` restarts: control and reference differ by 1 % from restart to restart
-    /// and by 1 % from round to round, times `noise`; ceilings of nodes by 4 %, times `ceiling`.
+    /// A shard of `restarts` restarts: control and reference differ by 1% from restart to restart
+    /// and by 1% from round to round, times `noise`; ceilings of nodes by 4%, times `ceiling`.
     fn shard(&mut self, restarts: u32, noise: f64, ceiling: f64) -> Condition {
         let mut pairs = ByRestart::new();
         for restart in 0..restarts {

@@ -132,19 +132,19 @@ fn two_scenarios_are_a_table_a_server_and_a_sentence() {
     go/net-http · go1.24
                               of fair
       scenario    verdict       share              p99  errors  other clients                         memory
-      garbage     unaffected     93 %  1.0 ms → 3.0 ms       0  200 × 4xx, 40 × 5xx, 20 closed  7 → 9 → 8 MB
-      2,000 idle  down            0 %                –       8  1,000 closed, 1,000 refused
-      2,000 idle: the server exited with code 1; 8 of 8 requests of normal clients failed; normal clients had 0
-      % of their fair throughput
+      garbage     unaffected      93%  1.0 ms → 3.0 ms       0  200 × 4xx, 40 × 5xx, 20 closed  7 → 9 → 8 MB
+      2,000 idle  down             0%                –       8  1,000 closed, 1,000 refused
+      2,000 idle: the server exited with code 1; 8 of 8 requests of normal clients failed; normal clients had 0%
+      of their fair throughput
         | too many open files
 
     go/net-http withstands 1 of 2 scenarios; down after 2,000 idle.
 
-    slowed: normal clients had under 50 % of their fair throughput, or a p99 over 10 times the fair one and 100
+    slowed: normal clients had under 50% of their fair throughput, or a p99 over 10 times the fair one and 100
     ms longer
     degraded: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB
     more, over 2 times the threads and 16 more, or stays busy
-    failing: over 0.1 % of the normal clients' requests failed
+    failing: over 0.1% of the normal clients' requests failed
     down: ended, or did not serve once the stress was over
     ");
     let stress = report.stress.as_ref().unwrap();
@@ -162,13 +162,13 @@ fn one_scenario_is_one_table_with_errors_by_kind_and_what_was_published() {
     stress · overload: somebody comes · 8 normal clients, keep-alive
                           of fair                                                                                            published
       server  verdict       share               p99  errors  other clients     their errors                        recovery  errors
-      node    unaffected    104 %  1.0 ms → 25.0 ms       0  9,300 requests/s  38 × connection reset, 2 × timeout   0.40 ms  2016: 38 read, 21 write
-      go      unaffected    104 %  1.0 ms → 25.0 ms       0  9,300 requests/s  none                                 0.40 ms
+      node    unaffected     104%  1.0 ms → 25.0 ms       0  9,300 requests/s  38 × connection reset, 2 × timeout   0.40 ms  2016: 38 read, 21 write
+      go      unaffected     104%  1.0 ms → 25.0 ms       0  9,300 requests/s  none                                 0.40 ms
 
-    slowed: normal clients had under 50 % of their fair throughput, or a p99 over 10 times the fair one and 100 ms longer
+    slowed: normal clients had under 50% of their fair throughput, or a p99 over 10 times the fair one and 100 ms longer
     degraded: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB more, over 2 times the threads and 16
     more, or stays busy
-    failing: over 0.1 % of the normal clients' requests failed
+    failing: over 0.1% of the normal clients' requests failed
     down: ended, or did not serve once the stress was over
     ");
     let narrow = text(&overload(), 80, false);
@@ -186,12 +186,12 @@ fn it_fits_into_80_columns() {
 #[test]
 fn markdown_and_the_page_have_the_same_tables_and_remarks() {
     let markdown = render(&two_scenarios(), Format::Markdown);
-    let row = "| garbage | unaffected | 93 % | 1.0 ms → 3.0 ms | 0 | 200 × 4xx, 40 × 5xx, 20 closed \
+    let row = "| garbage | unaffected | 93% | 1.0 ms → 3.0 ms | 0 | 200 × 4xx, 40 × 5xx, 20 closed \
                | 7 → 9 → 8 MB | 3 → 3 → 3 | 0.40 ms |\n";
     assert!(markdown.contains(row), "{markdown}");
     assert!(markdown.contains("- 2,000 idle: the server exited with code 1; "), "{markdown}");
     let markdown = render(&overload(), Format::Markdown);
-    let row = "| node | unaffected | 104 % | 1.0 ms → 25.0 ms | 0 | 9,300 requests/s \
+    let row = "| node | unaffected | 104% | 1.0 ms → 25.0 ms | 0 | 9,300 requests/s \
                | 38 × connection reset, 2 × timeout | 0.40 ms \
                | 2016: 38 read, 21 write |\n";
     assert!(markdown.contains(row), "{markdown}");

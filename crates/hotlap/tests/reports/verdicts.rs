@@ -47,10 +47,10 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     load generator was busy. Give it more cores (-t 2), or the server fewer
     (--server-cpus 1).
 
-    lean: 25 % less CPU per request than reference [25, 25].
+    lean: 25.0% less CPU per request than reference [24.9, 25.0].
     alike and reference: CPU per request equal within ±0.1% (1.00× [1.00, 1.00]).
-    waits: 50 % less CPU per request than reference [50, 50]; throughput at most
-    0.20×, as the load generator limits reference.
+    waits: 50.0% less CPU per request than reference [50.0, 50.0]; throughput at
+    most 0.20×, as the load generator limits reference.
     The load generator limited 3 servers (≥). They are ranked by CPU per request.
     ");
 }
@@ -74,8 +74,8 @@ fn rows_that_the_generator_limits_are_told_of_together() {
     Note: fast, faster: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2),
     or the server fewer (--server-cpus 1).
 
-    fast: 80 % less CPU per request than slow [80, 80]; throughput at least 5.00×, limited by the load generator.
-    faster: 80 % less CPU per request than slow [80, 80]; throughput at least 5.00×, limited by the load generator.
+    fast: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 5.00×, limited by the load generator.
+    faster: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 5.00×, limited by the load generator.
     The load generator limited 2 servers (≥). They are ranked by CPU per request.
     ");
 }

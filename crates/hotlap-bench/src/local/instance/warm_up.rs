@@ -26,12 +26,12 @@ use crate::runner::{UNSTEADY_AGAIN, Warmup};
 /// How often a warm-up is begun if generators are lost in it.
 const TRIES: u32 = 3;
 
-/// Length of one window of a warm-up (METHODOLOGY, appendix C, *Warm-up*).
+/// Length of one window of a warm-up (docs/rules.md, *Warm-up*).
 pub(in super::super) const WARM_WINDOW: Duration = Duration::from_millis(100);
 
 /// A server's cost alone is taken from the later half of its warm-up, at most this many windows, if
-/// the warm-up had at least as many: the first windows after a start cost more (METHODOLOGY,
-/// appendix C, *Probes*: the *cost alone*).
+/// the warm-up had at least as many: the first windows after a start cost more (docs/rules.md,
+/// *Probes*: the *cost alone*).
 const ALONE_WINDOWS: usize = 10;
 
 /// How long hardware counters run after a warm-up (METHODOLOGY, *The method*).

@@ -60,7 +60,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     let busiest = outcome.busiest() * 100.0;
     let cpu: u64 = outcome.threads.iter().map(|t| t.cpu_ns).sum();
     let each = cpu as f64 / 1e3 / (outcome.responses + failures).max(1) as f64;
-    out += &format!("  generator   {busiest:.0} % busy, {each:.1} µs CPU a request\n");
+    out += &format!("  generator   {busiest:.0}% busy, {each:.1} µs CPU a request\n");
     for failure in &outcome.failures.0 {
         let word = |v: serde_json::Value| v.as_str().unwrap_or_default().to_owned();
         out += &format!(
@@ -89,7 +89,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         for q in [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
             let value = known(&seen, q, concurrency);
             let value = value.map_or_else(too_few, |found| percentile(found).text);
-            out += &format!("  {:>7} %  {value}\n", grouped_share(q));
+            out += &format!("  {:>7}%  {value}\n", grouped_share(q));
         }
     }
     if plan.pace != Pace::Closed {
@@ -196,11 +196,11 @@ fn by_generator(loaded: &Loaded, width: usize) -> String {
         Column::right("connections", cells(&|own| own.connections.to_string())),
         Column::right("responses", cells(&|own| count(own.responses))),
         Column::right("errors", cells(&|own| count(own.failures))),
-        Column::right("busy", cells(&|own| format!("{:.0} %", own.busy * 100.0))),
+        Column::right("busy", cells(&|own| format!("{:.0}%", own.busy * 100.0))),
         Column::right("clock", cells(&|own| format!("± {}", time(own.error_ns() as f64 / 1e6)))),
     ]);
     let mut out = table_text(&table, width);
-    out += &format!("  all measured together for {:.1} % of the time\n", overlap * 100.0);
+    out += &format!("  all measured together for {:.1}% of the time\n", overlap * 100.0);
     out
 }
 

@@ -128,7 +128,7 @@ impl Claim {
             Unit::Ratio => format!("{value:.4}×"),
             Unit::Count => number::grouped(value, 0),
             Unit::Rate => format!("{}/s", number::grouped(value, 0)),
-            Unit::Share => format!("{:.2} %", value * 100.0),
+            Unit::Share => format!("{:.2}%", value * 100.0),
         }
     }
 }

@@ -41,7 +41,7 @@ const PAUSING: (u64, u64) = (3_000, 1_000);
 /// The request rate for the pausing server; while it works, it can serve a hundred times as many.
 const PAUSING_RATE: f64 = 500.0;
 
-/// CPU time per request of the twins and of the more expensive server, in nanoseconds: exactly 3 %
+/// CPU time per request of the twins and of the more expensive server, in nanoseconds: exactly 3%
 /// more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
 
@@ -156,7 +156,7 @@ fn time(us: u64) -> String {
     format!("always {time}, at half load")
 }
 
-/// The bimodal server, at half load: 1 % of the responses take 50 ms, the others 1 ms.
+/// The bimodal server, at half load: 1% of the responses take 50 ms, the others 1 ms.
 pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let (us, slow_us) = (1_000.0, 50_000.0);
     let mut alone = Alone::start(arena, "bimodal:1000:50000:100", LAP, stop)?;
@@ -312,7 +312,7 @@ pub fn capacities(
     Ok(QUEUES.iter().zip(found).map(claim).collect())
 }
 
-/// Two identical servers, and one that costs exactly 3 % more CPU time: an experiment as in `run`.
+/// Two identical servers, and one that costs exactly 3% more CPU time: an experiment as in `run`.
 pub fn costlier(
     arena: &Arena,
     budget: Duration,
@@ -324,7 +324,7 @@ pub fn costlier(
         arena.participant("40 µs", &usual, Role::Reference),
         arena.participant("40 µs (again)", &usual, Role::Control),
         arena.participant("its twin", &usual, Role::Plain),
-        arena.participant("3 % more CPU", &more, Role::Plain),
+        arena.participant("3% more CPU", &more, Role::Plain),
     ];
     let lap = Duration::from_millis(300);
     let experiment = arena.experiment(participants, CONNECTIONS, Some(lap), budget, seed);
@@ -346,7 +346,7 @@ pub fn costlier(
     Ok(vec![
         Claim { tolerance: 40.0 * RATIO, ..of_level },
         ratio(2, "twin ÷ twin", 1.0),
-        ratio(3, "3 % more CPU ÷ twin", COST_NS.1 as f64 / COST_NS.0 as f64),
+        ratio(3, "3% more CPU ÷ twin", COST_NS.1 as f64 / COST_NS.0 as f64),
         of_pair("verdicts: costs more", Unit::Count, worse, 1.0, 0.0),
     ])
 }

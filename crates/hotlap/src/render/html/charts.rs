@@ -130,7 +130,7 @@ pub fn levels<'a>(
     let (names, series) = dots(table, palette, of);
     let known = series.iter().flat_map(|s| &s.points).any(|p| p.span.is_some());
     let mut note = match known {
-        true => "A dot is the estimate, the line its 95 % interval.".to_owned(),
+        true => "A dot is the estimate, the line its 95% interval.".to_owned(),
         false => "A dot is the estimate; there are too few laps for an interval.".to_owned(),
     };
     if around.is_some() {
@@ -240,7 +240,7 @@ pub fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Cha
     let tip = servers.last().copied().unwrap_or(0);
     Chart {
         title: "The layers".to_owned(),
-        note: "CPU time per request, step by step, with 95 % intervals.".to_owned(),
+        note: "CPU time per request, step by step, with 95% intervals.".to_owned(),
         x: Axis::between("step", (0.5, steps.max(1.0) + 0.5), |v| {
             if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() }
         }),
@@ -646,7 +646,7 @@ pub fn megabytes(value: f64) -> String {
 
 /// A share in per cent.
 pub fn percent(value: f64) -> String {
-    format!("{value:.0} %")
+    format!("{value:.0}%")
 }
 
 /// A difference.
@@ -657,12 +657,12 @@ pub fn signed(value: f64) -> String {
     }
 }
 
-/// `99.9 %`: with as many nines as necessary.
+/// `99.9%`: with as many nines as necessary.
 pub fn percentile(share: f64) -> String {
     let nines = -(1.0 - share).log10() - 1e-6;
     let decimals = nines.max(0.0).ceil().min(6.0) as usize;
     let text = format!("{:.*}", decimals.saturating_sub(2), share * 100.0);
-    format!("{text} %")
+    format!("{text}%")
 }
 
 #[cfg(test)]
@@ -672,7 +672,7 @@ mod tests {
     #[test]
     fn percentiles_have_as_many_nines_as_they_need() {
         let texts = [0.0, 0.5, 0.9, 0.99, 0.999, 0.99999].map(percentile);
-        assert_eq!(texts, ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.999 %"]);
+        assert_eq!(texts, ["0%", "50%", "90%", "99%", "99.9%", "99.999%"]);
     }
 
     #[test]
