@@ -23,7 +23,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, SockAddr, Type};
 
 use crate::outcome::Failure;
-use crate::plan::Endpoint;
+use crate::plan::{Endpoint, Plan};
 
 /// The name of the backend in an outcome.
 pub(crate) const BACKEND: &str = if cfg!(target_os = "linux") { "epoll" } else { "kqueue" };
@@ -100,13 +100,8 @@ impl Io {
     }
 
     /// Starts connecting, and registers the socket with `key`.
-    pub(crate) fn connect(
-        &self,
-        endpoint: &Endpoint,
-        source: Option<IpAddr>,
-        key: usize,
-    ) -> Connect {
-        let (socket, started) = match connect(endpoint, source) {
+    pub(crate) fn connect(&self, plan: &Plan, source: Option<IpAddr>, key: usize) -> Connect {
+        let (socket, started) = match connect(plan, source) {
             Ok(begun) => begun,
             Err(e) => return Connect::Failed(Failure::Other, e),
         };
@@ -116,7 +111,10 @@ impl Io {
                 Err(e) => Connect::Failed(Failure::Other, e),
             },
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Connect::QueueFull,
-            Err(e) if e.kind() == io::ErrorKind::AddrNotAvailable && has_address_for(endpoint) => {
+            Err(e)
+                if e.kind() == io::ErrorKind::AddrNotAvailable
+                    && has_address_for(&plan.target.endpoint) =>
+            {
                 let why = "no local port is free";
                 Connect::Failed(Failure::NoPort, io::Error::new(e.kind(), why))
             }
@@ -216,17 +214,14 @@ impl Socket {
 
 /// Opens a socket and starts connecting. The outer error is a local one. The inner error comes from
 /// connecting.
-fn connect(
-    endpoint: &Endpoint,
-    source: Option<IpAddr>,
-) -> io::Result<(socket2::Socket, io::Result<()>)> {
-    let (domain, address) = match endpoint {
+fn connect(plan: &Plan, source: Option<IpAddr>) -> io::Result<(socket2::Socket, io::Result<()>)> {
+    let (domain, address) = match &plan.target.endpoint {
         Endpoint::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
         Endpoint::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
     };
     let socket = socket2::Socket::new(domain, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    if let Endpoint::Tcp(_) = endpoint {
+    if let Endpoint::Tcp(_) = plan.target.endpoint {
         socket.set_tcp_nodelay(true)?;
         if let Some(source) = source {
             bind_address_no_port(&socket)?;

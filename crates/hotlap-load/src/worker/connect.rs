@@ -77,7 +77,7 @@ impl Worker {
             },
         };
         let slot = &mut self.slots[number];
-        match self.io.connect(&self.plan.target.endpoint, slot.source, slot.key(number)) {
+        match self.io.connect(&self.plan, slot.source, slot.key(number)) {
             Connect::Started(socket) => {
                 // Not the time of the wake-up, because many connections are opened in a row.
                 self.slots.started(number, socket, tls, clock::now());
