@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hotlap_load::plan::{Protocol, Reuse};
+use hotlap_load::plan::{Protocol, Shape};
 use hotlap_servers::contract;
 use hotlap_servers::launch::Counts;
 use serde::{Deserialize, Serialize};
@@ -101,16 +101,12 @@ pub const STREAMS: usize = 10;
 pub struct Loading {
     /// Its name in tables; empty if it has none.
     pub name: String,
-    /// Concurrent connections; 64 by default.
-    pub connections: usize,
-    /// Generator threads.
-    pub threads: Option<usize>,
-    /// How long a connection is used.
-    pub reuse: Reuse,
+    /// How requests travel.
+    pub shape: Shape,
+    /// Whether the suite gives no number of threads.
+    pub has_usual_threads: bool,
     /// The version of HTTP.
     pub protocol: Protocol,
-    /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2.
-    pub pipeline: usize,
     /// Which of the contract's requests: by name, or by index from 0.
     pub request: Option<String>,
     /// The offered rate in requests/s; `None`: a closed loop.

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use hotlap_load::plan::{CONNECTIONS, Protocol, Reuse};
+use hotlap_load::plan::{CONNECTIONS, Protocol, Reuse, Shape};
 use hotlap_servers::catalogue::line_of;
 use hotlap_servers::contract;
 use hotlap_servers::launch::Counts;
@@ -425,11 +425,14 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
                             for rate in values(&keys.rate) {
                                 loads.push(Loading {
                                     name: keys.name.clone(),
-                                    connections: connections.unwrap_or(CONNECTIONS),
-                                    threads,
-                                    reuse: Reuse::of(close.unwrap_or(false)),
+                                    shape: Shape {
+                                        connections: connections.unwrap_or(CONNECTIONS),
+                                        threads: threads.unwrap_or(1),
+                                        reuse: Reuse::of(close.unwrap_or(false)),
+                                        pipeline,
+                                    },
+                                    has_usual_threads: threads.is_none(),
                                     protocol,
-                                    pipeline,
                                     request: request.clone(),
                                     rate,
                                     line: line(span.start),
@@ -442,10 +445,10 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
         }
     }
     for load in &loads {
-        if let Some(threads) = load.threads.filter(|t| *t > load.connections) {
+        let Shape { threads, connections, .. } = load.shape;
+        if threads > connections {
             let what = format!(
-                "{threads} threads for {} connections: each thread needs at least one",
-                load.connections
+                "{threads} threads for {connections} connections: each thread needs at least one"
             );
             let at = keys.load.iter().find(|l| line(l.span().start) == load.line);
             return Err((at.map_or(0..0, Spanned::span), what));
@@ -536,7 +539,8 @@ mod tests {
         let titles: Vec<String> = suite.servers.iter().map(SuiteServer::title).collect();
         assert_eq!(titles, ["b", "a (1 thread)", "a (4 threads)"]);
         assert_eq!(suite.reference, 1);
-        let loads: Vec<_> = suite.loads.iter().map(|l| (l.connections, l.reuse, l.rate)).collect();
+        let loads: Vec<_> =
+            suite.loads.iter().map(|l| (l.shape.connections, l.shape.reuse, l.rate)).collect();
         let (kept, new) = (Reuse::KeepAlive, Reuse::Close);
         let crossed = [(10, kept), (100, kept), (10, new), (100, new)].map(|(c, k)| (c, k, None));
         assert_eq!(loads[..4], crossed);

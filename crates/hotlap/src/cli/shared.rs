@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use hotlap_bench::suite::STREAMS;
+use hotlap_load::plan::{Protocol, Reuse, Shape};
 
+use crate::exit::usage;
 use crate::quantity;
 
 /// Where runs are stored.
@@ -68,6 +71,61 @@ pub struct ConnectionArgs {
     /// Timeout of a request (at least 2s while the server is probed)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,
+}
+
+impl ConnectionArgs {
+    /// The version of HTTP.
+    pub fn protocol(&self) -> Protocol {
+        if self.http2 { Protocol::Http2 } else { Protocol::Http1 }
+    }
+
+    /// How a load with this many requests at a time (-c) travels, on 1 thread unless a number is
+    /// given. `closes`: whether each request has its own connection.
+    pub fn shape(
+        &self,
+        in_flight: usize,
+        threads: Option<usize>,
+        closes: bool,
+    ) -> anyhow::Result<Shape> {
+        let (connections, pipeline) = match self.http2 {
+            true => streams(in_flight, self.streams, closes)?,
+            false => (in_flight, self.pipeline.unwrap_or(1)),
+        };
+        Ok(Shape { connections, threads: threads.unwrap_or(1), reuse: Reuse::of(closes), pipeline })
+    }
+
+    /// The flags that change the shape or the protocol of a load, and whether each was given.
+    pub fn given(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--disable-keepalive", self.disable_keepalive),
+            ("--pipeline", self.pipeline.is_some()),
+            ("--http2", self.http2),
+        ]
+    }
+}
+
+/// How many connections, with how many streams each, carry this many requests at a time. All
+/// connections have the same number of streams. Without a number that was asked for, this is the
+/// largest number up to [`STREAMS`] by which the requests can be divided.
+fn streams(
+    in_flight: usize,
+    streams: Option<usize>,
+    closes: bool,
+) -> anyhow::Result<(usize, usize)> {
+    let usual = || {
+        let most = if closes { 1 } else { STREAMS };
+        (1..=most).rev().find(|streams| in_flight.is_multiple_of(*streams)).unwrap_or(1)
+    };
+    let streams = streams.unwrap_or_else(usual).max(1);
+    if !in_flight.is_multiple_of(streams) {
+        return usage(format!(
+            "{in_flight} requests at a time (-c) cannot be divided among connections of {streams} \
+             streams: use -c {} or {}, or other --streams",
+            (in_flight / streams).max(1) * streams,
+            in_flight.next_multiple_of(streams)
+        ));
+    }
+    Ok((in_flight / streams, streams))
 }
 
 /// One request, or the requests of an access log, and the expected response.
@@ -158,4 +216,21 @@ pub struct TlsArgs {
     /// Let connections resume TLS sessions; otherwise each handshake is a full one
     #[arg(long)]
     pub tls_resume: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: 15 requests at a time over connections of 10 streams were 20.
+    #[test]
+    fn as_many_requests_are_in_flight_as_asked() {
+        let of = |in_flight, asked| streams(in_flight, asked, false).ok();
+        assert_eq!(of(64, None), Some((8, 8)));
+        assert_eq!(of(15, None), Some((3, 5)));
+        assert_eq!(of(13, None), Some((13, 1)));
+        assert_eq!(of(20, Some(10)), Some((2, 10)));
+        assert_eq!(of(15, Some(10)), None);
+        assert_eq!(streams(64, None, true).ok(), Some((64, 1)));
+    }
 }

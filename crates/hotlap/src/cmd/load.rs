@@ -9,13 +9,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_agent::{Generators, LoadError, LoadHost, LoadOutcome, ThisProcess};
 use hotlap_bench::validity::is_failing;
-use hotlap_load::plan::{LoadPart, Pace, Plan, Request, Reuse, Shape, Stop};
+use hotlap_load::plan::{LoadPart, Pace, Plan, Request, Stop};
 use hotlap_load::{Failure, Progress};
 use hotlap_observe::cpus;
 use hotlap_servers::infer::PROBES;
 
 use crate::cli::{Form, LoadArgs, ReplayMode};
-use crate::cmd::run::spec::loads::streams;
 use crate::console::Console;
 use crate::exit::{Exit, server_failed, usage};
 use crate::export::Exports;
@@ -130,11 +129,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         (None, Some(rate)) => Pace::Constant { rate },
     };
     let closes = args.connection.disable_keepalive || requests::ask_to_close(&ask.headers);
-    let (connections, pipeline) = match args.connection.http2 {
-        true => streams(args.connections, args.connection.streams, closes)?,
-        false => (args.connections, args.connection.pipeline.unwrap_or(1)),
-    };
-    let threads = args.threads.unwrap_or(1);
+    let shape = args.connection.shape(args.connections, args.threads, closes)?;
     let allowed = cpus::allowed().unwrap_or_default();
     let is_missing = |cpu: &&usize| !allowed.is_empty() && !allowed.contains(cpu);
     let cores = args.generator_cpus.iter();
@@ -163,7 +158,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         unique: 0,
         // An order begins with its first entry: there were no probes.
         first_value: if asked.fields.order.is_some() { 0 } else { PROBES },
-        shape: Shape { connections, threads, reuse: Reuse::of(closes), pipeline },
+        shape,
         stop,
         pace,
         warmup: args.warmup,

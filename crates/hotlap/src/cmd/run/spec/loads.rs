@@ -3,8 +3,8 @@
 use anyhow::Context;
 use hotlap_bench::local::LEAST_RATE;
 use hotlap_bench::participant::Load;
-use hotlap_bench::suite::{Loading, STREAMS, Suite};
-use hotlap_load::plan::{self, CONNECTIONS, Protocol, Reuse};
+use hotlap_bench::suite::{Loading, Suite};
+use hotlap_load::plan::CONNECTIONS;
 use hotlap_servers::contract::{Contract, Name};
 
 use super::options;
@@ -48,47 +48,16 @@ pub fn loads(
     Ok(loads)
 }
 
-/// How many connections, with how many streams each, carry this many requests at a time. All
-/// connections have the same number of streams. Without a number that was asked for, this is the
-/// largest number up to [`STREAMS`] by which the requests can be divided.
-pub fn streams(
-    in_flight: usize,
-    streams: Option<usize>,
-    closes: bool,
-) -> anyhow::Result<(usize, usize)> {
-    let usual = || {
-        let most = if closes { 1 } else { STREAMS };
-        (1..=most).rev().find(|streams| in_flight.is_multiple_of(*streams)).unwrap_or(1)
-    };
-    let streams = streams.unwrap_or_else(usual).max(1);
-    if !in_flight.is_multiple_of(streams) {
-        return usage(format!(
-            "{in_flight} requests at a time (-c) cannot be divided among connections of {streams} \
-             streams: use -c {} or {}, or other --streams",
-            (in_flight / streams).max(1) * streams,
-            in_flight.next_multiple_of(streams)
-        ));
-    }
-    Ok((in_flight / streams, streams))
-}
-
 /// The one load that the command line describes.
 fn typed(shape: &Shape) -> anyhow::Result<Loading> {
-    let connections = shape.connections.unwrap_or(CONNECTIONS);
-    let (protocol, (connections, pipeline)) = match shape.connection.http2 {
-        true => (
-            Protocol::Http2,
-            streams(connections, shape.connection.streams, shape.connection.disable_keepalive)?,
-        ),
-        false => (Protocol::Http1, (connections, shape.connection.pipeline.unwrap_or(1))),
-    };
+    let connection = &shape.connection;
+    let (in_flight, closes) =
+        (shape.connections.unwrap_or(CONNECTIONS), connection.disable_keepalive);
     Ok(Loading {
         name: String::new(),
-        connections,
-        threads: shape.threads,
-        reuse: Reuse::of(shape.connection.disable_keepalive),
-        protocol,
-        pipeline,
+        shape: connection.shape(in_flight, shape.threads, closes)?,
+        has_usual_threads: shape.threads.is_none(),
+        protocol: connection.protocol(),
         request: None,
         rate: None,
         line: 0,
@@ -101,18 +70,16 @@ fn load(
     suite: Option<&Suite>,
     contract: Option<Name>,
 ) -> anyhow::Result<Load> {
-    let Loading { connections, pipeline, .. } = *loading;
-    let threads = loading.threads.unwrap_or(1);
     let (request, asked) = request(loading, suite, contract)?;
     Ok(Load {
         name: if loading.name.is_empty() { asked } else { loading.name.clone() },
-        shape: plan::Shape { connections, threads, reuse: loading.reuse, pipeline },
-        has_usual_threads: loading.threads.is_none(),
+        shape: loading.shape,
+        has_usual_threads: loading.has_usual_threads,
         protocol: loading.protocol,
         https,
         request: Some(request),
         rate: loading.rate,
-        ..Load::new(connections)
+        ..Load::new(loading.shape.connections)
     })
 }
 
@@ -137,22 +104,5 @@ fn request(
             let what = format!("no request {named:?}: {there}");
             usage(suite.wrong(loading.line, what).to_string())
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Regression: 15 requests at a time over connections of 10 streams were 20.
-    #[test]
-    fn as_many_requests_are_in_flight_as_asked() {
-        let of = |in_flight, asked| streams(in_flight, asked, false).ok();
-        assert_eq!(of(64, None), Some((8, 8)));
-        assert_eq!(of(15, None), Some((3, 5)));
-        assert_eq!(of(13, None), Some((13, 1)));
-        assert_eq!(of(20, Some(10)), Some((2, 10)));
-        assert_eq!(of(15, Some(10)), None);
-        assert_eq!(streams(64, None, true).ok(), Some((64, 1)));
     }
 }

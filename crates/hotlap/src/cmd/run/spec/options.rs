@@ -55,19 +55,11 @@ pub(super) fn check(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<()>
 /// Rejects options of the load if a suite defines its loads.
 pub(super) fn have_no_loads(args: &RunArgs, suite: &Suite) -> anyhow::Result<()> {
     let shape = &args.common.shape;
-    let is_shaped = shape.connections.is_some()
-        || shape.threads.is_some()
-        || shape.connection.disable_keepalive
-        || shape.connection.http2
-        || shape.connection.pipeline.is_some();
-    match is_shaped {
-        false => Ok(()),
-        true => usage(format!(
-            "the suite {} defines its loads: leave out -c, -t, --disable-keepalive, --pipeline \
-             and --http2",
-            suite.name
-        )),
-    }
+    let own = [("-c", shape.connections.is_some()), ("-t", shape.threads.is_some())];
+    let options: Vec<_> = own.into_iter().chain(shape.connection.given()).collect();
+    refuse(&options, |option| {
+        format!("the suite {} defines its loads: leave out {option}", suite.name)
+    })
 }
 
 /// Rejects request options if only catalogue servers are named: their contract fixes their
