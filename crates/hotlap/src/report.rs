@@ -30,7 +30,7 @@ pub use crate::model::{Absent, Role, RunState};
 pub use capacity::{CapacityResults, CapacityRow};
 pub use explain::{CountRow, ExplanationResults, LedgerKind, LedgerRow};
 pub use figure::Figure;
-pub use heading::{Heading, HostView, cores_in_words, request_and_load};
+pub use heading::{Heading, HostView, cores_in_words, request_and_load, shape_words};
 pub use laps::{LapView, StartView, WarmupView};
 pub use latency::{Latency, OpenLoopView, RequestRow};
 pub use pool::{NodeDifference, PoolView, ShardView};

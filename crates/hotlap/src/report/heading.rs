@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hotlap_load::plan::{Protocol, Reuse};
+use hotlap_load::plan::{Protocol, Reuse, Shape};
 use serde::Serialize;
 
 use crate::model;
@@ -223,27 +223,33 @@ pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
     })
 }
 
-/// `64 connections, keep-alive`.
-pub(super) fn load_words(load: &Load) -> String {
-    let connections = plural(load.shape.connections, "connection");
-    let mut words = match load.shape.reuse {
+/// How requests travel: `64 connections, keep-alive`.
+pub fn shape_words(shape: &Shape, protocol: Protocol, https: bool) -> String {
+    let connections = plural(shape.connections, "connection");
+    let mut words = match shape.reuse {
         Reuse::KeepAlive => format!("{connections}, keep-alive"),
         Reuse::Close => format!("{connections}, a new one per request"),
     };
-    if load.protocol == Protocol::Http2 {
-        let over = if load.https { " over TLS" } else { "" };
-        words += &format!(", HTTP/2{over} with {}", plural(load.shape.pipeline, "stream"));
-        if load.shape.connections > 1 {
+    if protocol == Protocol::Http2 {
+        let over = if https { " over TLS" } else { "" };
+        words += &format!(", HTTP/2{over} with {}", plural(shape.pipeline, "stream"));
+        if shape.connections > 1 {
             words += " each";
         }
     } else {
-        if load.https {
+        if https {
             words += ", HTTPS";
         }
-        if load.shape.pipeline > 1 {
-            words += &format!(", {} requests in flight on each", load.shape.pipeline);
+        if shape.pipeline > 1 {
+            words += &format!(", {} requests in flight on each", shape.pipeline);
         }
     }
+    words
+}
+
+/// `64 connections, keep-alive, 2 generator threads`.
+pub(super) fn load_words(load: &Load) -> String {
+    let mut words = shape_words(&load.shape, load.protocol, load.https);
     if load.shape.threads > 1 {
         words += &format!(", {} generator threads", load.shape.threads);
     }

@@ -6,7 +6,7 @@ mod wrk;
 use hotlap_agent::{Contributions, GeneratorOutcome, Sampled};
 use hotlap_load::OpenLoop;
 use hotlap_load::outcome::RequestOutcome;
-use hotlap_load::plan::{Pace, Protocol, Reuse};
+use hotlap_load::plan::{Pace, Protocol};
 use hotlap_stats::{Censored, Concurrency, Histogram, Survival};
 use serde_json::json;
 
@@ -14,6 +14,7 @@ use crate::analysis::latency::known;
 use crate::cmd::load::loaded::{Loaded, LoadedRequest};
 use crate::report::figure::percentile;
 use crate::report::latency::{QUEUE_GREW, not_reached};
+use crate::report::shape_words;
 use crate::report::warnings::{FAILED_LATENCY, failed, remedy};
 use crate::text::number::{count, grouped, plural, rate, time};
 use crate::text::table::{Cell, Column, Table, UNKNOWN};
@@ -225,26 +226,12 @@ fn grouped_share(q: f64) -> String {
 
 fn shape(loaded: &Loaded) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
-    let mut parts = vec![plural(plan.shape.connections, "connection")];
-    parts.push(match plan.shape.reuse {
-        Reuse::KeepAlive => "keep-alive".to_owned(),
-        Reuse::Close => "a new one per request".to_owned(),
-    });
-    match plan.target.protocol {
-        Protocol::Http1 if plan.shape.pipeline > 1 => {
-            parts.push(format!("{} in flight on each", plan.shape.pipeline));
-        }
-        Protocol::Http1 => {}
-        Protocol::Http2 => {
-            let asked = plural(plan.shape.pipeline, "stream");
-            let open = outcome.connections.streams;
-            let is_less =
-                plan.pace == Pace::Closed && (1..plan.shape.pipeline as u64).contains(&open);
-            parts.push(match is_less {
-                true => format!("HTTP/2, {open} of {asked} each (the server allows no more)"),
-                false => format!("HTTP/2, {asked} each"),
-            });
-        }
+    // The version of TLS follows.
+    let mut parts = vec![shape_words(&plan.shape, plan.target.protocol, false)];
+    let (asked, open) = (plan.shape.pipeline as u64, outcome.connections.streams);
+    let is_http2 = plan.target.protocol == Protocol::Http2;
+    if is_http2 && plan.pace == Pace::Closed && (1..asked).contains(&open) {
+        parts.push(format!("of which the server allows {open}"));
     }
     if let Some(tls) = &outcome.tls {
         parts.push(tls.to_string());
