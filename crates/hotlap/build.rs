@@ -6,7 +6,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// What builds and package managers leave behind; the catalogue itself has none of these.
+/// What builds and package managers leave behind. The catalogue itself has none of these.
 const LEFTOVERS: [&str; 8] =
     ["target", "node_modules", "__pycache__", "venv", "nimcache", "_build", "deps", "server"];
 

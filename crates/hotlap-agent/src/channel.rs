@@ -23,7 +23,7 @@ const HEARTBEAT: Duration = Duration::from_millis(250);
 /// How often waits look at interrupts and silence.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How many times clocks are compared, if that takes at most [`COMPARING`]; at least three times.
+/// How many times clocks are compared, if that takes at most [`COMPARING`]. At least three times.
 const EXCHANGES: usize = 16;
 
 /// After this time, three exchanges are enough.
@@ -311,7 +311,7 @@ impl Channel {
 enum Incoming {
     /// The agent's first bytes.
     Marker,
-    /// There are none; this came instead.
+    /// There are none. This came instead.
     NoMarker(Vec<u8>),
     /// A message, and when it had arrived, in nanoseconds of this host's clock.
     Frame { content: Vec<u8>, at_ns: u64 },
@@ -361,7 +361,7 @@ fn malformed(why: impl std::fmt::Display) -> ChannelFault {
 }
 
 /// The two streams of a channel. A thread writes, so that no call waits for an agent that does not
-/// read; another reads. Neither is waited for: each ends when its stream does.
+/// read. Another reads. Neither is waited for: each ends when its stream does.
 #[derive(Debug)]
 struct Link {
     /// `None` once the link is closed.
@@ -417,7 +417,7 @@ impl Link {
         }
     }
 
-    /// What comes next; `None` if nothing does within `limit`.
+    /// What comes next. `None` if nothing does within `limit`.
     fn next(&self, limit: Duration) -> Option<Incoming> {
         match self.inbox.recv_timeout(limit) {
             Ok(incoming) => Some(incoming),

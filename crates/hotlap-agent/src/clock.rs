@@ -66,7 +66,7 @@ impl Offset {
 }
 
 /// The number of requests at a moment between two readings of it, if they came evenly. Times are in
-/// nanoseconds of one clock; a moment outside of the two counts as the nearer one.
+/// nanoseconds of one clock. A moment outside of the two counts as the nearer one.
 pub(crate) fn requests_at(moment: u64, before: (u64, u64), after: (u64, u64)) -> u64 {
     let ((from, first), (to, last)) = (before, after);
     let share = moment.clamp(from, to.max(from)).saturating_sub(from) as f64
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_offset_is_within_its_error_however_the_delay_is_divided() {
-        // The other clock is 3 s ahead; a round trip of 10 µs, all of it on one way or the other.
+        // The other clock is 3 s ahead. A round trip of 10 µs, all of it on one way or the other.
         for delay_there in [0, 3_000, 5_000, 10_000] {
             let sent = 1_000_000;
             let remote = sent + delay_there + 3_000_000_000;

@@ -15,7 +15,7 @@ use crate::error::ChannelFault;
 
 /// The command that starts an agent on another host: `ssh bench2`, `ip netns exec ns1`,
 /// `kubectl exec -i pod --`. It is split into words as a shell splits them, and `hotlap agent` is
-/// appended unless it is there; after a path to a file called `hotlap`, only `agent`. Everything
+/// appended unless it is there. After a path to a file called `hotlap`, only `agent`. Everything
 /// else goes over the channel as data, so nothing needs to be quoted twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {

@@ -31,7 +31,7 @@ pub enum ChannelFault {
     /// The command ended, or wrote something else, before the agent answered.
     #[error("no agent answered{}. {remedy}", quoted(.said))]
     NoAgent {
-        /// What the command printed; may be empty.
+        /// What the command printed. May be empty.
         said: String,
         /// What to do: a sentence.
         remedy: String,
@@ -54,7 +54,7 @@ pub enum ChannelFault {
         quoted(.said)
     )]
     Ended {
-        /// The last lines that the command printed to standard error; may be empty.
+        /// The last lines that the command printed to standard error. May be empty.
         said: String,
     },
     /// Nothing has come from the agent for too long.
@@ -71,7 +71,7 @@ pub enum ChannelFault {
     Late {
         /// How long it was waited for.
         limit: Duration,
-        /// The last lines that the command printed; may be empty.
+        /// The last lines that the command printed. May be empty.
         said: String,
     },
     /// The agent could not do what it was asked to do.

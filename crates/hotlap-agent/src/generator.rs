@@ -26,10 +26,10 @@ const TRANSFER: Duration = Duration::from_secs(60);
 /// How often a thread looks at the clock.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A longer time between two looks is a pause; shorter ones are common on a busy host.
+/// A longer time between two looks is a pause. Shorter ones are common on a busy host.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The most pauses that are kept; the longest are.
+/// The most pauses that are kept. The longest are.
 const KEPT: usize = 1_000;
 
 orders! {
@@ -83,9 +83,9 @@ orders! {
 pub struct HostDescription {
     /// The machine.
     pub machine: Machine,
-    /// The cores that the generator may use; empty if they are not known.
+    /// The cores that the generator may use. Empty if they are not known.
     pub cores: Vec<usize>,
-    /// A number that the kernel made when it started; empty if unknown. Agents in namespaces or
+    /// A number that the kernel made when it started. Empty if unknown. Agents in namespaces or
     /// containers of one machine have the same.
     pub boot: String,
 }
@@ -270,7 +270,7 @@ impl Load {
         Ok(Begun { late_ns: late_ns.max(opens_ns.saturating_sub(agreed_ns)), opens_ns })
     }
 
-    /// Opens a window; what of it has passed is cut off.
+    /// Opens a window. What of it has passed is cut off.
     fn open(&mut self, at_ns: u64, length: Duration) -> Result<Begun, String> {
         let session = self.session()?;
         if !session.is_ready() {
@@ -320,7 +320,7 @@ impl Load {
         self.used.most()
     }
 
-    /// The longest time in a window for which the process stood still.
+    /// The longest time in a window for which the process stalled.
     fn paused_ns(&mut self) -> u64 {
         let windows = std::mem::take(&mut self.windows);
         let longest = |(opens, closes): &(u64, u64)| self.pauses.longest_ns(*opens, *closes);
@@ -354,7 +354,7 @@ impl Pauses {
         own
     }
 
-    /// The longest pause that began before `to_ns`, counted from `from_ns` on; 0 if there was none.
+    /// The longest pause that began before `to_ns`, counted from `from_ns` on. 0 if there was none.
     /// What should have been done at `to_ns` was done at its end.
     fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,7 +26,7 @@ use crate::message::AgentRole;
 use crate::reach::{self, Door};
 use running::{Parts, RunningGroup};
 
-/// How long agents may take to answer; `ssh` may have to connect first.
+/// How long agents may take to answer. `ssh` may have to connect first.
 const CONNECT: Duration = Duration::from_secs(30);
 
 /// Several generators.
@@ -39,7 +39,7 @@ pub struct Generators {
     has_sampler: bool,
     /// The longest round trip to any generator.
     delay: Duration,
-    /// The cores of each; empty: as the plan says.
+    /// The cores of each. Empty: as the plan says.
     cores: Vec<GeneratorCores>,
     /// Set when the user interrupts.
     stop: Arc<AtomicBool>,
@@ -251,7 +251,7 @@ fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
 /// Where a generator runs its threads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GeneratorCores {
-    /// The cores that its threads are pinned to; empty: not pinned.
+    /// The cores that its threads are pinned to. Empty: not pinned.
     pub cpus: Vec<usize>,
     /// Whether nothing else uses these cores, so that its threads need not sleep while they wait.
     pub is_alone: bool,

@@ -48,7 +48,7 @@ pub trait RunningLoad: Debug + Send {
     /// has failed, for at most `limit`. Returns whether all are.
     fn pause(&self, limit: Duration) -> bool;
 
-    /// The outcome of the windows of a held load since the last call; `None` if the load has ended.
+    /// The outcome of the windows of a held load since the last call. `None` if the load has ended.
     fn collect(&self) -> Option<LoadOutcome>;
 
     /// Takes a sample of the server, with the requests that were answered at its moment. `take` is
@@ -90,7 +90,7 @@ pub type ValuesUsed = Box<dyn Fn() -> u64 + Send>;
 pub struct LoadOutcome {
     /// What happened: for several generators, the sum.
     pub outcome: Outcome,
-    /// What the sum consists of; `None` for the load of this process.
+    /// What the sum consists of. `None` for the load of this process.
     pub contributions: Option<Contributions>,
 }
 

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 /// out an order: the controller sends heartbeats, which the agent answers.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
-/// The number of the protocol; it changes when a message does.
+/// The number of the protocol. It changes when a message does.
 const PROTOCOL: u32 = 6;
 
 /// What an agent does.

@@ -25,7 +25,7 @@ const SHARE: f64 = 0.9;
 /// Requests that are missing by chance: this many standard deviations of a Poisson distribution.
 const DEVIATIONS: f64 = 3.0;
 
-/// A generator may stand still for this long. A thread that wants to run waits less on a host that
+/// A generator may stall for this long. A thread that wants to run waits less on a host that
 /// is merely busy.
 const PAUSED: Duration = Duration::from_millis(200);
 
@@ -40,12 +40,12 @@ const EXPECTED: f64 = 20.0;
 pub struct Contributions {
     /// The generators.
     pub generators: Vec<GeneratorOutcome>,
-    /// The one that sampled latency meanwhile; it is not part of the sum.
+    /// The one that sampled latency meanwhile. It is not part of the sum.
     pub sampled: Option<Sampled>,
     /// The share of the time of all windows together in which all of them were open for certain, 0
     /// to 1.
     pub overlap: f64,
-    /// Why the sum is not the outcome of one load; empty if it is.
+    /// Why the sum is not the outcome of one load. Empty if it is.
     pub invalid: Vec<Invalid>,
 }
 
@@ -69,7 +69,7 @@ pub struct GeneratorOutcome {
     pub connections: usize,
     /// Its threads.
     pub threads: usize,
-    /// The share of the requests that it should complete, 0 to 1; 0 if it samples latency.
+    /// The share of the requests that it should complete, 0 to 1. 0 if it samples latency.
     pub share: f64,
     /// Correct responses within the window.
     pub responses: u64,
@@ -87,7 +87,7 @@ pub struct GeneratorOutcome {
     pub opened_ns: u64,
     /// When its window closed.
     pub closed_ns: u64,
-    /// The longest time for which it stood still within the window, in nanoseconds.
+    /// The longest time for which it stalled within the window, in nanoseconds.
     pub paused_ns: u64,
     /// The longest time for which it got no response while the others did, in nanoseconds.
     pub silent_ns: u64,
@@ -138,7 +138,7 @@ pub enum Invalid {
         /// For how long.
         time: Duration,
     },
-    /// A generator stood still.
+    /// A generator stalled.
     Paused {
         /// Its command.
         command: String,
@@ -195,7 +195,7 @@ impl fmt::Display for Invalid {
 }
 
 /// The longest time for which one of several generators got no response, of so many that it cannot
-/// be chance, while the others did; 0 if there was none. If none gets a response, the server is
+/// be chance, while the others did. 0 if there was none. If none gets a response, the server is
 /// silent, which is a result.
 pub(crate) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
     const TICK_NS: u64 = 100_000_000;

@@ -109,7 +109,7 @@ pub(crate) fn secret() -> String {
     (0..4).map(|n| format!("{:016x}", RandomState::new().hash_one(n))).collect()
 }
 
-/// The number that this machine's kernel made when it started; empty if unknown.
+/// The number that this machine's kernel made when it started. Empty if unknown.
 pub(crate) fn boot() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     read.map(|id| id.trim().to_owned()).unwrap_or_default()

@@ -48,7 +48,7 @@ const REACH: Duration = Duration::from_secs(5);
 pub struct RemoteHost {
     line: Arc<Line>,
     description: Description,
-    /// Where the generator reaches the host; `None` if no server is to be started and no address is
+    /// Where the generator reaches the host. `None` if no server is to be started and no address is
     /// reached.
     address: Option<IpAddr>,
 }
@@ -56,9 +56,9 @@ pub struct RemoteHost {
 /// What a host is needed for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
-    /// Its address; `None`: it is looked for.
+    /// Its address. `None`: it is looked for.
     pub address: Option<IpAddr>,
-    /// The cores that its servers want; `None`: all.
+    /// The cores that its servers want. `None`: all.
     pub cpus: Option<usize>,
     /// Whether servers will be started there. Others run already, and the address of each is known.
     pub starts: bool,
@@ -158,7 +158,7 @@ impl RemoteHost {
         &self.description
     }
 
-    /// Where the generator reaches the host; `None` if no server is to be started and no address is
+    /// Where the generator reaches the host. `None` if no server is to be started and no address is
     /// reached.
     pub fn address(&self) -> Option<IpAddr> {
         self.address
@@ -177,7 +177,7 @@ impl RemoteHost {
         self.call(MakeCertificate {})
     }
 
-    /// Builds servers of the catalogue; the results are in their order. `on` is called with each
+    /// Builds servers of the catalogue. The results are in their order. `on` is called with each
     /// step.
     ///
     /// # Errors
@@ -367,7 +367,7 @@ struct RemoteServer {
     line: Arc<Line>,
     kept: KeptThere,
     is_frozen: bool,
-    /// The first call that failed; from then on the server counts as lost.
+    /// The first call that failed. From then on the server counts as lost.
     lost: Mutex<Option<ChannelError>>,
     /// Whether it has been stopped.
     is_over: bool,
@@ -379,7 +379,7 @@ impl RemoteServer {
         Self { line, kept, is_frozen: false, lost, is_over: false }
     }
 
-    /// Carries out an order on the server; `None` if the host is lost, or the user interrupts.
+    /// Carries out an order on the server. `None` if the host is lost, or the user interrupts.
     fn call<O: Order<All = ServerOrder>>(&self, order: O) -> Option<O::Report> {
         let result = self.line.channel.call(order);
         result.map_err(|why| self.lose(why)).ok()

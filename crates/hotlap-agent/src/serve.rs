@@ -32,7 +32,7 @@ pub enum Ending {
 }
 
 /// Serves one controller, whose orders come from `input`. `open` returns what carries out the
-/// orders of a role. `end` ends the process; it is called if an order that is being carried out
+/// orders of a role. `end` ends the process. It is called if an order that is being carried out
 /// delays the end by more than 1.5 s, and need not return.
 pub fn serve(
     mut input: impl Read + Send + 'static,
@@ -55,7 +55,7 @@ pub fn serve(
     })
 }
 
-/// Says hello. Returns the role that the controller asks for; `None` if it is of another version.
+/// Says hello. Returns the role that the controller asks for. `None` if it is of another version.
 fn greet(input: &mut impl Read, wire: &Wire) -> Option<AgentRole> {
     wire.write(frame::MARKER).ok()?;
     let theirs: Hello = serde_json::from_slice(&frame::read(input).ok()?).ok()?;
@@ -159,7 +159,7 @@ impl Wire {
         self.clock.now_ns().saturating_sub(heard_ns) > SILENCE.as_nanos() as u64
     }
 
-    /// Writes a message; instead of a report that is too long, why it cannot be sent.
+    /// Writes a message. Instead of a report that is too long, why it cannot be sent.
     fn say(&self, message: &ToController<impl Serialize>, number: u64) -> Result<(), FrameError> {
         let frame = frame::encode(message).or_else(|why| {
             frame::encode(&ToController::<()>::Refused { number, why: why.to_string() })

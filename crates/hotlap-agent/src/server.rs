@@ -129,7 +129,7 @@ pub struct SampledThere {
 pub struct Description {
     /// The machine.
     pub machine: Machine,
-    /// The cores for servers; empty if they are not known.
+    /// The cores for servers. Empty if they are not known.
     pub cores: Vec<usize>,
     /// What the user should know about the cores: sentences.
     pub notes: Vec<String>,
@@ -139,7 +139,7 @@ pub struct Description {
     pub folder: PathBuf,
     /// The machine's addresses besides loopback.
     pub addresses: Vec<IpAddr>,
-    /// A number that the kernel made when it started; empty if unknown. Agents in namespaces or
+    /// A number that the kernel made when it started. Empty if unknown. Agents in namespaces or
     /// containers of one machine have the same.
     pub boot: String,
 }
@@ -187,7 +187,7 @@ pub struct StartedThere {
 pub struct ServerSetting {
     /// The command that starts a supervisor.
     pub supervisor: Supervisor,
-    /// Folder for the servers' logs; the caller removes it.
+    /// Folder for the servers' logs. The caller removes it.
     pub logs: PathBuf,
     /// The cache, in which servers are built.
     pub cache: PathBuf,
@@ -341,7 +341,7 @@ impl ServerService {
     }
 }
 
-/// Builds servers of the catalogue, or probes their toolchains; the results are in their order.
+/// Builds servers of the catalogue, or probes their toolchains. The results are in their order.
 fn build(
     setting: &ServerSetting,
     ids: &[String],

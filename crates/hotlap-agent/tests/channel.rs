@@ -217,7 +217,7 @@ fn a_command_that_cannot_be_started_or_says_why_it_ends_is_an_error() {
     assert!(error.to_string().contains(expected), "{error}");
 }
 
-/// `cat` answers with what it gets, which is nothing before the marker; `yes` never ends.
+/// `cat` answers with what it gets, which is nothing before the marker. `yes` never ends.
 #[test]
 fn a_command_that_says_nothing_or_never_stops_is_an_error_within_the_limit() {
     let open = |typed: &str| {
@@ -229,7 +229,7 @@ fn a_command_that_says_nothing_or_never_stops_is_an_error_within_the_limit() {
     assert!(matches!(open("yes").fault, ChannelFault::NoAgent { .. }));
 }
 
-/// A call that was begun before the interrupt is not waited for; what is put in order afterwards
+/// A call that was begun before the interrupt is not waited for. What is put in order afterwards
 /// is. The first call has its answer later.
 #[test]
 fn an_interrupt_ends_the_wait_for_an_agent_but_not_the_channel() {

@@ -187,7 +187,7 @@ fn a_rate_is_that_of_all_generators_together() {
     let group = run(&generators(&[0, 0]), &plan);
     assert_eq!((group.outcome.responses, group.outcome.due), (400, 400));
     assert_eq!(server.requests(), 400);
-    // The last of 400 requests is due after 199.5 ms, whoever sends it; after 99.5 ms if each
+    // The last of 400 requests is due after 199.5 ms, whoever sends it. After 99.5 ms if each
     // generator sent at the whole rate. One that begins a little late has a shorter window.
     assert!(group.outcome.window_ns >= 150_000_000, "{}", group.outcome.window_ns);
 }

@@ -1,7 +1,7 @@
 //! Decides how many restarts and rounds to run, from what has been run and how long it took.
 //!
 //! It is separate from the schedule because it only does arithmetic: it starts nothing and reads no
-//! clock. How many restarts divide the time best is known by `hotlap_stats`; counts that the user
+//! clock. How many restarts divide the time best is known by `hotlap_stats`. Counts that the user
 //! set come first.
 
 use std::time::Duration;
@@ -94,14 +94,14 @@ impl Budget {
         budget
     }
 
-    /// The servers of a restart are started and warmed up; `again` is the part of that time that
+    /// The servers of a restart are started and warmed up. `again` is the part of that time that
     /// the next restart will take too.
     pub fn restart_started(&mut self, took: Duration, again: Duration) {
         self.started.push(took);
         self.again = again;
     }
 
-    /// A round has ended; whether it was the first of its restart.
+    /// A round has ended. Whether it was the first of its restart.
     pub fn round_run(&mut self, is_first: bool, took: Duration) {
         if is_first { &mut self.first_rounds } else { &mut self.rounds }.push(took);
     }
@@ -118,7 +118,7 @@ impl Budget {
 
     /// A lap has ended.
     pub fn lap(&mut self, lap: &Lap) {
-        // Laps at the common rate do not count for the cost under their load; laps of a load with
+        // Laps at the common rate do not count for the cost under their load. Laps of a load with
         // its own rate do.
         let is_paced = lap.kind != LapKind::Flat;
         if is_paced != self.experiment.loads[lap.load].rate.is_some() || !lap.counts() {
@@ -146,7 +146,7 @@ impl Budget {
     }
 
     /// Whether a restart ends with paced laps. Their histograms are merged, not paired, so more
-    /// than four laps of each server, from four starts, add little; the time is better spent on
+    /// than four laps of each server, from four starts, add little. The time is better spent on
     /// pairs.
     pub fn is_paced(&self, restart: u32) -> bool {
         let paid = self.experiment.budget.as_secs() / BUDGET_A_PACED_RESTART.as_secs();
@@ -154,7 +154,7 @@ impl Budget {
         is_asked && u64::from(restart) < paid.clamp(1, u64::from(PACED_RESTARTS))
     }
 
-    /// What to run next; `next` is the first place that has not been run.
+    /// What to run next. `next` is the first place that has not been run.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
         self.grow();
         let elapsed = self.of_the_budget(elapsed) + self.paced_takes(next.restart);
@@ -295,7 +295,7 @@ impl Budget {
         }
     }
 
-    /// Time of a restart's paced laps; before there are any, half of a load's round.
+    /// Time of a restart's paced laps. Before there are any, half of a load's round.
     fn paced_takes(&self, restart: u32) -> Duration {
         match (self.is_paced(restart), &self.paced[..]) {
             (false, _) => Duration::ZERO,

@@ -35,14 +35,14 @@ pub struct Experiment {
     pub restarts: Option<u32>,
     /// An exact number of rounds per restart, whatever the budget.
     pub rounds: Option<u32>,
-    /// Length of a slice's window; `None`: the shortest at which every server recovers from being
+    /// Length of a slice's window. `None`: the shortest at which every server recovers from being
     /// frozen.
     pub slice: Option<Duration>,
     /// Whether the first restarts end with paced laps.
     pub paced: bool,
-    /// The rate of paced laps, in requests/s; by default half of the slowest server's throughput.
+    /// The rate of paced laps, in requests/s. By default half of the slowest server's throughput.
     pub common_rate: Option<f64>,
-    /// The goals of a search for the highest rate at which each server keeps them; empty: the
+    /// The goals of a search for the highest rate at which each server keeps them. Empty: the
     /// servers are compared in a closed loop.
     pub objectives: Vec<Objective>,
     /// Whether differences in cost are explained.
@@ -243,7 +243,7 @@ impl Experiment {
         }
     }
 
-    /// The first load without a rate of its own; paced laps follow its laps.
+    /// The first load without a rate of its own. Paced laps follow its laps.
     pub fn closed_loop(&self) -> Option<usize> {
         self.loads.iter().position(|load| load.rate.is_none())
     }
@@ -278,7 +278,7 @@ pub(crate) fn shuffled(seed: u64, place: Place, salt: u64, participants: usize) 
 
 /// A seed determined by the seed of the run, the place and `salt`.
 pub(crate) fn salted(seed: u64, place: Place, salt: u64) -> u64 {
-    // Odd multipliers separate the places; the generator's own seeding mixes them.
+    // Odd multipliers separate the places. The generator's own seeding mixes them.
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .wrapping_add(u64::from(place.restart).wrapping_mul(0xD1B5_4A32_D192_ED03))
         .wrapping_add(u64::from(place.round).wrapping_mul(0x8CB9_2BA7_2F3D_8DD7))

@@ -28,12 +28,12 @@ pub struct Lap {
     pub at_ms: u64,
     /// What the generator recorded.
     pub outcome: Outcome,
-    /// What the server used meanwhile; `None` if unknown (a URL).
+    /// What the server used meanwhile. `None` if unknown (a URL).
     pub usage: Option<Usage>,
     /// The validity checks that the lap failed. A lap is always stored, but left out of every
     /// estimate if one of them [invalidates](Violation::invalidates) it.
     pub failed: Vec<Violation>,
-    /// What each of several generators contributed, in their order; empty if there was one.
+    /// What each of several generators contributed, in their order. Empty if there was one.
     pub generators: Vec<Contribution>,
 }
 
@@ -48,7 +48,7 @@ pub struct Contribution {
     pub sent: u64,
     /// How much later than agreed it began at most, in nanoseconds.
     pub late_ns: u64,
-    /// The longest time for which it stood still, in nanoseconds.
+    /// The longest time for which it stalled, in nanoseconds.
     pub paused_ns: u64,
     /// The share of the windows that its busiest thread was on a core, 0 to 1.
     pub busy: f64,
@@ -80,7 +80,7 @@ pub enum LapKind {
 }
 
 impl LapKind {
-    /// The rate of an open loop, in requests/s; `None` for a closed loop.
+    /// The rate of an open loop, in requests/s. `None` for a closed loop.
     pub fn rate(self) -> Option<f64> {
         match self {
             Self::Flat => None,
@@ -97,16 +97,16 @@ pub struct Usage {
     pub wall_ns: u64,
     /// Right responses and failures between the two samples.
     pub requests: u64,
-    /// CPU time from the scheduler's accounting, in nanoseconds; `None` if unknown.
+    /// CPU time from the scheduler's accounting, in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
-    /// Voluntary context switches; `None` if unknown.
+    /// Voluntary context switches. `None` if unknown.
     pub switches: Option<u64>,
-    /// Involuntary context switches; `None` if unknown.
+    /// Involuntary context switches. `None` if unknown.
     pub preemptions: Option<u64>,
     /// Memory, threads and processes of the tree, from a recent reading.
     #[serde(flatten)]
     pub memory: Memory,
-    /// Number of slices summed here; `None` without slices.
+    /// Number of slices summed here. `None` without slices.
     pub slices: Option<u32>,
 }
 
@@ -186,7 +186,7 @@ pub enum Violation {
         /// Counted lines.
         counted: u64,
     },
-    /// Several generators did not measure one load together: one was late, or stood still.
+    /// Several generators did not measure one load together: one was late, or stalled.
     Generators {
         /// What happened, with the generator's command.
         why: String,
@@ -213,7 +213,7 @@ impl Violation {
 }
 
 impl Usage {
-    /// CPU time per request, in nanoseconds; `None` if unknown.
+    /// CPU time per request, in nanoseconds. `None` if unknown.
     pub fn cost_share(&self) -> Option<Share> {
         Some(Share { amount: self.cpu_ns? as f64, of: self.requests as f64 })
     }
@@ -246,7 +246,7 @@ impl Lap {
         }
     }
 
-    /// The rate of an open loop, in requests/s; `None` for a closed loop.
+    /// The rate of an open loop, in requests/s. `None` for a closed loop.
     pub fn rate(&self) -> Option<f64> {
         self.kind.rate()
     }
@@ -261,7 +261,7 @@ impl Lap {
         self.failed.iter().any(|check| matches!(check, Violation::Generator { .. }))
     }
 
-    /// Correct responses per second; 0 without a window.
+    /// Correct responses per second. 0 without a window.
     pub fn requests_per_s(&self) -> f64 {
         self.rate_share().value().unwrap_or(0.0)
     }
@@ -294,7 +294,7 @@ impl Lap {
 pub struct ExplainLap {
     /// The lap.
     pub lap: Lap,
-    /// What an instrument saw in it; `None` if none was on.
+    /// What an instrument saw in it. `None` if none was on.
     pub observation: Option<Observation>,
 }
 

@@ -419,7 +419,7 @@ const A_THREAD: usize = 3;
 /// them keep their connections between slices.
 ///
 /// # Errors
-/// The hard limit is lower; says which load fits.
+/// The hard limit is lower. Says which load fits.
 pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     let needed = needed(servers, loads);

@@ -22,16 +22,16 @@ pub struct Participant {
     pub role: Role,
     /// How it is started.
     pub start: Origin,
-    /// The contract to verify it against; an unnamed one for a command or a URL, completed from its
+    /// The contract to verify it against. An unnamed one for a command or a URL, completed from its
     /// first responses.
     pub contract: Contract,
     /// Which checks are required beyond the contract.
     pub requirements: Requirements,
-    /// Its version, one line; empty if unknown.
+    /// Its version, one line. Empty if unknown.
     pub version: String,
     /// A side effect that must happen for each request.
     pub counts: Option<Counts>,
-    /// The number of cores that it uses; `None`: as many as the other servers of the run.
+    /// The number of cores that it uses. `None`: as many as the other servers of the run.
     pub cpus: Option<usize>,
 }
 
@@ -74,7 +74,7 @@ pub enum Role {
 pub enum Origin {
     /// As a process.
     Launch(Launch),
-    /// It is already running; hotlap neither starts, stops nor freezes it.
+    /// It is already running. hotlap neither starts, stops nor freezes it.
     Running {
         /// Its URL, for tables.
         url: String,
@@ -110,7 +110,7 @@ pub(crate) struct Started {
     pub(crate) host: String,
     /// The port on which it listens instead of `PORT`, if it does.
     pub(crate) fixed_port: Option<u16>,
-    /// Time from its start to its first response; `None` if it ran already.
+    /// Time from its start to its first response. `None` if it ran already.
     pub(crate) ready: Option<Duration>,
     /// Why its instructions are not counted, if they should be.
     pub(crate) uncounted: Option<String>,
@@ -192,9 +192,9 @@ pub struct Load {
     /// Whether servers are started with a certificate and spoken to over TLS. All loads of an
     /// experiment agree, because servers are started once for all of them.
     pub https: bool,
-    /// Index of the contract's request to send; `None`: all of them, by weight.
+    /// Index of the contract's request to send. `None`: all of them, by weight.
     pub request: Option<usize>,
-    /// The offered rate in requests/s; `None`: a closed loop.
+    /// The offered rate in requests/s. `None`: a closed loop.
     pub rate: Option<f64>,
     /// The requests that it sends to servers, in words: `GET /`, `POST /x (request 1f0c3a55)`;
     /// empty as long as the servers are unknown.

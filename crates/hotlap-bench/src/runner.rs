@@ -1,7 +1,7 @@
 //! The trait that separates the schedule from the costly operations: starting servers, warming them
 //! up, running laps, stopping them.
 //!
-//! [`crate::schedule`] uses only this trait. The real runner starts processes; a scripted one
+//! [`crate::schedule`] uses only this trait. The real runner starts processes. A scripted one
 //! returns what a test specified.
 
 use hotlap_observe::{Instrument, Observation, ObserveError};
@@ -47,11 +47,11 @@ pub trait Runner {
         watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure>;
 
-    /// The participants and loads to probe next, there and back, in order to choose the slice
+    /// The participants and loads to probe next, in both orders, in order to choose the slice
     /// length. Called again after they were probed, until it returns none.
     fn probes(&mut self) -> Vec<(usize, usize)>;
 
-    /// Probes a participant under a load. The probe does not count as a lap.
+    /// Probes a participant under a load. The probe is excluded as a lap.
     fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
 
     /// The results of the probes, for each participant and load.
@@ -127,7 +127,7 @@ pub trait Runner {
     fn interrupted(&self) -> bool;
 }
 
-/// A window of a search for the highest rate that keeps a goal.
+/// A window of a search for the highest rate that meets a goal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialWindow {
     /// The rate, in requests/s.
@@ -170,14 +170,14 @@ pub struct Probed {
 /// A verified server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ready {
-    /// Time from the start of the process to the first correct response, in milliseconds; `None`
+    /// Time from the start of the process to the first correct response, in milliseconds. `None`
     /// for a server that was already running.
     pub ready_ms: Option<f64>,
     /// Conformance checks, which are reported but not required: passed, and total.
     pub conformance: (u32, u32),
     /// What the user should know (varying responses, another port).
     pub notes: Vec<String>,
-    /// Resident memory before any load, in bytes; `None` if unknown.
+    /// Resident memory before any load, in bytes. `None` if unknown.
     pub rss_bytes: Option<u64>,
 }
 
@@ -193,7 +193,7 @@ pub struct Start {
     pub restart: u32,
     /// The verified server.
     pub ready: Ready,
-    /// Its warm-ups, one for each load; empty before the first one.
+    /// Its warm-ups, one for each load. Empty before the first one.
     pub warmups: Vec<Warmup>,
 }
 
@@ -212,13 +212,13 @@ pub struct Warmup {
     pub curve: Vec<f64>,
     /// Length of a window, in milliseconds.
     pub window_ms: f64,
-    /// CPU time per request at its end, when the server ran alone and was warm, in nanoseconds;
+    /// CPU time per request at its end, when the server ran alone and was warm, in nanoseconds.
     /// `None` if unknown.
     pub alone_cost_ns: Option<f64>,
     /// Hardware counts right after it, if the kernel permits them.
     pub count: Option<Count>,
-    /// Why instructions are not counted; `None` where they are, and where that was not tried.
+    /// Why instructions are not counted. `None` where they are, and where that was not tried.
     pub uncounted: Option<String>,
-    /// What TLS negotiated; `None` without TLS.
+    /// What TLS negotiated. `None` without TLS.
     pub tls: Option<Negotiated>,
 }

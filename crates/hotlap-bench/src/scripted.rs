@@ -30,7 +30,7 @@ pub struct Script {
     pub rss_bytes: u64,
     /// Time from start to first response.
     pub ready: Duration,
-    /// Factors for each lap's rate and cost, used in turn and repeated; empty: always 1.
+    /// Factors for each lap's rate and cost, used in turn and repeated. Empty: always 1.
     pub wobble: Vec<(f64, f64)>,
     /// Wrong responses in each lap.
     pub wrong: u64,
@@ -102,7 +102,7 @@ pub struct Scripted {
     laps: Vec<usize>,
     /// The number of slices per lap.
     pub slices: u32,
-    /// How often each server is probed, there and back.
+    /// How often each server is probed, in both orders.
     pub probes: u32,
     /// The generator is late in trials from this rate on, in requests/s.
     pub late_from: Option<f64>,
@@ -245,7 +245,7 @@ impl Scripted {
 /// that allows 1% of misses.
 pub const KEEPS: f64 = 0.9;
 
-/// The share of misses at a rate, relative to the highest that keeps the goal.
+/// The share of misses at a rate, relative to the highest that meets the goal.
 fn missed_share(relative_rate: f64) -> f64 {
     let log_odds = (0.01_f64 / 0.99).ln() + 50.0 * relative_rate.ln();
     1.0 / (1.0 + (-log_odds).exp())

@@ -68,7 +68,7 @@ impl Objective {
         goals.iter().map(Self::share).fold(1.0, f64::min)
     }
 
-    /// The percentile as a share and its limit in nanoseconds; `None` for other goals.
+    /// The percentile as a share and its limit in nanoseconds. `None` for other goals.
     pub fn latency(&self) -> Option<(f64, u64)> {
         match *self {
             Self::Latency { quantile, limit_ns } => Some((quantile, limit_ns)),
@@ -76,7 +76,7 @@ impl Objective {
         }
     }
 
-    /// Whether a window kept the goal. One without a request did not.
+    /// Whether a window met the goal. One without a request did not.
     pub fn is_kept(&self, window: &Outcome) -> bool {
         let misses = self.misses(window);
         misses.requests > 0.0 && misses.share() <= self.share()
@@ -85,9 +85,9 @@ impl Objective {
     /// The requests of a window that missed the goal.
     ///
     /// Latency counts from the moment a request was due. A request that was unanswered when the
-    /// window closed misses the goal if its age is above the limit; the product-limit estimator
+    /// window closed misses the goal if its age is above the limit. The product-limit estimator
     /// ([`Survival`]) takes care of younger ones. One that was never sent misses it under the same
-    /// condition, and is left out while it is younger. Failures miss every goal; timeouts count by
+    /// condition, and is left out while it is younger. Failures miss every goal. Timeouts count by
     /// their age, which is above any limit that is shorter than the timeout.
     pub fn misses(&self, window: &Outcome) -> Misses {
         let failed = window.failures.total() as f64;
@@ -114,7 +114,7 @@ impl Objective {
 }
 
 impl Misses {
-    /// The share of requests that missed the goal; 0 without requests.
+    /// The share of requests that missed the goal. 0 without requests.
     pub fn share(&self) -> f64 {
         if self.requests > 0.0 { self.missed / self.requests } else { 0.0 }
     }

@@ -130,7 +130,7 @@ impl Default for Timing {
 pub struct Subject {
     /// Its name in tables.
     pub name: String,
-    /// Its version, as it reports it; empty if unknown.
+    /// Its version, as it reports it. Empty if unknown.
     pub version: String,
     /// Connections of the normal clients.
     pub good: usize,
@@ -170,7 +170,7 @@ impl Subject {
         }
     }
 
-    /// The scenarios that have not been run; none if the server could not be started.
+    /// The scenarios that have not been run. None if the server could not be started.
     pub fn left<'a>(&self, scenarios: &'a [Scenario]) -> Vec<&'a Scenario> {
         let is_done = |s: &&Scenario| self.trials.iter().any(|trial| trial.scenario == s.name);
         let left = scenarios.iter().filter(|s| !is_done(s));
@@ -388,7 +388,7 @@ impl<'a> Attacked<'a> {
         }))
     }
 
-    /// Runs one scenario; `None` if interrupted.
+    /// Runs one scenario. `None` if interrupted.
     fn run_scenario(&mut self, scenario: &Scenario) -> Result<Option<StressTrial>, ServerFailure> {
         let timing = &self.setting.timing;
         let mut observed = Observed {

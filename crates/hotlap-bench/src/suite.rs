@@ -37,7 +37,7 @@ impl Suite {
     /// Reads a file.
     ///
     /// # Errors
-    /// The file cannot be read or is invalid; has file and line.
+    /// The file cannot be read or is invalid. Has file and line.
     pub fn read(file: &Path) -> Result<Self, SuiteError> {
         let text = files::read_to_string(file).map_err(|error| SuiteError::Wrong {
             file: file.to_owned(),
@@ -50,7 +50,7 @@ impl Suite {
     /// Parses a suite.
     ///
     /// # Errors
-    /// The suite is invalid; has file and line.
+    /// The suite is invalid. Has file and line.
     pub fn parse(text: &str, file: &Path) -> Result<Self, SuiteError> {
         file::parse(text, file)
     }

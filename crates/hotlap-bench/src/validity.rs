@@ -25,13 +25,13 @@ const FAILING: f64 = 0.01;
 pub const LITTLE: f64 = 0.03;
 
 /// How late a paced request may be sent at the 99th percentile, as a share of the mean gap between
-/// two requests of one connection; and an allowance in nanoseconds.
+/// two requests of one connection. And an allowance in nanoseconds.
 pub const LATE: (f64, u64) = (0.5, 200_000);
 
 /// How long the host of a server may not answer. A lost packet is sent again after 0.2 s or more.
 pub const SILENCE: Duration = Duration::from_millis(500);
 
-/// The validity checks that a lap fails. The limits are part of the method; no option changes them.
+/// The validity checks that a lap fails. The limits are part of the method. No option changes them.
 pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     [
         wrong_answers(lap, load),
@@ -160,7 +160,7 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
 
 fn generator(lap: &Lap) -> Option<Violation> {
     let busy = lap.outcome.busiest();
-    // A paced generator may busy-wait; lateness is the better check there.
+    // A paced generator may busy-wait. Lateness is the better check there.
     (lap.kind == LapKind::Flat && busy > BUSY)
         .then_some(Violation::Generator { busy: busy * 100.0 })
 }

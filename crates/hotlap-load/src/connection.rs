@@ -25,7 +25,7 @@ pub(crate) const EVIDENCE: usize = 512;
 pub(crate) struct InFlight {
     /// Which one it is.
     pub(crate) turn: Turn,
-    /// When it was due; in a closed loop, when it was sent.
+    /// When it was due. In a closed loop, when it was sent.
     pub(crate) due_ns: u64,
     /// When it was sent, or connecting for it began.
     pub(crate) sent_ns: u64,
@@ -133,7 +133,7 @@ pub(crate) fn limits(plan: &Plan, mix: &RequestMix) -> Option<Limits> {
 }
 
 impl Connection {
-    /// A connection that speaks HTTP/2 within limits; without any, HTTP/1.1.
+    /// A connection that speaks HTTP/2 within limits. Without any, HTTP/1.1.
     pub(crate) fn new(limits: Option<Limits>) -> Self {
         let machine = match limits {
             None => Machine::Http1(Http1::default()),
@@ -257,7 +257,7 @@ impl Connection {
     }
 
     /// The response to the only request in flight, if `input` is exactly that and matches its
-    /// template. Nearly every read in HTTP/1.1 takes this cheap path; [`Connection::take`] would
+    /// template. Nearly every read in HTTP/1.1 takes this cheap path. [`Connection::take`] would
     /// give the same result.
     #[inline(always)]
     pub(crate) fn recognise(&mut self, input: &[u8], mix: &mut RequestMix) -> Option<Recognised> {

@@ -54,7 +54,7 @@ impl Check {
         if !expect.status.accepts(status) {
             mismatch = Some(Mismatch::Status(status));
         } else if let (true, Some(expected), Some(got)) = (is_head, expect.body.length(), length) {
-            // The response to a HEAD says how long the body would be; there is nothing else to
+            // The response to a HEAD says how long the body would be. There is nothing else to
             // check.
             mismatch = (got != expected as u64).then_some(Mismatch::Length { got, expected });
         }
@@ -120,9 +120,9 @@ const FIXED_HEADERS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"co
 /// that are known to vary goes to the parser, which decides.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResponseTemplate {
-    /// The last correct response; empty if none is known.
+    /// The last correct response. Empty if none is known.
     last: Vec<u8>,
-    /// Its head; `None` while no response can match.
+    /// Its head. `None` while no response can match.
     head: Option<Head>,
     /// Its head, whether or not a response can match.
     known: Option<Head>,
@@ -214,7 +214,7 @@ impl ResponseTemplate {
     }
 }
 
-/// The ranges of a response in which its body may vary; `None` if it cannot be compared as a whole.
+/// The ranges of a response in which its body may vary. `None` if it cannot be compared as a whole.
 fn varying_body(
     response: &[u8],
     head: &Head,

@@ -25,7 +25,7 @@ pub fn is_token(text: &str) -> bool {
 /// Why bytes cannot be read as an HTTP/1.x response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
-    /// They violate RFC 9112; the text says how.
+    /// They violate RFC 9112. The text says how.
     #[error("{0}")]
     Framing(&'static str),
     /// The connection closed before the response was complete.
@@ -43,7 +43,7 @@ impl ResponseError {
 pub enum ResponseEvent<'a> {
     /// All bytes are consumed, and the response is not complete.
     NeedMore,
-    /// The head of a response; interim responses are skipped.
+    /// The head of a response. Interim responses are skipped.
     Head(Head),
     /// Decoded bytes of its body.
     Data(&'a [u8]),
@@ -83,7 +83,7 @@ impl ResponseReader {
     /// Consumes bytes from the front of `input` up to the next event.
     ///
     /// # Errors
-    /// The bytes violate RFC 9112; the reader cannot be used any more then.
+    /// The bytes violate RFC 9112. The reader cannot be used any more then.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],

@@ -40,7 +40,7 @@ pub(crate) struct Ready {
     pub(crate) key: usize,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The peer has closed its side, or the socket has failed; a read says which.
+    /// The peer has closed its side, or the socket has failed. A read says which.
     pub(crate) ended: bool,
 }
 
@@ -152,7 +152,7 @@ pub(crate) enum Received {
     Failed(Failure),
 }
 
-/// A stream socket that is connected or connecting; closed when dropped.
+/// A stream socket that is connected or connecting. Closed when dropped.
 #[derive(Debug)]
 pub(crate) struct Socket(OwnedFd);
 

@@ -14,7 +14,7 @@
 //!    [censored](hotlap_stats::Censored) latency, and the generator's own usage. Outcomes merge
 //!    without loss.
 //!
-//! Failures under load are counted; an [`Error`] only says why a load could not be run.
+//! Failures under load are counted. An [`Error`] only says why a load could not be run.
 //!
 //! ```no_run
 //! use hotlap_load::plan::{Pace, Plan, Request};

@@ -29,7 +29,7 @@ pub struct Outcome {
     pub service_time_censored: Censored,
     /// The same for response times: ages since they were due. Empty in a closed loop.
     pub response_time_censored: Censored,
-    /// How late the generator itself sent requests. Waiting for a free connection does not count,
+    /// How late the generator itself sent requests. Waiting for a free connection is excluded,
     /// because the server keeps connections busy. Waiting behind a stall of the generator does
     /// count. Empty in a closed loop.
     pub lag: Histogram,
@@ -47,7 +47,7 @@ pub struct Outcome {
     /// (RFC 9113 section 6.8).
     #[serde(default)]
     pub goaways: BTreeMap<String, u64>,
-    /// What TLS negotiated on the first connection; `None` without TLS.
+    /// What TLS negotiated on the first connection. `None` without TLS.
     #[serde(default)]
     pub tls: Option<Negotiated>,
     /// Responses by status code, correct or not.
@@ -81,7 +81,7 @@ pub struct Outcome {
     pub due: u64,
     /// Counts over the whole load, inside and outside of the window.
     pub totals: Totals,
-    /// One entry for each request of the plan, in order; empty if the plan has one request, or over
+    /// One entry for each request of the plan, in order. Empty if the plan has one request, or over
     /// [`MAX_BY_REQUEST`](crate::plan::MAX_BY_REQUEST).
     #[serde(default)]
     pub by_request: Vec<RequestOutcome>,
@@ -249,7 +249,7 @@ pub enum Failure {
     /// A TLS connection ended without `close_notify` within a response that the end of the
     /// connection delimits, so it may be incomplete (RFC 8446 section 6.1, RFC 9112 section 9.8).
     Truncated,
-    /// The server reset the stream of the request (HTTP/2); the connection goes on.
+    /// The server reset the stream of the request (HTTP/2). The connection goes on.
     StreamReset,
     /// No local port is free for another connection: each closed connection occupies its port for a
     /// minute (TIME_WAIT).
@@ -441,13 +441,13 @@ pub struct WrongResponse {
     pub why: String,
     /// Its first bytes, at most 512.
     pub first_bytes: Vec<u8>,
-    /// The first bytes of the request that it answered, at most 512; empty if there was none.
+    /// The first bytes of the request that it answered, at most 512. Empty if there was none.
     #[serde(default)]
     pub request: Vec<u8>,
 }
 
 impl WrongResponse {
-    /// Method and path of the request that it answered; `None` if there was none.
+    /// Method and path of the request that it answered. `None` if there was none.
     pub fn method_and_path(&self) -> Option<String> {
         let line = self.request.split(|byte| *byte == b'\r').next()?;
         let line = String::from_utf8_lossy(line);
@@ -484,7 +484,7 @@ impl RequestOutcome {
 pub struct ConnectionCounts {
     /// Connections that the plan requests.
     pub requested: u64,
-    /// Open when the window opened; with [`crate::plan::Reuse::Close`], before the first request.
+    /// Open when the window opened. With [`crate::plan::Reuse::Close`], before the first request.
     pub established: u64,
     /// Opened again within the window, because a connection failed or the server closed it.
     pub reopened: u64,

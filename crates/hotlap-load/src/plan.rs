@@ -26,7 +26,7 @@ pub struct Plan {
     pub target: Target,
     /// What to send, in proportion to the weights unless there is an order.
     pub requests: Vec<Request>,
-    /// The order in which requests are sent, then again from the first entry; `None`: by weights.
+    /// The order in which requests are sent, then again from the first entry. `None`: by weights.
     /// All threads together send it: with n of them, each sends every n-th entry.
     #[serde(default)]
     pub order: Option<Shared<OrderEntry>>,
@@ -49,29 +49,29 @@ pub struct Plan {
     pub warmup: Duration,
     /// When the load ends.
     pub stop: Stop,
-    /// How long a request may take, from its first byte sent to the last byte of the response; and
+    /// How long a request may take, from its first byte sent to the last byte of the response. And
     /// how long connecting may take. Waiting for a free connection in an open loop has no limit: it
     /// counts as response time.
     pub timeout: Duration,
-    /// Check the body of one response in this many; status and length are checked in all.
+    /// Check the body of one response in this many. Status and length are checked in all.
     pub check_one_in: u32,
-    /// The cores that the worker threads are pinned to, one after the other; empty: not pinned.
+    /// The cores that the worker threads are pinned to, one after the other. Empty: not pinned.
     pub cpus: Vec<usize>,
     /// While the load is under way, poll without sleeping, if each thread has a core of its own.
     /// Waking up takes tens of microseconds, which would count as latency of the server, and the
     /// server would pay for waking the generator. Nothing else should use the cores.
     pub busy_poll: bool,
-    /// The local addresses to connect from, one after the other; empty: the system chooses.
+    /// The local addresses to connect from, one after the other. Empty: the system chooses.
     pub sources: Vec<IpAddr>,
     /// Start at this time, so that generators on several machines start together.
     pub start_at: Option<SystemTime>,
-    /// Which part of the load this generator sends; the whole of it unless several share it.
+    /// Which part of the load this generator sends. The whole of it unless several share it.
     #[serde(default)]
     pub part: LoadPart,
 }
 
 /// Which part of a load one of several generators sends. Connections, threads, cores and source
-/// addresses are those of this generator; rate, number of requests, their order and the values of
+/// addresses are those of this generator. Rate, number of requests, their order and the values of
 /// their fields are those of the whole load. All generators must have equally many threads: they
 /// send the load as one generator with all of these threads would.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,7 +207,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Requests per second, on average; `None` for a closed loop.
+    /// Requests per second, on average. `None` for a closed loop.
     pub fn rate(&self) -> Option<f64> {
         match self {
             Self::Closed => None,
@@ -231,7 +231,7 @@ pub enum Stop {
 const MAX_CONNECTIONS: usize = 1 << 24;
 
 /// The highest rate, about ten times what a generator can send on a large machine. When a window
-/// closes, requests that were due and not sent are counted one by one, at about 10 ns each; without
+/// closes, requests that were due and not sent are counted one by one, at about 10 ns each. Without
 /// a limit, that could take forever.
 const MAX_RATE: f64 = 1e7;
 
@@ -249,8 +249,8 @@ pub const MAX_BY_REQUEST: usize = 100;
 pub const CONNECTIONS: usize = 64;
 
 impl Plan {
-    /// A closed loop of one request over the usual connections ([`Shape::default`]).
-    /// 100 ms of warm-up, then 10 s; a timeout of 2 s.
+    /// A closed loop of one request over the usual connections ([`Shape::default`]). 100 ms of
+    /// warm-up, then 10 s. A timeout of 2 s.
     pub fn new(target: Target, request: Request) -> Self {
         Self {
             target,
@@ -403,7 +403,7 @@ pub enum PlanError {
     /// A rate must be positive and finite.
     #[error("{0} requests/s is not a valid rate: use a positive number")]
     BadRate(String),
-    /// Another value is out of range; the text says which one.
+    /// Another value is out of range. The text says which one.
     #[error("{0}")]
     OutOfRange(String),
 }
@@ -413,7 +413,7 @@ pub enum PlanError {
 pub struct Target {
     /// The socket to connect to.
     pub endpoint: Endpoint,
-    /// The TLS settings for `https`; `None` for `http`.
+    /// The TLS settings for `https`. `None` for `http`.
     pub tls: Option<Tls>,
     /// The protocol.
     #[serde(default)]
@@ -449,7 +449,7 @@ pub struct Tls {
     pub server_name: String,
     /// Accept any certificate (`--insecure`).
     pub insecure: bool,
-    /// The certificates to trust instead of the system's, in DER; empty: the system's.
+    /// The certificates to trust instead of the system's, in DER. Empty: the system's.
     #[serde(default)]
     pub authorities: Vec<Vec<u8>>,
     /// The client's own certificate.
@@ -459,7 +459,7 @@ pub struct Tls {
     /// all handshakes are full ones.
     #[serde(default)]
     pub resumes: bool,
-    /// The cipher suites to offer, by their names in the IANA's registry; empty: all.
+    /// The cipher suites to offer, by their names in the IANA's registry. Empty: all.
     #[serde(default)]
     pub ciphers: Vec<String>,
 }

@@ -49,13 +49,13 @@ enum Sequence {
 #[derive(Debug, Clone)]
 pub(crate) struct RequestMix {
     requests: Vec<PreparedRequest>,
-    /// Indices of `requests`, sent in this order repeatedly; as long as the pool, if there is one.
+    /// Indices of `requests`, sent in this order repeatedly. As long as the pool, if there is one.
     order: Vec<u32>,
     /// The position in `order` of the next request.
     position: usize,
     /// The number of the next request, which may exceed the positions.
     number: u32,
-    /// The order of the plan, if it has one; the one above is not used then.
+    /// The order of the plan, if it has one. The one above is not used then.
     recorded: Option<Recorded>,
     sequence: Sequence,
     /// Whether any request has fields.
@@ -71,7 +71,7 @@ pub(crate) struct RequestMix {
 }
 
 impl RequestMix {
-    /// The mix of one worker; each worker starts at another place in the order.
+    /// The mix of one worker. Each worker starts at another place in the order.
     pub(crate) fn new(plan: &Plan, worker: usize) -> Self {
         let mut order = order(&plan.requests.iter().map(|r| r.weight).collect::<Vec<_>>());
         let position = plan.worker(worker) * order.len() / plan.workers();
@@ -264,8 +264,8 @@ impl Recorded {
 #[derive(Debug, Clone, Default)]
 struct Pool(Vec<Box<[u8]>>);
 
-/// The most requests of a pool. At 100,000 requests/s, they repeat after half a second; a list of
-/// a quarter of that is still sent several times in that time.
+/// The most requests of a pool. At 100,000 requests/s, they repeat after half a second. A list of a
+/// quarter of that is still sent several times in that time.
 const POOL: usize = 65_536;
 
 /// The most bytes of a pool, of each thread.

@@ -24,7 +24,7 @@ enum Arrivals {
     /// start, so errors do not add up. With the half, a time of m / rate has m requests, not one
     /// more at its end.
     Constant { rate: f64, worker: u64, workers: u64 },
-    /// Each worker runs a process with 1/n of the rate; together they are a process with the whole
+    /// Each worker runs a process with 1/n of the rate. Together they are a process with the whole
     /// rate (superposition of Poisson processes).
     Poisson { mean_ns: f64, seed: u64, at_ns: f64 },
     /// Request k of worker w of n is request k·n + w of the recording.
@@ -32,7 +32,7 @@ enum Arrivals {
 }
 
 impl Schedule {
-    /// The share of worker `worker` of `workers`, from `start_ns` on; `None` for a closed loop.
+    /// The share of worker `worker` of `workers`, from `start_ns` on. `None` for a closed loop.
     pub(crate) fn new(pace: &Pace, worker: usize, workers: usize, start_ns: u64) -> Option<Self> {
         let (worker, workers) = (worker as u64, workers as u64);
         let arrivals = match pace {

@@ -103,7 +103,7 @@ impl Session {
         let shared = Arc::new(Shared::new(plan, mode, wakers));
         let target = plan.target.to_string();
         let plan = Arc::new(plan.clone());
-        // The entries of an order may be sent again; the values of a sequence may not.
+        // The entries of an order may be sent again. The values of a sequence may not.
         let takers = if plan.order.is_some() { 1 } else { plan.workers() as u64 };
         let size = (takers, plan.shape.in_flight() as u64);
         let mut session = Self { shared, workers: Vec::new(), target, size, _files: files };
@@ -125,9 +125,8 @@ impl Session {
     }
 
     /// Lets a load that waits begin at this time, or now if that has passed. Its window opens and
-    /// closes as the plan says, counted from `start`, and not before it begins; so if it begins too
-    /// late, the window is cut short. `None` if the load does not wait, is not
-    /// ready or has ended.
+    /// closes as the plan says, counted from `start`, and not before it begins. So if it begins too
+    /// late, the window is cut short. `None` if the load does not wait, is not ready or has ended.
     pub fn begin(&self, start: Instant) -> Option<Window> {
         let now = Instant::now();
         let wait = start.saturating_duration_since(now);
@@ -155,7 +154,7 @@ impl Session {
         self.shared.pause(limit)
     }
 
-    /// The outcome of the windows of a held load since the last call; `None` if the load has ended.
+    /// The outcome of the windows of a held load since the last call. `None` if the load has ended.
     pub fn collect(&self) -> Option<Outcome> {
         self.shared.collect()
     }

@@ -18,7 +18,7 @@ use crate::plan::{Plan, PlanError, Stop};
 pub(crate) struct Shared {
     /// Written by one worker each.
     pub(crate) progress: Vec<WorkerProgress>,
-    /// When the load starts; 0 until all workers are ready.
+    /// When the load starts. 0 until all workers are ready.
     start_ns: AtomicU64,
     opens_ns: AtomicU64,
     closes_ns: AtomicU64,
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     windows: AtomicU64,
     collects: AtomicU64,
     pauses: AtomicU64,
-    /// When the last pause ended; from then on the server may have been stopped.
+    /// When the last pause ended. From then on the server may have been stopped.
     paused_ns: AtomicU64,
     /// Workers that are still opening connections.
     connecting: AtomicUsize,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     start_at: Option<SystemTime>,
     state: Mutex<State>,
     changed: Condvar,
-    /// The worker that panics at the next command; `usize::MAX` for none.
+    /// The worker that panics at the next command. `usize::MAX` for none.
     #[cfg(test)]
     pub(crate) panics: AtomicUsize,
 }
@@ -89,7 +89,7 @@ impl Commands {
 /// Reports of the workers.
 #[derive(Debug, Default)]
 struct State {
-    /// The window; `Some(None)` if there will be none.
+    /// The window. `Some(None)` if there will be none.
     window: Option<Option<Window>>,
     /// Whether all workers are ready.
     is_ready: bool,
@@ -140,7 +140,7 @@ impl Shared {
         self.mode == Mode::Held
     }
 
-    /// When the load starts, and when its window opens and closes; `None` until all workers are
+    /// When the load starts, and when its window opens and closes. `None` until all workers are
     /// ready.
     pub(crate) fn times(&self) -> Option<Times> {
         let start_ns = self.start_ns.load(Ordering::Acquire);
@@ -158,7 +158,7 @@ impl Shared {
         Commands { windows: read(&self.windows), collects, pauses }
     }
 
-    /// When the last pause ended; from then on the server may have been stopped.
+    /// When the last pause ended. From then on the server may have been stopped.
     pub(crate) fn paused_ns(&self) -> u64 {
         self.paused_ns.load(Ordering::Acquire)
     }
@@ -231,7 +231,7 @@ impl Shared {
         self.wake();
     }
 
-    /// Waits until the window is known; `None` if there will be none.
+    /// Waits until the window is known. `None` if there will be none.
     pub(crate) fn wait_for_window(&self) -> Option<Window> {
         let is_unknown = |state: &mut State| state.window.is_none();
         let state = self.changed.wait_while(self.lock(), is_unknown);
@@ -259,7 +259,7 @@ impl Shared {
         state.idle == all_idle
     }
 
-    /// Collects the outcome of the windows of a held load; `None` if the load has ended.
+    /// Collects the outcome of the windows of a held load. `None` if the load has ended.
     pub(crate) fn collect(&self) -> Option<Outcome> {
         self.give(&self.collects);
         let workers = self.progress.len();
@@ -422,7 +422,7 @@ impl Progress {
 pub struct Window {
     /// When it opens.
     pub opens: Instant,
-    /// When it closes; `None` if the plan limits requests instead of time.
+    /// When it closes. `None` if the plan limits requests instead of time.
     pub closes: Option<Instant>,
 }
 

@@ -54,11 +54,11 @@ pub(crate) struct Tally {
     pub(crate) idle_ns: u64,
     pub(crate) sent: u64,
     first_wrong: Option<WrongResponse>,
-    /// One entry for each request of the plan; empty if the plan has one request only.
+    /// One entry for each request of the plan. Empty if the plan has one request only.
     by_request: Vec<RequestTally>,
     has_by_request: bool,
     opens_ns: u64,
-    /// When counting was paused; 0 while counting.
+    /// When counting was paused. 0 while counting.
     paused_ns: u64,
 }
 
@@ -79,7 +79,7 @@ impl From<RequestTally> for RequestOutcome {
 }
 
 impl Tally {
-    /// Starts counting at this time; `requests` is the number of requests with figures of their
+    /// Starts counting at this time. `requests` is the number of requests with figures of their
     /// own.
     pub(crate) fn new(opens_ns: u64, requests: usize) -> Self {
         Self {
@@ -292,7 +292,7 @@ impl Tally {
         }
     }
 
-    /// Records the age of a request that was due and not sent when the window closed; `has_free` if
+    /// Records the age of a request that was due and not sent when the window closed. `has_free` if
     /// a connection was free.
     pub(crate) fn queued_at_close(&mut self, request: usize, age_ns: u64, has_free: bool) {
         let record = |censored: &mut Censored| match has_free {
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(outcome.series.iter().map(|t| t.failures).collect::<Vec<_>>(), [3]);
     }
 
-    /// Correct responses, one each microsecond, that take 1 ms; after a million, 5 ms.
+    /// Correct responses, one each microsecond, that take 1 ms. After a million, 5 ms.
     fn responses(count: u64) -> Outcome {
         let mut tally = Tally::new(0, 0);
         for number in 0..count {

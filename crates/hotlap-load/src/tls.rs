@@ -44,7 +44,7 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// For connections to a target; `None` if it does not use TLS.
+    /// For connections to a target. `None` if it does not use TLS.
     ///
     /// # Errors
     /// The server name is not valid in a certificate, there are no trusted certificates, or the
@@ -97,7 +97,7 @@ impl TlsConfig {
         Ok(Some(Self { config: Arc::new(config), name }))
     }
 
-    /// Starts TLS for a new connection; `None` if rustls refuses.
+    /// Starts TLS for a new connection. `None` if rustls refuses.
     pub fn connect(&self) -> Option<Box<TlsConnection>> {
         let mut client = ClientConnection::new(self.config.clone(), self.name.clone()).ok()?;
         client.set_buffer_limit(None);
@@ -105,7 +105,7 @@ impl TlsConfig {
     }
 }
 
-/// Offers these cipher suites; if none are named, all.
+/// Offers these cipher suites. If none are named, all.
 fn provider(ciphers: &[String]) -> Result<CryptoProvider, PlanError> {
     let mut provider = ring::default_provider();
     let known: Vec<String> =
@@ -182,7 +182,7 @@ impl TlsConnection {
         self.client.alpn_protocol() == Some(ALPN_HTTP2)
     }
 
-    /// What the handshake has negotiated; `None` before it is over.
+    /// What the handshake has negotiated. `None` before it is over.
     pub fn negotiated(&self) -> Option<Negotiated> {
         let version = self.client.protocol_version()?;
         let cipher = name_of(self.client.negotiated_cipher_suite()?.suite());
@@ -231,7 +231,7 @@ impl TlsConnection {
     }
 }
 
-/// Accepts any certificate, for `--insecure`; signatures are still verified.
+/// Accepts any certificate, for `--insecure`. Signatures are still verified.
 #[derive(Debug)]
 struct AcceptAny(Arc<CryptoProvider>);
 

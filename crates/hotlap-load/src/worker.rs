@@ -1,11 +1,11 @@
 //! A worker: one thread with its own connections and counts.
 //!
 //! It loops: wait for events, read the clock, handle ready sockets, send due requests. Nothing that
-//! it writes per request is shared; other threads see what it publishes at each wake-up. While a
+//! it writes per request is shared. Other threads see what it publishes at each wake-up. While a
 //! window is open it does not sleep if it has a core to itself (`Polling`).
 //!
 //! The clock is read once per wake-up and once after each read, which is when one request ends and
-//! the next begins; its bytes leave a fraction of a microsecond later. With one reading per
+//! the next begins. Its bytes leave a fraction of a microsecond later. With one reading per
 //! wake-up, the hundredth response of a wake-up would be recorded 0.6 ms early, and the service
 //! time of the next request would be too long by as much. The second reading costs about 50 of
 //! 14,000 instructions.
@@ -32,7 +32,7 @@ use crate::shared::Times;
 use crate::shared::{Commands, Shared};
 use crate::tls::TlsConfig;
 
-/// Size of the buffer that all connections of a worker read into; longer responses are handled in
+/// Size of the buffer that all connections of a worker read into. Longer responses are handled in
 /// pieces.
 const BUFFER: usize = 256 * 1024;
 
@@ -66,7 +66,7 @@ pub(crate) struct Worker {
     scan_every_ns: u64,
     /// The commands of a held load that have been carried out.
     done: Commands,
-    /// When the last window of a held load closed; 0 while one is open, and before the first.
+    /// When the last window of a held load closed. 0 while one is open, and before the first.
     closed_ns: u64,
     /// Whether requests are in flight that were sent before a pause.
     is_draining: bool,
@@ -75,9 +75,9 @@ pub(crate) struct Worker {
 /// The stages of a worker's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Connections are being opened; nothing is sent.
+    /// Connections are being opened. Nothing is sent.
     Connecting,
-    /// All connections are open or have failed once; other workers are not ready yet.
+    /// All connections are open or have failed once. Other workers are not ready yet.
     Ready,
     /// Requests are sent, and nothing counts: before the window, and between those of a held load.
     Unmeasured,
@@ -185,7 +185,7 @@ impl Worker {
                 self.scan_ns = now + self.scan_every_ns;
                 self.find_timeouts(now);
             }
-            // The last connection may just have opened; tell the other workers at once.
+            // The last connection may just have opened. Tell the other workers at once.
             self.report_ready();
             if self.requests.is_due(now) {
                 self.send_due();
@@ -232,7 +232,7 @@ impl Worker {
         self.times.start_ns < clock::FAR_NS && self.times.opens_ns < clock::FAR_NS
     }
 
-    /// Polls once it is time to, and stores the events; returns the time. Not inlined, because a
+    /// Polls once it is time to, and stores the events. Returns the time. Not inlined, because a
     /// worker that sleeps should not pay for it.
     #[inline(never)]
     fn poll(&mut self, polling: &mut Polling, next_ns: u64, events: &mut Events) -> u64 {
@@ -257,7 +257,7 @@ impl Worker {
         after_ns
     }
 
-    /// Sleeps until something happens or the next task is due, and stores the events; returns the
+    /// Sleeps until something happens or the next task is due, and stores the events. Returns the
     /// time.
     #[inline(always)]
     fn sleep(&mut self, next_ns: u64, now: u64, events: &mut Events) -> u64 {
@@ -469,7 +469,7 @@ const ADAPT_NS: u64 = 1_000_000;
 /// intervals at which it finds several responses, however fast the server is.
 #[derive(Debug)]
 struct Polling {
-    /// Whether responses may wait for a poll. In an open loop their times are the result; and each
+    /// Whether responses may wait for a poll. In an open loop their times are the result. And each
     /// request with its own connection would wait twice.
     may_wait: bool,
     interval_ns: u64,

@@ -95,7 +95,7 @@ fn windows_are_refilled_when_more_than_half_of_them_is_used() {
 
 #[test]
 fn a_smaller_header_table_is_confirmed_once_and_not_used() {
-    // RFC 7541 section 4.2; 20 is a table size update to 0.
+    // RFC 7541 section 4.2. 20 is a table size update to 0.
     let bytes = [settings(&[(1, 0)]), headers(1, WHOLE | END, OK), headers(3, WHOLE | END, OK)];
     let seen = replay(replay::Setup { refills: true, ..FIVE }, [&bytes.concat()[..]]);
     let frames = seen.frames();

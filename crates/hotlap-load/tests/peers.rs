@@ -246,7 +246,7 @@ fn gcannon_waits_twice_in_each_round() {
     let server = TestServer::responding(HELLO);
     let outcome = run(&server.plan(1, 1_000)).expect("a load");
     assert_eq!(counts(&outcome), (1_000, vec![]));
-    // One wait per response; the others are those of timers, about ten a second.
+    // One wait per response. The others are those of timers, about ten a second.
     let waits = outcome.threads[0].wakeups;
     let timers = outcome.window_ns / (20 * MS);
     assert!(waits <= 1_000 + 20 + timers, "{waits} waits");

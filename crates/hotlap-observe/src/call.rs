@@ -18,7 +18,7 @@ pub(crate) enum Target {
     Register,
 }
 
-/// What the call before `returns_to` calls; `None` if there is no call. `read` reads memory of the
+/// What the call before `returns_to` calls. `None` if there is no call. `read` reads memory of the
 /// process.
 ///
 /// Encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CALL and JMP.
@@ -49,7 +49,7 @@ pub(crate) fn keeps_frame(start: u64, read: impl Fn(u64, &mut [u8]) -> Option<()
     read(start, &mut code).is_none() || matches!(code, [0x55, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x55])
 }
 
-/// Where a stub of the procedure linkage table jumps to; `None` if there is no stub.
+/// Where a stub of the procedure linkage table jumps to. `None` if there is no stub.
 fn behind_stub(stub: u64, read: &impl Fn(u64, &mut [u8]) -> Option<()>) -> Option<u64> {
     // endbr64, bnd
     let mut code = [0; 11];
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_call_has_no_target() {
-        // A jump; memory that is not mapped.
+        // A jump. Memory that is not mapped.
         assert_eq!(found(&memory(&[(0x10, &[0xe9, 0x2b, 0, 0, 0])]), 0x1015), None);
         assert_eq!(found(&[], 0x1015), None);
         assert_eq!(found(&[], 3), None);

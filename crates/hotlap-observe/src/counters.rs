@@ -1,7 +1,7 @@
 //! Hardware counters of a server: instructions and cycles, where the kernel permits it.
 //!
 //! The counters are attached to a supervisor before it starts its server, and inherited by every
-//! process and thread of the server; counts of ended ones are kept. They are off until enabled,
+//! process and thread of the server. Counts of ended ones are kept. They are off until enabled,
 //! because a counter that is on is saved and restored at every context switch, which costs the
 //! server time.
 
@@ -94,8 +94,8 @@ impl Counters {
         Ok(())
     }
 
-    /// Switches the counters off. Returns what they counted since they were switched on; `None`
-    /// if one of them never ran.
+    /// Switches the counters off. Returns what they counted since they were switched on. `None` if
+    /// one of them never ran.
     pub fn end(&mut self) -> Option<HardwareCounts> {
         let ended = self.read();
         self.switch_off();
@@ -125,7 +125,7 @@ impl Counters {
 }
 
 impl Tally {
-    /// The counts since an earlier reading; `None` if a counter never ran.
+    /// The counts since an earlier reading. `None` if a counter never ran.
     fn since(&self, earlier: &Self) -> Option<HardwareCounts> {
         let kernel = match (self.kernel, earlier.kernel) {
             (Some(now), Some(then)) => Some(now.since(then)?),

@@ -23,7 +23,7 @@ pub fn list(cpus: &[usize]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// Parses such a list; `None` if it is malformed.
+/// Parses such a list. `None` if it is malformed.
 pub fn parse(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for run in list.trim().split(',').filter(|run| !run.is_empty()) {

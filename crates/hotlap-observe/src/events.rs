@@ -185,7 +185,7 @@ impl Sums {
 }
 
 /// Whether the kernel measures user and kernel time at every entry to the kernel. It does so on
-/// cores without regular ticks only (`nohz_full`, Documentation/timers/no_hz.rst); elsewhere it
+/// cores without regular ticks only (`nohz_full`, Documentation/timers/no_hz.rst). Elsewhere it
 /// divides the CPU time, which is exact, by where ticks found the process.
 fn is_exact(pids: &[u32]) -> bool {
     let tickless = fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();

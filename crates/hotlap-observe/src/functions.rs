@@ -219,7 +219,7 @@ fn parse_kallsyms(text: &str) -> Functions {
 }
 
 /// How long a JVM may take to write its list. It does so at its next safe point, in some
-/// milliseconds; starting `jcmd` takes most of the time.
+/// milliseconds. Starting `jcmd` takes most of the time.
 const JVM_LIMIT: Duration = Duration::from_secs(10);
 
 /// The longest list that is read, in bytes. A list of 100,000 functions has about 10 MB.
@@ -230,7 +230,7 @@ const LONGEST: u64 = 256 << 20;
 ///
 /// The kernel's tools/perf/Documentation/jit-interface.txt defines the format: one line for each
 /// function, `START SIZE NAME`, both numbers in hexadecimal, in `/tmp/perf-PID.map`. Node writes it
-/// as it compiles (`--perf-basic-prof`), as does Python (`-X perf`); a JVM writes it when asked.
+/// as it compiles (`--perf-basic-prof`), as does Python (`-X perf`). A JVM writes it when asked.
 pub(crate) fn perf_map(pid: u32) -> PathBuf {
     let ids = status_field(pid, "NSpid:");
     let own = ids.split_whitespace().last().and_then(|id| id.parse().ok()).unwrap_or(pid);

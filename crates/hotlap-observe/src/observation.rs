@@ -39,7 +39,7 @@ pub struct Profile {
     pub period_ns: u64,
     /// Samples that the kernel dropped because a buffer was full.
     pub lost: u64,
-    /// Every frame that occurs, once; stacks refer to them by index.
+    /// Every frame that occurs, once. Stacks refer to them by index.
     pub frames: Vec<Frame>,
     /// Every stack that was sampled, once, with its number of samples.
     pub stacks: Vec<Stack>,
@@ -48,7 +48,7 @@ pub struct Profile {
 /// A function on a stack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Frame {
-    /// Its name, demangled; the address within its library if it has none.
+    /// Its name, demangled. The address within its library if it has none.
     pub function: String,
     /// The file that it was loaded from (`libc.so.6`), `kernel`, or `jit` for code that a runtime
     /// compiled and named in a perf map.
@@ -110,7 +110,7 @@ impl Profile {
 }
 
 impl Events {
-    /// Adds the events of another time. A sum with an unknown part is unknown; the number of
+    /// Adds the events of another time. A sum with an unknown part is unknown. The number of
     /// threads is the larger one.
     pub(crate) fn merge(&mut self, other: Self) {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);

@@ -3,7 +3,7 @@
 //! A command need not be the server: `docker run`, `systemd-run` and `ssh` ask a daemon to start
 //! it, outside of the process tree that hotlap started. CPU time of that tree is the client's,
 //! close to nothing. So once a server answers, hotlap looks up the owner of the socket. An owner
-//! outside of the tree is measured if it can be found; otherwise CPU time is unknown. The same
+//! outside of the tree is measured if it can be found. Otherwise CPU time is unknown. The same
 //! lookup finds the server behind a URL on this machine.
 
 use std::net::UdpSocket;
@@ -25,7 +25,7 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// Where the processes that answer begin; `None` if they are unknown. `supervisor` is the
+    /// Where the processes that answer begin. `None` if they are unknown. `supervisor` is the
     /// supervisor of the server that hotlap started for the address, if any.
     pub fn roots(&self, supervisor: Option<u32>) -> Option<Roots> {
         match self {
@@ -35,7 +35,7 @@ impl Owner {
         }
     }
 
-    /// What the user must know; `None` for a server that hotlap started.
+    /// What the user must know. `None` for a server that hotlap started.
     pub fn note(&self) -> Option<String> {
         match self {
             Self::Started => None,

@@ -24,7 +24,7 @@ pub struct Member {
     pub group: u32,
     /// Its name, truncated by the kernel.
     pub name: String,
-    /// When it started, in the kernel's unit; tells it from an earlier process with the same id. 0
+    /// When it started, in the kernel's unit. Tells it from an earlier process with the same id. 0
     /// if unknown.
     pub started: u64,
     /// It has ended, but its parent has not waited for it yet.
@@ -254,13 +254,13 @@ fn pids() -> io::Result<Vec<u32>> {
     Ok(names.filter_map(|name| name.parse().ok()).collect())
 }
 
-/// A process as the kernel describes it; `None` if it has ended.
+/// A process as the kernel describes it. `None` if it has ended.
 #[cfg(target_os = "linux")]
 pub(crate) fn member(pid: u32) -> Option<Member> {
     member_in(Path::new("/proc"), pid)
 }
 
-/// The same; `proc` is the folder with the process table.
+/// The same. `proc` is the folder with the process table.
 #[cfg(target_os = "linux")]
 pub(crate) fn member_in(proc: &Path, pid: u32) -> Option<Member> {
     read(fs::File::open(proc.join(format!("{pid}/stat"))).ok()?)
@@ -290,7 +290,7 @@ fn read(stat: impl io::Read) -> Option<Member> {
     })
 }
 
-/// The state of a process, as one letter; `None` if it has ended. It is read in a loop until a
+/// The state of a process, as one letter. `None` if it has ended. It is read in a loop until a
 /// freeze holds, so the rest of the line is not parsed.
 #[cfg(target_os = "linux")]
 pub fn state(pid: u32) -> Option<char> {
@@ -328,7 +328,7 @@ pub(crate) fn status_field(pid: u32, name: &str) -> String {
     field(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(), name).to_owned()
 }
 
-/// The inodes of the sockets that a process holds; `proc` is the folder with the process table.
+/// The inodes of the sockets that a process holds. `proc` is the folder with the process table.
 ///
 /// # Errors
 /// It has ended, or its open files may not be read.

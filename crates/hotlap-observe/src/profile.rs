@@ -8,7 +8,7 @@
 //!
 //! Callers are found by frame pointers, and the caller of a function that keeps no frame by the
 //! word on top of the stack ([`crate::call`]). Code that is compiled without frame pointers has a
-//! reliable leaf only; of its callers, those that are not in executable memory are left out.
+//! reliable leaf only. Of its callers, those that are not in executable memory are left out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

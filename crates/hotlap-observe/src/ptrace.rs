@@ -293,7 +293,7 @@ mod calls {
         ptrace(request as libc::c_long, thread, 0, signal as usize).map(drop)
     }
 
-    /// The number of the system call that a stopped thread is about to begin; `None` if it has
+    /// The number of the system call that a stopped thread is about to begin. `None` if it has
     /// ended one. `struct ptrace_syscall_info`: what it is in the first byte (1: the beginning),
     /// the number in the 8 bytes from 24.
     pub(super) fn entered(thread: i32) -> Option<u64> {
@@ -411,7 +411,7 @@ mod tests {
         }
     }
 
-    /// Attaches; false, with a line in the log, if this machine does not permit it.
+    /// Attaches. False, with a line in the log, if this machine does not permit it.
     fn is_permitted(enabled: io::Result<()>) -> bool {
         if let Err(error) = &enabled {
             assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");

@@ -46,7 +46,7 @@ impl Rings {
     /// Attaches events, switched off, to these threads and everything that they will start.
     ///
     /// # Errors
-    /// The kernel's; also if all of the threads have ended.
+    /// The kernel's. Also if all of the threads have ended.
     pub(crate) fn open(threads: &[u32], builder: &Builder<'_>) -> io::Result<Self> {
         let cores = online()?;
         let mut bytes = (ALL_RINGS / cores.len().max(1)).clamp(SMALLEST, LARGEST);
@@ -147,7 +147,7 @@ impl Ring {
     }
 }
 
-/// An event of one thread on one core; `None` if the thread has ended.
+/// An event of one thread on one core. `None` if the thread has ended.
 fn open(builder: &Builder<'_>, thread: u32, core: usize) -> io::Result<Option<Counter>> {
     let mut builder = builder.clone();
     builder.observe_pid(thread.cast_signed()).one_cpu(core).inherit(true).enabled(false);

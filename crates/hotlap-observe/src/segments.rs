@@ -72,7 +72,7 @@ impl Sockets {
         Ok(held)
     }
 
-    /// Segments since an earlier look; `None` if the server's connections were closed, or if so
+    /// Segments since an earlier look. `None` if the server's connections were closed, or if so
     /// many came and went that they may have been its own.
     pub(crate) fn since(&self, earlier: &Self) -> Option<Traffic> {
         let mut traffic = Traffic::default();

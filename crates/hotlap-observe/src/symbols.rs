@@ -23,11 +23,11 @@ const SHORT: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct Symbols {
     processes: HashMap<u32, Code>,
-    /// Files by device and inode; without functions if they cannot be read.
+    /// Files by device and inode. Without functions if they cannot be read.
     files: HashMap<(i32, i32, u64), Arc<Elf>>,
     /// Names that were looked up already.
     known: HashMap<(u32, u64), Option<Frame>>,
-    /// Files that runtimes wrote for hotlap, which are removed in the end; `None` if the files of
+    /// Files that runtimes wrote for hotlap, which are removed in the end. `None` if the files of
     /// runtimes are not hotlap's.
     leftovers: Option<BTreeSet<PathBuf>>,
     /// Whether there was compiled code that nothing names.
@@ -122,7 +122,7 @@ impl Symbols {
         Some(address - into)
     }
 
-    /// The function at an address; `None` if nothing executable is there.
+    /// The function at an address. `None` if nothing executable is there.
     pub(crate) fn frame(&mut self, pid: u32, address: u64) -> Option<Frame> {
         if let Some(known) = self.known.get(&(pid, address)) {
             return known.clone();
@@ -197,13 +197,13 @@ fn named(function: &str, library: &str) -> Frame {
     Frame { function: function.to_owned(), library: library.to_owned() }
 }
 
-/// The executable mappings of a process; `None` if it has ended or may not be inspected.
+/// The executable mappings of a process. `None` if it has ended or may not be inspected.
 fn executable(pid: u32) -> Option<Vec<MemoryMap>> {
     let maps = Process::new(pid.cast_signed()).ok()?.maps().ok()?;
     Some(maps.0.into_iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE)).collect())
 }
 
-/// The name of the file that is mapped, without its folders; `None` for memory without a file, in
+/// The name of the file that is mapped, without its folders. `None` for memory without a file, in
 /// which a runtime compiles.
 fn library(path: &MMapPath) -> Option<String> {
     match path {
@@ -219,7 +219,7 @@ fn library(path: &MMapPath) -> Option<String> {
     }
 }
 
-/// The memory of a process; `None` if it has ended or may not be inspected.
+/// The memory of a process. `None` if it has ended or may not be inspected.
 fn memory(pid: u32) -> Option<File> {
     File::open(format!("/proc/{pid}/mem")).ok()
 }

@@ -50,7 +50,7 @@ enum Means {
 }
 
 impl SystemCalls {
-    /// Attaches a tracepoint, switched off; where that is not permitted, prepares to trace.
+    /// Attaches a tracepoint, switched off. Where that is not permitted, prepares to trace.
     pub(crate) fn open(roots: &Roots) -> Result<Self, ObserveError> {
         let means = match Traced::open(roots) {
             Ok(traced) => Means::Tracepoint(traced),
@@ -156,7 +156,7 @@ const READ_EVERY: Duration = Duration::from_millis(2);
 /// Where tracefs is mounted, by default and on older systems.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Counts by number; and lost records.
+/// Counts by number. And lost records.
 #[derive(Debug, Default)]
 struct Counts {
     by_number: HashMap<u64, u64>,

@@ -4,7 +4,7 @@
 //! which includes ended threads. Ended processes are counted too: a process that is waited for
 //! hands its CPU time to its parent, up to the supervisor. The kernel reports that share in clock
 //! ticks only (10 ms), rounded down, so for a server that starts a process per request the total is
-//! accurate to a tick or two per parent; for one whose processes stay, it is exact. If parents do
+//! accurate to a tick or two per parent. For one whose processes stay, it is exact. If parents do
 //! not wait for their children, the last known value of each child counts. Either way a sample is a
 //! lower bound and never decreases.
 
@@ -54,7 +54,7 @@ pub struct Memory {
 pub struct HardwareCounts {
     /// Instructions in user mode.
     pub instructions_user: u64,
-    /// Instructions in the kernel; `None` where only user mode may be counted.
+    /// Instructions in the kernel. `None` where only user mode may be counted.
     pub instructions_kernel: Option<u64>,
     /// Cycles, in both modes, or in user mode where only that may be counted.
     pub cycles: u64,
@@ -276,7 +276,7 @@ impl CpuAccounting {
     }
 }
 
-/// The number after a name at the start of a line; 0 if missing.
+/// The number after a name at the start of a line. 0 if missing.
 fn number(text: &str, name: &str) -> u64 {
     let first = processes::field(text, name).split_whitespace().next();
     first.and_then(|word| word.parse().ok()).unwrap_or(0)
@@ -289,7 +289,7 @@ mod clock {
         expect(unsafe_code, reason = "the CPU clock of another process")
     )]
 
-    /// CPU time of all threads that a process ever had, in nanoseconds; `None` if it has ended.
+    /// CPU time of all threads that a process ever had, in nanoseconds. `None` if it has ended.
     #[cfg(target_os = "linux")]
     pub(super) fn process_ns(pid: u32) -> Option<u64> {
         let mut id: libc::clockid_t = 0;
@@ -324,7 +324,7 @@ mod tests {
         ledger.living.insert((1, 1), 1_000);
         ledger.living.insert((2, 1), 70);
         assert_eq!(ledger.total(), 1_570);
-        // It ends after using 75; its parent receives that, rounded down.
+        // It ends after using 75. Its parent receives that, rounded down.
         ledger.end((2, 1));
         ledger.reaped(560);
         assert_eq!(ledger.total(), 1_570);

@@ -3,7 +3,7 @@
 //!
 //! cargo bench -p hotlap-servers --bench clock_read
 //!
-//! A child process spins in one thread per core. Every 12 ms its clock is read; then it is stopped
+//! A child process spins in one thread per core. Every 12 ms its clock is read. Then it is stopped
 //! at once and read again. The second reading is exact, so the difference is how far the first was
 //! behind, plus the time that the stop took. With 64 cores listed on a machine that has fewer, each
 //! core is visited several times: the number of moves and wake-ups is the same, though fewer happen
@@ -31,7 +31,7 @@ mod linux {
     const WINDOW: Duration = Duration::from_millis(12);
     const WINDOWS: usize = 60;
 
-    /// /// A process that spins; dropping this ends it.
+    /// /// A process that spins. Dropping this ends it.
     struct Spinner(Child);
 
     impl Drop for Spinner {

@@ -108,7 +108,7 @@ pub enum ReplayOrder {
 pub struct AccessLog {
     /// Its requests, and their order.
     pub requests: Requests,
-    /// When they are due; with [`ReplayOrder::Times`] only.
+    /// When they are due. With [`ReplayOrder::Times`] only.
     pub due: Option<DueTimes>,
     /// What was left out.
     pub left_out: LinesLeftOut,
@@ -127,7 +127,7 @@ pub struct LinesLeftOut {
     pub methods: BTreeMap<String, u64>,
 }
 
-/// The number of methods that are counted separately; a log may contain anything.
+/// The number of methods that are counted separately. A log may contain anything.
 const METHODS: usize = 20;
 
 /// What is wrong with a log, and in which line.
@@ -331,14 +331,14 @@ impl Group {
     }
 }
 
-/// The longest line in bytes. Servers limit a request line to 8 to 64 KiB; Caddy logs all headers,
+/// The longest line in bytes. Servers limit a request line to 8 to 64 KiB. Caddy logs all headers,
 /// too.
 const LONGEST: usize = 256 * 1024;
 
 /// A file without an end of line in this many bytes is not a log, such as `/dev/zero`.
 const ENDLESS: u64 = 64 << 20;
 
-/// Why a line cannot be sent; each continues "line 12 …".
+/// Why a line cannot be sent. Each continues "line 12 …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Cause {
     #[error("is neither in Common or Combined Log Format nor a JSON object")]
@@ -480,7 +480,7 @@ fn expected(status: u16) -> Result<ExpectedStatus, Cause> {
         206 | 304 | 412 | 416 => ExpectedStatus::Success,
         // They depend on the state of the server or, in nginx, on a client that left.
         429 | 499 | 500..=599 => ExpectedStatus::Any,
-        // A switch of protocols needs headers; nginx closed the connection or got no valid request.
+        // A switch of protocols needs headers. Nginx closed the connection or got no valid request.
         100..=199 | 444 | 494..=498 => return Err(Cause::NoResponse(status)),
         200..=999 => ExpectedStatus::Exactly(status),
         _ => return Err(Cause::NoStatus),

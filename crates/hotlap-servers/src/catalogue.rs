@@ -55,7 +55,7 @@ fn meant(nearest: &[String]) -> String {
     )
 }
 
-/// `did you mean a, b or c?`; `None` without a name.
+/// `did you mean a, b or c?`. `None` without a name.
 pub fn did_you_mean(nearest: &[String]) -> Option<String> {
     Some(match nearest {
         [] => return None,
@@ -94,11 +94,11 @@ impl Catalogue {
     }
 
     /// The servers that a pattern selects. The pattern is an id, a language, or a glob in which `*`
-    /// matches any characters and `?` one. An id without a colon does not select its variants; a
+    /// matches any characters and `?` one. An id without a colon does not select its variants. A
     /// language or a glob does.
     ///
     /// # Errors
-    /// Nothing matches; has the nearest names, or the error of the manifest that it names.
+    /// Nothing matches. Has the nearest names, or the error of the manifest that it names.
     pub fn select(&self, pattern: &str) -> Result<Vec<&CatalogueServer>, CatalogueError> {
         let pattern = pattern.trim_end_matches('/');
         if let Some(server) = self.find(pattern) {

@@ -51,11 +51,11 @@ pub struct CheckedServer {
     pub id: String,
     /// The outcome.
     pub outcome: CheckOutcome,
-    /// Its version, as it reports it; empty if unknown.
+    /// Its version, as it reports it. Empty if unknown.
     pub version: String,
-    /// Time from its start to its first response; 0 if there was none.
+    /// Time from its start to its first response. 0 if there was none.
     pub ready: Duration,
-    /// Resident memory of its whole tree before any load, in bytes; 0 if unknown.
+    /// Resident memory of its whole tree before any load, in bytes. 0 if unknown.
     pub rss_bytes: u64,
     /// The findings for each contract over each protocol, as far as they came.
     pub reports: Vec<ContractReport>,
@@ -66,7 +66,7 @@ pub struct CheckedServer {
 /// The findings for a contract over a protocol.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContractReport {
-    /// The contract; `None`: an inferred one.
+    /// The contract. `None`: an inferred one.
     pub contract: Option<Name>,
     /// The protocol.
     pub protocol: SpokenProtocol,
@@ -85,7 +85,7 @@ pub enum CheckOutcome {
     Unbuilt(BuildError),
     /// It did not start, or did not keep running.
     ServerFailure(ServerFailure),
-    /// It gave wrong responses; see its findings.
+    /// It gave wrong responses. See its findings.
     Failed,
 }
 
@@ -120,7 +120,7 @@ impl CheckedServer {
             .flat_map(|report| report.findings.failures().map(move |check| (report, check)))
     }
 
-    /// Whether its responses over a protocol were right; `None` if that was not checked.
+    /// Whether its responses over a protocol were right. `None` if that was not checked.
     pub fn passed_over(&self, protocol: SpokenProtocol) -> Option<bool> {
         let mut over = self.reports.iter().filter(|report| report.protocol == protocol).peekable();
         over.peek()?;
@@ -130,7 +130,7 @@ impl CheckedServer {
 
 impl Checker<'_> {
     /// Checks many servers, `at_a_time` of them at a time, and calls `on` with each row as it
-    /// comes, from any thread. Rows are in the order of the servers; after an interrupt, some are
+    /// comes, from any thread. Rows are in the order of the servers. After an interrupt, some are
     /// missing.
     pub fn check_all(
         &self,

@@ -64,14 +64,14 @@ impl fmt::Display for Name {
 pub struct Api {
     /// The body, byte for byte.
     pub body: String,
-    /// Its media type; parameters may follow.
+    /// Its media type. Parameters may follow.
     pub content_type: String,
 }
 
 /// What a server must answer, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contract {
-    /// Its name; `None` for a command or a URL, whose first responses are the reference.
+    /// Its name. `None` for a command or a URL, whose first responses are the reference.
     pub name: Option<Name>,
     /// Requests sent under load and before it. The first is the main request, which most checks
     /// send.
@@ -80,16 +80,16 @@ pub struct Contract {
     pub extras: Vec<Exchange>,
     /// Whether an unknown path must be a 404, whatever kind of server it is.
     pub knows_paths: bool,
-    /// The fields that requests refer to; empty if they are always the same.
+    /// The fields that requests refer to. Empty if they are always the same.
     pub fields: Fields,
 }
 
 /// A request to a user's command or URL, and as much of the expected response as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// Its name in tables; `None`: method and path.
+    /// Its name in tables. `None`: method and path.
     pub name: Option<String>,
-    /// How often it is sent, relative to the other requests; at least 1.
+    /// How often it is sent, relative to the other requests. At least 1.
     pub weight: u32,
     /// Its method.
     pub method: String,
@@ -101,14 +101,14 @@ pub struct Ask {
     pub body: Vec<u8>,
     /// The expected status. If it is any 2xx, then later the same as the first.
     pub status: ExpectedStatus,
-    /// The expected body; `None`: the same as the first.
+    /// The expected body. `None`: the same as the first.
     pub answer: Option<Vec<u8>>,
 }
 
 /// The requests to a user's command or URL.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requests {
-    /// The requests; at least one.
+    /// The requests. At least one.
     pub asks: Vec<Ask>,
     /// The fields that they refer to. Without any, all texts are literal.
     pub fields: Fields,
@@ -136,7 +136,7 @@ impl Default for Ask {
 }
 
 impl Contract {
-    /// The contract of that name; `api` is the response, if it is one of the server's own.
+    /// The contract of that name. `api` is the response, if it is one of the server's own.
     pub fn of(name: Name, api: Option<&Api>) -> Self {
         let (exchanges, extras) = match name {
             Name::Hello => {

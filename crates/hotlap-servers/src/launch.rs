@@ -39,7 +39,7 @@ pub struct Launch {
     /// A shell command that runs to its end in the same directory before each start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
-    /// How it is spoken to over TLS; `None`: without TLS.
+    /// How it is spoken to over TLS. `None`: without TLS.
     #[serde(default)]
     pub tls: Option<Tls>,
 }
@@ -145,7 +145,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A log in a build folder belongs to hotlap, and is removed before and after each start. Variants
 /// of one build, and a reference and its control, run in one folder and write files of the same
 /// name there. Because the older file is removed before a server starts, each server has its own
-/// file; so its counter keeps that file open and does not look at the path again.
+/// file. So its counter keeps that file open and does not look at the path again.
 #[derive(Debug)]
 pub struct LogLines {
     path: PathBuf,
@@ -188,7 +188,7 @@ impl LogLines {
         }
     }
 
-    /// All lines so far; 0 if the file does not exist yet.
+    /// All lines so far. 0 if the file does not exist yet.
     pub fn count(&mut self) -> u64 {
         let _ = self.read_on();
         self.lines

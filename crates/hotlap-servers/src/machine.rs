@@ -98,7 +98,7 @@ impl Machine {
         host
     }
 
-    /// Reads the files under `/proc` and `/sys`; `root` is their parent folder.
+    /// Reads the files under `/proc` and `/sys`. `root` is their parent folder.
     fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).ok();
         let word = |path: &str| text(path).map(|text| text.trim().to_owned());
@@ -225,7 +225,7 @@ fn is_virtual(root: &Path, info: &str) -> bool {
         || is_told(&vendor)
 }
 
-/// Whether the machine runs on battery; `None` without a known power supply.
+/// Whether the machine runs on battery. `None` without a known power supply.
 fn battery(root: &Path) -> Option<bool> {
     let supplies = fs::read_dir(root.join("sys/class/power_supply")).ok()?;
     let mains = supplies.filter_map(|supply| {
@@ -256,7 +256,7 @@ pub struct CpuShare {
 }
 
 impl CpuTimes {
-    /// Reads the counters; `None` where the system does not provide them.
+    /// Reads the counters. `None` where the system does not provide them.
     pub fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
@@ -265,7 +265,7 @@ impl CpuTimes {
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; guest time is already part of user.
+        // user nice system idle iowait irq softirq steal. Guest time is already part of user.
         let [user, nice, system, idle, iowait, irq, softirq, steal] = *ticks.get(..8)? else {
             return None;
         };
@@ -273,7 +273,7 @@ impl CpuTimes {
         Some(Self { busy, steal, all: busy + idle + iowait + steal })
     }
 
-    /// The shares since an earlier reading; zero if no tick has passed.
+    /// The shares since an earlier reading. Zero if no tick has passed.
     pub fn since(&self, earlier: &Self) -> CpuShare {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
         let percent = |now: u64, then: u64| 100.0 * now.saturating_sub(then) as f64 / all;
@@ -355,7 +355,7 @@ fn named(text: &str, name: &str, separator: char) -> Option<String> {
 }
 
 /// CPU time of other processes from which to warn, in per cent of the machine. Laps are paired,
-/// which cancels a steady 10%; one process that keeps half of a core busy on two cores is 25%.
+/// which cancels a steady 10%. One process that keeps half of a core busy on two cores is 25%.
 const BUSY_LIMIT: f64 = 10.0;
 
 /// Steal from which to warn, in per cent.

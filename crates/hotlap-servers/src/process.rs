@@ -31,7 +31,7 @@ pub use signal::kill_marked;
 pub use supervisor::is_ignored;
 
 /// Whether a freeze repeats its search until no new process turns up, and a thaw searches again. On
-/// Linux a search takes microseconds; elsewhere each one runs `ps`.
+/// Linux a search takes microseconds. Elsewhere each one runs `ps`.
 const LOOKS_AGAIN: bool = cfg!(target_os = "linux");
 
 /// A running server. Dropping it kills it.

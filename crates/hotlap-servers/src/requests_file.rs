@@ -34,12 +34,12 @@ pub struct RequestsFileError {
 #[serde(deny_unknown_fields)]
 pub struct Document {
     /// Fields: parts of requests that vary. In path, headers, body and expected body, `${name}`
-    /// stands for the value of a field; all places of one request have the same value. For a
+    /// stands for the value of a field. All places of one request have the same value. For a
     /// literal `${`, write `$${`.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, FieldSource>"))]
     fields: BTreeMap<String, Spanned<FieldSource>>,
-    /// The requests; at least one.
+    /// The requests. At least one.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<RequestEntry>"))]
     request: Vec<Spanned<RequestEntry>>,
@@ -72,12 +72,12 @@ pub enum FieldSource {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RequestEntry {
-    /// Its name in tables; by default its method and path.
+    /// Its name in tables. By default its method and path.
     name: Option<String>,
-    /// How often it is sent, relative to the other requests; 1 by default.
+    /// How often it is sent, relative to the other requests. 1 by default.
     #[cfg_attr(feature = "schema", schemars(with = "Option<u32>"))]
     weight: Option<Spanned<u32>>,
-    /// The method; GET by default, or POST with a body.
+    /// The method. GET by default, or POST with a body.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     method: Option<Spanned<String>>,
     /// The path with the query.
@@ -93,10 +93,10 @@ pub struct RequestEntry {
     /// A file with the body, sent as it is. The path is relative to the requests file.
     #[cfg_attr(feature = "schema", schemars(with = "Option<PathBuf>"))]
     body_file: Option<Spanned<PathBuf>>,
-    /// The expected status; 200 to 299 by default.
+    /// The expected status. 200 to 299 by default.
     #[cfg_attr(feature = "schema", schemars(with = "Option<u16>"))]
     expect_status: Option<Spanned<u16>>,
-    /// The expected body; by default that of the first responses, if it is always the same.
+    /// The expected body. By default that of the first responses, if it is always the same.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     expect_body: Option<Spanned<String>>,
 }
@@ -117,7 +117,7 @@ pub fn read(file: &Path) -> Result<Requests, RequestsFileError> {
         .map_err(|(span, what)| wrong(span.map(|span| position(&text, span.start)), what))
 }
 
-/// Parses a requests file; `folder` is where its data files are.
+/// Parses a requests file. `folder` is where its data files are.
 ///
 /// # Errors
 /// As for [`read`].

@@ -1,4 +1,4 @@
-//! The highest rate at which a server keeps a goal, such as "99 of 100 requests take less than
+//! The highest rate at which a server meets a goal, such as "99 of 100 requests take less than
 //! 10 ms".
 //!
 //! A [`Trial`] is a window at one rate, in which the goal was met or missed. Near the limit of a
@@ -8,7 +8,7 @@
 //! trusted by itself: [`Capacity::fit`] fits a curve through all of them, and [`next_rate`] chooses
 //! the rate of the next one.
 //!
-//! Whether a window kept the goal says less than the share of its requests that missed it, but that
+//! Whether a window met the goal says less than the share of its requests that missed it, but that
 //! share has no use here: it varies a hundredfold from window to window, and its mean rests on the
 //! few windows with a burst (docs/evidence.md, *Capacity*).
 //!
@@ -21,7 +21,7 @@
 //!
 //! # The search
 //!
-//! First the rate is bracketed between a trial that kept the goal and one that did not. Then trials
+//! First the rate is bracketed between a trial that met the goal and one that did not. Then trials
 //! alternate between both sides of the present estimate, close to it, where a trial tells most
 //! about the point at which the curve crosses one half (Wu, "Efficient sequential designs with
 //! binary data", JASA 80, 1985).
@@ -73,7 +73,7 @@ pub enum Side {
 }
 
 impl Capacity {
-    /// Fits the curve. `None` unless the trials bracket it: lower rates kept the goal, higher ones
+    /// Fits the curve. `None` unless the trials bracket it: lower rates met the goal, higher ones
     /// did not.
     pub fn fit(trials: &[Trial], share: f64) -> Option<Self> {
         let (curve, missed) = (Curve::fit(trials)?, (BURSTS * share).clamp(f64::EPSILON, HALF));
@@ -122,7 +122,7 @@ pub fn next_rate(trials: &[Trial], first: f64, side: Side) -> f64 {
     }
 }
 
-/// Whether a search has found a rate that keeps the goal and one that does not, close to each
+/// Whether a search has found a rate that meets the goal and one that does not, close to each
 /// other.
 pub fn is_bracketed(trials: &[Trial]) -> bool {
     matches!(border(trials), (Some(kept), Some(missed)) if missed <= kept * BRACKET)

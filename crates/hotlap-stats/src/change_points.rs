@@ -2,7 +2,7 @@
 
 use crate::estimate::{MAD_TO_SD, median};
 
-/// The shortest segment. Two outlying runs are not a new level; three is the smallest number whose
+/// The shortest segment. Two outlying runs are not a new level. Three is the smallest number whose
 /// median a single outlier does not move. A convention.
 const MIN_SEGMENT: usize = 3;
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     /// Values that alternate by ± 1 around two levels, 6 (or 12) values each. Without a cut the sum
-    /// of distances is 6 (12) times the step; with one it is 12 (24), plus the penalty. Neighbours
+    /// of distances is 6 (12) times the step. With one it is 12 (24), plus the penalty. Neighbours
     /// differ by 2, so the noise is 1.4826 × 2 / √2 = 2.0967, and the penalty 3 + 2 ln 12 times
     /// that, 16.71 (3 + 2 ln 24 times, 19.62). So a step counts from (12 + 16.71) / 6 = 4.79 (or
     /// (24 + 19.62) / 12 = 3.64) on.

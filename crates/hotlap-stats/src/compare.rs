@@ -36,7 +36,7 @@ impl Effect {
 }
 
 /// The level of one server over all restarts, with its interval at `confidence` (0.95). Readings
-/// whose totals are not positive and finite are left out; `None` if there are no others.
+/// whose totals are not positive and finite are left out. `None` if there are no others.
 pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
     Some(Mean::of(totals(readings))?.exp(confidence))
 }
@@ -56,7 +56,7 @@ pub fn effect(pairs: &ByRestart, confidence: f64) -> Option<Effect> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
     value: f64,
-    /// Standard error of `value`; infinite for a single value.
+    /// Standard error of `value`. Infinite for a single value.
     standard_error: f64,
     /// Degrees of freedom of the standard error.
     df: f64,
@@ -169,7 +169,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Sample variance; 0 for fewer than two values.
+/// Sample variance. 0 for fewer than two values.
 fn variance(values: &[f64]) -> f64 {
     if values.len() < 2 {
         return 0.0;
@@ -381,7 +381,7 @@ mod tests {
             let (error, df) = of(3.0, 4.0);
             assert_eq!(error, 5.0);
             close(df, 625.0 / (81.0 / 4.0 + 256.0 / 2.0));
-            // An exact one adds nothing; for two exact ones the lower number holds.
+            // An exact one adds nothing. For two exact ones the lower number holds.
             assert_eq!((of(3.0, 0.0), of(0.0, 3.0)), ((3.0, 4.0), (3.0, 2.0)));
             assert_eq!(of(0.0, 0.0), (0.0, 2.0));
             assert_eq!(of(f64::INFINITY, 1.0), (f64::INFINITY, 2.0));
@@ -478,7 +478,7 @@ mod tests {
             assert!(alone.ratio.high.ln() < 0.14);
         }
 
-        /// Nodes of means 0.1, 0.2 and 0.3; restarts scatter by ±0.01 around them. Variance of the
+        /// Nodes of means 0.1, 0.2 and 0.3. Restarts scatter by ±0.01 around them. Variance of the
         /// means: 0.01. Of restarts: 0.0002, of which a mean of two has half. F(2, 3) has the
         /// quantiles 16.0441 and 0.0255 (1 ÷ F(3, 2) = 1 ÷ 39.1655), χ²(2) ÷ 2 has −ln 0.025 =
         /// 3.6889 and −ln 0.975 = 0.0253178.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct Estimate {
     /// The point estimate.
     pub value: f64,
-    /// Lower end of the interval; `-inf`, or 0 for a ratio, if the data set no limit.
+    /// Lower end of the interval. `-inf`, or 0 for a ratio, if the data set no limit.
     pub low: f64,
-    /// Upper end of the interval; `inf` if the data set no limit.
+    /// Upper end of the interval. `inf` if the data set no limit.
     pub high: f64,
 }
 
@@ -36,7 +36,7 @@ impl Estimate {
     }
 }
 
-/// The median; for an even count the mean of the middle two. `None` without values.
+/// The median. For an even count the mean of the middle two. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of times in nanoseconds with three significant digits (an error of 0.1%), from 1 ns
-/// to one hour; longer times count as one hour. Takes 32 buckets × 1,024 counts × 8 bytes = 256
+/// to one hour. Longer times count as one hour. Takes 32 buckets × 1,024 counts × 8 bytes = 256
 /// KiB, however many times it holds.
 #[derive(Debug, PartialEq)]
 pub struct Histogram(Hdr<u64>);
@@ -67,13 +67,13 @@ impl Histogram {
         self.0.is_empty()
     }
 
-    /// The quantile `q` (0 to 1) in nanoseconds; 0 when empty. It is the highest time of its
+    /// The quantile `q` (0 to 1) in nanoseconds. 0 when empty. It is the highest time of its
     /// bucket, so at most 0.1% above the exact one.
     pub fn quantile(&self, q: f64) -> u64 {
         self.0.value_at_quantile(q)
     }
 
-    /// The share of times of at most `ns`, 0 to 1; 0 when empty.
+    /// The share of times of at most `ns`, 0 to 1. 0 when empty.
     pub fn share_within(&self, ns: u64) -> f64 {
         if self.is_empty() { 0.0 } else { self.0.quantile_below(ns) }
     }
@@ -93,12 +93,12 @@ impl Histogram {
         self.0.stdev()
     }
 
-    /// The longest time, in nanoseconds; 0 when empty.
+    /// The longest time, in nanoseconds. 0 when empty.
     pub fn max(&self) -> u64 {
         self.0.max()
     }
 
-    /// The shortest time, in nanoseconds; 0 when empty.
+    /// The shortest time, in nanoseconds. 0 when empty.
     pub fn min(&self) -> u64 {
         self.0.min()
     }
@@ -179,7 +179,7 @@ impl Histogram {
 
 /// HdrHistogram's compressed interval log (`.hlog`), which its log processor and analyzer read: one
 /// line per histogram, all of the interval that began at `opened`. The first has no tag. Values are
-/// in nanoseconds; the maximum next to each histogram, for human readers, is in milliseconds. A tag
+/// in nanoseconds. The maximum next to each histogram, for human readers, is in milliseconds. A tag
 /// that the format cannot hold (with a comma, a space or a line break) is left out.
 pub fn interval_log(
     opened: SystemTime,

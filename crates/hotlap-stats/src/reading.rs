@@ -26,12 +26,12 @@ impl Share {
         Self { amount: self.amount + other.amount, of: self.of + other.of }
     }
 
-    /// The ratio; `None` if the denominator is 0.
+    /// The ratio. `None` if the denominator is 0.
     pub fn value(self) -> Option<f64> {
         (self.of > 0.0).then(|| self.amount / self.of)
     }
 
-    /// The logarithm of the ratio; `None` unless it is positive and finite.
+    /// The logarithm of the ratio. `None` unless it is positive and finite.
     fn log(self) -> Option<f64> {
         self.value().filter(|value| value.is_finite() && *value > 0.0).map(f64::ln)
     }
@@ -163,7 +163,7 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// The bursts of a server; `None` if they hardly matter, or if it bursts so often that no
+    /// The bursts of a server. `None` if they hardly matter, or if it bursts so often that no
     /// median tells what is usual.
     pub fn of(server: &[Reading], reference: &[Reading]) -> Option<Self> {
         let ratios: Vec<f64> = relative(server, &[reference]).into_values().collect();

@@ -17,7 +17,7 @@ pub enum SteadyState {
     NotYet,
     /// Warm-up is over.
     Settled {
-        /// The first window of the steady part; the number of windows for [`Class::NeverSteady`].
+        /// The first window of the steady part. The number of windows for [`Class::NeverSteady`].
         since: usize,
         /// How the server became steady.
         class: Class,
@@ -76,7 +76,7 @@ impl SteadyDetector {
     }
 
     /// Adds the speed of the next window: responses, or responses per CPU second. Windows without a
-    /// response never lead to a decision; the caller has to give up at some point.
+    /// response never lead to a decision. The caller has to give up at some point.
     pub fn push(&mut self, speed: f64) -> SteadyState {
         self.curve.0.push(speed);
         self.state()

@@ -59,7 +59,7 @@ pub struct Costs {
 }
 
 /// The number of further restarts that divide `left_s` seconds best, after restarts that had this
-/// many rounds each; 0 if the time is better spent on rounds of the present restart.
+/// many rounds each. 0 if the time is better spent on rounds of the present restart.
 ///
 /// It is the number with the least expected width, t(restarts − 1) × √(sum of the restarts'
 /// variances) ÷ restarts (Kalibera and Jones, ISMM 2013, section 6.3, with the rounds that each

@@ -28,7 +28,7 @@ pub struct Percentile {
 /// time at which the window closes is unrelated to them. This is random right-censoring, for which
 /// there is the product-limit estimator (Kaplan and Meier, "Nonparametric estimation from
 /// incomplete observations", JASA 53, 1958). If d responses have age t, out of r requests that were
-/// observed at that age, survival falls by the factor 1 − d/r; the q quantile is the first t with a
+/// observed at that age, survival falls by the factor 1 − d/r. The q quantile is the first t with a
 /// survival of at most 1 − q. A request in flight when a window opened is among the r only from its
 /// age at that moment on (delayed entry: Klein and Moeschberger, "Survival Analysis", 2nd edition,
 /// section 4.6). So a request that spans several windows of a held load counts once at each age. If
@@ -95,12 +95,12 @@ impl Survival {
         self.len == 0
     }
 
-    /// The longest time seen; a lower bound if no request with a response took as long.
+    /// The longest time seen. A lower bound if no request with a response took as long.
     pub fn longest(&self) -> Percentile {
         self.longest
     }
 
-    /// The quantile `q`, 0 to 1; 0 ns if there are no requests.
+    /// The quantile `q`, 0 to 1. 0 ns if there are no requests.
     pub fn quantile(&self, q: f64) -> Percentile {
         // Products of many factors are off by about 10⁻¹³.
         let left = 1.0 - q + 1e-12;
@@ -165,7 +165,7 @@ impl Survival {
     }
 }
 
-/// The product-limit curve as (age, survival after it); `waiting` requests are at risk at every
+/// The product-limit curve as (age, survival after it). `waiting` requests are at risk at every
 /// age.
 fn product_limit(ages: &BTreeMap<u64, Events>, waiting: u64) -> Vec<(u64, f64)> {
     // How many requests were observed at each age, from the highest age down. This cannot grow with
@@ -259,7 +259,7 @@ impl Ages {
         self.0.is_empty()
     }
 
-    /// The highest age, in nanoseconds; 0 when empty.
+    /// The highest age, in nanoseconds. 0 when empty.
     pub fn max(&self) -> u64 {
         self.0.last_key_value().map_or(0, |(ns, _)| *ns)
     }
@@ -335,7 +335,7 @@ const MAX_MISS: f64 = 0.025;
 /// stall yields that many slow samples at once, which say no more about how often it stalls than a
 /// single one. So requests in flight together count as one observation: n = samples ÷ `together`
 /// ([`Concurrency::delayed_by`]). With 64 connections p99 takes 368 × 64 = 23,552 samples, 1.2 s at
-/// 20,000 requests/s; p99.9 takes 236,032.
+/// 20,000 requests/s. P99.9 takes 236,032.
 pub fn samples_suffice(samples: u64, q: f64, together: u64) -> bool {
     let observations = samples as f64 / together.max(1) as f64;
     q.powf(observations) <= MAX_MISS
@@ -347,7 +347,7 @@ pub fn samples_suffice(samples: u64, q: f64, together: u64) -> bool {
 pub struct Concurrency {
     /// Requests that can be in flight: connections × pipeline.
     pub in_flight: u64,
-    /// Requests that become due per second; `None` in a closed loop.
+    /// Requests that become due per second. `None` in a closed loop.
     pub rate: Option<f64>,
 }
 
@@ -355,7 +355,7 @@ impl Concurrency {
     /// For independent samples, or if their dependence is accounted for elsewhere.
     pub const ONE: Self = Self { in_flight: 1, rate: None };
 
-    /// How many requests a stall of `ns` nanoseconds delays; at least 1.
+    /// How many requests a stall of `ns` nanoseconds delays. At least 1.
     ///
     /// In a closed loop these are all that can be in flight, however long the stall is. In an open
     /// loop these are the requests that become due during the stall, but no more than can be in
@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(found.len(), 4);
         let bound = survival.quantile(0.9);
         assert!(bound.is_lower_bound && bound.ns >= 12_100, "{bound:?}");
-        // The first with a survival of at most 0.5; the fourth of all eight ages is 3,100.
+        // The first with a survival of at most 0.5. The fourth of all eight ages is 3,100.
         assert!(near(survival.quantile(0.5), 9_200, 0.001));
         // Between 2,048 and 4,096 ns, buckets hold two values.
         let ages = [0, 799, 800, 3_099, 3_101, 5_399, 9_199, 9_210, 20_000];
@@ -509,7 +509,7 @@ mod tests {
     }
 
     /// A rate of twice the capacity for 10 s: request k of 10,000 is due at k ms and has its
-    /// response at 2k ms. The true median is 5 s; that of the responses, half as much.
+    /// response at 2k ms. The true median is 5 s. That of the responses, half as much.
     #[test]
     fn a_queue_of_requests_never_sent_makes_lower_bounds() {
         let answered = of((0..5_000).map(|k| k * MS));
@@ -528,7 +528,7 @@ mod tests {
 
     /// Requests observed through windows with pauses between them, one renewal process for each
     /// connection. Every request counts once at each age, so the quantiles are those of an
-    /// observation without gaps. They are not if requests that are open at an edge count anew in
+    /// observation without gaps. They are not if requests that are open at an edge count again in
     /// each window, or not at all when their response comes between two windows.
     #[test]
     fn windows_of_a_held_load_find_the_quantiles_of_the_whole() {

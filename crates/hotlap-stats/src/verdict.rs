@@ -83,7 +83,7 @@ pub fn verdicts(comparisons: &[(Criterion, Effect)]) -> Vec<Verdict> {
 
 /// The p-values corrected for their number, so that each may be compared with the same alpha (Holm,
 /// "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979). The
-/// smallest is multiplied by their number, the next by one less, and so on; each is at least the
+/// smallest is multiplied by their number, the next by one less, and so on. Each is at least the
 /// one before and at most 1. NaN counts as 1.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let p: Vec<f64> = p.iter().map(|&p| if p.is_nan() { 1.0 } else { p }).collect();

@@ -130,7 +130,7 @@ impl Queue {
         missed as f64 / requests as f64
     }
 
-    /// Whether a window at a rate keeps the goal.
+    /// Whether a window at a rate meets the goal.
     fn is_kept(self, rate: f64, goal: Goal, seed: u64) -> bool {
         let (requests, missed) =
             self.window(rate, window_s(goal) / 3.0, window_s(goal), goal, seed);

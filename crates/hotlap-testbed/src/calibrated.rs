@@ -71,7 +71,7 @@ enum Calibrated {
     /// `walking:STEPS`: every request reads this many places in 10 MB of memory, one after another,
     /// in an order that no prefetcher can predict.
     Walking {
-        /// Number of reads; each waits for the one before it.
+        /// Number of reads. Each waits for the one before it.
         steps: u64,
     },
     /// `calling:COUNT`: every request makes this many system calls that do next to nothing.

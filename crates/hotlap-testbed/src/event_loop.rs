@@ -2,7 +2,7 @@
 //! nothing else.
 //!
 //! Sockets are registered once. A read that does not fill the buffer is the last one until the next
-//! event; all responses to the requests of one read are sent in one write.
+//! event. All responses to the requests of one read are sent in one write.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,7 +26,7 @@ pub(crate) trait Behaviour {
         false
     }
 
-    /// Called after each set of events; a server may stall here on purpose.
+    /// Called after each set of events. A server may stall here on purpose.
     fn after_events(&mut self) {}
 
     /// When it wants to be called again, even if there are no events.
@@ -229,7 +229,7 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// Maximum time to wait for events; `None` if unlimited or if the timer was armed.
+    /// Maximum time to wait for events. `None` if unlimited or if the timer was armed.
     fn wait(&mut self) -> Option<Duration> {
         let wait = self.wait_for_responses();
         match self.unaccepted {
@@ -258,7 +258,7 @@ impl<B: Behaviour> EventLoop<B> {
     }
 
     /// Accepts every client in the queue. Events are edge-triggered, so there will be none for
-    /// clients left in the queue; the loop retries later.
+    /// clients left in the queue. The loop retries later.
     fn accept(&mut self) {
         loop {
             match self.listener.accept() {
@@ -337,7 +337,7 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// Responds to every complete request in `bytes`; false if the connection must not be read now.
+    /// Responds to every complete request in `bytes`. False if the connection must not be read now.
     fn process(&mut self, index: usize, bytes: &[u8]) -> bool {
         let Some(connection) = self.connections[index].as_mut() else { return false };
         let mut at = 0;

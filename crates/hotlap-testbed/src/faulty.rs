@@ -180,7 +180,7 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// Reads available bytes; false if the connection has ended.
+    /// Reads available bytes. False if the connection has ended.
     fn read(&mut self) -> bool {
         let flaw = self.server.responder.flaw;
         let mut buffer = [0; 1 << 17];
@@ -201,7 +201,7 @@ impl Connection<'_> {
         length > 0 && !dies
     }
 
-    /// Responds to the requests read; false if the connection has ended.
+    /// Responds to the requests read. False if the connection has ended.
     fn respond(&mut self) -> bool {
         let responder = &self.server.responder;
         match responder.flaw {
@@ -276,7 +276,7 @@ enum Problem {
 /// The result of parsing bytes.
 #[derive(Debug)]
 enum Parsed {
-    /// The beginning of a request; its head may expect `100 (Continue)`.
+    /// The beginning of a request. Its head may expect `100 (Continue)`.
     Incomplete { expects_continue: bool },
     /// A request and its length.
     Complete(Request, usize),
@@ -370,7 +370,7 @@ fn parse(bytes: &[u8], flaw: Flaw) -> Parsed {
     Parsed::Complete(request, head.len() + length)
 }
 
-/// The content of a chunked body and its length on the wire; `None` if it is incomplete.
+/// The content of a chunked body and its length on the wire. `None` if it is incomplete.
 fn chunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {

@@ -49,7 +49,7 @@ pub struct Http2Peer {
 }
 
 impl Http2Peer {
-    /// Reads the client's preface and sends these SETTINGS; `None` if it is not HTTP/2.
+    /// Reads the client's preface and sends these SETTINGS. `None` if it is not HTTP/2.
     pub fn begin(mut client: Peer, settings: &[u8]) -> Option<Self> {
         let mut received = Vec::new();
         while received.len() < PREFACE.len() {
@@ -68,7 +68,7 @@ impl Http2Peer {
         &mut self.client
     }
 
-    /// The stream of the next request; `None` when the client has closed the connection. SETTINGS
+    /// The stream of the next request. `None` when the client has closed the connection. SETTINGS
     /// and PING are answered.
     pub fn request(&mut self) -> Option<u32> {
         loop {
@@ -93,7 +93,7 @@ impl Http2Peer {
         self.frame().map(|(kind, _, stream, payload)| (kind, stream, payload))
     }
 
-    /// Sends bytes; false if the client has gone.
+    /// Sends bytes. False if the client has gone.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.client.send(bytes)
     }

@@ -1,4 +1,4 @@
-//! Servers to measure with and to test with. This crate knows nothing of the load generator; the
+//! Servers to measure with and to test with. This crate knows nothing of the load generator. The
 //! two meet only on a socket.
 //!
 //! - **The ceiling** ([`serve_ceiling`]) does the least work with which a correct response can be

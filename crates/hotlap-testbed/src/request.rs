@@ -6,7 +6,7 @@ const LIMIT: usize = 1 << 20;
 /// Maximum size of a head, in bytes: twice the 64 KiB that the conformance checks and stress send.
 const HEAD_LIMIT: usize = 128 << 10;
 
-/// Maximum number of header lines; a request with more is rejected. Bounds stack usage.
+/// Maximum number of header lines. A request with more is rejected. Bounds stack usage.
 const HEADERS: usize = 100;
 
 /// A complete request.
@@ -27,7 +27,7 @@ pub(crate) enum Parsed {
     Complete(Request),
     /// The beginning of one.
     Incomplete(Missing),
-    /// Not a valid request; has the status to reject it with.
+    /// Not a valid request. Has the status to reject it with.
     Invalid(u16),
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Missing {
     Body {
         /// Whether it expects `100 (Continue)`.
         expects: bool,
-        /// The length of the request in bytes, once complete; `None` for chunks.
+        /// The length of the request in bytes, once complete. `None` for chunks.
         len: Option<usize>,
     },
 }
@@ -155,7 +155,7 @@ impl Fields {
     }
 }
 
-/// The length of the body on the wire; `None` if it is incomplete.
+/// The length of the body on the wire. `None` if it is incomplete.
 fn body_len(bytes: &[u8], fields: &Fields) -> Result<Option<usize>, u16> {
     if !fields.chunked {
         let length = fields.length.unwrap_or(0);
@@ -187,7 +187,7 @@ fn body_len(bytes: &[u8], fields: &Fields) -> Result<Option<usize>, u16> {
     }
 }
 
-/// The length of the trailer lines, blank line included; `None` if they are incomplete.
+/// The length of the trailer lines, blank line included. `None` if they are incomplete.
 fn trailer_len(bytes: &[u8]) -> Result<Option<usize>, u16> {
     let mut at = 0;
     while let Some(n) = bytes[at..].windows(2).position(|w| w == b"\r\n") {
@@ -213,7 +213,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Appends the response; with `close`, it announces the end of the connection.
+    /// Appends the response. With `close`, it announces the end of the connection.
     #[inline]
     pub fn write(self, close: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(match (self, close) {

@@ -31,7 +31,7 @@ struct Counts {
 }
 
 impl TestServer {
-    /// A server on a port of 127.0.0.1; `serve` is called for each connection.
+    /// A server on a port of 127.0.0.1. `serve` is called for each connection.
     pub fn start(serve: impl Fn(Peer) + Send + Sync + 'static) -> Self {
         Self::on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"), serve)
     }
@@ -146,7 +146,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Reads one request, with its body if it has a `Content-Length`; `None` if the client has
+    /// Reads one request, with its body if it has a `Content-Length`. `None` if the client has
     /// disconnected.
     pub fn request(&mut self) -> Option<Vec<u8>> {
         loop {
@@ -167,7 +167,7 @@ impl Peer {
         }
     }
 
-    /// The next bytes of the client; `None` when it has closed the connection.
+    /// The next bytes of the client. `None` when it has closed the connection.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         let mut piece = vec![0; 65_536];
         let count = self.stream.read(&mut piece).ok().filter(|count| *count > 0)?;
@@ -180,7 +180,7 @@ impl Peer {
         self.counts.requests.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Sends bytes; false if the client has disconnected.
+    /// Sends bytes. False if the client has disconnected.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }

@@ -175,7 +175,7 @@ fn ip(arguments: &str) -> Result<(), String> {
 pub struct Slow {
     /// The time that a packet takes, each way.
     pub delay: Duration,
-    /// One of so many packets is lost; none with 0.
+    /// One of so many packets is lost. None with 0.
     pub lost_of: u64,
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub use browser::Browser;
 pub use scene::{Hotlap, Running, Said, Scene, pty};
 
-/// A hang is an error; a busy machine is not.
+/// A hang is an error. A busy machine is not.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Waits until a condition holds.

@@ -66,7 +66,7 @@ impl Scene {
         fs::set_permissions(path, Permissions::from_mode(0o755)).expect("a program");
     }
 
-    /// What is in a file; nothing if there is no such file.
+    /// What is in a file. Nothing if there is no such file.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }

@@ -5,15 +5,15 @@
 //!                 [--connections 64] [--extra-cpu 3] [--best-runs 20] [--best-seconds 3]
 //!                 [--no-neighbour] [--data] [--iterations N] [--keep FILE]
 //!
-//! The servers are hotlap's ceiling, which spends nearly all of its time in the kernel; with
+//! The servers are hotlap's ceiling, which spends nearly all of its time in the kernel. With
 //! `--data`, ones that spend most of it in user space on 10 MB of data. Each run is a whole race as
 //! `hotlap run` holds it (fresh starts, warm-ups, mirrored rounds, the reference's control, the
 //! same verdicts) of four processes: the reference, its control, its twin, and one that does some
 //! arithmetic more on each request. The first `--best-runs` of them also measure reference and twin
 //! as best of three, one after the other, to compare the errors. Every run is written to the kept
-//! file when it ends; the same command goes on where it was left, and one with a smaller `--runs`
+//! file when it ends. The same command goes on where it was left, and one with a smaller `--runs`
 //! only tells what is there. Run N has the seed N. Before the first run, the arithmetic is timed
-//! alone, so that its cost is known; `--iterations` takes the result of an earlier timing.
+//! alone, so that its cost is known. `--iterations` takes the result of an earlier timing.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -63,7 +63,7 @@ struct Found {
     setting: String,
     /// Iterations of arithmetic by which a server costs more.
     iterations: u64,
-    /// ln(twin / reference), cost and requests/s; none where there was nothing to compare, as with
+    /// ln(twin / reference), cost and requests/s. None where there was nothing to compare, as with
     /// requests/s that the generator limits.
     twin_cost: Option<f64>,
     twin_rate: Option<f64>,
@@ -73,7 +73,7 @@ struct Found {
     /// ln(costlier / reference) of cost, and whether it was found to cost more.
     costlier_cost: Option<f64>,
     is_called: bool,
-    /// The least difference in cost that this run would have called; none where it would call none.
+    /// The least difference in cost that this run would have called. None where it would call none.
     smallest: Option<f64>,
     /// ln(twin / reference), requests/s, best of three.
     best_rate: Option<f64>,
@@ -146,7 +146,7 @@ fn number(text: &str) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
 }
 
-/// A log ratio in per cent; not a number where it is unknown.
+/// A log ratio in per cent. Not a number where it is unknown.
 fn percent(ln: Option<f64>) -> f64 {
     ln.map_or(f64::NAN, |ln| ln.exp_m1() * 100.0)
 }

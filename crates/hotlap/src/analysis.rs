@@ -1,5 +1,5 @@
 //! Every number and every verdict: what the laps of a run show, load by load, and how two or more
-//! runs compare. Nothing here is rounded or put into words; [`crate::report`] does that.
+//! runs compare. Nothing here is rounded or put into words. [`crate::report`] does that.
 //!
 //! [`Analysis`] is the central type: one load, with its servers ([`MeasuredServer`], each with its
 //! requests), their comparisons ([`ServerComparison`]) and ranks. Each other module has one task:

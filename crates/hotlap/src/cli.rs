@@ -53,7 +53,7 @@ use crate::quantity::{self, RunNumbers};
 
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use run::{
-    CapacityArgs, ExplainArgs, MeasureArgs, Placement, RequestArgs, RunArgs, Schedule, Shape,
+    CapacityArgs, ExplainArgs, MeasureArgs, Placement, RequestArgs, RunArgs, Schedule, ShapeArgs,
     StartLimit,
 };
 pub use shared::{ExportArgs, ReplayArgs, ReplayMode, StoreArgs, TlsArgs};
@@ -78,7 +78,7 @@ pub struct Cli {
     /// When to use colours (default: auto).
     #[arg(long, value_name = "WHEN", global = true, hide_short_help = true)]
     pub color: Option<When>,
-    /// Suppress progress and hints; warnings about validity stay.
+    /// Suppress progress and hints. Warnings about validity stay.
     #[arg(short, long, global = true)]
     pub quiet: bool,
     /// Redact the value of this header too: it is sent, but not stored, exported or shown. Repeat
@@ -144,7 +144,7 @@ pub enum When {
 pub enum Command {
     /// Measure and compare servers: the main command
     Run(Box<RunArgs>),
-    /// Load one URL with the load generator alone; wrk's flags work
+    /// Load one URL with the load generator alone. wrk's flags work
     Load(Box<LoadArgs>),
     /// Find the highest rate at which servers keep a latency goal
     Capacity(Box<CapacityArgs>),
@@ -430,7 +430,7 @@ pub struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// The options of `run` in its short help; `--help` shows all.
+/// The options of `run` in its short help. `--help` shows all.
 const COMMON: [&str; 12] = [
     "servers",
     "suite",

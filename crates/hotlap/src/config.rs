@@ -21,7 +21,7 @@ use crate::{paths, quantity};
 pub struct Config {
     /// When to use colours.
     pub color: Option<When>,
-    /// Where runs are stored; relative to the folder of the file.
+    /// Where runs are stored. Relative to the folder of the file.
     pub store: Option<PathBuf>,
     /// The time for a run without a suite.
     #[serde(default, deserialize_with = "span")]

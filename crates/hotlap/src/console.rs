@@ -142,7 +142,7 @@ fn write(mut to: impl Write + AsFd, text: &str) -> io::Result<()> {
 }
 
 /// Whether a write failed because the terminal was closed. The error is the same as that of a
-/// failing disk; only the kind of file tells them apart, since a closed terminal is no longer a
+/// failing disk. Only the kind of file tells them apart, since a closed terminal is no longer a
 /// tty.
 fn is_closed_terminal(to: &impl AsFd, error: &io::Error) -> bool {
     use rustix::fs::{FileType, fstat};

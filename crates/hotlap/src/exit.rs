@@ -19,7 +19,7 @@ pub enum Exit {
     Invalid = 4,
     /// A regression beyond `--fail-if` and beyond the noise.
     Regression = 5,
-    /// Ended by Ctrl-C, SIGTERM or SIGHUP; finished results are kept.
+    /// Ended by Ctrl-C, SIGTERM or SIGHUP. Finished results are kept.
     Interrupted = 130,
 }
 
@@ -35,7 +35,7 @@ impl Exit {
         (Self::Interrupted, "interrupted (Ctrl-C, SIGTERM, SIGHUP); finished laps are stored"),
     ];
 
-    /// The worse of two exit codes; an interrupt takes precedence over all others.
+    /// The worse of two exit codes. An interrupt takes precedence over all others.
     pub fn and(self, other: Self) -> Self {
         let weight = |e: Self| match e {
             Self::Ok => 0,

@@ -1,4 +1,4 @@
-//! Signals that ask hotlap to end. The first one ends it in order and keeps finished results; a
+//! Signals that ask hotlap to end. The first one ends it in order and keeps finished results. A
 //! later one ends it at once, and the supervisors end the servers.
 
 use std::io;
@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use crate::exit::Exit;
 
 /// Signals within this time of the first are the same request. `timeout` sends SIGTERM to its
-/// command and again to the process group; npm and cargo pass on the Ctrl-C that a terminal has
+/// command and again to the process group. Npm and cargo pass on the Ctrl-C that a terminal has
 /// sent to the whole group already.
 const SAME: Duration = Duration::from_secs(1);
 

@@ -23,7 +23,7 @@ use crate::model::Lap;
 use crate::{redact, text};
 use board::Board;
 
-/// The time between two draws; each round draws twice: once for the text, once for the spinner.
+/// The time between two draws. Each round draws twice: once for the text, once for the spinner.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// The state of the line.
@@ -58,7 +58,7 @@ impl Live {
         Self { console: *console, status, drawing, keys: None }
     }
 
-    /// Starts to draw the view of an experiment with these servers; a server with an empty name is
+    /// Starts to draw the view of an experiment with these servers. A server with an empty name is
     /// hidden. `q` ends the run.
     pub fn experiment(console: &Console, names: Vec<String>) -> Self {
         let mut live = Self::start(console);
@@ -157,7 +157,7 @@ impl Drawing {
 }
 
 impl Status {
-    /// The whole view, in lines of at most `width` columns; the first leaves room for the spinner.
+    /// The whole view, in lines of at most `width` columns. The first leaves room for the spinner.
     fn text(&self, width: usize) -> String {
         let line = self.line(Instant::now());
         let first: String = line.chars().take(width.saturating_sub(2)).collect();

@@ -29,12 +29,12 @@ use hotlap_observe::ObserveError;
 /// One `hotlap run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its number in the store; `None` while it is not stored.
+    /// Its number in the store. `None` while it is not stored.
     #[serde(skip)]
     pub number: Option<u64>,
     /// When it began, in milliseconds since 1970 (UTC).
     pub began_ms: u64,
-    /// How long it took, in milliseconds; 0 while it is running.
+    /// How long it took, in milliseconds. 0 while it is running.
     pub took_ms: u64,
     /// How it ended.
     pub state: RunState,
@@ -48,7 +48,7 @@ pub struct Run {
     pub suite: Option<String>,
     /// The question.
     pub question: Question,
-    /// The suite's description; empty without a suite.
+    /// The suite's description. Empty without a suite.
     pub about: String,
     /// The requests: the name of a contract, or `GET /path`.
     pub contract: String,
@@ -78,7 +78,7 @@ pub struct Run {
     /// one.
     #[serde(skip)]
     pub explain: Vec<ExplainLap>,
-    /// The nodes and shards that it was merged from; `None` for a run of one machine. Not stored.
+    /// The nodes and shards that it was merged from. `None` for a run of one machine. Not stored.
     #[serde(skip)]
     pub pool: Option<Pool>,
 }
@@ -116,15 +116,15 @@ pub struct RunSchedule {
     pub budget_s: f64,
     /// The relative half width of the intervals at which it stops early, if any.
     pub precision: Option<f64>,
-    /// Cores of the server; empty: not pinned.
+    /// Cores of the server. Empty: not pinned.
     pub server_cpus: Vec<usize>,
-    /// Cores of the generator; empty: not pinned.
+    /// Cores of the generator. Empty: not pinned.
     pub generator_cpus: Vec<usize>,
     /// Whether servers were frozen outside of their slices.
     pub freeze: bool,
     /// Whether servers and generator ran before other programs.
     pub high_priority: bool,
-    /// The goals of a search for capacities; empty in other runs.
+    /// The goals of a search for capacities. Empty in other runs.
     pub objectives: Vec<Objective>,
     /// How servers were observed, to explain differences in cost.
     pub observing: Observing,
@@ -175,7 +175,7 @@ pub struct Host {
 pub struct Controller {
     /// The command that started the agent on the servers' host: `ssh bench2`.
     pub command: String,
-    /// The address at which servers that hotlap started were loaded; `null` if it started none, and
+    /// The address at which servers that hotlap started were loaded. `null` if it started none, and
     /// did not reach their host at any.
     pub address: Option<String>,
     /// The machine.
@@ -197,15 +197,15 @@ pub struct GeneratorMachine {
 /// A server of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Server {
-    /// Its name in tables; unique in its run.
+    /// Its name in tables. Unique in its run.
     pub name: String,
     /// Its role.
     pub role: Role,
     /// How it is started: the command, or the URL of a server that was already running.
     pub command: String,
-    /// Its version, as its toolchain reports it; empty when unknown.
+    /// Its version, as its toolchain reports it. Empty when unknown.
     pub version: String,
-    /// One line about it; empty when unknown.
+    /// One line about it. Empty when unknown.
     pub about: String,
     /// Figures published elsewhere.
     pub published: Vec<Published>,
@@ -263,7 +263,7 @@ impl Shard {
     /// The most shards of a pool: `hotlap merge` names each one that is missing.
     pub const MOST: usize = 10_000;
 
-    /// Why another shard belongs to another pool; `None` if it belongs to the same one.
+    /// Why another shard belongs to another pool. `None` if it belongs to the same one.
     pub fn other_pool(&self, other: &Self) -> Option<String> {
         let facts = |shard: &Self| {
             [
@@ -309,11 +309,11 @@ pub struct MergedShard {
     pub restarts: u32,
     /// How long it took, in milliseconds.
     pub took_ms: u64,
-    /// Its noise floor in CPU time per request, in log units; `None` if unknown.
+    /// Its noise floor in CPU time per request, in log units. `None` if unknown.
     pub noise: Option<f64>,
-    /// CPU time per request of its ceiling, in nanoseconds; `None` if unknown.
+    /// CPU time per request of its ceiling, in nanoseconds. `None` if unknown.
     pub ceiling_ns: Option<f64>,
-    /// Why it is set apart and counts for nothing; `None` if it counts.
+    /// Why it is set apart and counts for nothing. `None` if it counts.
     pub apart: Option<Apart>,
 }
 
@@ -324,14 +324,14 @@ pub enum Apart {
     NoReference,
     /// The A/A control differs from the reference, which is the same program.
     ControlDiffers,
-    /// Its noise floor is far above the pool's; both in log units.
+    /// Its noise floor is far above the pool's. Both in log units.
     Noise {
         /// Its own.
         own: f64,
         /// The pool's median.
         pool: f64,
     },
-    /// Its ceiling, which is the same program everywhere, costs something else; in nanoseconds per
+    /// Its ceiling, which is the same program everywhere, costs something else. In nanoseconds per
     /// request.
     Ceiling {
         /// Its own.

@@ -1,5 +1,5 @@
 //! Turns the events of an experiment into a [`Run`]. Each event becomes part of the model and goes
-//! to the store and the live view at once; exports are rewritten from time to time.
+//! to the store and the live view at once. Exports are rewritten from time to time.
 //!
 //! A failure to store (a full disk) is reported once and never ends an experiment: the table is
 //! still printed. A store that fails during the run is opened again and given the whole run, at
@@ -37,7 +37,7 @@ pub struct Recorder<'a> {
     rewriting_failed: bool,
     /// The store that failed, if runs are not being stored at the moment.
     failed: Option<PathBuf>,
-    /// Notes about servers that did not stop in time, without their numbers; each is printed once.
+    /// Notes about servers that did not stop in time, without their numbers. Each is printed once.
     told: Vec<(usize, String)>,
     /// Whether the budget has grown.
     has_grown: bool,
@@ -135,7 +135,7 @@ impl<'a> Recorder<'a> {
         self.rewrite();
     }
 
-    /// Ends the record of a run that an error of hotlap itself ends; finished laps are kept.
+    /// Ends the record of a run that an error of hotlap itself ends. Finished laps are kept.
     pub fn fail(mut self, took: Duration) {
         self.over(RunState::Failed, took);
     }
@@ -341,7 +341,7 @@ impl<'a> Recorder<'a> {
         if self.exports.is_empty() || self.rewritten.elapsed() < REWRITE {
             return;
         }
-        // Reported once; storing is tried again, and reported again, at the end.
+        // Reported once. Storing is tried again, and reported again, at the end.
         if let Err(error) = self.exports.rewrite(&Report::of(&self.run))
             && !std::mem::replace(&mut self.rewriting_failed, true)
         {

@@ -56,7 +56,7 @@ const ENDINGS: [&str; 10] = [
 ];
 
 /// The shortest secret that is looked for in free text. Shorter ones are redacted where they stand
-/// as a header's value; in free text they would match by chance.
+/// as a header's value. In free text they would match by chance.
 const SHORTEST: usize = 6;
 
 #[derive(Debug, Default)]
@@ -143,7 +143,7 @@ pub fn text(text: &str) -> String {
     out
 }
 
-/// The words of this command line as they can be typed again, without secrets; the program is
+/// The words of this command line as they can be typed again, without secrets. The program is
 /// called `hotlap`, whatever its path.
 pub fn command_line() -> Vec<String> {
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
@@ -178,7 +178,7 @@ fn words(words: &[String]) -> Vec<String> {
     out
 }
 
-/// A request or a response without the secrets in its head; the body is redacted as text, if it is
+/// A request or a response without the secrets in its head. The body is redacted as text, if it is
 /// text.
 pub fn message(bytes: &[u8]) -> Vec<u8> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(bytes.len());

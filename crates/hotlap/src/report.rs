@@ -54,23 +54,23 @@ pub struct Report {
     pub noise: Option<Noise>,
     /// Warnings, each with a remedy.
     pub warnings: Vec<String>,
-    /// One table a load; none for a search.
+    /// One table a load. None for a search.
     pub tables: Vec<LoadResults>,
-    /// The capacities that a search found, load by load; empty for other runs.
+    /// The capacities that a search found, load by load. Empty for other runs.
     pub capacity: Vec<CapacityResults>,
-    /// Where differences in CPU time per request come from; empty unless that was measured.
+    /// Where differences in CPU time per request come from. Empty unless that was measured.
     pub explanations: Vec<ExplanationResults>,
     /// Servers that failed, and why.
     pub failed: Vec<Failed>,
-    /// Each step of a suite about layers; empty for other questions.
+    /// Each step of a suite about layers. Empty for other questions.
     pub layers: Vec<LayerStep>,
-    /// How each server scales; empty where neither threads nor loads form a scale.
+    /// How each server scales. Empty where neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,
     /// Servers of the suite's sources that are not part of the run, with the reason.
     pub absent: Vec<Absent>,
-    /// The effect of overload and misbehaving clients on servers; `null` if that was not tested.
+    /// The effect of overload and misbehaving clients on servers. `null` if that was not tested.
     pub stress: Option<stress::Stress>,
-    /// The nodes and shards of a merged run; `null` for a run of one machine.
+    /// The nodes and shards of a merged run. `null` for a run of one machine.
     pub pool: Option<PoolView>,
     /// Every start with its warm-up curves.
     pub starts: Vec<StartView>,
@@ -160,7 +160,7 @@ pub fn measure_name(measure: Measure) -> &'static str {
 
 impl Report {
     /// The sentences at the top of the page. If there are several loads, only the first sentence,
-    /// since each load has its own; if nothing is compared, what was measured.
+    /// since each load has its own. If nothing is compared, what was measured.
     pub fn headline(&self) -> Vec<String> {
         if self.tables.len() > 1 {
             let mut firsts = self.tables.iter().filter_map(|t| Some((t, t.sentences.first()?)));
@@ -186,7 +186,7 @@ impl Report {
         }
     }
 
-    /// How the run was measured; unknown facts are left out.
+    /// How the run was measured. Unknown facts are left out.
     pub fn facts(&self) -> Vec<(String, String)> {
         let run = &self.run;
         let schedule = &run.schedule;
@@ -235,7 +235,7 @@ impl Report {
         out.trim_start().to_owned()
     }
 
-    /// How to see the columns that a terminal leaves out; empty if nothing was measured.
+    /// How to see the columns that a terminal leaves out. Empty if nothing was measured.
     pub fn hint(&self) -> String {
         let rows = || self.tables.iter().filter(|t| t.is_measured).flat_map(|t| &t.rows);
         let has_requests = self.tables.iter().any(|table| !table.by_request.is_empty());
@@ -266,7 +266,7 @@ fn measured(row: &Row) -> Option<String> {
     Some(format!("{} serves {bound}{rate} requests/s{}.", row.name, cost.unwrap_or_default()))
 }
 
-/// Facts about the servers' machine; empty if unknown.
+/// Facts about the servers' machine. Empty if unknown.
 fn machine_facts(host: &Host) -> Vec<(&'static str, String)> {
     let machine = &host.machine;
     let number = |number: usize| if number > 0 { number.to_string() } else { String::new() };

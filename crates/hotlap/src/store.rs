@@ -256,7 +256,7 @@ impl Store {
         if found.is_empty() { Err(StoreError::Empty { path: self.shown() }) } else { Ok(found) }
     }
 
-    /// The number of the last run with a lap, an explanation or a stress; if there is none, of the
+    /// The number of the last run with a lap, an explanation or a stress. If there is none, of the
     /// last run.
     pub fn last_with_figures(&self) -> Result<u64, StoreError> {
         let has_figures = "EXISTS (SELECT 1 FROM lap WHERE run = number)
@@ -297,7 +297,7 @@ impl Store {
         Err(StoreError::NoSuchRun { number, path: self.shown(), there })
     }
 
-    /// How a server started when it was last measured, in the first restart of its run; only the
+    /// How a server started when it was last measured, in the first restart of its run. Only the
     /// newest hundred runs are searched. With it comes the length of that run's slices, in
     /// milliseconds.
     pub fn first_start(&self, server: &str) -> Result<Option<(Start, Option<f64>)>, StoreError> {
@@ -315,7 +315,7 @@ impl Store {
         self.read(|db| db.query_row(sql, [server], read).optional())
     }
 
-    /// The stored runs, oldest first; with `server`, only those that contain it.
+    /// The stored runs, oldest first. With `server`, only those that contain it.
     pub fn lines(&self, server: Option<&str>) -> Result<Vec<ListedRun>, StoreError> {
         let is_asked = |own: &[Named]| server.is_none_or(|name| own.iter().any(|s| s.name == name));
         let listed = |row: &Row| {
@@ -367,7 +367,7 @@ impl Store {
     }
 }
 
-/// A run with its laps; without `times`, only the parts of [`Store::outline`].
+/// A run with its laps. Without `times`, only the parts of [`Store::outline`].
 fn read_run(db: &Connection, number: i64, times: bool) -> rusqlite::Result<Option<Run>> {
     let sql = "SELECT record FROM run WHERE number = ?1";
     let Some(mut run) = db.query_row(sql, [number], read_record::<Run>).optional()? else {
@@ -390,8 +390,8 @@ fn read_run(db: &Connection, number: i64, times: bool) -> rusqlite::Result<Optio
 /// Sets how an open store is written.
 fn prepare(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "foreign_keys", true)?;
-    // A lap that is lost to a power cut is no loss; one that is lost to a crash of hotlap
-    // would be, and WAL with NORMAL keeps that one.
+    // A lap that is lost to a power cut is no loss. One that is lost to a crash of hotlap would be,
+    // and WAL with NORMAL keeps that one.
     db.pragma_update(None, "synchronous", "normal")?;
     let is_wal =
         || db.pragma_query_value(None, "journal_mode", |row| Ok(row.get::<_, String>(0)? == "wal"));
@@ -454,7 +454,7 @@ fn create(db: &mut Connection) -> Result<(), Refused> {
     Ok(tx.commit()?)
 }
 
-/// Whether a database is a store of this version; `false` for an empty one.
+/// Whether a database is a store of this version. `false` for an empty one.
 fn is_store(db: &Connection) -> Result<bool, Refused> {
     let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let tables = "SELECT count(*) FROM sqlite_master";

@@ -2,7 +2,7 @@
 //! are in the store, and an installation that has begun is completed.
 //!
 //! `HOTLAP_KILLS=200 cargo test -p hotlap --test killed at_any_moment` kills it at 200 random
-//! moments; without the variable, at a few.
+//! moments. Without the variable, at a few.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ fn long_run(scene: &Scene) -> Hotlap {
     run(scene).words("--restarts 200")
 }
 
-/// The state of the run that is stored and its laps, read beside hotlap; none where there is no
+/// The state of the run that is stored and its laps, read beside hotlap. None where there is no
 /// store yet.
 fn stored(scene: &Scene) -> Option<(RunState, u64)> {
     let lines = Store::open_existing(&scene.path("store.db")).ok()?.lines(None).ok()?;
@@ -218,7 +218,7 @@ fn a_pipe_that_nobody_reads_changes_neither_exports_nor_exit_code() {
     scene.is_clean();
 }
 
-/// Ctrl-C reaches the whole group in the foreground; hotlap stops its servers itself.
+/// Ctrl-C reaches the whole group in the foreground. hotlap stops its servers itself.
 #[test]
 fn ctrl_c_during_a_build_leaves_nothing() {
     let scene = scene();

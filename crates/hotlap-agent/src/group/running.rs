@@ -44,7 +44,7 @@ const VALUES_OF_LOST: u64 = 1 << 24;
 pub(super) struct Parts {
     pub(super) generators: Vec<Arc<Channel>>,
     pub(super) parts: Vec<Plan>,
-    /// How many of them load; one more samples.
+    /// How many of them load. One more samples.
     pub(super) loading: usize,
     /// The whole load.
     pub(super) plan: Plan,
@@ -103,7 +103,7 @@ impl PartialLoad {
                 return Ok(());
             }
             if status.is_finished {
-                // No connection could be opened; the error says why.
+                // No connection could be opened. The error says why.
                 self.call(|id| Join { id })?;
             }
             if Instant::now() > deadline {
@@ -147,7 +147,7 @@ pub(super) struct RunningGroup {
     loads: Vec<PartialLoad>,
     /// When its window opens and closes, if it has one.
     window: Option<Window>,
-    /// When the load must have ended; `None` if a number of requests ends it, or it is held.
+    /// When the load must have ended. `None` if a number of requests ends it, or it is held.
     deadline: Option<Instant>,
     /// An upper bound of the values of its fields that it used, once it has ended.
     used: Arc<AtomicU64>,
@@ -168,7 +168,7 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct Opened {
     begun: Begun,
-    /// When it closes, by the generator's clock; `None` if its outcome says so.
+    /// When it closes, by the generator's clock. `None` if its outcome says so.
     closes_ns: Option<u64>,
 }
 
@@ -238,7 +238,7 @@ impl RunningGroup {
         readings.into_iter().map(|(at_ns, status)| (at_ns, status.progress.completed())).collect()
     }
 
-    /// Does something with the load of each generator at the same time; `None` if one is lost, or
+    /// Does something with the load of each generator at the same time. `None` if one is lost, or
     /// was, or if the user interrupts.
     fn each<R: Send>(
         &self,

@@ -338,7 +338,7 @@ mod tests {
         let limit = Duration::from_secs(60);
         let own = Experiment { paced: true, ..experiment(Some(2), Some(2), limit) };
         let found = forecast(&own, &expected(0, true), limit);
-        // Three programs recover in four probes there and back.
+        // Three programs recover in four probes in both orders.
         let probe = SWITCHING + LENGTHS[0].mul_f64(PROBE_WINDOWS);
         let starting = READY * 4 + VERIFYING[0] + (CONNECTING + WARM_UP + COUNTED) * 4 + probe * 24;
         let slice = SWITCHING + lead_in(LENGTHS[0]) + LENGTHS[0];

@@ -53,14 +53,14 @@ const UNSURE: f64 = 0.03;
 /// How servers are run and laps are measured on this machine.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// Length of a slice's window; `None`: the shortest at which every server recovers from being
+    /// Length of a slice's window. `None`: the shortest at which every server recovers from being
     /// frozen.
     pub slice: Option<Duration>,
     /// How long servers may be probed at each length that is tried.
     pub probe_limit: Duration,
-    /// Timeout of a request; at least [`hotlap_servers::verify::LIMIT`] during verification.
+    /// Timeout of a request. At least [`hotlap_servers::verify::LIMIT`] during verification.
     pub timeout: Duration,
-    /// Time limit from a server's start to its first correct response; wrong ones are allowed for
+    /// Time limit from a server's start to its first correct response. Wrong ones are allowed for
     /// part of that ([`hotlap_servers::running::UNREADY`]).
     pub start_limit: Duration,
     /// How long a server must be level to count as steady, unless it has its earlier speed.
@@ -79,7 +79,7 @@ pub struct Setting {
     pub host: Arc<dyn ServerHost>,
     /// Where the load comes from.
     pub generator: Arc<dyn LoadHost>,
-    /// Which participant each one is compared with and must do the same work as; by default the
+    /// Which participant each one is compared with and must do the same work as. By default the
     /// reference.
     pub against: BTreeMap<usize, usize>,
 }
@@ -103,7 +103,7 @@ impl Conditions {
         at.saturating_duration_since(self.began).as_millis() as u64
     }
 
-    /// Sleeps until the deadline; an interrupt also ends the load. Returns false if the user
+    /// Sleeps until the deadline. An interrupt also ends the load. Returns false if the user
     /// interrupted.
     fn wait(&self, session: &dyn RunningLoad, until: Instant) -> bool {
         let is_over = interrupt::sleep(until.saturating_duration_since(Instant::now()), &self.stop);
@@ -246,7 +246,7 @@ impl Held {
 pub(super) enum Trouble {
     /// The server failed, and is not measured any further.
     Server(ServerFailure),
-    /// A generator was lost: the lap does not count, and the run goes on.
+    /// A generator was lost: the lap is excluded, and the run goes on.
     Generator(String),
 }
 
@@ -261,7 +261,7 @@ impl From<ServerFailure> for Trouble {
 pub(super) struct Between {
     pub requests: u64,
     pub wall_ns: u64,
-    /// CPU time; `None` if the server's processes are unknown.
+    /// CPU time. `None` if the server's processes are unknown.
     pub cpu_ns: Option<u64>,
     pub slices: u32,
     /// The longest silence of the server's host.
@@ -350,7 +350,7 @@ impl Instance {
         })
     }
 
-    /// The same, with the load that is held; `None` if there is none.
+    /// The same, with the load that is held. `None` if there is none.
     fn sample_held(&mut self) -> Option<Sample> {
         let held = self.held.take()?;
         let sample = self.sample(&*held.session);
@@ -379,7 +379,7 @@ impl Instance {
     }
 
     /// Context switches so far. They are read thread by thread, which takes a while if there are
-    /// many; so they are read before a lap's first sample and after its last, never between the
+    /// many. So they are read before a lap's first sample and after its last, never between the
     /// two.
     fn switches(&mut self) -> Option<Switches> {
         self.server.as_mut()?.switches()

@@ -2,7 +2,7 @@
 //! every server.
 //!
 //! After other servers have run, a server's caches are cold. A small server recovers within a few
-//! milliseconds; a runtime with a collector or a compiler may take half a second. If slices end
+//! milliseconds. A runtime with a collector or a compiler may take half a second. If slices end
 //! before that, a server costs more than it does alone. Timers do the opposite: one that was due
 //! while the server was frozen fires before the window of a slice opens, so its work is not
 //! measured. But short slices are what makes a noisy machine usable. So a run uses the shorter of
@@ -11,7 +11,7 @@
 //!
 //! *Probes* show whether it does: a server is thawed as for a slice but runs on for three more
 //! windows. A probe compares the cost per request in the slice's window with the cost in the time
-//! after it. The two are adjacent, so most of the machine's noise cancels; a comparison with the
+//! after it. The two are adjacent, so most of the machine's noise cancels. A comparison with the
 //! end of the warm-up, seconds earlier, fails on a machine whose speed varies.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,14 +24,14 @@ use super::instance::Between;
 /// The possible windows of a slice, shortest first (METHODOLOGY, *One slice length*).
 pub const LENGTHS: [Duration; 2] = [Duration::from_millis(12), Duration::from_millis(100)];
 
-/// Maximum number of probes of every server at each length, there and back: at most 1.7 and 3.5 s
+/// Maximum number of probes of every server at each length, in both orders: at most 1.7 and 3.5 s
 /// per server.
 const PROBES: [u32; LENGTHS.len()] = [16, 4];
 
 /// Length of a probe in windows: the lead-in, one within the slice, three after it.
 pub(super) const PROBE_WINDOWS: f64 = 13.0 / 3.0;
 
-/// Probes of a server, there and back, before an early decision.
+/// Probes of a server, in both orders, before an early decision.
 const PROBES_BEFORE_LOOK: u32 = 4;
 
 /// How much more or less a server may cost in the window of a slice than after it, as a ratio. A
@@ -130,7 +130,7 @@ pub(super) struct Needs {
     pub service: Duration,
     /// It needs slices that begin and end with the load.
     pub whole: bool,
-    /// How long a reading may take until it is taken; not zero if it runs on another host, or is
+    /// How long a reading may take until it is taken. Not zero if it runs on another host, or is
     /// loaded from one.
     pub delay: Duration,
     /// Its CPU time is known, so probes can show whether it recovers.
@@ -225,7 +225,7 @@ impl Slices {
         };
     }
 
-    /// The result of probing a program under a load; `None` if it was not probed.
+    /// The result of probing a program under a load. `None` if it was not probed.
     pub fn found(&self, server: (usize, usize)) -> Option<Found> {
         self.found.get(&server).copied()
     }
@@ -271,14 +271,14 @@ fn left_out(count: usize) -> usize {
     below.saturating_sub(1)
 }
 
-/// How often to probe servers at a length, there and back, given this much time for each.
+/// How often to probe servers at a length, in both orders, given this much time for each.
 fn most_probes(length: Duration, limit: Duration) -> u32 {
     let most = LENGTHS.iter().zip(PROBES).find(|(own, _)| **own == length);
     let fit = limit.as_secs_f64() / (2.0 * length.as_secs_f64() * PROBE_WINDOWS);
     most.map_or(0, |(_, most)| (fit as u32).clamp(PROBES_BEFORE_LOOK.min(most), most))
 }
 
-/// Whether a server costs in slices what it costs alone, given its cost ratios; `None` if the
+/// Whether a server costs in slices what it costs alone, given its cost ratios. `None` if the
 /// interval includes a limit and probes are left.
 fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {

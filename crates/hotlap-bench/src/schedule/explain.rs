@@ -27,7 +27,7 @@ const COUNTS_EVERY: u32 = 3;
 const INSTRUMENTS: [(Instrument, bool); 3] =
     [(Instrument::Profile, true), (Instrument::SystemCalls, false), (Instrument::Events, false)];
 
-/// Separates the orders of the kinds of laps within a round; laps have fewer slices.
+/// Separates the orders of the kinds of laps within a round. Laps have fewer slices.
 const STEPS_APART: u32 = 1 << 16;
 
 impl Schedule<'_> {
@@ -127,7 +127,7 @@ impl Schedule<'_> {
         self.sliced_laps(place, load, pairs)
     }
 
-    /// One lap of every server with an instrument on; two if they are mirrored. A lap whose
+    /// One lap of every server with an instrument on. Two if they are mirrored. A lap whose
     /// instrument failed is dropped.
     fn observed_laps(
         &mut self,

@@ -93,7 +93,7 @@ impl Schedule<'_> {
                 let trial = TrialWindow { rate, length, seed, holds: true };
                 (self.watch)(Event::Lapping { participant: *participant, load: *load });
                 let lap = self.runner.trial_lap(*participant, *load, trial);
-                // A lap that does not count says nothing about the rate, so it is repeated.
+                // A lap that is excluded says nothing about the rate, so it is repeated.
                 let is_met = match &lap {
                     Ok(lap) => lap.counts().then(|| is_kept(self.experiment, lap)),
                     Err(_) => Some(true),
@@ -206,7 +206,7 @@ impl Schedule<'_> {
         self.of_running(searches).all(|search| search.is_some_and(Searched::is_over))
     }
 
-    /// The searches on all running servers; `None` for one that has not begun.
+    /// The searches on all running servers. `None` for one that has not begun.
     fn of_running<'a>(
         &'a self,
         searches: &'a Searches,
@@ -244,7 +244,7 @@ impl Searched {
         (self.late >= LATE_IN_A_ROW && !has_missed) || lowest < self.first * LOWEST
     }
 
-    /// The next trial; its seed is up to the schedule.
+    /// The next trial. Its seed is up to the schedule.
     fn next(&self, experiment: &Experiment, side: Side) -> TrialWindow {
         let rate = next_rate(&self.trials, self.first, side);
         let misses = MISSES / share(experiment) / rate;
@@ -257,7 +257,7 @@ impl Searched {
         TrialWindow { rate, length, seed: 0, holds: false }
     }
 
-    /// Adds a lap at a rate. A lap that does not count says nothing about the server. If the
+    /// Adds a lap at a rate. A lap that is excluded says nothing about the server. If the
     /// generator was late, and nothing else was wrong, the generator may not manage the rate.
     fn add(&mut self, experiment: &Experiment, place: Place, rate: f64, lap: &Lap) {
         if !lap.counts() {

@@ -28,7 +28,7 @@ use hotlap_observe::cpus;
 pub struct Fate {
     /// Connections that were established.
     pub connected: u64,
-    /// First responses, by status; 0 for bytes that are not HTTP.
+    /// First responses, by status. 0 for bytes that are not HTTP.
     pub answered: BTreeMap<u16, u64>,
     /// Closed by the server without a response.
     pub closed: u64,
@@ -373,7 +373,7 @@ impl AttackLoop {
     }
 }
 
-/// The status of a response from its first bytes; 0 if they are not HTTP.
+/// The status of a response from its first bytes. 0 if they are not HTTP.
 fn status(bytes: &[u8]) -> u16 {
     let is_http = bytes.starts_with(b"HTTP/1.");
     let digits = bytes.get(9..12).filter(|_| is_http);

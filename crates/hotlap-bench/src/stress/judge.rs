@@ -1,7 +1,7 @@
 //! Derives the impact of a scenario from what was observed: rules with thresholds.
 //!
 //! The thresholds are conventions, stated in the report, and deliberately wide. On a busy machine
-//! with two cores, the same server varies by tens of per cent within a second; what is found here
+//! with two cores, the same server varies by tens of per cent within a second. What is found here
 //! should be found there as well.
 
 use std::fmt;
@@ -83,14 +83,14 @@ pub struct Observed {
     pub crowding: f64,
     /// How the attackers' connections ended, unless the attack is a load.
     pub fate: Option<Fate>,
-    /// The server's memory and threads before, during and after; `None` if unknown.
+    /// The server's memory and threads before, during and after. `None` if unknown.
     pub held: Option<[Held; 3]>,
     /// Share of a core that it used without requests, before and after.
     pub idle: Option<[f64; 2]>,
     /// How the server's process ended, if it did.
     pub ended: Option<String>,
     /// Time from the end of the attack to the first right response on a new connection, in
-    /// milliseconds; `None`: none within the limit.
+    /// milliseconds. `None`: none within the limit.
     pub recovered_ms: Option<f64>,
 }
 
@@ -101,7 +101,7 @@ pub struct ClientService {
     pub requests_per_s: f64,
     /// Right responses.
     pub answers: u64,
-    /// 99th percentile of the response time, in nanoseconds; 0 without responses.
+    /// 99th percentile of the response time, in nanoseconds. 0 without responses.
     pub p99_ns: u64,
     /// Failures by kind and phase.
     pub failures: Vec<FailureCount>,
@@ -126,7 +126,7 @@ pub struct Judgement {
     /// The worst impact. Stored runs call it a verdict.
     #[serde(rename = "verdict")]
     pub impact: Impact,
-    /// The reasons, worst first; empty if there was no impact.
+    /// The reasons, worst first. Empty if there was no impact.
     pub reasons: Vec<Reason>,
 }
 
@@ -191,7 +191,7 @@ pub fn judge(observed: &Observed) -> Judgement {
     Judgement { impact, reasons }
 }
 
-/// A ratio; 1 if the divisor is 0, since there was nothing to lose.
+/// A ratio. 1 if the divisor is 0, since there was nothing to lose.
 fn ratio(now: f64, then: f64) -> f64 {
     if then > 0.0 { now / then } else { 1.0 }
 }

@@ -47,7 +47,7 @@ pub struct Rude {
     pub says: Says,
     /// Time between two bytes of a slow client, and between two connections of one that reconnects.
     pub pause_ms: u64,
-    /// How long a client waits for a response and a close before it closes and reconnects; `None`:
+    /// How long a client waits for a response and a close before it closes and reconnects. `None`:
     /// until the scenario ends.
     pub patience_ms: Option<u64>,
     /// Whether the client resets the connection at the first byte of a response.
@@ -164,7 +164,7 @@ impl Scenario {
 }
 
 impl Says {
-    /// What the clients send; clients use these in turn.
+    /// What the clients send. Clients use these in turn.
     pub(super) fn messages(self, exchange: &Exchange, host: &str) -> Vec<Message> {
         let right = exchange.bytes(host);
         let at_once = |at_once: Vec<u8>| Message { at_once, slowly: Vec::new() };
@@ -220,7 +220,7 @@ mod tests {
             assert!(scenario.connections() <= 2_000, "{}", scenario.name);
             assert_eq!(all.iter().filter(|s| s.name == scenario.name).count(), 1);
             let Attack::Rude(rude) = &scenario.attack else { continue };
-            // Clients reconnect only after a pause; without one this would be a flood.
+            // Clients reconnect only after a pause. Without one this would be a flood.
             assert!(rude.patience_ms.is_none() || rude.pause_ms >= 100, "{}", scenario.name);
         }
     }

@@ -40,9 +40,9 @@ pub struct Suite {
     pub question: Question,
     /// A description for the report.
     pub about: String,
-    /// The contract for servers of the catalogue; `None`: each its usual one.
+    /// The contract for servers of the catalogue. `None`: each its usual one.
     pub contract: Option<contract::Name>,
-    /// The entry that the others are compared with; the first by default.
+    /// The entry that the others are compared with. The first by default.
     pub reference: usize,
     /// Time budget, as written: `4m`.
     pub budget: Option<Written>,
@@ -62,7 +62,7 @@ pub struct Suite {
     pub stress: Vec<Scenario>,
     /// The servers.
     pub servers: Vec<SuiteServer>,
-    /// The loads; empty: the default load.
+    /// The loads. Empty: the default load.
     pub loads: Vec<Loading>,
     /// The request to commands and URLs.
     pub request: Option<CustomRequest>,
@@ -81,13 +81,13 @@ pub struct Suite {
 pub struct SuiteServer {
     /// A server of the catalogue, a command, or a URL.
     pub run: String,
-    /// Its name in tables, if given; without the number of cores.
+    /// Its name in tables, if given. Without the number of cores.
     pub name: Option<String>,
-    /// The entry that this one builds on; in a suite about layers, by default the one before.
+    /// The entry that this one builds on. In a suite about layers, by default the one before.
     pub on: Option<usize>,
     /// The number of cores that it uses.
     pub cpus: Option<usize>,
-    /// A side effect that must happen for each request; by default that of the catalogue server.
+    /// A side effect that must happen for each request. By default that of the catalogue server.
     pub counts: Option<Counts>,
     /// The line of the file.
     pub line: usize,
@@ -99,7 +99,7 @@ pub const STREAMS: usize = 10;
 /// A load with a single value for each parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loading {
-    /// Its name in tables; empty if it has none.
+    /// Its name in tables. Empty if it has none.
     pub name: String,
     /// How requests travel.
     pub shape: Shape,
@@ -109,7 +109,7 @@ pub struct Loading {
     pub protocol: Protocol,
     /// Which of the contract's requests: by name, or by index from 0.
     pub request: Option<String>,
-    /// The offered rate in requests/s; `None`: a closed loop.
+    /// The offered rate in requests/s. `None`: a closed loop.
     pub rate: Option<f64>,
     /// The line where it begins.
     pub line: usize,
@@ -139,7 +139,7 @@ pub struct CustomRequest {
 pub struct Publication {
     /// Where its figures come from.
     pub citation: Citation,
-    /// The entry that the others are compared with; `None` if it has no figure for the suite's
+    /// The entry that the others are compared with. `None` if it has no figure for the suite's
     /// reference and names no other.
     pub reference: Option<usize>,
     /// Its figures.
@@ -157,7 +157,7 @@ pub struct Citation {
     pub machine: String,
     /// The measuring command.
     pub command: String,
-    /// A caveat about all of its figures; empty if there is none.
+    /// A caveat about all of its figures. Empty if there is none.
     pub doubt: String,
 }
 
@@ -180,7 +180,7 @@ pub struct PublishedFigure {
     pub cpu_percent: Option<f64>,
     /// Socket errors under overload: connect, read, write, timeout.
     pub socket_errors: Option<[u64; 4]>,
-    /// A caveat about this figure; empty if there is none.
+    /// A caveat about this figure. Empty if there is none.
     pub doubt: String,
 }
 

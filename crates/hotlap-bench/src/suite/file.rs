@@ -53,7 +53,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// The question; by default the one that the goals ask, else the comparison.
+    /// The question. By default the one that the goals ask, else the comparison.
     fn question(&self) -> Question {
         match &self.question {
             Some(question) => *question.get_ref(),
@@ -307,7 +307,7 @@ fn scenario(named: &Spanned<String>) -> Result<Scenario, Complaint> {
     }
 }
 
-/// The entry of that name; if a number of cores is given, the one with that number.
+/// The entry of that name. If a number of cores is given, the one with that number.
 fn find(entries: &[SuiteServer], name: &str, cpus: Option<usize>) -> Option<usize> {
     entries.iter().position(|e| {
         let named = e.name.as_ref().unwrap_or(&e.run) == name || e.run == name || e.title() == name;

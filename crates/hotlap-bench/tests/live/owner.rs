@@ -124,7 +124,7 @@ fn a_url_on_this_machine_has_a_cost() {
     assert_eq!(warmup.count, None, "nothing is counted without counters");
     assert_eq!(ready.ready_ms, None, "it ran already");
     // Requests and CPU time are read one after the other, and on a busy machine the server may run
-    // in between; then a later lap is right.
+    // in between. Then a later lap is right.
     until("the cost is at least what the server uses", || {
         let (_, before) = ask(address, 1).unwrap();
         let lap = runner.whole_lap(0, 0, LapKind::Flat).expect("a running server");

@@ -130,7 +130,7 @@ impl Strict {
     }
 }
 
-/// Stresses a server; `timeout_ms` is the normal clients' timeout.
+/// Stresses a server. `timeout_ms` is the normal clients' timeout.
 fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject {
     stressed_by(address, &setting(scenarios, timeout_ms))
 }

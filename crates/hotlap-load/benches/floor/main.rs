@@ -38,7 +38,7 @@ struct Options {
     seconds: Option<u64>,
     rounds: Option<usize>,
     body: usize,
-    /// Streams of each connection; `None`: HTTP/1.1.
+    /// Streams of each connection. `None`: HTTP/1.1.
     streams: Option<usize>,
 }
 

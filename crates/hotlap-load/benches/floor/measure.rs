@@ -161,7 +161,7 @@ impl Counter {
     }
 
     /// Counts per request: the difference between a longer and a shorter run, divided by the
-    /// difference in requests, so that start and end do not count. `None` if the generator does not
+    /// difference in requests, so that start and end are excluded. `None` if the generator does not
     /// run under this counter.
     pub fn per_request(
         self,
@@ -264,7 +264,7 @@ fn tracepoints() -> String {
     known.chain([ALL.to_owned()]).collect::<Vec<_>>().join(",")
 }
 
-/// The file that a counter writes; read once, then removed.
+/// The file that a counter writes. Read once, then removed.
 fn report() -> PathBuf {
     std::env::temp_dir().join(format!("hotlap-floor-{}", std::process::id()))
 }

@@ -307,7 +307,7 @@ pub fn instructions(options: &Options) {
     table::print(&head, &(0..all.len()).step_by(2).map(row).collect::<Vec<_>>());
 }
 
-/// CPU time of an instruction, measured with a loop of two instructions; includes the kernel's work
+/// CPU time of an instruction, measured with a loop of two instructions. Includes the kernel's work
 /// meanwhile.
 fn clock_ns() -> f64 {
     const TURNS: u64 = 100_000_000;

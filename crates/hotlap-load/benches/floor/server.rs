@@ -134,7 +134,7 @@ fn serve(listener: &TcpListener, served: &AtomicU64, body: &[u8], is_http2: bool
     }
 }
 
-/// Reads frames and answers them, as many as possible; false if the client has disconnected.
+/// Reads frames and answers them, as many as possible. False if the client has disconnected.
 fn serve_frames(
     client: &mut Client,
     response: &Response,
@@ -161,7 +161,7 @@ fn serve_frames(
     }
 }
 
-/// Sends and reads as much as possible; false if the client has disconnected.
+/// Sends and reads as much as possible. False if the client has disconnected.
 fn serve_client(
     client: &mut Client,
     response: &[u8],
@@ -246,7 +246,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 impl Peer {
-    /// Takes bytes and answers them; returns the number of requests.
+    /// Takes bytes and answers them. Returns the number of requests.
     fn take(&mut self, bytes: &[u8], response: &Response) -> u64 {
         self.received.extend_from_slice(bytes);
         let mut at = 0;

@@ -8,7 +8,7 @@ pub struct Spread {
     pub high: f64,
 }
 
-/// The spread of some values; `None` if there are none.
+/// The spread of some values. `None` if there are none.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

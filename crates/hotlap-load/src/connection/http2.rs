@@ -1,7 +1,7 @@
 //! HTTP/2 on one connection: which request each stream carries, and the check of its response.
 //!
 //! The requests are those of the connection, in the order in which they were sent. Streams end in
-//! any order; most end in the order in which they began, so a search from the front finds them at
+//! any order. Most end in the order in which they began, so a search from the front finds them at
 //! once.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::requests::{RequestMix, Turn};
 pub(crate) struct Http2 {
     client: ClientConnection,
     limits: Limits,
-    /// The streams of the first requests in flight; the requests after them are not sent yet.
+    /// The streams of the first requests in flight. The requests after them are not sent yet.
     streams: VecDeque<Stream>,
     next_tag: u32,
     /// Bytes to send.
@@ -138,7 +138,7 @@ impl Http2 {
         !self.out.is_empty()
     }
 
-    /// Opens a stream for the next request that has not been sent; returns whether one could be
+    /// Opens a stream for the next request that has not been sent. Returns whether one could be
     /// opened.
     pub(super) fn send(&mut self, request: &InFlight, mix: &mut RequestMix) -> bool {
         let tag = self.next_tag;

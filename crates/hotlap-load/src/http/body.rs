@@ -29,7 +29,7 @@ pub(super) enum Piece<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chunks {
     position: Position,
-    /// While the size line is read, the size so far; then, how many bytes of the chunk are left.
+    /// While the size line is read, the size so far. Then, how many bytes of the chunk are left.
     size: u64,
     /// Bytes of sizes, extensions and trailers since the last data: limited, so that they cannot go
     /// on forever.
@@ -119,7 +119,7 @@ impl Chunks {
         }
     }
 
-    /// Consumes one byte outside of the data; returns whether it was the last byte of the body.
+    /// Consumes one byte outside of the data. Returns whether it was the last byte of the body.
     fn step(&mut self, byte: u8) -> Result<bool, ResponseError> {
         let error = |why| Err(ResponseError::Framing(why));
         self.position = match (self.position, byte) {
@@ -165,7 +165,7 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    /// The decoded body, and how many bytes follow it; `None` if it is incomplete.
+    /// The decoded body, and how many bytes follow it. `None` if it is incomplete.
     type Decoded = (Vec<u8>, Option<usize>);
 
     fn decoded(framing: Framing, mut input: &[u8]) -> Result<Decoded, &'static str> {

@@ -3,7 +3,7 @@
 
 use super::ResponseError;
 
-/// The longest head that is accepted: 64 KiB. Servers send about 200 bytes; a longer head probably
+/// The longest head that is accepted: 64 KiB. Servers send about 200 bytes. A longer head probably
 /// never ends.
 pub(crate) const HEAD_LIMIT: usize = 64 * 1024;
 
@@ -51,7 +51,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Finds the end of the head at the start of `buf`, including its blank line; `None` if it is
+/// Finds the end of the head at the start of `buf`, including its blank line. `None` if it is
 /// incomplete. The search starts at `from`: the head is known not to end before that.
 ///
 /// # Errors

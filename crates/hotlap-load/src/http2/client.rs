@@ -19,7 +19,7 @@ const MAX_ANSWERS: usize = 64 * 1024;
 /// What a caller allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most streams at a time, 1 to 1024; other numbers become the nearest of these.
+    /// The most streams at a time, 1 to 1024. Other numbers become the nearest of these.
     pub streams: u32,
     /// The most streams at a time until the server's SETTINGS have arrived. The standard sets no
     /// limit until then (RFC 9113 section 6.5.2), but a server refuses streams above its own limit.
@@ -253,7 +253,7 @@ impl ClientConnection {
         self.state = State::Broken(fault);
     }
 
-    /// Ends a stream early; returns its tag.
+    /// Ends a stream early. Returns its tag.
     #[cold]
     fn reset(&mut self, slot: usize, code: ErrorCode, out: &mut Vec<u8>) -> u32 {
         frame::write_reset(out, self.streams.at(slot).id, code);
@@ -299,7 +299,7 @@ impl ClientConnection {
 pub enum StreamEvent<'a> {
     /// All bytes are consumed, and nothing else has happened.
     NeedMore,
-    /// The head of a final response; interim responses are checked and skipped.
+    /// The head of a final response. Interim responses are checked and skipped.
     Head {
         /// The request.
         tag: u32,
@@ -564,7 +564,7 @@ impl ClientConnection {
         }
     }
 
-    /// Sends of a body what the windows allow; returns how much.
+    /// Sends of a body what the windows allow. Returns how much.
     fn send_data(&mut self, slot: usize, body: &[u8], out: &mut Vec<u8>) -> usize {
         let size = self.settings.max_frame as usize;
         let stream = self.streams.at(slot);

@@ -48,7 +48,7 @@ pub enum BlockForm {
 pub struct EncodedRequests {
     /// The forms of each request, in the order in which the requests were given.
     forms: Vec<[Template; 3]>,
-    /// The size of the shared fields in a table; 0 if there are none.
+    /// The size of the shared fields in a table. 0 if there are none.
     pub table_size: u32,
 }
 

@@ -23,7 +23,7 @@ pub mod kind {
     pub const DATA: u8 = 0;
     /// A header block, or its first part.
     pub const HEADERS: u8 = 1;
-    /// Deprecated; it is checked and ignored.
+    /// Deprecated. It is checked and ignored.
     pub const PRIORITY: u8 = 2;
     /// Ends a stream.
     pub const RST_STREAM: u8 = 3;
@@ -64,7 +64,7 @@ pub struct FrameHeader {
     pub kind: u8,
     /// The [`flags`].
     pub flags: u8,
-    /// The stream; 0 is the connection as a whole.
+    /// The stream. 0 is the connection as a whole.
     pub stream: u32,
 }
 
@@ -255,7 +255,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Applies the payload of a SETTINGS frame; `is_first` if it is the server's first, which
+    /// Applies the payload of a SETTINGS frame. `is_first` if it is the server's first, which
     /// allows any number of streams unless it says otherwise. The smallest header table size within
     /// the frame is the one that counts: the client never makes its table larger.
     pub(super) fn apply(&mut self, payload: &[u8], is_first: bool) -> Result<(), Fault> {

@@ -151,7 +151,7 @@ const LONGEST: usize = 1024;
 /// What a block means: a head, or why it is malformed.
 pub(super) type Meaning = Result<Head, &'static str>;
 
-/// A block and its meaning; empty if there is none.
+/// A block and its meaning. Empty if there is none.
 #[derive(Debug)]
 struct Entry {
     block: Vec<u8>,

@@ -55,7 +55,7 @@ impl Decoder {
     /// Decodes a complete header block and passes on its fields, in order.
     ///
     /// # Errors
-    /// The block is malformed; the text says how. The decoder cannot be used any more.
+    /// The block is malformed. The text says how. The decoder cannot be used any more.
     pub fn decode(
         &mut self,
         mut block: &[u8],
@@ -185,7 +185,7 @@ fn read_rest(input: &mut &[u8], prefix: usize) -> Result<usize, &'static str> {
     Err(TOO_LARGE)
 }
 
-/// Appends an integer with a prefix of `bits` bits; `pattern` is the rest of the first byte.
+/// Appends an integer with a prefix of `bits` bits. `pattern` is the rest of the first byte.
 pub(crate) fn write_integer(out: &mut Vec<u8>, pattern: u8, bits: u8, value: usize) {
     let most = (1 << bits) - 1;
     if value < most {
@@ -221,7 +221,7 @@ pub(crate) fn insert_length(out: &mut Vec<u8>, start: usize) {
     out[start..].rotate_right(added);
 }
 
-/// The initial size of a dynamic table (RFC 9113 section 6.5.2); both sides keep it.
+/// The initial size of a dynamic table (RFC 9113 section 6.5.2). Both sides keep it.
 pub(crate) const TABLE_SIZE: u32 = 4096;
 
 /// The size of a field beyond its bytes, in the table (RFC 7541 section 4.1) and in the size of a
@@ -278,7 +278,7 @@ impl DynamicTable {
         Some(self.buffer[place.start..][..place.name + place.value].split_at(place.name))
     }
 
-    /// Inserts a field. Older ones are removed until it fits; one that never fits only removes all.
+    /// Inserts a field. Older ones are removed until it fits. One that never fits only removes all.
     fn insert(&mut self, name: &[u8], value: &[u8]) {
         if self.make_room(name.len(), value.len()) {
             let start = self.buffer.len();
@@ -306,7 +306,7 @@ impl DynamicTable {
         self.compact();
     }
 
-    /// Removes fields until one of these lengths fits; returns whether it does.
+    /// Removes fields until one of these lengths fits. Returns whether it does.
     fn make_room(&mut self, name: usize, value: usize) -> bool {
         self.changes += 1;
         let needed = name + value + FIELD_OVERHEAD;

@@ -13,7 +13,7 @@ pub(super) const MAX_STREAMS: u32 = 1024;
 /// A stream with a request in flight, or a free slot.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The identifier; 0 in a free slot.
+    /// The identifier. 0 in a free slot.
     pub(super) id: u32,
     /// The last stream of this slot that the client ended early.
     abandoned: u32,
@@ -134,7 +134,7 @@ impl Streams {
         &mut self.slots[slot]
     }
 
-    /// Opens a stream; `None` if no identifier is left. There must be fewer streams than the limit.
+    /// Opens a stream. `None` if no identifier is left. There must be fewer streams than the limit.
     pub(super) fn open(&mut self, tag: u32, is_head: bool, window: u32) -> Option<usize> {
         while self.has_identifiers() {
             let id = self.next;
@@ -183,7 +183,7 @@ impl Streams {
         (from..self.slots.len()).find(|slot| self.slots[*slot].is_sending())
     }
 
-    /// Changes the send windows of all streams; returns whether all are valid.
+    /// Changes the send windows of all streams. Returns whether all are valid.
     pub(super) fn change_windows(&mut self, by: i64) -> bool {
         let mut open = self.slots.iter_mut().filter(|stream| stream.id != 0);
         open.all(|stream| stream.send.change(by))
@@ -220,7 +220,7 @@ impl ReceiveWindow {
         Self { left: size, size }
     }
 
-    /// The server has used some of it; returns whether that was allowed. It always is while the
+    /// The server has used some of it. Returns whether that was allowed. It always is while the
     /// window is refilled in time and frames are smaller than half of it.
     #[inline]
     pub(super) fn take(&mut self, count: u32) -> bool {
@@ -229,7 +229,7 @@ impl ReceiveWindow {
         rest.is_some()
     }
 
-    /// Fills the window once half of it is used; returns the increment to announce.
+    /// Fills the window once half of it is used. Returns the increment to announce.
     #[inline]
     pub(super) fn refill(&mut self) -> Option<u32> {
         let used = self.size - self.left;
@@ -262,7 +262,7 @@ impl SendWindow {
         self.0 -= count as i64;
     }
 
-    /// Changes the window; returns whether it is valid: at most 2^31 - 1.
+    /// Changes the window. Returns whether it is valid: at most 2^31 - 1.
     pub(super) fn change(&mut self, by: i64) -> bool {
         self.0 += by;
         self.0 <= i64::from(MAX_31_BITS)

@@ -38,7 +38,7 @@ pub enum ValueSource {
     },
     /// One of several texts.
     Choice {
-        /// The texts; at least one.
+        /// The texts. At least one.
         values: Shared<String>,
         /// Whether they are drawn at random, instead of in order and then again from the first.
         random: bool,
@@ -74,7 +74,7 @@ impl Field {
 
 impl ValueSource {
     /// The seed of its values for one server, numbered `unique`. UUIDs differ from server to
-    /// server, because two servers may share a database; other values are the same for all.
+    /// server, because two servers may share a database. Other values are the same for all.
     pub(crate) fn seed(&self, seed: u64, unique: u64) -> u64 {
         if *self == Self::Uuid { seed ^ mix(unique) } else { seed }
     }
@@ -112,7 +112,7 @@ impl ValueSource {
         }
     }
 
-    /// How many values there are; `None` if each is to be sent once only.
+    /// How many values there are. `None` if each is to be sent once only.
     pub(crate) fn distinct(&self) -> Option<u64> {
         match self {
             Self::Counter { .. } | Self::Uuid => None,
@@ -252,7 +252,7 @@ pub struct DueTimes {
 const TICK_NS: f64 = 1_000.0;
 
 impl DueTimes {
-    /// From times in nanoseconds, in ascending order; the first request is due at once. `speed`
+    /// From times in nanoseconds, in ascending order. The first request is due at once. `speed`
     /// divides all times.
     pub fn new(times_ns: &[u64], speed: f64) -> Self {
         let (first, last) =
@@ -268,7 +268,7 @@ impl DueTimes {
         self.ticks.len()
     }
 
-    /// The time of a request in nanoseconds after the start; `None` after the last.
+    /// The time of a request in nanoseconds after the start. `None` after the last.
     #[inline]
     pub(crate) fn ns(&self, request: usize) -> Option<u64> {
         self.ticks.get(request).map(|tick| (f64::from(*tick) * self.tick_ns).round() as u64)

@@ -20,7 +20,7 @@ pub struct Request {
     pub headers: Vec<(String, Text)>,
     /// The body.
     pub body: Text,
-    /// How often it is sent, relative to the other requests; at least 1.
+    /// How often it is sent, relative to the other requests. At least 1.
     pub weight: u32,
     /// The expected response.
     pub expect: ExpectedResponse,
@@ -259,10 +259,10 @@ impl ExpectedStatus {
 }
 
 impl ExpectedBody {
-    /// The expected length in bytes; `None` if any length is accepted.
+    /// The expected length in bytes. `None` if any length is accepted.
     pub(crate) fn length(&self) -> Option<usize> {
         match self {
-            // Values are inserted before a body is compared; until then its length is unknown.
+            // Values are inserted before a body is compared. Until then its length is unknown.
             Self::Any | Self::Fields(_) => None,
             Self::Length(length) => Some(*length),
             Self::Bytes { bytes, .. } => Some(bytes.len()),

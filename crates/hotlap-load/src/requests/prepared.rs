@@ -10,7 +10,7 @@ use crate::plan::{ExpectedBody, ExpectedResponse, Request, Text};
 /// A request that is ready to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct PreparedRequest {
-    /// What HTTP/1.1 sends; in HTTP/2, the evidence of a request that failed.
+    /// What HTTP/1.1 sends. In HTTP/2, the evidence of a request that failed.
     pub(super) sent: Rendered,
     pub(crate) is_head: bool,
     /// What the current response is compared with.

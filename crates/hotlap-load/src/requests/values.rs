@@ -95,7 +95,7 @@ pub(super) struct Rendered {
     /// The body of the request, whose length may be a part of the text.
     body: Vec<Piece>,
     bytes: Vec<u8>,
-    /// Where the value of each field is in `bytes`; empty until the first rendering.
+    /// Where the value of each field is in `bytes`. Empty until the first rendering.
     places: Vec<(usize, Range<usize>)>,
 }
 

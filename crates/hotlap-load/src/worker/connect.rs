@@ -185,7 +185,7 @@ impl Worker {
         if in_flight == 0 {
             tally.failure(failure, phase, 1, now);
         } else {
-            // In HTTP/1.1 one response was being read at most; the other requests had only been
+            // In HTTP/1.1 one response was being read at most. The other requests had only been
             // sent. In HTTP/2, requests without a stream had not even been sent.
             let streams = slot.conn.http2().map(|http2| (http2.begun(), http2.sent()));
             let begun = (usize::from(phase == Phase::Body), slot.conn.in_flight());

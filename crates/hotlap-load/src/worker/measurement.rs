@@ -158,7 +158,7 @@ impl Measurement {
             self.ages.at_open_ns += now.saturating_sub(request.sent_ns);
             self.tally.in_flight_at_open(request, now, requests.is_open_loop);
         }
-        // The worker wakes up some microseconds late; requests that became due since count as due
+        // The worker wakes up some microseconds late. Requests that became due since count as due
         // in the window.
         for (due_ns, request) in requests.queued(opens_ns.min(now)) {
             self.tally.queued_at_open(request, now - due_ns);

@@ -98,7 +98,7 @@ impl Requests {
         due.zip(self.mix.upcoming())
     }
 
-    /// How many requests became due in a window; `sent` were sent in it.
+    /// How many requests became due in a window. `sent` were sent in it.
     pub(super) fn due_between(&self, opens_ns: u64, closes_ns: u64, sent: u64) -> u64 {
         let Some(mut schedule) = self.schedule.as_ref().map(Schedule::restarted) else { return 0 };
         schedule.take_until(opens_ns.min(closes_ns));
@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    /// Begins the requests that are due, as many as there is room for on a slot; returns their
+    /// Begins the requests that are due, as many as there is room for on a slot. Returns their
     /// number.
     #[inline(always)]
     pub(super) fn begin_due(
@@ -262,7 +262,7 @@ impl Worker {
 const TURN_NS: u64 = 1_000_000;
 
 impl Worker {
-    /// Handles a socket that is ready, reading into `buffer`; returns the time.
+    /// Handles a socket that is ready, reading into `buffer`. Returns the time.
     #[inline(always)]
     pub(super) fn handle(&mut self, event: Ready, now: u64, buffer: &mut [u8]) -> u64 {
         let (number, generation) = Slot::of_key(event.key);
@@ -298,7 +298,7 @@ impl Worker {
         now
     }
 
-    /// Reads what is available, for one turn at most, and processes it; returns the time.
+    /// Reads what is available, for one turn at most, and processes it. Returns the time.
     #[inline(always)]
     fn receive(&mut self, number: usize, ended: bool, before: u64, buffer: &mut [u8]) -> u64 {
         let mut now = before;
@@ -661,7 +661,7 @@ impl Worker {
         self.connect(number, now);
     }
 
-    /// Handles a request that has timed out; it was sent at `sent_ns`. If the server has sent
+    /// Handles a request that has timed out. It was sent at `sent_ns`. If the server has sent
     /// nothing since, the connection is given up, else only the request.
     #[cold]
     pub(super) fn time_out(&mut self, number: usize, sent_ns: u64, now: u64) {

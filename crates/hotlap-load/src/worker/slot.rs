@@ -42,7 +42,7 @@ pub(super) struct Slot {
     pub(super) generation: u32,
     /// Failures in a row, without a response in between.
     pub(super) failed: u32,
-    /// When the first attempt to connect found the server's accept queue full; `None` once an
+    /// When the first attempt to connect found the server's accept queue full. `None` once an
     /// attempt has succeeded or failed.
     pub(super) queue_full_since_ns: Option<u64>,
     /// Whether the slot is in the list of free ones.
@@ -64,7 +64,7 @@ pub(super) struct Unread {
 }
 
 impl Slot {
-    /// A slot that connects from this address; with `limits`, its connections speak HTTP/2.
+    /// A slot that connects from this address. With `limits`, its connections speak HTTP/2.
     pub(super) fn new(source: Option<IpAddr>, limits: Option<Limits>) -> Self {
         Self {
             state: State::Down,
@@ -163,7 +163,7 @@ impl Slot {
         self.queue_full_since_ns = self.queue_full_since_ns.map(shift);
     }
 
-    /// Sends bytes, and keeps those that do not fit; returns how many were sent.
+    /// Sends bytes, and keeps those that do not fit. Returns how many were sent.
     #[inline(always)]
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<u64, Failure> {
         if let Some(tls) = &mut self.tls {
@@ -182,7 +182,7 @@ impl Slot {
         Ok(sent as u64)
     }
 
-    /// Sends the frames that are ready; returns how many bytes were sent.
+    /// Sends the frames that are ready. Returns how many bytes were sent.
     pub(super) fn send_frames(&mut self) -> Result<u64, Failure> {
         let Some(http2) = self.conn.http2_mut() else { return Ok(0) };
         let mut frames = http2.take_out();
@@ -194,7 +194,7 @@ impl Slot {
         sent
     }
 
-    /// Sends the bytes that are waiting; returns how many were sent.
+    /// Sends the bytes that are waiting. Returns how many were sent.
     pub(super) fn flush(&mut self) -> Result<u64, Failure> {
         if let Some(tls) = &mut self.tls {
             tls.drain(&mut self.unsent);
@@ -240,7 +240,7 @@ pub(super) struct Slots {
     /// The next slot to open for the first time, and when.
     next_new: usize,
     next_new_ns: u64,
-    /// When to check for connections that found the accept queue full; never if the server is on
+    /// When to check for connections that found the accept queue full. Never if the server is on
     /// another machine, where connecting may take longer.
     retry_ns: u64,
     /// Slots that are connecting, TLS handshake included.
@@ -336,7 +336,7 @@ impl Slots {
         std::mem::replace(&mut self.next_new, end)..end
     }
 
-    /// Queues a slot for reopening; the pause grows with its failures.
+    /// Queues a slot for reopening. The pause grows with its failures.
     pub(super) fn reopen_later(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
         slot.state = State::Reopening;

@@ -169,7 +169,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Header blocks are encoded in the order in which they are sent, so responses whose blocks
-    /// come first are encoded first; DATA of different streams may interleave with them.
+    /// come first are encoded first. DATA of different streams may interleave with them.
     #[test]
     fn valid_responses_are_read_back(
         responses in prop::collection::vec(response(), 5),
@@ -184,7 +184,7 @@ proptest! {
         for tag in order {
             let (mut frames, events) = frames(&responses[tag as usize], tag, &mut encoder);
             expected.insert(tag, events);
-            // Up to the last header block, frames stay in order; what follows may wait.
+            // Up to the last header block, frames stay in order. What follows may wait.
             let is_block = |frame: &Vec<u8>| frame[3] == kind::HEADERS;
             let last = frames.iter().rposition(is_block).map_or(0, |at| at + 1);
             let rest = frames.split_off(last);

@@ -340,7 +340,7 @@ fn a_hang_delays_every_request_that_is_due() {
     plan.pace = Pace::Constant { rate: 500.0 };
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (300, vec![]));
-    // 200 requests were due while one waited; half of them waited for more than 200 ms.
+    // 200 requests were due while one waited. Half of them waited for more than 200 ms.
     assert!(
         outcome.response_time.quantile(0.5) >= 50_000_000,
         "{}",

@@ -6,7 +6,7 @@ use hotlap_load::plan::{Endpoint, Request, Stop, Target};
 use hotlap_load::{Failure, Outcome, Phase, Plan};
 use hotlap_testbed::TestServer;
 
-/// A hang is an error; a busy machine is not.
+/// A hang is an error. A busy machine is not.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits until a condition holds.

@@ -111,7 +111,7 @@ proptest! {
         let whole = outcome(&bytes, &[0, bytes.len()], &plan);
         let mut pieces = outcome(&bytes, &cuts, &plan);
         if one_in > 1 {
-            // Which bodies are checked depends on how they are split; nothing else does.
+            // Which bodies are checked depends on how they are split. Nothing else does.
             pieces.responses.iter_mut().zip(&whole.responses).for_each(|(p, w)| p.2 = w.2);
         }
         prop_assert_eq!(pieces, whole);

@@ -218,7 +218,7 @@ fn bytes_without_a_request_are_bad_framing() {
     let mut plan = server.plan(1, 5);
     plan.timeout = Duration::from_millis(300);
     let (responses, failures) = counted(&plan);
-    // It is without a request or, if the request was quicker, its response; then the connection is
+    // It is without a request or, if the request was quicker, its response. Then the connection is
     // silent, and the next request on it times out.
     let all: u64 = failures.iter().map(|f| f.2).sum();
     assert_eq!(responses + all, 5, "{failures:?}");

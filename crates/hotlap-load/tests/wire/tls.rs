@@ -59,13 +59,13 @@ fn requests_go_over_tls_and_handshakes_are_timed_separately() {
     // Regression: the bytes of TLS were counted, too, so no lap over TLS passed its validity check.
     assert_eq!(outcome.bytes.received, 100 * HELLO.len() as u64);
     assert_eq!(outcome.bytes.responses, outcome.bytes.received);
-    // Keep-alive connections were opened before the window; their handshakes are reported.
+    // Keep-alive connections were opened before the window. Their handshakes are reported.
     assert_eq!((outcome.connect_time.len(), outcome.handshake_time.len()), (3, 3));
     let mut each = plan(&server, 2, 10);
     each.shape.reuse = Reuse::Close;
     let outcome = run(&each).expect("a load");
     assert_eq!(counts(&outcome), (10, vec![]));
-    // With a connection per request, only those opened within the window count; the first two were
+    // With a connection per request, only those opened within the window count. The first two were
     // opened before.
     assert_eq!(outcome.handshake_time.len(), 8);
 }

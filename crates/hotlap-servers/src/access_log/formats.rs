@@ -107,7 +107,7 @@ pub(super) fn parse_json(line: &[u8]) -> Result<Record<'_>, Cause> {
     line.record().map(Record::into_owned)
 }
 
-/// The same with `\u00HH` for `\xHH`; `None` if there is no such escape.
+/// The same with `\u00HH` for `\xHH`. `None` if there is no such escape.
 fn with_json_escapes(line: &[u8]) -> Option<Vec<u8>> {
     let (mut fixed, mut rest, mut has_any) = (Vec::with_capacity(line.len()), line, false);
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {

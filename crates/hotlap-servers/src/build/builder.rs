@@ -22,7 +22,7 @@ use crate::interrupt;
 use crate::launch::Launch;
 use crate::process::Supervisor;
 
-/// Marks a complete build; contains the version.
+/// Marks a complete build. Contains the version.
 const DONE: &str = ".hotlap-built";
 
 /// Time limit for one build command. The slowest known, a whole-program compiler on two busy cores,
@@ -90,7 +90,7 @@ pub struct BuildError {
 /// Progress of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildEvent<'a> {
-    /// Another process is building the same server; this one waits for it.
+    /// Another process is building the same server. This one waits for it.
     Waiting {
         /// The server's id.
         server: &'a str,
@@ -125,7 +125,7 @@ pub enum BuildEvent<'a> {
 /// Builds servers in a cache.
 #[derive(Clone, Copy)]
 pub struct Builder<'a> {
-    /// The cache folder; builds are in `builds/` under it.
+    /// The cache folder. Builds are in `builds/` under it.
     pub cache: &'a Path,
     /// How the supervisor of a build is started.
     pub supervisor: &'a Supervisor,

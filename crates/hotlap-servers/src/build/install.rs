@@ -1,7 +1,7 @@
 //! Missing toolchains: the system packages that provide them, and the commands that install
 //! those.
 //!
-//! Only system packages are installed here; packages of a language's own package manager are part
+//! Only system packages are installed here. Packages of a language's own package manager are part
 //! of the server's build.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::interrupt::LOOK;
 /// What some servers are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MissingPackages {
-    /// The package manager; `None` if this machine has none that hotlap knows.
+    /// The package manager. `None` if this machine has none that hotlap knows.
     pub manager: Option<PackageManager>,
     /// Packages to install, sorted, each once.
     pub packages: Vec<String>,
@@ -70,7 +70,7 @@ impl MissingPackages {
         missing
     }
 
-    /// The commands that install the packages, in order; empty if there is nothing to install.
+    /// The commands that install the packages, in order. Empty if there is nothing to install.
     pub fn commands(&self, ask: bool) -> Vec<Vec<String>> {
         match self.manager {
             Some(manager) if !self.packages.is_empty() => {
@@ -116,9 +116,9 @@ impl MissingPackages {
         Some(Size::default())
     }
 
-    /// Installs the packages. Output is appended to `log` and reported line by line; questions (a
+    /// Installs the packages. Output is appended to `log` and reported line by line. Questions (a
     /// password) go to the terminal. A command that has begun runs to its end, even if hotlap is
-    /// killed; after `stop` no further command begins.
+    /// killed. After `stop` no further command begins.
     ///
     /// # Errors
     /// The command that failed, with its last lines.
@@ -172,7 +172,7 @@ fn size(said: &str) -> Option<Size> {
     }
 }
 
-/// Parses `1,234 kB of …` or `131 MB/140 MB of …` into bytes; apt's units are powers of 1000.
+/// Parses `1,234 kB of …` or `131 MB/140 MB of …` into bytes. Apt's units are powers of 1000.
 fn amount(words: &str) -> Option<u64> {
     let (number, rest) = words.split_once(' ')?;
     let number: f64 = number.replace(',', "").parse().ok()?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::step;
 use crate::catalogue::{CatalogueServer, Install};
 
-/// Time limit for one probe; a JVM language's takes a second or two on a busy machine.
+/// Time limit for one probe. A JVM language's takes a second or two on a busy machine.
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a server's toolchain cannot be used.
@@ -33,7 +33,7 @@ pub enum MissingKind {
     Missing,
     /// It is installed, but the probe rejects it: wrong version, or incomplete.
     Unfit,
-    /// No common registry has it; the remedy names where it comes from.
+    /// No common registry has it. The remedy names where it comes from.
     Unreachable,
 }
 
@@ -169,7 +169,7 @@ impl PackageManager {
         }
     }
 
-    /// The command that installs packages; with `ask` it asks for confirmation.
+    /// The command that installs packages. With `ask` it asks for confirmation.
     pub fn command(self, packages: &[String], ask: bool) -> Vec<String> {
         let mut words = match self {
             Self::Apt => as_root(&["apt-get", "install", "--no-install-recommends"]),

@@ -24,7 +24,7 @@ pub const FILE_NAME: &str = "server.toml";
 /// A server of the catalogue, or a variant of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogueServer {
-    /// `go/net-http`; a variant is `go/net-http:name`.
+    /// `go/net-http`. A variant is `go/net-http:name`.
     pub id: String,
     /// A one-sentence description.
     pub about: String,
@@ -57,7 +57,7 @@ pub struct CatalogueServer {
     pub command_line: usize,
 }
 
-/// What kind of server it is; this decides which checks are required.
+/// What kind of server it is. This decides which checks are required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
@@ -88,7 +88,7 @@ pub struct Toolchain {
     pub install: Install,
     /// Commands that build the server, in a copy of its folder.
     pub build: Vec<Vec<String>>,
-    /// The command whose first line of output is the version; empty: the probe's output is used.
+    /// The command whose first line of output is the version. Empty: the probe's output is used.
     pub version: Vec<String>,
     /// Where to get it if no common registry has it.
     pub upstream: Option<Upstream>,
@@ -265,8 +265,8 @@ struct VariantKeys {
 
 type Complaint = (Range<usize>, String);
 
-/// Merges a variant into its base. `env` is merged key by key, as are the toolchain's keys;
-/// everything else replaces the base's value.
+/// Merges a variant into its base. `env` is merged key by key, as are the toolchain's keys.
+/// Everything else replaces the base's value.
 fn resolve(
     keys: &Keys,
     variant: &VariantKeys,

@@ -17,7 +17,7 @@ use super::body::{Body, Response, quoted};
 pub struct Exchange {
     /// Its name in tables: `GET /bla`, `POST /bla with broken JSON`.
     pub name: String,
-    /// How often it is sent, relative to the other requests; at least 1.
+    /// How often it is sent, relative to the other requests. At least 1.
     pub weight: u32,
     /// Its method.
     pub method: String,
@@ -29,7 +29,7 @@ pub struct Exchange {
     pub body: Vec<u8>,
     /// The expected status.
     pub status: ExpectedStatus,
-    /// The expected media type, without parameters; `None`: any, or none.
+    /// The expected media type, without parameters. `None`: any, or none.
     pub media_type: Option<String>,
     /// The expected body.
     pub content: Content,
@@ -45,7 +45,7 @@ pub struct Fields {
     /// The server's number in its run, since UUIDs differ from server to server.
     #[serde(skip)]
     pub unique: u64,
-    /// The order in which requests are sent, and with which values; `None`: by weights. Only a
+    /// The order in which requests are sent, and with which values. `None`: by weights. Only a
     /// recording has one, such as an access log.
     #[serde(default)]
     pub order: Option<Shared<OrderEntry>>,

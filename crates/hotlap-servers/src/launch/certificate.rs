@@ -38,7 +38,7 @@ impl Certificate {
     /// The certificate that is kept in a folder. Makes it, and the folder, if there is none.
     ///
     /// # Errors
-    /// The folder cannot be written, or has other files; names it.
+    /// The folder cannot be written, or has other files. Names it.
     pub fn kept_in(folder: &Path) -> io::Result<Self> {
         if !folder.join(CERTIFICATE).exists() {
             make(folder).map_err(|error| named("make a certificate in", folder, &error))?;

@@ -29,7 +29,7 @@ struct Topology {
 }
 
 /// The topology of the hardware threads that this process may use. `asked` is the number that the
-/// user wants for the server; `root` is the folder that contains `/sys` and `/proc`.
+/// user wants for the server. `root` is the folder that contains `/sys` and `/proc`.
 fn topology(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     let mut cores = physical_in(root, cpus);
     let mut notes = one_node(root, &mut cores, asked);
@@ -131,7 +131,7 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
     vec![note]
 }
 
-/// Relative speed of each hardware thread; empty if all are alike.
+/// Relative speed of each hardware thread. Empty if all are alike.
 fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
     // x86 with two kinds of cores: the kernel has a PMU for each kind.
     let kind = |name: &str| {
@@ -188,9 +188,9 @@ pub(super) fn quota(root: &Path) -> Option<f64> {
 /// Which cores the server and the generator get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuAllocation {
-    /// The server's cores; empty: not pinned.
+    /// The server's cores. Empty: not pinned.
     pub server: Vec<usize>,
-    /// The generator's cores; empty: not pinned.
+    /// The generator's cores. Empty: not pinned.
     pub generator: Vec<usize>,
     /// Whether they share cores that should be separate.
     pub shared: bool,
@@ -221,7 +221,7 @@ impl CpuAllocation {
 /// core share execution units, so they stay on one side.
 ///
 /// `asked` is the number of hardware threads for the server. By default it gets half of the cores,
-/// rounded down and all of the fastest kind; the generator, which must not be the limit, gets the
+/// rounded down and all of the fastest kind. The generator, which must not be the limit, gets the
 /// rest. The result depends on the arguments alone.
 fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     let cores = &topology.cores[..];

@@ -49,7 +49,7 @@ impl Network {
     }
 
     /// Whether the generator reaches a server that listens at this address. A machine reaches
-    /// itself at all of its addresses; a translated address leads to any but loopback.
+    /// itself at all of its addresses. A translated address leads to any but loopback.
     pub fn leads_to(&self, listening: IpAddr) -> bool {
         if self.bind.is_loopback() || listening.is_unspecified() {
             return true;
@@ -59,7 +59,7 @@ impl Network {
     }
 }
 
-/// This machine's addresses besides the loopback interface's, in the system's order; those that are
+/// This machine's addresses besides the loopback interface's, in the system's order. Those that are
 /// valid on one link only are left out.
 #[cfg(target_os = "linux")]
 pub fn addresses() -> Vec<IpAddr> {

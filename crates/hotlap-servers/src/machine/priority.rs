@@ -98,7 +98,7 @@ mod linux {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Scheduling {
         pub nice: i32,
-        /// How long it may run before another task's turn, in nanoseconds; 0 if the kernel does not
+        /// How long it may run before another task's turn, in nanoseconds. 0 if the kernel does not
         /// say.
         pub slice_ns: u64,
     }

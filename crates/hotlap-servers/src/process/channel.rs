@@ -28,9 +28,9 @@ pub struct ProcessSetting {
     pub env: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The cores that it may use; empty: not pinned.
+    /// The cores that it may use. Empty: not pinned.
     pub cpus: Vec<usize>,
-    /// Receives stdout and stderr; an older file is replaced.
+    /// Receives stdout and stderr. An older file is replaced.
     pub log: PathBuf,
 }
 

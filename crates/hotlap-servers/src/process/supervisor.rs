@@ -8,7 +8,7 @@
 //! Ctrl-C reaches hotlap alone.
 //!
 //! It is hotlap's own binary, started with a hidden command, because a fresh process has one thread
-//! and no state; a fork of a multi-threaded program does not.
+//! and no state. A fork of a multi-threaded program does not.
 
 use std::io;
 use std::os::fd::AsFd;

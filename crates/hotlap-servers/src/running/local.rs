@@ -38,7 +38,7 @@ pub struct LocalServer {
     pub(crate) counters: Option<Counters>,
     pub(crate) observer: Option<Observer>,
     pub(crate) lines: Option<LogLines>,
-    /// Its own cores; empty: not pinned.
+    /// Its own cores. Empty: not pinned.
     pub(crate) own: Vec<usize>,
     /// The cores that it may use while it is spread.
     pub(crate) all: Vec<usize>,
@@ -62,7 +62,7 @@ impl LocalServer {
         self.process.as_ref().map_or(Vec::new(), sockets)
     }
 
-    /// The cores that it runs on; empty: not pinned.
+    /// The cores that it runs on. Empty: not pinned.
     fn cores(&self) -> &[usize] {
         if self.is_spread { &self.all } else { &self.own }
     }

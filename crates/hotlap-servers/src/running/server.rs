@@ -70,7 +70,7 @@ pub struct Up<S = Box<dyn RunningServer>> {
 /// A server that runs already.
 #[derive(Debug)]
 pub struct Found {
-    /// The server; `None` if it is on another machine than the one that was searched.
+    /// The server. `None` if it is on another machine than the one that was searched.
     pub server: Option<Box<dyn RunningServer>>,
     /// What the user should know.
     pub notes: Vec<String>,
@@ -103,10 +103,10 @@ pub struct Sample {
     pub requests: u64,
     /// The moment, on this machine's clock.
     pub at: Instant,
-    /// The server's CPU time in nanoseconds; `None` if unknown.
+    /// The server's CPU time in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
     /// The longest time since the sample before in which an answer from the server's host was due
-    /// and did not come, beyond what is normal on the way; zero on this machine.
+    /// and did not come, beyond what is normal on the way. Zero on this machine.
     pub silence: Duration,
 }
 
@@ -124,7 +124,7 @@ pub enum ServerState {
 /// Why the host of a server cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreachable {
-    /// The cause; names the host.
+    /// The cause. Names the host.
     pub cause: String,
     /// The remedy.
     pub remedy: String,
@@ -207,13 +207,13 @@ pub trait RunningServer: Debug + Send {
     /// Switches its hardware counters off, and returns what they counted.
     fn end_counting(&mut self) -> Option<HardwareCounts>;
 
-    /// The lines that it has logged so far; 0 without a log.
+    /// The lines that it has logged so far. 0 without a log.
     fn lines(&mut self, wait: LogWait) -> u64;
 
     /// The instruments that can be used on it, and what they cannot see.
     fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>);
 
-    /// Switches an instrument on; see [`hotlap_observe::Observer::enable`].
+    /// Switches an instrument on. See [`hotlap_observe::Observer::enable`].
     ///
     /// # Errors
     /// It cannot be used.
@@ -222,7 +222,7 @@ pub trait RunningServer: Debug + Send {
     /// Switches all instruments off.
     fn disable(&mut self);
 
-    /// What an instrument saw; see [`hotlap_observe::Observer::take`].
+    /// What an instrument saw. See [`hotlap_observe::Observer::take`].
     ///
     /// # Errors
     /// It cannot be used.

@@ -42,7 +42,7 @@ pub struct Wire<'a> {
     pub over: bool,
     /// Why a response delimited by the end of the connection may be truncated, if it may.
     cut: Option<&'static str>,
-    /// A head had lines that end in a bare LF; they were accepted like CRLF.
+    /// A head had lines that end in a bare LF. They were accepted like CRLF.
     pub bare_lf: bool,
     /// The state of HTTP/2, if that is the protocol.
     http2: Option<Conversation>,
@@ -372,7 +372,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// The first bytes received within this time; `None` if there are none.
+    /// The first bytes received within this time. `None` if there are none.
     pub fn first_bytes(&mut self, wait: Duration) -> Option<&[u8]> {
         let until = Instant::now() + wait;
         while self.buf.is_empty() && self.fill(until) {}
@@ -398,7 +398,7 @@ impl<'a> Wire<'a> {
 
     /// Closes with a reset, as happens to a client that is killed with unread bytes.
     pub fn reset(self) {
-        // RFC 9293 section 3.10.4 lets a close be an abort; a linger time of zero requests that.
+        // RFC 9293 section 3.10.4 lets a close be an abort. A linger time of zero requests that.
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 

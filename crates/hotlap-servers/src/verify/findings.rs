@@ -27,27 +27,27 @@ pub struct Verifier<'a> {
     /// Time limit for one response.
     pub limit: Duration,
     /// How long to wait between two pieces of a request and after a response for bytes that should
-    /// not come; before the first request, eight times as long. Usually [`PAUSE`].
+    /// not come. Before the first request, eight times as long. Usually [`PAUSE`].
     pub pause: Duration,
     /// Ends all waits once it is set. The findings then mean nothing.
     pub stop: &'a AtomicBool,
 }
 
 /// Minimum time limit for one response. A longer time limit for requests applies to verification
-/// too; a shorter one does not, because first responses are slower.
+/// too. A shorter one does not, because first responses are slower.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
 /// Long enough for a server on this machine to answer an incomplete request, or to answer twice.
 pub const PAUSE: Duration = Duration::from_millis(25);
 
-/// Which checks are required; the others become conformance checks.
+/// Which checks are required. The others become conformance checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requirements {
     /// All of them: a server of the catalogue.
     Catalogue {
         /// A framework must reject unknown paths.
         kind: ServerKind,
-        /// Whether it keeps connections open; one that closes by design must announce it in each
+        /// Whether it keeps connections open. One that closes by design must announce it in each
         /// response.
         keep_alive: bool,
     },
@@ -86,7 +86,7 @@ pub struct Check {
     pub name: String,
     /// The expected behaviour, and the rule that demands it.
     pub expected: String,
-    /// What was observed instead; empty if it passed.
+    /// What was observed instead. Empty if it passed.
     pub got: String,
     /// Whether it passed.
     pub pass: bool,

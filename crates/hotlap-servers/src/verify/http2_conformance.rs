@@ -23,7 +23,7 @@ struct Conformance<'a> {
     verifier: &'a Verifier<'a>,
     /// The header block of a request without a body.
     block: Vec<u8>,
-    /// The status of its response; 0 if that is unknown.
+    /// The status of its response. 0 if that is unknown.
     status: u16,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Conformance<'a> {
 
     fn oversize_frame(&self) -> Outcome {
         let mut frames = self.open(&[])?;
-        // Larger than any server's default; one that allows more says so in its SETTINGS.
+        // Larger than any server's default. One that allows more says so in its SETTINGS.
         let size = MAX_FRAME as usize + 1;
         let allowed = frames.wait_for("SETTINGS", |f| f.header.kind == kind::SETTINGS)?;
         let allows_more = allowed.payload.chunks_exact(6).any(|s| s[..2] == [0, 5]);

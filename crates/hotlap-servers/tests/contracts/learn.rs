@@ -112,7 +112,7 @@ fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<Vec<String>>>) {
 }
 
 /// Regression: a 500 among the first responses was an error: "is answered 200 and then 500". Six
-/// probes are sent, or fewer if they take too long; the first four within 25 ms.
+/// probes are sent, or fewer if they take too long. The first four within 25 ms.
 #[test]
 fn if_probes_disagree_only_the_status_is_checked() {
     /// Statuses, the status that is then checked, and the description of the probes.
@@ -185,7 +185,7 @@ fn many_requests_are_probed_in_the_time_of_one() {
     assert_eq!(inferred.answers.len(), 50);
     let asked = asked.lock().unwrap();
     let lines: Vec<String> = (0..50).map(|n| format!("GET /{n} HTTP/1.1")).collect();
-    // Each round of probes sends all requests; the last round may be cut short.
+    // Each round of probes sends all requests. The last round may be cut short.
     assert!(asked.len() <= 6 * 50);
     for round in asked.chunks(50) {
         assert_eq!(round, &lines[..round.len()]);

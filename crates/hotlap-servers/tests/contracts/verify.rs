@@ -16,7 +16,7 @@ const FRAMEWORK: Requirements =
 const HANG: Duration = Duration::from_secs(60);
 
 fn verified(site: Site, fault: Flaw, requirements: Requirements) -> Findings {
-    // A fault that shows as a missing response takes the whole time limit; one that shows as
+    // A fault that shows as a missing response takes the whole time limit. One that shows as
     // unexpected bytes is seen as soon as they arrive, however late.
     let (limit, pause, rude) = match fault {
         Flaw::Silent | Flaw::DropsPipelined => (verify::LIMIT, verify::PAUSE, true),

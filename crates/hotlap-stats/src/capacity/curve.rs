@@ -19,7 +19,7 @@ const SLOPES: [f64; 17] = [
 const FINER: [f64; 4] = [1.2, 1.1, 1.05, 1.025];
 
 /// How much the capacities of restarts differ, as a standard deviation of their logarithms: between
-/// these two. Where the curve is steep, each restart shows its own capacity; where it is flat, the
+/// these two. Where the curve is steep, each restart shows its own capacity. Where it is flat, the
 /// few trials of a single restart say little, and all of them are taken together.
 const RESTARTS_DIFFER: (f64, f64) = (0.001, 0.05);
 
@@ -88,7 +88,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Fits the curve. `None` unless lower rates kept the goal and higher ones did not.
+    /// Fits the curve. `None` unless lower rates met the goal and higher ones did not.
     pub fn fit(trials: &[Trial]) -> Option<Self> {
         let (kept, missed) = border(trials);
         let anchor = (kept? * missed?).sqrt().ln();
@@ -253,7 +253,7 @@ fn share(log_odds: f64) -> f64 {
 /// Roots are known to this precision: logarithms of rates, for intervals of some per cent.
 const PRECISION: f64 = 1e-5;
 
-/// The point at which a decreasing function crosses 0, within a range; the nearer end if it does
+/// The point at which a decreasing function crosses 0, within a range. The nearer end if it does
 /// not. The Illinois method (Dowell and Jarratt, BIT 11, 1971): a secant that keeps both sides, in
 /// which an end that stays counts half.
 fn root(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
@@ -305,7 +305,7 @@ mod tests {
         assert!((found - expected).abs() < 3e-5, "found {found}, expected {expected}");
     }
 
-    /// Trials of a restart at these rates; those from `capacity` up missed the goal.
+    /// Trials of a restart at these rates. Those from `capacity` up missed the goal.
     fn trials(restart: u32, rates: &[f64], capacity: f64) -> Vec<Trial> {
         rates.iter().map(|&rate| Trial { restart, rate, is_kept: rate < capacity }).collect()
     }
@@ -392,7 +392,7 @@ mod tests {
         assert!(!of(100.0).is_known() && of(100.1).is_known());
     }
 
-    /// Two restarts at 0.02 and one at 0 make a variance of 0.0004; chance makes 1 / (1/4 × 2 ×
+    /// Two restarts at 0.02 and one at 0 make a variance of 0.0004. Chance makes 1 / (1/4 × 2 ×
     /// 100²) = 0.0002 of it.
     #[test]
     fn restarts_differ_by_what_chance_does_not_explain() {

@@ -77,7 +77,7 @@ impl Curve {
     }
 
     /// How many windows came before the first one near the level of the last `n`. A single fast
-    /// window does not count: its median with the next two must be near as well.
+    /// window is excluded: its median with the next two must be near as well.
     pub fn filling(&self, n: usize) -> usize {
         let level = self.level(n);
         let is_near = |speed: f64| speed >= NEAR * level;

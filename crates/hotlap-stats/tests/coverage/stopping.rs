@@ -81,7 +81,7 @@ fn table_of_power() {
     for duration_s in [25.0, 60.0, 120.0] {
         let mut machine = Machine::new(world, 5);
         let mut found = |extra: f64| {
-            // The noise of a lap is 1%; this machine has 1.65.
+            // The noise of a lap is 1%. This machine has 1.65.
             let scaled = 1.0 + extra / 1.65;
             let runs = 2_000;
             let differs = (0..runs)

@@ -41,7 +41,7 @@ fn the_longest_time_is_a_bound_if_a_request_without_a_response_is_as_old() {
 #[test]
 fn waiting_requests_make_a_bound_if_they_matter_by_more_than_one_percent() {
     // Responses of 1,000 to 1,097 ns, and one request that waits at age 1. If it ended now, the
-    // median is the 50th of 99 times, 1,048 ns; if it never ends, the 50th response, 1,049 ns.
+    // median is the 50th of 99 times, 1,048 ns. If it never ends, the 50th response, 1,049 ns.
     let answered = of((0..98).map(|i| 1_000 + i));
     let others = Censored { waiting: ages([1]), ..Censored::default() };
     assert_eq!(Survival::new(&answered, &others).quantile(0.5), exact(1_049));

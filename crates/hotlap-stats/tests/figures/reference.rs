@@ -41,8 +41,8 @@ fn the_quantile_of_t() {
 
 #[test]
 fn the_interval_over_restarts_is_students() {
-    // r = scipy.stats.ttest_1samp(x, 0); ci = r.confidence_interval(.95)
-    // x.mean(), ci.low, ci.high (each as its exponential), r.pvalue
+    // r = scipy.stats.ttest_1samp(x, 0). Ci = r.confidence_interval(.95) x.mean(), ci.low, ci.high
+    // (each as its exponential), r.pvalue
     let x = [0.012, 0.019, 0.008, 0.022, 0.015];
     let pairs = (0..).zip(x).collect();
     let effect = effect(&pairs, 0.95).unwrap();
@@ -80,7 +80,7 @@ fn holms_correction() {
 
 #[test]
 fn a_ratio_across_runs_has_welchs_interval() {
-    // r = scipy.stats.ttest_ind(log(a), log(b), equal_var=False); ci = r.confidence_interval(.95)
+    // r = scipy.stats.ttest_ind(log(a), log(b), equal_var=False). Ci = r.confidence_interval(.95)
     // exp(log(a).mean() - log(b).mean()), exp(ci.low), exp(ci.high), r.pvalue
     let runs =
         |values: &[f64]| values.iter().map(|value| [(0, value.ln())].into()).collect::<Vec<_>>();

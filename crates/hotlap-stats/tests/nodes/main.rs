@@ -19,7 +19,7 @@ struct Pool {
     nodes: u32,
     /// Variance between nodes, as a multiple of that of a node's mean within the node.
     between: f64,
-    /// Restarts of each node; where two numbers are given, nodes alternate.
+    /// Restarts of each node. Where two numbers are given, nodes alternate.
     restarts: [u32; 2],
     /// Share of rounds that a disturbance makes 10 to 50% longer.
     disturbed: f64,

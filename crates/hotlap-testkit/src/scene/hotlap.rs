@@ -119,7 +119,7 @@ impl Hotlap {
     }
 }
 
-/// hotlap while it runs; it is killed when this is dropped.
+/// hotlap while it runs. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -195,7 +195,7 @@ impl Drop for Running {
 /// How hotlap ended, and what it printed.
 #[derive(Debug, Clone)]
 pub struct Said {
-    /// The exit code; `None` after a signal.
+    /// The exit code. `None` after a signal.
     pub code: Option<i32>,
     /// Standard output.
     pub out: String,

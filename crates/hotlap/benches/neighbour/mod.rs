@@ -20,7 +20,7 @@ pub fn become_one(args: &[String]) {
 pub struct Neighbour(Child);
 
 impl Neighbour {
-    /// Starts one; with the same seed, it takes the same shares.
+    /// Starts one. With the same seed, it takes the same shares.
     pub fn start(seed: u64) -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);

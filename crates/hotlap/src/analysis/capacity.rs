@@ -73,7 +73,7 @@ pub struct TrialView {
     pub counts: bool,
     /// The goals that it missed, as indices.
     pub missed: Vec<usize>,
-    /// The percentile of the first latency goal, in nanoseconds, and whether it is a lower bound;
+    /// The percentile of the first latency goal, in nanoseconds, and whether it is a lower bound.
     /// `None` without such a goal or without requests.
     pub latency_ns: Option<(u64, bool)>,
 }
@@ -88,7 +88,7 @@ impl CapacityAnalysis {
         analysis
     }
 
-    /// The analyses of all loads of a search; none for other runs.
+    /// The analyses of all loads of a search. None for other runs.
     pub fn of_all(run: &Run) -> Vec<Self> {
         let loads = if run.schedule.objectives.is_empty() { 0 } else { run.loads.len() };
         (0..loads).map(|load| Self::of(run, load)).collect()
@@ -244,7 +244,7 @@ impl TrialView {
     }
 }
 
-/// The goal that most windows missed of those that missed any, as an index; `None` if none did.
+/// The goal that most windows missed of those that missed any, as an index. `None` if none did.
 fn decisive(windows: &[TrialView], goals: usize) -> Option<usize> {
     let missed =
         |goal: &usize| windows.iter().filter(|w| w.counts && w.missed.contains(goal)).count();

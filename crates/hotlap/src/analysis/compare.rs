@@ -13,7 +13,7 @@ use crate::model::Run;
 /// The effect of one measure and what decides on it, or `None` without a comparison.
 pub type Compared = Option<(Criterion, Effect)>;
 
-/// The effect and verdict of one measure; `None` without a comparison.
+/// The effect and verdict of one measure. `None` without a comparison.
 pub type Found = Option<(Effect, Verdict)>;
 
 /// Two servers, by index: the first is compared with the second.
@@ -24,7 +24,7 @@ pub type ServerPair = (usize, usize);
 pub struct ServerComparison {
     /// The ratio of the server's figure to the other's, and the verdict.
     pub found: PerMeasure<Found>,
-    /// Why there is no result for requests/s; `None` if there is one, or if the two have no round
+    /// Why there is no result for requests/s. `None` if there is one, or if the two have no round
     /// in common.
     pub limited: Option<Limited>,
 }
@@ -68,7 +68,7 @@ pub fn found_in_families(compared: &[PerMeasure<Compared>]) -> Vec<PerMeasure<Fo
     compared.iter().map(|_| PerMeasure::of(&mut next)).collect()
 }
 
-/// The verdicts of comparisons that are made together; none if nothing can be compared.
+/// The verdicts of comparisons that are made together. None if nothing can be compared.
 pub(super) fn judged(compared: Vec<Compared>) -> Vec<Found> {
     let known: Vec<(Criterion, Effect)> = compared.iter().flatten().copied().collect();
     let mut verdicts = verdicts(&known).into_iter();
@@ -101,7 +101,7 @@ pub struct PerMeasure<T> {
     pub requests_per_s: T,
     /// CPU time per request.
     pub cost: T,
-    /// The median service time; response time in an open loop.
+    /// The median service time. Response time in an open loop.
     pub p50: T,
     /// The 99th percentile of the same.
     pub p99: T,
@@ -168,7 +168,7 @@ impl<T> Index<Measure> for PerMeasure<T> {
 /// The level that intervals rest on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Level {
-    /// The node of each restart; `None` for a run of one machine.
+    /// The node of each restart. `None` for a run of one machine.
     node_of: Option<Vec<u32>>,
 }
 
@@ -191,7 +191,7 @@ impl Level {
         }
     }
 
-    /// How much nodes differ in the ratio; `None` in a run of one machine.
+    /// How much nodes differ in the ratio. `None` in a run of one machine.
     pub(super) fn spread(&self, pairs: ByRestart, confidence: f64) -> Option<NodeSpread> {
         NodeSpread::of(by_node(pairs, self.node_of.as_ref()?), confidence)
     }

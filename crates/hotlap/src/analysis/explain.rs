@@ -1,7 +1,7 @@
 //! Where the difference in CPU time per request between two servers comes from.
 //!
 //! The difference itself is that of the laps without an instrument. The profile divides it among
-//! functions ([`ledger`]); what was counted shows what a server does more often ([`counts`]). Laps
+//! functions ([`ledger`]). What was counted shows what a server does more often ([`counts`]). Laps
 //! that explain count for nothing else, and no other laps count here.
 
 pub mod counts;
@@ -34,9 +34,9 @@ pub struct Explanation {
     pub cost: Amounts,
     /// Whether the two differ in it.
     pub differs: bool,
-    /// What the functions of both cost; `None` without a profile.
+    /// What the functions of both cost. `None` without a profile.
     pub ledger: Option<Ledger>,
-    /// What the profiler adds to the difference, in nanoseconds per request; `None` without a
+    /// What the profiler adds to the difference, in nanoseconds per request. `None` without a
     /// profile.
     pub distortion: Option<Estimate>,
     /// What was counted.
@@ -46,7 +46,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// The explanations of all servers that were observed; none if no laps explain.
+    /// The explanations of all servers that were observed. None if no laps explain.
     pub fn of_all(run: &Run) -> Vec<Self> {
         let Some(reference) = run.servers.iter().position(|s| s.role == Role::Reference) else {
             return Vec::new();
@@ -58,7 +58,7 @@ impl Explanation {
         pairs.filter_map(|(load, server)| Self::of(run, load, (reference, server))).collect()
     }
 
-    /// The explanation of one difference; `None` without laps of both servers.
+    /// The explanation of one difference. `None` without laps of both servers.
     fn of(run: &Run, load: usize, (reference, server): (usize, usize)) -> Option<Self> {
         let confidence = confidence(run);
         let laps = |server: usize| -> Vec<&ExplainLap> {

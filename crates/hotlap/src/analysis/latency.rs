@@ -41,7 +41,7 @@ impl Times {
     }
 }
 
-/// The quantile `q` of times of which one stall delays `together`; `None` if there are too few
+/// The quantile `q` of times of which one stall delays `together`. `None` if there are too few
 /// samples. A lower bound is returned in any case: it is certain for these requests, and omitting
 /// it would hide that the server hung.
 pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Percentile> {

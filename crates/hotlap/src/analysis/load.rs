@@ -15,7 +15,7 @@ use crate::model::{Role, Run};
 pub struct Analysis {
     /// The index of the load.
     pub load: usize,
-    /// The rate of an open loop, in requests/s; `None` in a closed loop.
+    /// The rate of an open loop, in requests/s. `None` in a closed loop.
     pub offered: Option<f64>,
     /// The confidence of every interval.
     pub confidence: f64,
@@ -25,7 +25,7 @@ pub struct Analysis {
     pub reference: Option<usize>,
     /// The ceiling, as an index.
     pub ceiling: Option<usize>,
-    /// The A/A control compared with the reference; `None` if they have no round in common.
+    /// The A/A control compared with the reference. `None` if they have no round in common.
     pub noise: PerMeasure<Option<Effect>>,
     /// The A/A control: the reference under a hidden name, as an index.
     control: Option<usize>,
@@ -113,7 +113,7 @@ impl Analysis {
         (restarts < MIN_RESTARTS).then_some(few)
     }
 
-    /// How far the A/A control may be from the reference, as a share; `None` if unknown.
+    /// How far the A/A control may be from the reference, as a share. `None` if unknown.
     pub fn noise_band(&self, measure: Measure) -> Option<f64> {
         let control = self.noise[measure]?;
         let is_known = control.restarts >= MIN_RESTARTS && control.ratio.is_bounded();
@@ -127,7 +127,7 @@ impl Analysis {
         Bursts::of(own, other)
     }
 
-    /// The ceiling's CPU time per request divided by a server's; `None` if either is unknown.
+    /// The ceiling's CPU time per request divided by a server's. `None` if either is unknown.
     pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
         let costs = |server: usize| &self.servers[server].readings[Measure::Cost];
         let pairs = pairs(costs(self.ceiling?), costs(server));
@@ -204,7 +204,7 @@ impl Analysis {
     }
 
     /// Compares the first server of each pair with the second. The pairs are those shown in one
-    /// table; their verdicts are one family, see [`hotlap_stats::verdicts`].
+    /// table. Their verdicts are one family, see [`hotlap_stats::verdicts`].
     pub fn compared(&self, pairs: &[ServerPair]) -> Vec<ServerComparison> {
         let compared = |&(server, other): &ServerPair| {
             PerMeasure::of(|measure| self.compared_in(server, other, measure))
@@ -254,7 +254,7 @@ impl Analysis {
     }
 
     /// How much nodes differ in the ratio of a server to the reference, in requests/s and in CPU
-    /// time per request; `None` in a run of one machine, and for what is not compared.
+    /// time per request. `None` in a run of one machine, and for what is not compared.
     pub fn node_spread(&self, server: usize) -> PerMeasure<Option<NodeSpread>> {
         PerMeasure::of(|measure| {
             self.servers[server].against.as_ref()?.found[measure]?;
@@ -288,7 +288,7 @@ impl Analysis {
     }
 }
 
-/// The confidence of every interval of a run; 1 - confidence is the accepted rate of false alarms
+/// The confidence of every interval of a run. 1 - confidence is the accepted rate of false alarms
 /// over all comparisons of one table. It is higher if the run was to stop once its intervals were
 /// narrow enough, see [`hotlap_stats::confidence`].
 pub fn confidence(run: &Run) -> f64 {

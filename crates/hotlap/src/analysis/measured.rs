@@ -28,12 +28,12 @@ pub struct MeasuredServer {
     pub laps: (u32, u32),
     /// The generator was the limit in most of its laps.
     pub generator_limited: bool,
-    /// It serves the full rate of an open loop; always false in a closed loop.
+    /// It serves the full rate of an open loop. Always false in a closed loop.
     pub keeps_up: bool,
     /// Wrong responses in all of its laps. A server with any is neither compared nor ranked. It has
     /// no figures if more of its requests failed than the validity checks allow in a lap.
     pub wrong: u64,
-    /// Readings of each measure; CPU time and service time in nanoseconds, memory in bytes.
+    /// Readings of each measure. CPU time and service time in nanoseconds, memory in bytes.
     /// Percentiles and memory have one per restart, if it has enough responses, the others one per
     /// round.
     pub readings: PerMeasure<Vec<Reading>>,
@@ -54,7 +54,7 @@ pub struct MeasuredServer {
     pub silent_rounds: u32,
     /// Compared with the reference.
     pub against: Option<ServerComparison>,
-    /// Service time at saturation, over all laps that count; response time in an open loop.
+    /// Service time at saturation, over all laps that count. Response time in an open loop.
     pub service: Times,
     /// Response time at the common rate, over all laps that count, and the rate.
     pub response: Option<(Times, f64)>,
@@ -62,7 +62,7 @@ pub struct MeasuredServer {
     pub response_laps: Vec<Times>,
     /// How the common rate compares with the responses, over the same laps.
     pub open_loop: Option<OpenLoop>,
-    /// Each request, in the order of the load; empty if the load sends one request.
+    /// Each request, in the order of the load. Empty if the load sends one request.
     pub requests: Vec<MeasuredRequest>,
     /// Its usage.
     pub used: Used,
@@ -74,7 +74,7 @@ pub struct MeasuredServer {
     pub steady_ms: Option<f64>,
 }
 
-/// The usage of a server under a load; `None` if unknown.
+/// The usage of a server under a load. `None` if unknown.
 #[derive(Debug, Default)]
 pub struct Used {
     /// Maximum resident memory of its process tree, in bytes.
@@ -92,7 +92,7 @@ pub struct Used {
 }
 
 impl MeasuredServer {
-    /// A server under a load, by index, neither compared nor ranked yet; `confidence` is that of
+    /// A server under a load, by index, neither compared nor ranked yet. `confidence` is that of
     /// all intervals.
     pub(super) fn of(run: &Run, load: usize, server: usize, confidence: f64) -> Self {
         let offered = run.loads.get(load).and_then(|load| load.rate);
@@ -268,9 +268,9 @@ pub struct MeasuredRequest {
     pub answers: u64,
     /// Failures in all laps, wrong responses included.
     pub failures: u64,
-    /// Service time at saturation, over all laps that count; response time in an open loop.
+    /// Service time at saturation, over all laps that count. Response time in an open loop.
     pub service: RequestTimes,
-    /// Response time at the common rate, over all laps that count; empty if there are none.
+    /// Response time at the common rate, over all laps that count. Empty if there are none.
     pub response: RequestTimes,
 }
 

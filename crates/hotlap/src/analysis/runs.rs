@@ -308,7 +308,7 @@ pub struct LevelChange {
 }
 
 impl<'a> Trend<'a> {
-    /// A server over these runs, oldest first; `None` if none of them has it.
+    /// A server over these runs, oldest first. `None` if none of them has it.
     ///
     /// Runs are comparable if they sent the same requests under the same load on the same machine.
     pub fn of(runs: &'a [Run], server: &str) -> Option<Self> {

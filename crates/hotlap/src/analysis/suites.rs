@@ -9,7 +9,7 @@ use super::compare::{Found, ServerPair};
 use super::{Analysis, Measure, ServerComparison};
 use crate::model::{Lap, Load, Published, Run, Violation};
 
-/// A difference in microseconds per request, and the verdict on its ratio; `None` if unknown.
+/// A difference in microseconds per request, and the verdict on its ratio. `None` if unknown.
 pub type Difference = Option<(Estimate, Verdict)>;
 
 /// One step: a layer and the one below it.
@@ -51,7 +51,7 @@ pub fn steps(run: &Run, analysis: &Analysis) -> Vec<Step> {
     pairs.iter().zip(found).map(|(pair, found)| step(run, analysis, *pair, &found)).collect()
 }
 
-/// The layer below; if that one failed, the next one below it. If the run does not name the layer
+/// The layer below. If that one failed, the next one below it. If the run does not name the layer
 /// below, it is the previous server.
 fn below(run: &Run, layer: usize) -> Option<usize> {
     if run.servers.iter().all(|s| s.on.is_none()) {
@@ -147,7 +147,7 @@ pub enum Parameter {
 /// How one server scales.
 #[derive(Debug)]
 pub struct Curve {
-    /// The index of the server; if several differ in their threads, of the one with the fewest.
+    /// The index of the server. If several differ in their threads, of the one with the fewest.
     pub server: usize,
     /// The property that differs.
     pub parameter: Parameter,
@@ -177,7 +177,7 @@ pub struct ScalingPoint {
 /// A point of a curve: load and server, by index, and the value of the property.
 type Spot = (usize, usize, usize);
 
-/// One curve per server; none if neither threads nor loads form a series.
+/// One curve per server. None if neither threads nor loads form a series.
 pub fn curves(run: &Run, analyses: &[Analysis]) -> Vec<Curve> {
     let families = families(run);
     if !families.is_empty() {
@@ -301,7 +301,7 @@ pub enum MeasuredRatio {
     Unknown,
 }
 
-/// The ratio of a published figure to the figure of the server that its source compares with;
+/// The ratio of a published figure to the figure of the server that its source compares with.
 /// `None` for that server itself, and if there is none.
 pub fn ratio_then(server: usize, then: &Published) -> Option<f64> {
     let base = then.than.as_ref().filter(|base| base.server != server)?;

@@ -87,7 +87,7 @@ pub enum ServerWarning {
         /// Requests/s that it served.
         reached: f64,
     },
-    /// Some of its laps do not count.
+    /// Some of its laps are excluded.
     LeftOut(ExcludedLaps),
     /// In this many of its windows of a search, the generator was late.
     LateWindows {
@@ -105,21 +105,21 @@ pub enum ServerWarning {
     },
 }
 
-/// Laps that do not count.
+/// Laps that are excluded.
 #[derive(Debug, Clone)]
 pub struct ExcludedLaps {
-    /// Whether they are main laps; otherwise they are laps at a common rate, which affect only
+    /// Whether they are main laps. Otherwise they are laps at a common rate, which affect only
     /// response times.
     pub are_main: bool,
     /// The number of laps of that kind.
     pub laps: usize,
-    /// The first failed validity check of each lap that does not count: one example of each kind,
+    /// The first failed validity check of each lap that is excluded: one example of each kind,
     /// with the number of laps, most frequent first.
     pub checks: Vec<(Violation, usize)>,
 }
 
 impl ExcludedLaps {
-    /// The number of laps that do not count.
+    /// The number of laps that are excluded.
     pub fn count(&self) -> usize {
         self.checks.iter().map(|(_, laps)| laps).sum()
     }
@@ -171,7 +171,7 @@ pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis])
     warnings
 }
 
-/// What TLS negotiated with a server; `None` without TLS.
+/// What TLS negotiated with a server. `None` without TLS.
 pub fn tls(run: &Run, server: usize) -> Option<&Negotiated> {
     let mut warmups = run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.warmups);
     warmups.find_map(|warmup| warmup.tls.as_ref())
@@ -265,7 +265,7 @@ fn failing(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
     (failures.total() > 0).then_some(ServerWarning::Failing { failures, requests })
 }
 
-/// The servers in tables for which `holds` is true; `None` if there are none.
+/// The servers in tables for which `holds` is true. `None` if there are none.
 fn shown(run: &Run, holds: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
     let servers = (0..run.servers.len()).filter(|&server| run.is_shown(server) && holds(server));
     Some(servers.collect()).filter(|servers: &Vec<usize>| !servers.is_empty())
@@ -282,7 +282,7 @@ fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
     busy < 0.5 && ms(0.1) >= 39.5 && ms(0.5) < 60.0
 }
 
-/// The laps of a server under a load that do not count: main laps, or else laps at a common rate;
+/// The laps of a server under a load that are excluded: main laps, or else laps at a common rate;
 /// `None` if all count.
 pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<ExcludedLaps> {
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == are_main;
@@ -306,7 +306,7 @@ fn notes(run: &Run) -> Vec<Warning> {
 }
 
 /// The notes from the starts of one server. Of notes that differ only in numbers, such as a port
-/// that each start chooses anew, the first is kept.
+/// that each start chooses again, the first is kept.
 pub fn notes_of(run: &Run, server: usize) -> Vec<String> {
     let numberless = |note: &str| note.replace(|c: char| c.is_ascii_digit(), "");
     let mut notes: Vec<String> = Vec::new();

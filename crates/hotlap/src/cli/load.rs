@@ -92,7 +92,7 @@ pub struct LoadArgs {
     /// Format of the result
     #[arg(long, value_name = "FORM", default_value = "human")]
     pub format: Form,
-    /// wrk's Lua scripts are not supported; the error says what to use instead
+    /// wrk's Lua scripts are not supported. The error says what to use instead
     #[arg(short, long, value_name = "FILE", hide_short_help = true)]
     pub script: Option<PathBuf>,
     /// Where it is written to.

@@ -68,7 +68,7 @@ pub struct RunArgs {
     /// Takes about half a minute per server. The result is stored.
     #[arg(long, conflicts_with_all = ["layers", "fail_if", "generator_on"])]
     pub stress: bool,
-    /// Only this scenario of --stress; repeat it for more
+    /// Only this scenario of --stress. Repeat it for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
     pub scenarios: Vec<String>,
     /// Then explain where the differences in CPU time per request come from, as `hotlap explain`
@@ -133,7 +133,7 @@ impl RunArgs {
 /// What `run`, `capacity` and `explain` have in common.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
-    /// Display name; repeat it for each server, in order
+    /// Display name. Repeat it for each server, in order
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
     /// First install missing toolchains of these servers, as `hotlap setup --yes`
@@ -147,7 +147,7 @@ pub struct MeasureArgs {
     pub start: StartArgs,
     /// The load.
     #[command(flatten)]
-    pub shape: Shape,
+    pub shape: ShapeArgs,
     /// The order, and the cores.
     #[command(flatten)]
     pub placement: Placement,
@@ -216,7 +216,7 @@ pub struct StartArgs {
 /// How a server is loaded.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
-pub struct Shape {
+pub struct ShapeArgs {
     /// Open connections (default: 64)
     #[arg(short, long, value_name = "N", value_parser = quantity::count)]
     pub connections: Option<usize>,
@@ -237,7 +237,7 @@ pub struct Shape {
     /// How long a start may take.
     #[command(flatten)]
     pub start: StartLimit,
-    /// Allow URLs on other machines; load only servers that are yours
+    /// Allow URLs on other machines. Load only servers that are yours
     #[arg(long)]
     pub allow_remote: bool,
 }
@@ -286,7 +286,7 @@ pub struct Placement {
     /// Do not freeze servers while another one is measured
     #[arg(long)]
     pub no_freeze: bool,
-    /// Run servers and generator before other programs (nice -20); needs root, or CAP_SYS_NICE
+    /// Run servers and generator before other programs (nice -20). Needs root, or CAP_SYS_NICE
     ///
     /// On a busy machine, latency and requests/s are then nearly those of a quiet one. Leave it out
     /// if another program is part of the application, such as a database on this machine: that one
@@ -296,7 +296,7 @@ pub struct Placement {
     /// Build and start servers on another host, and load them from here. COMMAND starts a program
     /// there: 'ssh bench2', 'ip netns exec ns1', 'kubectl exec -i pod --'
     ///
-    /// hotlap must be installed there, in the same version; to name its path, append it to the
+    /// hotlap must be installed there, in the same version. To name its path, append it to the
     /// command. Servers must listen on $HOST. Commands start in the folder in which COMMAND starts
     /// its program. A server that runs there already is named by its URL.
     #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
@@ -310,7 +310,7 @@ pub struct Placement {
     ///
     /// Connections are divided among them, and with them the load; -t applies to each. All open
     /// their windows at the same time, and a lap is the sum. A lap in which one of them was lost,
-    /// late or stood still does not count. See docs/remote.md.
+    /// late or stalled is excluded. See docs/remote.md.
     #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
     pub generator_on: Vec<AgentCommand>,
 }
@@ -433,12 +433,12 @@ impl CapacityArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = EXPLAIN)]
 pub struct ExplainArgs {
-    /// Two built-in servers (go/net-http), commands ('node app.js'), or URLs; the first is the
+    /// Two built-in servers (go/net-http), commands ('node app.js'), or URLs. The first is the
     /// reference
     ///
     /// Where does the difference in CPU time per request go? hotlap samples both with a CPU
     /// profiler, counts their system calls, and reads the kernel's counts of page faults, context
-    /// switches and segments, each in laps of its own. Root may do all of that; otherwise the
+    /// switches and segments, each in laps of its own. Root may do all of that. Otherwise the
     /// report says what is missing, and what would permit it.
     #[arg(value_names = ["A", "B"], num_args = 2, required = true)]
     pub servers: Vec<String>,

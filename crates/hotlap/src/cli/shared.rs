@@ -137,7 +137,7 @@ pub struct AskArgs {
     /// is given
     #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
     pub method: Option<String>,
-    /// Header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and of
+    /// Header of the request. Repeat it for more. Values of Authorization, Cookie, X-Api-Key and of
     /// --redact are sent, but not stored or shown
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
@@ -147,7 +147,7 @@ pub struct AskArgs {
     /// Replay an access log: the requests of a server, in Common or Combined Log Format (Apache,
     /// nginx), or JSON (Caddy, nginx)
     ///
-    /// Each response must have the status in the log; bodies are not compared. Without
+    /// Each response must have the status in the log. Bodies are not compared. Without
     /// --unsafe-methods, only GET and HEAD are sent. Headers are not in a log: add them with -H.
     #[arg(
         long,
@@ -213,7 +213,7 @@ pub struct TlsArgs {
     /// with AES-128-GCM)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub ciphers: Vec<String>,
-    /// Let connections resume TLS sessions; otherwise each handshake is a full one
+    /// Let connections resume TLS sessions. Otherwise each handshake is a full one
     #[arg(long)]
     pub tls_resume: bool,
 }

@@ -11,7 +11,7 @@ use hotlap_testbed::{CalibratedServer, Planted, Unruly, serve_ceiling};
 use crate::console::Console;
 use crate::exit::Exit;
 
-/// The supervisor of one server; it reads its commands from stdin.
+/// The supervisor of one server. It reads its commands from stdin.
 pub fn supervisor() -> anyhow::Result<Exit> {
     match hotlap_servers::process::supervisor::main() {
         code if code == ExitCode::SUCCESS => Ok(Exit::Ok),

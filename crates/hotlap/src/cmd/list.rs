@@ -43,7 +43,7 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(if catalogue.broken.is_empty() { Exit::Ok } else { Exit::Usage })
 }
 
-/// The servers that match a pattern; all servers without one.
+/// The servers that match a pattern. All servers without one.
 pub fn select<'a>(
     catalogue: &'a Catalogue,
     pattern: Option<&str>,

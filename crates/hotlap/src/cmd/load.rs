@@ -190,7 +190,7 @@ fn stop(args: &LoadArgs, pace: &Pace) -> Stop {
     }
 }
 
-/// Starts the agents that the flags name; `None` if they name none.
+/// Starts the agents that the flags name. `None` if they name none.
 fn open(args: &LoadArgs, interrupt: &Interrupt) -> anyhow::Result<Option<Generators>> {
     if args.generator_on.is_empty() {
         return Ok(None);
@@ -217,8 +217,8 @@ fn learned(
     }
 }
 
-/// Runs the load with a live line; Ctrl-C ends it early and keeps the results so far. `None` if a
-/// generator was lost; the user knows then.
+/// Runs the load with a live line. Ctrl-C ends it early and keeps the results so far. `None` if a
+/// generator was lost. The user knows then.
 fn drive(
     host: &dyn LoadHost,
     plan: &Plan,
@@ -257,7 +257,7 @@ struct LoadView {
 }
 
 impl LoadView {
-    /// Begins with the load; shows nothing where the console has no live view.
+    /// Begins with the load. Shows nothing where the console has no live view.
     fn start(plan: &Plan, console: &Console) -> Self {
         let quiet = Console { quiet: true, ..*console };
         let live = Live::start(if console.live { console } else { &quiet });

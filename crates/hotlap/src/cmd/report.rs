@@ -30,7 +30,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The store given by `--store`, or the default one; it must exist.
+/// The store given by `--store`, or the default one. It must exist.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
     let Some(path) = args.store.clone().or_else(paths::store) else {
         return usage(

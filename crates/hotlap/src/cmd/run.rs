@@ -22,7 +22,7 @@ use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::paths;
 use crate::store::Store;
-use hosts::Hosts;
+use hosts::RunHosts;
 use participants::{Participants, build, build_there};
 use spec::{RunSpec, Storage};
 
@@ -72,7 +72,7 @@ fn prepare(
 ) -> anyhow::Result<Participants> {
     // Builds have none, but if it is not permitted, nothing is built.
     drop(measure::priority(spec)?);
-    let hosts = Hosts::open(spec, interrupt, console)?;
+    let hosts = RunHosts::open(spec, interrupt, console)?;
     let builds = match &hosts.servers {
         Some(host) => build_there(spec, host, interrupt, console)?,
         None if spec.is_dry => dry_run::probe(spec, interrupt),
@@ -81,7 +81,7 @@ fn prepare(
     Participants::new(spec, &builds, hosts, console)
 }
 
-/// The store of a run; `None` with `--no-store`. If the default store cannot be written (no home
+/// The store of a run. `None` with `--no-store`. If the default store cannot be written (no home
 /// directory, or a read-only one), the run continues without it. A store given by `--store` must be
 /// usable. A dry run creates none.
 fn open_store(

@@ -15,7 +15,7 @@ use anyhow::Context;
 
 use crate::redact;
 
-/// How many symbolic links are followed to a file that does not exist yet; the kernel's limit.
+/// How many symbolic links are followed to a file that does not exist yet. The kernel's limit.
 const LINKS: usize = 40;
 
 /// The destination of one export.
@@ -69,7 +69,7 @@ impl Sink {
         matches!(self, Self::File(_, Replaced { in_place: None, .. }))
     }
 
-    /// The path of the file; `None` for standard output and streams.
+    /// The path of the file. `None` for standard output and streams.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(_, replaced) => Some(&replaced.path),
@@ -209,7 +209,7 @@ fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     synced(file)
 }
 
-/// Syncs a file to disk; some file systems do not support it.
+/// Syncs a file to disk. Some file systems do not support it.
 fn synced(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(e) if [ErrorKind::InvalidInput, ErrorKind::Unsupported].contains(&e.kind()) => Ok(()),
@@ -246,7 +246,7 @@ impl Draft {
 
     fn replace(self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
-        // Syncing the folder makes the new name durable; not every file system supports it.
+        // Syncing the folder makes the new name durable. Not every file system supports it.
         let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             let _ = folder.sync_all();

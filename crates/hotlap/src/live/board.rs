@@ -34,7 +34,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// An empty view for these servers; a server with an empty name is hidden.
+    /// An empty view for these servers. A server with an empty name is hidden.
     pub fn new(names: Vec<String>) -> Self {
         let none = vec![Vec::new(); names.len()];
         Self { names, rates: none.clone(), costs: none, ..Self::default() }

@@ -27,7 +27,7 @@ pub struct Measured {
     pub run: Run,
     /// The condition of the shard's node.
     pub condition: Condition,
-    /// Why it is set apart; `None` if it counts.
+    /// Why it is set apart. `None` if it counts.
     pub apart: Option<Apart>,
 }
 
@@ -49,7 +49,7 @@ pub struct Kind {
     arch: String,
     /// Logical cores that hotlap may use.
     cores: usize,
-    /// The cores of servers and of the generator; 0 if threads are not pinned.
+    /// The cores of servers and of the generator. 0 if threads are not pinned.
     divided: (usize, usize),
     /// Name and the first two numbers of the release: `Linux 6.18`.
     kernel: String,
@@ -100,7 +100,7 @@ fn series(kernel: &str) -> String {
 /// hundred shards have more laps than memory has room for their histograms (256 KiB each). So there
 /// is one p50 and p99 per shard instead of one per round.
 ///
-/// All servers' histograms are in the same round, so that they are compared; a server without a lap
+/// All servers' histograms are in the same round, so that they are compared. A server without a lap
 /// there has them in its first lap, and is not.
 fn lighten(run: &mut Run) {
     let mut rounds = BTreeMap::<(usize, u32, u32), usize>::new();

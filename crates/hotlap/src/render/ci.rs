@@ -122,7 +122,7 @@ fn capacity_fault(found: &CapacityResults, row: &CapacityRow) -> Option<Fault> {
     Some(Fault { kind, message: message.to_owned(), text: found.sentences.join("\n") })
 }
 
-/// Why a server's comparison with the reference is inconclusive; `None` if it has a verdict in CPU
+/// Why a server's comparison with the reference is inconclusive. `None` if it has a verdict in CPU
 /// time per request or in requests/s.
 fn undecided(row: &Row) -> Option<String> {
     let against = row.against.as_ref()?;
@@ -183,7 +183,7 @@ fn escape(text: &str) -> String {
 }
 
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of figures of which less is
-/// better. Requests/s is not among them, since a file has one direction; CPU time per request says
+/// better. Requests/s is not among them, since a file has one direction. CPU time per request says
 /// the same, with less noise.
 pub fn github(report: &Report) -> String {
     let mut entries = Vec::new();

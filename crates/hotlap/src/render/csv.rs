@@ -4,7 +4,7 @@
 //!
 //! A spreadsheet reads a field that begins with `=`, `+`, `-` or `@` as a formula, and names and
 //! versions come from outside. Such a text gets an apostrophe in front, which spreadsheets do not
-//! show; figures are left alone. The exact names are in the JSON export.
+//! show. Figures are left alone. The exact names are in the JSON export.
 
 use crate::report::capacity::HeldWindow;
 use crate::report::{
@@ -178,7 +178,7 @@ fn text(from: &str) -> String {
     }
 }
 
-/// One line; fields are quoted where necessary.
+/// One line. Fields are quoted where necessary.
 pub fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = fields.map(|field| match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),

@@ -22,7 +22,7 @@ mod chart;
 mod charts;
 mod tag;
 
-/// The number of charts of a load that are shown at once; the others are folded.
+/// The number of charts of a load that are shown at once. The others are folded.
 const OPEN_CHARTS: usize = 6;
 
 const SCRIPT: &str = include_str!("html/page.js");
@@ -398,7 +398,7 @@ fn laps_data(report: &Report, palette: &Palette) -> Value {
 /// Height of a box, in pixels.
 const HEIGHT: usize = 18;
 
-/// The section of one explanation; without its sentence if that is the headline of the page.
+/// The section of one explanation. Without its sentence if that is the headline of the page.
 fn explanation(found: &ExplanationResults, is_headline: bool) -> Html {
     let all = |content: Html, what: &str| match content.is_empty() {
         true => content,
@@ -420,7 +420,7 @@ fn explanation(found: &ExplanationResults, is_headline: bool) -> Html {
     )
 }
 
-/// The flame graph; nothing without a profile.
+/// The flame graph. Nothing without a profile.
 fn flame(found: &ExplanationResults) -> Html {
     let Some(depth) = found.flame.iter().map(|own| own.depth).max() else {
         return Html::default();
@@ -494,7 +494,7 @@ pub fn picture(report: &Report) -> String {
     el("svg", &attributes, whole).into_string() + "\n"
 }
 
-/// A chart with its title and, above it, the names of its servers; the height of those.
+/// A chart with its title and, above it, the names of its servers. The height of those.
 fn with_legend(chart: &Chart, palette: &Palette) -> (String, Html, f64) {
     let shown: Vec<usize> = (0..palette.names().len())
         .filter(|server| chart.series.iter().any(|s| s.server == *server && !s.points.is_empty()))

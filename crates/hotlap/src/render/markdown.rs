@@ -97,7 +97,7 @@ fn explanation(found: &ExplanationResults) -> String {
     out + &found.notes.iter().map(|note| paragraph(note)).collect::<String>()
 }
 
-/// A table with all columns that are meant for Markdown; nothing if it has no rows.
+/// A table with all columns that are meant for Markdown. Nothing if it has no rows.
 fn table(table: &Table) -> String {
     if table.rows() == 0 {
         return String::new();
@@ -189,7 +189,7 @@ fn bold(sentences: &[String]) -> String {
     sentences.iter().map(|sentence| format!("**{}**\n\n", escape(sentence))).collect()
 }
 
-/// A list of items that are already escaped; nothing if there are none.
+/// A list of items that are already escaped. Nothing if there are none.
 fn list(items: impl Iterator<Item = String>) -> String {
     let items: String = items.map(|item| format!("- {item}\n")).collect();
     if items.is_empty() { items } else { items + "\n" }

@@ -295,7 +295,7 @@ impl Screen {
         Self { width, color, out: String::from("\n") }
     }
 
-    /// A text, wrapped; nothing for an empty text.
+    /// A text, wrapped. Nothing for an empty text.
     pub fn paragraph(&mut self, ink: &str, indent: usize, text: &str) {
         for line in wrap(text, indent, self.width).lines() {
             self.out += &self.painted(ink, line);
@@ -308,7 +308,7 @@ impl Screen {
         self.out += &hanging(text, indent, self.width);
     }
 
-    /// Parts with dots between them; lines break only between parts.
+    /// Parts with dots between them. Lines break only between parts.
     pub fn parts(&mut self, indent: usize, parts: &[String]) {
         let parts: Vec<String> = parts.iter().map(|part| visible(part)).collect();
         self.out += &flow(&parts, " · ", indent, self.width);

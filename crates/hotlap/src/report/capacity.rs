@@ -17,16 +17,16 @@ use crate::text::table::{Cell, Column, Table, Tone};
 pub struct CapacityResults {
     /// The index of the load.
     pub load: usize,
-    /// The load, in words; empty if it is the only one.
+    /// The load, in words. Empty if it is the only one.
     pub title: String,
-    /// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.
+    /// ` under POST /bla`, for a sentence about one of several loads. Empty for the only one.
     #[serde(skip)]
     pub under: String,
     /// The goals: `p99 < 10 ms`.
     pub goals: Vec<String>,
-    /// The limit of the first latency goal, in milliseconds; `null` without one.
+    /// The limit of the first latency goal, in milliseconds. `null` without one.
     pub limit_ms: Option<f64>,
-    /// The percentile of the first latency goal, as a share; `null` without one.
+    /// The percentile of the first latency goal, as a share. `null` without one.
     pub quantile: Option<f64>,
     /// Name of the reference.
     pub reference: Option<String>,
@@ -53,9 +53,9 @@ pub struct CapacityRow {
     pub below: Option<f64>,
     /// The goal that is missed first.
     pub decided_by: Option<String>,
-    /// The ratio to the reference; `null` if unknown.
+    /// The ratio to the reference. `null` if unknown.
     pub ratio: Option<Figure>,
-    /// The verdict; missing for the reference.
+    /// The verdict. Missing for the reference.
     #[serde(flatten)]
     pub judged: Option<Judged>,
     /// The verdict in words: `higher`, `lower`, `equal within ±2%`, `not decided`, `not measured
@@ -68,7 +68,7 @@ pub struct CapacityRow {
     pub cpu_us: Option<Figure>,
     /// The number of restarts that the interval rests on.
     pub restarts: usize,
-    /// The latency over the rate; empty without a latency goal.
+    /// The latency over the rate. Empty without a latency goal.
     pub curve: Vec<CapacityPoint>,
     /// The windows, by their rates.
     pub windows: Vec<CapacityWindow>,
@@ -98,7 +98,7 @@ pub struct CapacityWindow {
     pub counts: bool,
     /// Whether it kept every goal.
     pub is_kept: bool,
-    /// The percentile of the first latency goal; `null` without one.
+    /// The percentile of the first latency goal. `null` without one.
     pub latency: Option<Figure>,
 }
 
@@ -337,7 +337,7 @@ impl CapacityRow {
     }
 }
 
-/// The highest rate that keeps every goal, or a lower bound of it; `None` if neither is known.
+/// The highest rate that keeps every goal, or a lower bound of it. `None` if neither is known.
 pub(super) fn capacity_figure(found: Highest) -> Option<Figure> {
     match found {
         Highest::Rate(rate) => Some(per_second(&rate)),

@@ -66,7 +66,7 @@ pub struct ComparedRun {
 pub struct ComparedLoad {
     /// The load, in words.
     pub title: String,
-    /// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.
+    /// ` under POST /bla`, for a sentence about one of several loads. Empty for the only one.
     #[serde(skip)]
     pub under: String,
     /// Whether the load offers a rate, so that latency is response time.
@@ -90,9 +90,9 @@ pub struct ComparedServer {
 /// One measure of one server on both sides.
 #[derive(Debug, Clone, Serialize)]
 pub struct MeasureChange {
-    /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`; of searches, `capacity, req/s`.
+    /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`. Of searches, `capacity, req/s`.
     pub measure: String,
-    /// The measure; `None` for a capacity.
+    /// The measure. `None` for a capacity.
     #[serde(skip)]
     pub of: Option<Measure>,
     /// In the earlier runs.
@@ -115,7 +115,7 @@ pub struct Incomparable(String);
 type Side<'a> = (&'a [Run], &'a str);
 
 impl RunComparison {
-    /// Compares `after` with `before`; each has a name in the text.
+    /// Compares `after` with `before`. Each has a name in the text.
     pub fn of(before: Side, after: Side) -> Result<Self, Incomparable> {
         for run in before.0.iter().chain(after.0) {
             Self::are_alike((run, before.1), (&after.0[0], after.1))?;

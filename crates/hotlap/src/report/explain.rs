@@ -35,7 +35,7 @@ const HEADING: usize = 14;
 pub struct ExplanationResults {
     /// The index of the load.
     pub load: usize,
-    /// The load, in words; empty if it is the only one.
+    /// The load, in words. Empty if it is the only one.
     pub title: String,
     /// Name of the reference.
     pub reference: String,
@@ -204,7 +204,7 @@ fn is_distorted(difference: &Estimate, by: &Estimate) -> bool {
     is_certain && by.value.abs() > difference.value.abs() / 10.0
 }
 
-/// What could not be observed, each with a remedy; once for all servers for which it is the same.
+/// What could not be observed, each with a remedy. Once for all servers for which it is the same.
 pub(super) fn warnings(run: &Run) -> Vec<String> {
     let missing = &run.schedule.observing.missing;
     let mut sentences: Vec<String> = Vec::new();
@@ -301,7 +301,7 @@ struct Layout<'a> {
     boxes: Vec<FlameBox>,
 }
 
-/// The boxes of a flame graph, callers first; none without stacks.
+/// The boxes of a flame graph, callers first. None without stacks.
 pub(super) fn boxes(names: [&str; 2], stacks: &[FlameStack]) -> Vec<FlameBox> {
     let mut root = Node::default();
     stacks.iter().for_each(|stack| root.add(stack));

@@ -13,15 +13,15 @@ use crate::text::table::{Cell, UNKNOWN};
 pub struct Figure {
     /// The value, rounded.
     pub value: f64,
-    /// Lower end of its interval; `null` if there is none.
+    /// Lower end of its interval. `null` if there is none.
     pub low: Option<f64>,
-    /// Upper end of its interval; `null` if there is none.
+    /// Upper end of its interval. `null` if there is none.
     pub high: Option<f64>,
     /// The value as text: `57,900`, `0.9 ms`.
     pub text: String,
     /// The interval as text: `± 2.1%`; empty if there is none.
     pub spread: String,
-    /// The true value may be larger; the text begins with `≥`.
+    /// The true value may be larger. The text begins with `≥`.
     pub is_lower_bound: bool,
 }
 

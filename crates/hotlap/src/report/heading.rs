@@ -27,7 +27,7 @@ pub struct Heading {
     pub took_s: Option<f64>,
     /// How it ended.
     pub state: RunState,
-    /// What the state means for the reader; empty if the run finished.
+    /// What the state means for the reader. Empty if the run finished.
     pub state_note: String,
     /// The command that repeats it.
     pub command: String,
@@ -135,7 +135,7 @@ fn question_words(question: Question) -> &'static str {
     }
 }
 
-/// What the state of a run means for the reader; empty if it finished.
+/// What the state of a run means for the reader. Empty if it finished.
 pub(super) fn state_note(run: &Run) -> String {
     let laps = run.laps.len() + run.explain.len();
     match run.state {
@@ -213,7 +213,7 @@ fn title(run: &Run) -> Vec<String> {
     parts
 }
 
-/// `core 0`, `cores 0–3`, `cores 0, 2`; `None` if servers are not pinned.
+/// `core 0`, `cores 0–3`, `cores 0, 2`. `None` if servers are not pinned.
 pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
     let (first, last) = (*cpus.first()?, *cpus.last()?);
     Some(match cpus {
@@ -281,13 +281,13 @@ pub(super) fn load_title(load: &Load, among: &[&Load]) -> String {
     if load.name.is_empty() { name } else { format!("{name}: {words}") }
 }
 
-/// The title of a load of a run; empty if it is the only one.
+/// The title of a load of a run. Empty if it is the only one.
 pub(super) fn title_of_one(run: &Run, load: usize) -> String {
     let all: Vec<&Load> = run.loads.iter().collect();
     if all.len() > 1 { load_title(all[load], &all) } else { String::new() }
 }
 
-/// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.
+/// ` under POST /bla`, for a sentence about one of several loads. Empty for the only one.
 pub(super) fn under(run: &Run, load: usize) -> String {
     let all: Vec<&Load> = run.loads.iter().collect();
     match run.loads.get(load).filter(|_| run.loads.len() > 1) {

@@ -18,10 +18,10 @@ pub struct StartView {
     pub server: String,
     /// Which restart, from 1.
     pub restart: u32,
-    /// Time to the first correct response, in milliseconds; `None` for a server that was already
+    /// Time to the first correct response, in milliseconds. `None` for a server that was already
     /// running.
     pub ready_ms: Option<f64>,
-    /// Memory before any load, in MB; `None` if unknown.
+    /// Memory before any load, in MB. `None` if unknown.
     pub rss_mb: Option<f64>,
     /// Its warm-ups.
     pub warmups: Vec<WarmupView>,
@@ -57,7 +57,7 @@ pub struct LapView {
     pub round: u32,
     /// The position in the round, from 1.
     pub place: u32,
-    /// The rate of an open loop; `None` for a closed loop.
+    /// The rate of an open loop. `None` for a closed loop.
     pub rate: Option<f64>,
     /// When it began, in seconds since the run began.
     pub at_s: f64,
@@ -71,12 +71,12 @@ pub struct LapView {
     pub requests_per_s: f64,
     /// CPU time per request, in microseconds.
     pub cpu_us: Option<f64>,
-    /// Median latency, in milliseconds (response time in an open loop); `None` if there were no
+    /// Median latency, in milliseconds (response time in an open loop). `None` if there were no
     /// requests.
     pub p50_ms: Option<f64>,
-    /// 99th percentile, in milliseconds; `None` if there are too few samples.
+    /// 99th percentile, in milliseconds. `None` if there are too few samples.
     pub p99_ms: Option<f64>,
-    /// The longest latency, in milliseconds; `None` if there were no requests.
+    /// The longest latency, in milliseconds. `None` if there were no requests.
     pub max_ms: Option<f64>,
     /// Which of `p50`, `p99` and `max` are lower bounds, because they depend on requests without a
     /// response.
@@ -94,12 +94,12 @@ pub struct LapView {
     pub generators: Vec<ContributionView>,
     /// Correct responses in each tenth of a second.
     pub series_answers: Vec<u64>,
-    /// The mean latency in each tenth of a second, in milliseconds; `None` if there were no
+    /// The mean latency in each tenth of a second, in milliseconds. `None` if there were no
     /// responses.
     pub series_mean_ms: Vec<Option<f64>>,
-    /// The longest latency in each tenth of a second, in milliseconds; `None` likewise.
+    /// The longest latency in each tenth of a second, in milliseconds. `None` likewise.
     pub series_max_ms: Vec<Option<f64>>,
-    /// Why it is left out, or is only a lower bound; empty if it counts.
+    /// Why it is left out, or is only a lower bound. Empty if it counts.
     pub doubts: Vec<String>,
     /// Whether it counts in estimates.
     pub counts: bool,
@@ -149,7 +149,7 @@ pub struct ContributionView {
     pub sent: u64,
     /// How much later than agreed it began at most, in milliseconds.
     pub late_ms: f64,
-    /// The longest time for which it stood still, in milliseconds; shorter ones than 50 ms are not
+    /// The longest time for which it stalled, in milliseconds. Shorter ones than 50 ms are not
     /// noticed.
     pub paused_ms: f64,
     /// How busy its busiest thread was, in per cent.

@@ -19,7 +19,7 @@ pub struct Latency {
     /// Requests without one: in flight or waiting when a window closed, or failed. They count in
     /// percentiles and the maximum with their age at that time.
     pub unanswered: u64,
-    /// The rate of an open loop; `None` at saturation.
+    /// The rate of an open loop. `None` at saturation.
     pub rate: Option<f64>,
     /// The mean of the requests with a response, in milliseconds.
     pub mean: Option<Figure>,
@@ -29,9 +29,9 @@ pub struct Latency {
     pub p50: Option<Figure>,
     /// 90% are shorter, in milliseconds.
     pub p90: Option<Figure>,
-    /// 99% are shorter, in milliseconds; `None` if there are too few samples.
+    /// 99% are shorter, in milliseconds. `None` if there are too few samples.
     pub p99: Option<Figure>,
-    /// 99.9% are shorter, in milliseconds; `None` if there are too few samples.
+    /// 99.9% are shorter, in milliseconds. `None` if there are too few samples.
     pub p999: Option<Figure>,
     /// The longest, in milliseconds.
     pub max: Option<Figure>,
@@ -81,7 +81,7 @@ impl Latency {
         }
     }
 
-    /// `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`; empty if nothing is known.
+    /// `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`. Empty if nothing is known.
     pub fn in_words(&self) -> String {
         let all = [
             ("mean", &self.mean),
@@ -138,7 +138,7 @@ impl OpenLoopView {
 pub const QUEUE_GREW: &str =
     "Response times depend on how long this runs. Those with ≥ are lower bounds.";
 
-/// States that a rate was not reached, as the end of a sentence; both figures in requests/s.
+/// States that a rate was not reached, as the end of a sentence. Both figures in requests/s.
 pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
     format!(
         "of {} requests/s offered, {} were answered, and the queue grew",
@@ -157,16 +157,16 @@ pub struct RequestRow {
     pub request: String,
     /// Requests with a response or a failure, in all laps.
     pub requests: u64,
-    /// Their share of all requests to this server, in per cent; `null` if there were none.
+    /// Their share of all requests to this server, in per cent. `null` if there were none.
     pub share_percent: Option<Figure>,
     /// Failures in all laps, wrong responses included. A failure to connect belongs to no request.
     pub errors: u64,
-    /// The common rate at which `p50` and `p99` are response times; `null` if they are the latency
+    /// The common rate at which `p50` and `p99` are response times. `null` if they are the latency
     /// of the load itself.
     pub rate: Option<f64>,
-    /// Half are shorter, in milliseconds; `null` if there are too few samples.
+    /// Half are shorter, in milliseconds. `null` if there are too few samples.
     pub p50: Option<Figure>,
-    /// 99% are shorter, in milliseconds; `null` if there are too few samples.
+    /// 99% are shorter, in milliseconds. `null` if there are too few samples.
     pub p99: Option<Figure>,
 }
 

@@ -39,11 +39,11 @@ pub struct ShardView {
     pub restarts: u32,
     /// How long it took, in seconds.
     pub took_s: f64,
-    /// Its noise floor in CPU time per request, as a share; `null` if unknown.
+    /// Its noise floor in CPU time per request, as a share. `null` if unknown.
     pub noise: Option<f64>,
-    /// CPU time per request of its ceiling, in microseconds; `null` if unknown.
+    /// CPU time per request of its ceiling, in microseconds. `null` if unknown.
     pub ceiling_us: Option<f64>,
-    /// Why it is set apart; empty if it counts.
+    /// Why it is set apart. Empty if it counts.
     pub apart: String,
 }
 
@@ -57,7 +57,7 @@ pub struct NodeDifference {
     pub server: String,
     /// Nodes that its ratio rests on.
     pub nodes: u32,
-    /// Standard deviation between nodes of the ratio of requests/s, in per cent; `null` if unknown.
+    /// Standard deviation between nodes of the ratio of requests/s, in per cent. `null` if unknown.
     pub requests_per_s: Option<Figure>,
     /// The same for CPU time per request.
     pub cost: Option<Figure>,

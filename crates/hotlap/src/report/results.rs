@@ -26,12 +26,12 @@ use crate::text::table::{Cell, Column, Table, Tone};
 pub struct LoadResults {
     /// The index of the load.
     pub load: usize,
-    /// The load, in words; empty where it is the only one.
+    /// The load, in words. Empty where it is the only one.
     pub title: String,
-    /// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.
+    /// ` under POST /bla`, for a sentence about one of several loads. Empty for the only one.
     #[serde(skip)]
     pub under: String,
-    /// The rate that the load offers, in requests/s; `None` in a closed loop.
+    /// The rate that the load offers, in requests/s. `None` in a closed loop.
     pub rate: Option<f64>,
     /// Whether any server has a lap that counts.
     #[serde(skip)]
@@ -42,7 +42,7 @@ pub struct LoadResults {
     pub noise: Option<Noise>,
     /// By rank; then those without one; the ceiling last.
     pub rows: Vec<Row>,
-    /// Each request to each of these servers; empty if the load sends one request.
+    /// Each request to each of these servers. Empty if the load sends one request.
     pub by_request: Vec<RequestRow>,
     /// What this load says, in sentences.
     pub sentences: Vec<String>,
@@ -85,7 +85,7 @@ impl LoadResults {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
-    /// The places that it may have; `None` for the ceiling, and if there is no verdict (fewer than
+    /// The places that it may have. `None` for the ceiling, and if there is no verdict (fewer than
     /// three restarts, a control that differs, a server that was still warming up).
     pub rank: Option<Rank>,
     /// Its name in tables.
@@ -114,22 +114,22 @@ pub struct Row {
     pub of_alone: Option<Figure>,
     /// Instructions per request in user mode.
     pub instructions_user: Option<Figure>,
-    /// Instructions per request in the kernel; `None` if it does not permit counting.
+    /// Instructions per request in the kernel. `None` if it does not permit counting.
     pub instructions_kernel: Option<Figure>,
-    /// Why instructions were not counted; empty if they were.
+    /// Why instructions were not counted. Empty if they were.
     #[serde(skip)]
     pub uncounted: String,
     /// Context switches per request.
     pub switches: Option<Figure>,
     /// Compared with the reference.
     pub against: Option<AgainstReference>,
-    /// Which laps do not count, the validity checks that they failed, and the remedy; empty if all
+    /// Which laps are excluded, the validity checks that they failed, and the remedy. Empty if all
     /// count.
     #[serde(skip)]
     pub laps_left_out: String,
     /// Wrong responses in all laps. A server with any is neither compared nor ranked.
     pub wrong_responses: u64,
-    /// Service time at saturation in a closed loop; response time in an open loop (`rate`).
+    /// Service time at saturation in a closed loop. Response time in an open loop (`rate`).
     pub service: Latency,
     /// Response time in laps at a common rate, which follow those of a closed loop.
     pub response: Option<Latency>,
@@ -154,7 +154,7 @@ pub struct Row {
     pub warmup: String,
     /// Version and cipher suite of TLS: `TLS 1.3, TLS_AES_256_GCM_SHA384`; empty without TLS.
     pub tls: String,
-    /// Conformance checks; `null` if there were none.
+    /// Conformance checks. `null` if there were none.
     pub conformance: Option<Checks>,
     /// Correct responses to each of several generators, in the order of `host.generators`, in the
     /// laps that count.
@@ -262,7 +262,7 @@ impl Row {
         }
     }
 
-    /// Response times at the common rate; `None` if that rate was not reached.
+    /// Response times at the common rate. `None` if that rate was not reached.
     pub fn at_rate(&self) -> Option<&Latency> {
         let is_behind = self.open_loop.as_ref().is_some_and(|found| found.is_behind);
         self.response.as_ref().filter(|_| !is_behind)
@@ -331,9 +331,9 @@ fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
 /// facts that have a name, the CSV shows the facts with a field, and the table of servers the facts
 /// with a column.
 pub struct Fact {
-    /// Its name in `--details` and on the page; empty if the text of another fact includes it.
+    /// Its name in `--details` and on the page. Empty if the text of another fact includes it.
     pub name: &'static str,
-    /// The name of its field in the CSV, with the unit; empty if it has none.
+    /// The name of its field in the CSV, with the unit. Empty if it has none.
     pub field: &'static str,
     /// Its value.
     pub value: Value,
@@ -345,9 +345,9 @@ pub struct Fact {
 pub enum Value {
     /// A figure.
     Figure(fn(&Row) -> Option<&Figure>),
-    /// A figure; the CSV has both ends of its interval too.
+    /// A figure. The CSV has both ends of its interval too.
     Interval(fn(&Row) -> Option<&Figure>),
-    /// Words, or a count; empty if unknown.
+    /// Words, or a count. Empty if unknown.
     Words(fn(&Row) -> String),
 }
 
@@ -436,7 +436,7 @@ const fn figure_of(
 }
 
 impl Fact {
-    /// The same fact with a column of the table of servers; `None` if this table does not need it.
+    /// The same fact with a column of the table of servers. `None` if this table does not need it.
     const fn column(self, column: fn(&LoadResults) -> Option<Column>) -> Self {
         Self { column: Some(column), ..self }
     }
@@ -512,7 +512,7 @@ impl Row {
 
 impl LoadResults {
     /// The table of servers, for every output: levels, and ratios to the reference with their
-    /// intervals. A terminal shows levels without intervals; [`Row::details`] has the rest.
+    /// intervals. A terminal shows levels without intervals. [`Row::details`] has the rest.
     pub fn table(&self) -> Table {
         let mut columns = vec![
             Column::right("", self.ranks()).required(),
@@ -564,13 +564,13 @@ impl LoadResults {
         if self.common_rate().is_some() { row.at_rate() } else { Some(&row.service) }
     }
 
-    /// The rate of laps at a common rate; `None` if no server has a percentile there.
+    /// The rate of laps at a common rate. `None` if no server has a percentile there.
     pub(super) fn common_rate(&self) -> Option<f64> {
         let is_known = |latency: &&Latency| latency.p50.is_some();
         self.rows.iter().filter_map(Row::at_rate).find(is_known)?.rate
     }
 
-    /// What the percentiles of the table are; `None` if it has none.
+    /// What the percentiles of the table are. `None` if it has none.
     pub(crate) fn latency_mark(&self) -> Option<String> {
         let has_any = |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some());
         if !self.rows.iter().any(has_any) {

@@ -15,7 +15,7 @@ use crate::text::number::{self, count, plural};
 const MOST: usize = 5;
 
 /// The sentences of a table. One per server that is compared with the reference, in the order of
-/// the table; then how many servers the generator limits, which sent wrong responses, why there are
+/// the table. Then how many servers the generator limits, which sent wrong responses, why there are
 /// no figures, and what would decide inconclusive comparisons. Layers have a sentence per step
 /// instead.
 pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
@@ -109,7 +109,7 @@ pub(super) const TOO_FEW_RUNS: &str = "A verdict needs three runs on each side (
                                        machine. One run of both versions is paired and decides \
                                        sooner.";
 
-/// How to make inconclusive comparisons conclusive, given a run, its name, and one of its loads;
+/// How to make inconclusive comparisons conclusive, given a run, its name, and one of its loads.
 /// `None` if there are none.
 pub(super) fn needed<'a>(
     run: &Run,
@@ -151,7 +151,7 @@ pub(super) fn needed<'a>(
     })
 }
 
-/// How to get enough restarts; the suggested budget follows from the time of the restarts so far.
+/// How to get enough restarts. The suggested budget follows from the time of the restarts so far.
 fn remedy(run: &Run, restarts: u32) -> String {
     let option = format!("--restarts {MIN_RESTARTS}");
     if restarts == 0 || restarts >= MIN_RESTARTS || run.took_ms == 0 {

@@ -84,7 +84,7 @@ pub struct ScenarioResult {
 }
 
 impl Stress {
-    /// The stress results of a run; `None` if no server was stressed.
+    /// The stress results of a run. `None` if no server was stressed.
     pub fn of(run: &Run) -> Option<Self> {
         let good = run.stress.first()?.good;
         let servers: Vec<StressedServer> =
@@ -223,7 +223,7 @@ fn outcomes(fate: &Fate) -> String {
     parts.join(", ")
 }
 
-/// One sentence about a server; none if there is nothing to say.
+/// One sentence about a server. None if there is nothing to say.
 fn sentence(server: &StressedServer) -> Option<String> {
     let all = server.results.len();
     let well = server.results.iter().filter(|l| l.verdict == Impact::Unaffected).count();
@@ -277,7 +277,7 @@ fn rules() -> Vec<String> {
 /// A table, with remarks on its rows.
 #[derive(Debug)]
 pub struct StressSection {
-    /// The server, if the table is about one; else empty.
+    /// The server, if the table is about one. Else empty.
     pub title: String,
     /// One row per scenario, or one row per server if there is one scenario.
     pub table: Table,
@@ -335,7 +335,7 @@ enum Rows {
 fn table(rows: &[(&StressedServer, &ScenarioResult)], of: Rows) -> Table {
     let cells = |of: fn(&ScenarioResult) -> &str| rows.iter().map(move |(_, r)| of(r));
     let of_each_server = of == Rows::Servers;
-    // For several servers under overload, errors by kind matter most; for several scenarios, the
+    // For several servers under overload, errors by kind matter most. For several scenarios, the
     // effect on normal clients does.
     let unless_server = |column: Column, order| match of_each_server {
         true => column.drop_order(order),

@@ -40,7 +40,7 @@ pub struct PublishedView {
     pub machine: String,
     /// How it was measured.
     pub command: String,
-    /// The server that the ratios are relative to; empty if there is none.
+    /// The server that the ratios are relative to. Empty if there is none.
     pub relative_to: String,
     /// The published ratio to that server.
     pub ratio_then: Option<Figure>,
@@ -48,9 +48,9 @@ pub struct PublishedView {
     pub ratio_here: Option<Figure>,
     /// `2016: 2.30× of puma · here: 4.10× [4.00, 4.20]`.
     pub sentence: String,
-    /// Why it cannot be trusted; empty if there is no known reason.
+    /// Why it cannot be trusted. Empty if there is no known reason.
     pub doubt: String,
-    /// Why the whole source cannot be trusted; empty if there is no known reason.
+    /// Why the whole source cannot be trusted. Empty if there is no known reason.
     pub source_doubt: String,
     /// Published socket errors under overload: connect, read, write, timeout.
     pub socket_errors: Option<[u64; 4]>,
@@ -191,7 +191,7 @@ pub struct LayerStep {
     pub from: String,
     /// The upper layer.
     pub to: String,
-    /// The names of both, the upper layer first; for variants of one server, without the server's
+    /// The names of both, the upper layer first. For variants of one server, without the server's
     /// name.
     #[serde(skip)]
     pub short: (String, String),
@@ -203,9 +203,9 @@ pub struct LayerStep {
     pub requests_per_s: Option<Figure>,
     /// The ratio of the upper layer's CPU time per request to the lower's.
     pub cost: Option<Figure>,
-    /// The problem with the upper layer's side effect; empty if there is none.
+    /// The problem with the upper layer's side effect. Empty if there is none.
     pub side_effect: String,
-    /// Why the CPU time is uncertain, in a few words; empty if it is not.
+    /// Why the CPU time is uncertain, in a few words. Empty if it is not.
     #[serde(skip)]
     pub caution: &'static str,
     /// The step in one sentence.
@@ -297,7 +297,7 @@ fn sentence(to: &str, on: &str, cpu: Difference, wall: Difference) -> String {
     }
 }
 
-/// Why a difference is uncertain; empty if it is not.
+/// Why a difference is uncertain. Empty if it is not.
 fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
     match verdict {
         _ if !difference.is_bounded() => "not measured well enough",
@@ -307,7 +307,7 @@ fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
     }
 }
 
-/// A variant's own name, beside another of the same server.
+/// A variant's own name, next to another of the same server.
 fn short<'a>(name: &'a str, beside: &str) -> &'a str {
     match (name.split_once(':'), beside.split_once(':')) {
         (Some((base, variant)), Some((other, _))) if base == other => variant,
@@ -348,7 +348,7 @@ pub struct ScalePoint {
 }
 
 impl Scaling {
-    /// One curve per server; none if neither threads nor loads form a series.
+    /// One curve per server. None if neither threads nor loads form a series.
     pub(super) fn all_of(run: &Run, analyses: &[Analysis]) -> Vec<Self> {
         curves(run, analyses).iter().map(|curve| Self::of(run, curve)).collect()
     }

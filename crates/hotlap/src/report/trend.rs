@@ -49,7 +49,7 @@ pub struct TrendRun {
 pub struct TrendLine {
     /// `requests/s` or `CPU µs/request`.
     pub measure: String,
-    /// The values, rounded; `null` if a run has none.
+    /// The values, rounded. `null` if a run has none.
     pub values: Vec<Option<f64>>,
     /// Where the level changes, as indices into the values.
     pub changes: Vec<usize>,
@@ -58,7 +58,7 @@ pub struct TrendLine {
 }
 
 impl ServerTrend {
-    /// A server over these runs, oldest first; `None` if none of them has it.
+    /// A server over these runs, oldest first. `None` if none of them has it.
     pub fn of(runs: &[Run], server: &str) -> Option<Self> {
         let trend = Trend::of(runs, server)?;
         let mut report = Self {
@@ -96,7 +96,7 @@ impl ServerTrend {
         }
     }
 
-    /// How many runs are left out, and why; `None` if none is.
+    /// How many runs are left out, and why. `None` if none is.
     pub fn left_out_words(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(

@@ -145,7 +145,7 @@ pub struct AgainstReference {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasureVerdict {
-    /// The ratio of the server's figure to the other's; `null` if unknown.
+    /// The ratio of the server's figure to the other's. `null` if unknown.
     pub ratio: Option<Figure>,
     /// The verdict.
     #[serde(flatten)]
@@ -209,9 +209,9 @@ pub struct Noise {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasureNoise {
-    /// The ratio of the control's figure to the reference's; `null` if unknown.
+    /// The ratio of the control's figure to the reference's. `null` if unknown.
     pub ratio: Option<Figure>,
-    /// How far the control may be from the reference, as a share; `null` if unknown.
+    /// How far the control may be from the reference, as a share. `null` if unknown.
     pub band: Option<f64>,
     /// The same as a range around the reference's figure.
     pub around: Option<(f64, f64)>,

@@ -257,7 +257,7 @@ pub fn failed(failures: &Failures, requests: u64) -> String {
     format!("{} of {} requests {what}", count(all), count(requests))
 }
 
-/// The warnings about these servers' main laps that do not count. None if all count.
+/// The warnings about these servers' main laps that are excluded. None if all count.
 pub(super) fn left_out(
     run: &Run,
     load: usize,
@@ -270,7 +270,7 @@ pub(super) fn left_out(
     merged(run, &found.collect::<Vec<_>>())
 }
 
-/// Laps that do not count, and the validity checks that they failed.
+/// Laps that are excluded, and the validity checks that they failed.
 fn laps_left_out(left_out: &ExcludedLaps) -> String {
     let ExcludedLaps { are_main, laps, checks } = left_out;
     let kind = if *are_main { "" } else { " at a common rate" };

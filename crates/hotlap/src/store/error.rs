@@ -132,7 +132,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// Why a database is not used; it is left unchanged.
+/// Why a database is not used. It is left unchanged.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// Another version of hotlap wrote it.

@@ -36,7 +36,7 @@ pub(super) fn put_run(tx: &Transaction, run: &Run, number: Option<i64>) -> rusql
     Ok(tx.last_insert_rowid() as u64)
 }
 
-/// Stores a lap of a run; one that explains with its observation.
+/// Stores a lap of a run. One that explains with its observation.
 pub(super) fn put_lap(
     tx: &Transaction,
     run: u64,

@@ -70,7 +70,7 @@ pub fn visible_json(json: &str) -> String {
 /// A report as JSON with one value per line, so that two reports can be compared by eye.
 ///
 /// # Panics
-/// If the report has a map whose keys are not strings; no report has one.
+/// If the report has a map whose keys are not strings. No report has one.
 pub fn json(report: &impl Serialize) -> String {
     visible_json(&(serde_json::to_string_pretty(report).expect("a report is plain data") + "\n"))
 }
@@ -102,7 +102,7 @@ fn push(out: &mut String, c: char) {
     }
 }
 
-/// Length in bytes of the colour or weight sequence at the start of a text; 0 if there is none.
+/// Length in bytes of the colour or weight sequence at the start of a text. 0 if there is none.
 fn ink(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let digits = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b';').count();

@@ -9,7 +9,7 @@ use crate::text::visible;
 /// Names are not shortened below this width.
 const LEAST_NAME: usize = 12;
 
-/// Sentences are not shortened below this width; they are left out instead.
+/// Sentences are not shortened below this width. They are left out instead.
 const LEAST_PROSE: usize = 24;
 
 /// The gap between columns.
@@ -18,7 +18,7 @@ const GAP: &str = "  ";
 /// The lines of a table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// The headings, on one line or two; none if all of them are empty.
+    /// The headings, on one line or two. None if all of them are empty.
     pub header: Vec<String>,
     /// The rows.
     pub rows: Vec<String>,

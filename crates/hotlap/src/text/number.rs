@@ -32,7 +32,7 @@ pub fn plural(n: usize, noun: &str) -> String {
     format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
 }
 
-/// A rate with three significant digits, four after a leading 1; one decimal below 100.
+/// A rate with three significant digits, four after a leading 1. One decimal below 100.
 pub fn rate(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.1}");

@@ -43,7 +43,7 @@ pub struct Column {
 pub enum Narrow {
     /// It is unchanged.
     Keep,
-    /// It is left out; the lowest number first.
+    /// It is left out. The lowest number first.
     Drop(u8),
     /// Its cells are shortened in the middle, after all optional columns are left out.
     Shorten,
@@ -56,7 +56,7 @@ pub enum Narrow {
 pub struct Cell {
     /// The text or the figure.
     pub text: String,
-    /// The figure's interval; empty if there is none.
+    /// The figure's interval. Empty if there is none.
     pub spread: String,
     /// A shorter text for terminals.
     pub short: Option<String>,
@@ -100,7 +100,7 @@ impl Table {
 }
 
 impl Column {
-    /// Left-aligned text. A terminal may break the heading at a line end; elsewhere, a line end
+    /// Left-aligned text. A terminal may break the heading at a line end. Elsewhere, a line end
     /// before a `/` is omitted and any other is a space.
     pub fn left<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Column {
         Self { narrow: Narrow::Truncate, ..Self::left(heading, cells) }
     }
 
-    /// The same column, but optional on a narrow terminal; the lowest order is left out first.
+    /// The same column, but optional on a narrow terminal. The lowest order is left out first.
     pub fn drop_order(self, order: u8) -> Self {
         Self { narrow: Narrow::Drop(order), ..self }
     }
@@ -148,7 +148,7 @@ impl Column {
         self.heading.replace("\n/", "/").replace('\n', " ")
     }
 
-    /// The heading on two lines; the upper one is empty if one is enough.
+    /// The heading on two lines. The upper one is empty if one is enough.
     pub fn folded_heading(&self) -> (&str, &str) {
         self.heading.split_once('\n').unwrap_or(("", &self.heading))
     }

@@ -90,7 +90,7 @@ fn log_of(count: u32) -> String {
     (0..count).map(line).collect()
 }
 
-/// Each thread sends every second entry; a thread may get ahead of the other.
+/// Each thread sends every second entry. A thread may get ahead of the other.
 #[test]
 fn two_threads_share_the_log() {
     let (server, seen) = recorder();

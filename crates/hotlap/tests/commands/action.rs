@@ -118,7 +118,7 @@ impl Runner {
         }
     }
 
-    /// Runs all steps until one fails; the last exit code.
+    /// Runs all steps until one fails. The last exit code.
     fn all(&self, hotlap: (i32, &str)) -> Option<i32> {
         let mut code = None;
         for step in steps() {

@@ -178,7 +178,7 @@ fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
     assert_eq!(laps.len(), (3 + 2) * 2, "{said:?}");
     assert!(laps.iter().all(|lap| lap["rate"] == 200.0), "{said:?}");
     assert_eq!(report["run"]["loads"][0]["sends"], "GET /");
-    // On a machine that is busy with something else, laps may be late and then do not count.
+    // On a machine that is busy with something else, laps may be late and then are excluded.
     let own = |lap: &&serde_json::Value| lap["server"] == "a" && lap["counts"] == true;
     if let Some(lap) = laps.iter().find(own) {
         assert!(lap["requests_per_s"].as_f64() > Some(0.0), "{said:?}");

@@ -73,7 +73,7 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
     assert!(text.contains("RATE NOT REACHED"), "{text}");
     assert!(line(&text, "response").contains('≥'), "{text}");
 
-    // On a busy machine the window may close late; no request fails for that.
+    // On a busy machine the window may close late. No request fails for that.
     let json = load("-c4 -d1s --timeout 60s -R 1000 --format json", &slow()).json();
     let (figures, found) = (&json["figures"], &json["figures"]["open_loop"]);
     let number = |name: &str| found[name].as_f64().unwrap();

@@ -26,7 +26,7 @@ const HEADERS: [&str; 4] = [
     "X-Mine: 0wn-s3cr3t",
 ];
 
-/// A server that sends back what it received, as some do for debugging; after `correct` requests,
+/// A server that sends back what it received, as some do for debugging. After `correct` requests,
 /// with a status of 500. Its URL, and all that it received.
 fn echo(correct: usize) -> (String, Arc<Mutex<Vec<u8>>>) {
     let (received, count) = (Arc::new(Mutex::new(Vec::new())), AtomicUsize::new(0));

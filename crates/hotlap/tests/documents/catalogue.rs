@@ -66,7 +66,7 @@ fn row(server: &CatalogueServer) -> String {
     format!("| {name} | {about} | {} | {contracts} | {protocols} |\n", server.kind)
 }
 
-/// How a server is installed, built and started; of a variant, what its base does not say.
+/// How a server is installed, built and started. Of a variant, what its base does not say.
 fn commands(server: &CatalogueServer, base: Option<&CatalogueServer>) -> String {
     let mut lines = Vec::new();
     let differs = |part: Part| match (part(server), base.map(part)) {

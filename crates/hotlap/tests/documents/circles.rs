@@ -79,7 +79,7 @@ impl Crate {
         arrows.into_iter().filter(is_in).collect()
     }
 
-    /// The file that defines what a path in `module` names; `None` if it is not in this crate.
+    /// The file that defines what a path in `module` names. `None` if it is not in this crate.
     fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<Path> {
         let (first, mut rest) = path.split_first()?;
         let mut at = match first.as_str() {

@@ -126,7 +126,7 @@ fn the_json_is_as_its_schema_says() {
 }
 
 /// Whether a value is as the schema says, and has no property that the schema does not name. It
-/// knows the keywords that the schema uses; another one is an error.
+/// knows the keywords that the schema uses. Another one is an error.
 fn conforms(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(), String> {
     let type_of = |name: &Value| match name.as_str().unwrap_or_default() {
         "object" => value.is_object(),

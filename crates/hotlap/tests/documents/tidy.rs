@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Files under a folder of the repository with one of these endings; what is built is none of it.
+/// Files under a folder of the repository with one of these endings. What is built is none of it.
 fn files(folder: &str, endings: &[&str]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     walk(&root().join(folder), &mut found);
@@ -226,7 +226,7 @@ fn words_stand_only_where_they_belong() {
     none("nothing is left for later", undone.collect());
 }
 
-/// Words that only the authors understood and that were replaced, in lower case; each is found as
+/// Words that only the authors understood and that were replaced, in lower case. Each is found as
 /// whole words.
 const REPLACED: [&str; 24] = [
     "dearer",
@@ -269,7 +269,7 @@ fn replaced(text: &str) -> Vec<(usize, String)> {
     lines.filter(|(_, line)| REPLACED.iter().any(|words| has(line, words))).collect()
 }
 
-/// Published figures and results quote others; the changelog says what was.
+/// Published figures and results quote others. The changelog says what was.
 #[test]
 fn replaced_words_do_not_come_back() {
     let all = files("", &[".rs", ".md", ".toml", ".yml", ".sh", ".1"]);

@@ -79,7 +79,7 @@ fn under_way(scene: &Scene, generator: &str, rounds: u32) -> Running {
     running
 }
 
-/// Laps that do not count because of a generator.
+/// Laps that are excluded because of a generator.
 fn left_out<'a>(export: &'a Value, why: &str) -> Vec<&'a Value> {
     let laps = export["laps"].as_array().unwrap().iter();
     let because = |lap: &&Value| {
@@ -128,7 +128,7 @@ fn a_generator_that_stands_still_makes_its_lap_invalid() {
     kill_process(agent, Signal::CONT).unwrap();
     let said = running.end();
     let export = scene.json("run.json");
-    // It stood still in a window, or learned of the next one too late.
+    // It stalled in a window, or learned of the next one too late.
     let still = [left_out(&export, "stood still for "), left_out(&export, " ms late")].concat();
     assert!(!still.is_empty(), "{said:?}");
     assert_eq!(pids(&scene, "pids").len(), 1, "it was started again");

@@ -129,7 +129,7 @@ impl UnderWay {
         kill_process(pids(&self.scene, "pid")[0], signal).unwrap();
     }
 
-    /// Every server failed in this phase, for a reason that has this in it; at least this many laps
+    /// Every server failed in this phase, for a reason that has this in it. At least this many laps
     /// were kept, and nothing is left over.
     fn fails(self, phase: &str, reason: &str, laps: usize) {
         let said = self.running.end().fails(3);
@@ -282,7 +282,7 @@ impl Cabled {
         Some(cabled)
     }
 
-    /// No socket is open on either host; the agent may need 15 s to notice.
+    /// No socket is open on either host. The agent may need 15 s to notice.
     fn is_clean(hosts: &Hosts) {
         until("sockets are closed", || {
             [SERVERS, GENERATOR].iter().all(|host| hosts.sockets(*host).is_empty())

@@ -133,11 +133,11 @@ fn tells_each_lap(browser: &Browser) {
     let rows = "document.querySelectorAll('#each tbody tr').length";
     assert_eq!(browser.text(rows), "0");
     browser.click("#each summary");
-    // The toggle event comes after the click; the next command may be sooner.
+    // The toggle event comes after the click. The next command may be sooner.
     until("laps are shown", || browser.text(rows) != "0");
     assert_eq!(
         browser.text(rows),
-        "156",
+        "162",
         "3 restarts, twice in each round: 4 servers in 6 rounds, control and ceiling in one"
     );
     browser.run(

@@ -209,7 +209,7 @@ fn a_request_needs_as_many_samples_as_its_share_of_those_in_flight_takes() {
     for lap in run.laps.iter_mut().filter(|lap| lap.server == 1) {
         lap.outcome.by_request = vec![times(200, 1_000_000), times(200, 63_000_000)];
     }
-    // 36 laps: 7,200 samples of each. Half of 64 connections take 11,776; 63 of 64, 23,184.
+    // 36 laps: 7,200 samples of each. Half of 64 connections take 11,776. 63 of 64, 23,184.
     assert_eq!([USER, ORDER].map(|name| text(&of_node(&run, name).p99).to_owned()), ["none"; 2]);
     for lap in run.laps.iter_mut().filter(|lap| lap.server == 1) {
         lap.outcome.by_request = vec![times(400, 1_000_000), times(400, 63_000_000)];

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
 
-/// Two servers; the second one holds less.
+/// Two servers. The second one holds less.
 pub fn two() -> Scene {
     let mut scene = scene(&[
         ("old", Role::Reference, script(30_000.0, 9_000.0, 9, &[0.01, -0.02, 0.015, 0.0])),

@@ -27,7 +27,7 @@ fn profile(handle_ns: f64, write_ns: f64) -> Vec<(Vec<(&'static str, &'static st
     ]
 }
 
-/// A server with a profile; costs vary a little from lap to lap.
+/// A server with a profile. Costs vary a little from lap to lap.
 fn server(handle_ns: f64, write_ns: f64, writes: f64, wobble: &[f64]) -> Script {
     let profile = profile(handle_ns, write_ns);
     let cost_ns = profile.iter().map(|(_, ns)| ns).sum();

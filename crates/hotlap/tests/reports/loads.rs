@@ -1,4 +1,4 @@
-//! Loads that offer a rate, several loads in one run, laps that do not count, and wrong responses:
+//! Loads that offer a rate, several loads in one run, laps that are excluded, and wrong responses:
 //! what is said of them, in which table, and with which exit code.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ use hotlap_stats::Rank;
 use hotlap_testkit::flat;
 use serde_json::Value;
 
-/// Two servers and the control; the second costs twice as much. Their only load offers a rate.
+/// Two servers and the control. The second costs twice as much. Their only load offers a rate.
 fn at_a_rate() -> Scene {
     let wobble = [0.01, -0.02, 0.015, -0.01, 0.005];
     let mut scene = scene(&[
@@ -50,7 +50,7 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     2  rich    2,000  20.0 µs  2.00× [2.00, 2.00]  31.7 ms  31.7 ms  9.0 MB
     * open loop at 2,000 req/s, counted from when each request was due
 
-    Noise floor (lean against itself): ± 0.00% in requests/s, ± 0.6% in CPU per request.
+    Noise floor (lean against itself): ± 0.00% in requests/s, ± 0.3% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
 
     rich: 2.00× the CPU per request of lean [2.00, 2.00].
@@ -165,7 +165,7 @@ fn a_server_that_does_not_serve_the_common_rate_is_named_and_its_times_are_not_c
     assert_ne!(field("node/http:cluster", "rate_p50_ms"), "");
 }
 
-/// The same servers under two loads; under the second, `node/http:cluster` is the reference with
+/// The same servers under two loads. Under the second, `node/http:cluster` is the reference with
 /// twice its cost.
 fn under_two_loads() -> Run {
     let mut scene = three();
@@ -279,10 +279,10 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     assert!(!text.contains("CPU") && !text.contains("requests/s"), "{text}");
     let said = flat(&text);
     assert!(said.contains("No lap of this run passed the validity checks"), "{text}");
-    assert!(said.contains("All 120 laps failed a validity check"), "{text}");
+    assert!(said.contains("All 126 laps failed a validity check"), "{text}");
     let why = "× side effect (first: ";
     let which =
-        "go/net-http, node/http:cluster, python3 app.py, ceiling: all 114 laps do not count";
+        "go/net-http, node/http:cluster, python3 app.py, ceiling: all 120 laps do not count";
     assert!(said.contains(which), "{text}");
     assert!(said.contains(why) && said.contains("× connections (first: only 12 of 64"), "{text}");
     assert!(said.contains("Check whether the server drops work"), "{text}");
@@ -400,7 +400,7 @@ fn a_control_that_fails_has_the_remedy_for_a_port_only_if_its_port_is_taken() {
     assert_eq!(told("the file db.lock is in use"), "It printed: the file db.lock is in use");
 }
 
-/// A server that chooses its port anew at each start was warned of at each start.
+/// A server that chooses its port again at each start was warned of at each start.
 #[test]
 fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
     let mut run = hold(&three(), None).run;

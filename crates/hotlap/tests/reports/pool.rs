@@ -213,7 +213,7 @@ fn kinds_of_machines_are_not_merged() {
     }
     merge(&folder, "--kind 2").succeeds().has("1 of 3 shards on 1 node (n3)");
     merge(&folder, "--kind 3").fails(2);
-    // Another patch of the kernel is no other kind; another series is.
+    // Another patch of the kernel is no other kind. Another series is.
     runs[2].host.machine.allowed = 2;
     for (kernel, expected) in [("Linux 6.18.7", 0), ("Linux 6.17", 2)] {
         runs[2].host.machine.kernel = kernel.to_owned();

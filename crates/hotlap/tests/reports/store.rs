@@ -292,7 +292,7 @@ fn a_run_that_is_saved_again_keeps_its_number_and_takes_no_other_runs() {
     assert_eq!(store.run(1).unwrap().laps.len(), 10);
 }
 
-/// Needs the permission to mount; where it is missing, `/dev/full` and `ulimit -f` in exports.rs
+/// Needs the permission to mount. Where it is missing, `/dev/full` and `ulimit -f` in exports.rs
 /// are what remains.
 #[test]
 fn a_disk_that_is_full_while_it_runs_does_not_lose_the_run() {

@@ -45,7 +45,7 @@ fn hardly_any_shard_is_set_apart_by_chance() {
                 (0..100).map(|_| machines.shard(restarts, 1.0, 1.0)).collect();
             set_apart += apart(&pool).iter().flatten().count();
         }
-        // Of 10,000 shards; with three restarts the noise floor itself is uncertain.
+        // Of 10,000 shards. With three restarts the noise floor itself is uncertain.
         let most = if restarts == 3 { 150 } else { 10 };
         assert!(set_apart <= most, "{restarts} restarts: {set_apart} of 10,000");
     }

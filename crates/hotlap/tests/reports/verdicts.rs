@@ -39,7 +39,7 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     p99 is left out (–) where the next run would show another: a longer --duration
     measures more
 
-    Noise floor (reference against itself): ± 3.3% in requests/s, ± 0.7% in CPU
+    Noise floor (reference against itself): ± 0.9% in requests/s, ± 0.2% in CPU
     per request.
     No request errors. Intervals of levels, conformance: --details
 

@@ -122,7 +122,7 @@ impl Instance {
         self.thaw();
         let mut samples = Vec::with_capacity(N);
         for edge in edges {
-            // An incomplete slice does not count.
+            // An incomplete slice is excluded.
             let is_lost = held.session.lost().is_some();
             if is_lost || !self.run.wait(&*held.session, began + edge) {
                 return Err(self.cut_short("lap", held.session));
@@ -137,13 +137,13 @@ impl Instance {
         Ok(samples.try_into().expect("one sample for each edge"))
     }
 
-    /// Its mean service time; zero before its warm-up.
+    /// Its mean service time. Zero before its warm-up.
     fn service(&self, load: usize) -> Duration {
         self.known[load].map_or(Duration::ZERO, |known| known.service)
     }
 
     /// Runs a slice of the lap under way, or begins a lap with it. If a generator is lost, the lap
-    /// does not count, and its other slices are left out.
+    /// is excluded, and its other slices are left out.
     pub fn slice(&mut self, load: usize, window: Duration) -> Result<(), ServerFailure> {
         if self.lost.is_some() {
             return Ok(());
@@ -312,7 +312,7 @@ impl Instance {
         let at = Instant::now();
         let first = self.switches();
         let before = self.sample(&*session);
-        // An incomplete lap does not count.
+        // An incomplete lap is excluded.
         if window.closes.is_some_and(|closes| !self.run.wait(&*session, closes)) {
             return Err(self.cut_short("lap", session));
         }

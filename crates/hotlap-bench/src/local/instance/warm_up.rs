@@ -108,7 +108,7 @@ impl Burst {
         std::iter::repeat_n(self.load.per_second().unwrap_or(0.0), windows)
     }
 
-    /// CPU time per request in the last bursts, in nanoseconds; `None` if unknown.
+    /// CPU time per request in the last bursts, in nanoseconds. `None` if unknown.
     fn alone_cost_ns(bursts: &[Self]) -> Option<f64> {
         let last = &bursts[bursts.len().checked_sub(BURSTS)?..];
         Between::sum(&last.iter().map(|burst| burst.load).collect::<Vec<_>>())?.cost_ns()

@@ -204,7 +204,7 @@ impl ClientConnection {
         })
     }
 
-    /// Checks the length of the body, before any of `count` new bytes is passed on; returns what is
+    /// Checks the length of the body, before any of `count` new bytes is passed on. Returns what is
     /// wrong.
     #[inline(always)]
     fn check_body(&mut self, slot: usize, count: u32, is_end: bool) -> Option<&'static str> {
@@ -326,7 +326,7 @@ fn priority(header: FrameHeader) -> Step<'static> {
     }
 }
 
-/// The most frames of a header block. 64 KiB fit into four; some servers use smaller ones.
+/// The most frames of a header block. 64 KiB fit into four. Some servers use smaller ones.
 const MAX_FRAMES: u32 = 64;
 
 /// The most interim responses before a final one. Servers send one or two.

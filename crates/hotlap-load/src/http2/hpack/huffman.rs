@@ -42,7 +42,7 @@ static SORTED: [u16; SYMBOLS] = sorted();
 /// The codes by length.
 static CODES: [Codes; LONGEST + 1] = codes();
 
-/// Symbol and length of the code at the front of 8 bits; length 0 if it is longer. All codes of
+/// Symbol and length of the code at the front of 8 bits. Length 0 if it is longer. All codes of
 /// letters, digits and common punctuation are in here.
 static SHORT: [(u8, u8); 256] = short();
 
@@ -146,7 +146,7 @@ fn long(bits: u64) -> (u16, u32) {
             return (SORTED[(codes.at + number) as usize], length as u32);
         }
     }
-    // Not reached; it would be reported as wrong padding.
+    // Not reached. It would be reported as wrong padding.
     (0, u32::MAX)
 }
 

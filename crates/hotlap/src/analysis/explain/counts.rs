@@ -21,7 +21,7 @@ const LEAST: (f64, f64) = (0.02, 0.002);
 pub struct CountLine {
     /// What was counted.
     pub counted: CountedEvent,
-    /// How often per request; of times, nanoseconds.
+    /// How often per request. Of times, nanoseconds.
     pub amounts: Amounts,
     /// Whether the two servers differ.
     pub differs: bool,
@@ -153,7 +153,7 @@ impl Amounts {
         Estimate { value: of(value), low: of(low), high: of(high) }
     }
 
-    /// From one value of each server for each restart; restarts that only one of them has are left
+    /// From one value of each server for each restart. Restarts that only one of them has are left
     /// out. `None` without any.
     pub(super) fn of(reference: &ByRestart, server: &ByRestart, confidence: f64) -> Option<Self> {
         let apart = apart(server, reference);

@@ -30,7 +30,7 @@ const PACKAGES: &str = "node_modules/";
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// Its library without a version; empty for the program itself.
+    /// Its library without a version. Empty for the program itself.
     pub library: String,
     /// Whether a runtime compiled it.
     pub is_jit: bool,
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(title("end node:_http_outgoing:1060:12"), "end (node:_http_outgoing)");
         let scoped = of("get f /x/node_modules/@scope/name/lib/a.js:1:1", "jit");
         assert_eq!((scoped.name.as_str(), scoped.library.as_str()), ("get f", "@scope/name"));
-        // A package is one line, and so is a file of Node.js; an application has its functions.
+        // A package is one line, and so is a file of Node.js. An application has its functions.
         assert_eq!(scoped.line().title(), "@scope/name");
         assert_eq!(
             of("end node:_http_outgoing:1060:12", "jit").line().title(),

@@ -13,7 +13,7 @@ use super::function::{CodeGroup, Function, KERNEL, UNKNOWN};
 use crate::model::ExplainLap;
 
 /// A function has a line of its own if it costs at least this share of all on average. All of those
-/// are tested, whatever their difference is; the rest is one line.
+/// are tested, whatever their difference is. The rest is one line.
 const LARGE: f64 = 0.005;
 
 /// The largest p-value that counts, after correction.
@@ -79,7 +79,7 @@ struct Costs {
 }
 
 impl Ledger {
-    /// The ledger of a server and its reference; `may_differ` is whether the difference itself
+    /// The ledger of a server and its reference. `may_differ` is whether the difference itself
     /// could be measured: otherwise no line is called different.
     pub(super) fn of(servers: &[Sampled; 2], confidence: f64, may_differ: bool) -> Option<Self> {
         let callers = Callers::of(servers);
@@ -286,7 +286,7 @@ impl<'a> Sampled<'a> {
 }
 
 impl Sample<'_> {
-    /// The line of the ledger to which it belongs; `None` if nothing is known of it.
+    /// The line of the ledger to which it belongs. `None` if nothing is known of it.
     fn line(&self) -> Option<(CodeGroup, Function)> {
         let stack = || self.profile.stack(self.stack);
         let top = stack().next_back().filter(|frame| frame.library != UNKNOWN)?;
@@ -312,7 +312,7 @@ const MOST: f64 = 0.5;
 /// A caller is named with a group if it accounts for this part of the difference.
 const NAMED: f64 = 0.1;
 
-/// The nearest function of the application in a stack, outermost frame first; one of the standard
+/// The nearest function of the application in a stack, outermost frame first. One of the standard
 /// library only if there is no other.
 fn caller<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Option<Function> {
     let mut callers = stack
@@ -328,7 +328,7 @@ fn caller<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Option<Funct
 /// little until its caller is known.
 #[derive(Debug, Default)]
 struct Callers {
-    /// In nanoseconds per request; under `None`, what no function of the application called.
+    /// In nanoseconds per request. Under `None`, what no function of the application called.
     differences: BTreeMap<(CodeGroup, Function), BTreeMap<Option<Function>, f64>>,
 }
 

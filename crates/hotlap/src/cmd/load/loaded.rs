@@ -57,7 +57,7 @@ impl LoadedRequest<'_> {
 }
 
 impl Loaded {
-    /// Why the generators did not measure one load; empty if they did, or if there is one only.
+    /// Why the generators did not measure one load. Empty if they did, or if there is one only.
     pub fn invalid(&self) -> &[Invalid] {
         self.generators.as_ref().map_or(&[], |generators| &generators.invalid)
     }
@@ -100,7 +100,7 @@ impl Loaded {
         is_hidden.then_some(wait)
     }
 
-    /// The requests with figures of their own, by name; none if the plan has one request only.
+    /// The requests with figures of their own, by name. None if the plan has one request only.
     pub fn by_request(&self) -> Vec<LoadedRequest<'_>> {
         let all = &self.outcome.by_request;
         let latency: Vec<_> = all.iter().map(|own| own.latency.to_histogram()).collect();

@@ -146,7 +146,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     out
 }
 
-/// The latency that was sampled while the generators loaded; empty if none was.
+/// The latency that was sampled while the generators loaded. Empty if none was.
 fn sampled(loaded: &Loaded) -> String {
     let Some((Sampled { outcome, .. }, concurrency)) = loaded.sampled() else {
         return String::new();
@@ -157,7 +157,7 @@ fn sampled(loaded: &Loaded) -> String {
     format!("  sampled     {}{errors}\n", times(&seen, concurrency))
 }
 
-/// The figures of each request as a table; empty if there is one only.
+/// The figures of each request as a table. Empty if there is one only.
 fn by_request(loaded: &Loaded, width: usize) -> String {
     let rows = loaded.by_request();
     if rows.is_empty() {
@@ -184,7 +184,7 @@ fn by_request(loaded: &Loaded, width: usize) -> String {
     table_text(&table, width)
 }
 
-/// What each generator contributed as a table; empty if the load came from this host.
+/// What each generator contributed as a table. Empty if the load came from this host.
 fn by_generator(loaded: &Loaded, width: usize) -> String {
     let Some(Contributions { generators, overlap, .. }) = &loaded.generators else {
         return String::new();

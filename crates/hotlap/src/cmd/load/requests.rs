@@ -115,7 +115,7 @@ impl Asked {
         Ok((inferred.contract.requests(&self.host, &inferred.answers), inferred.notes))
     }
 
-    /// What generators on other hosts need to probe the server in the same way; `None` if nothing
+    /// What generators on other hosts need to probe the server in the same way. `None` if nothing
     /// is to be learned.
     pub fn probe(&self, args: &LoadArgs) -> Option<Probe> {
         let is_known = args.no_check || self.fields.order.is_some();
@@ -138,7 +138,7 @@ impl Asked {
     }
 }
 
-/// The socket of a URL; an invalid URL is a usage error.
+/// The socket of a URL. An invalid URL is a usage error.
 pub fn resolve(url: &str) -> anyhow::Result<ResolvedUrl> {
     hotlap_load::url::resolve(url).or_else(|e| usage(e.to_string()))
 }
@@ -216,13 +216,13 @@ pub fn method(typed: &str) -> anyhow::Result<String> {
 pub struct Line<'a> {
     /// Its line number in the file, from 1.
     pub number: usize,
-    /// How often it is sent, relative to the others; at least 1.
+    /// How often it is sent, relative to the others. At least 1.
     pub weight: u32,
     /// The method, if the line has one.
     pub method: Option<&'a str>,
     /// The URL, or a path if the command line names the server.
     pub url: &'a str,
-    /// The body, or `@` and the file that contains it; may be empty.
+    /// The body, or `@` and the file that contains it. May be empty.
     pub body: &'a str,
 }
 

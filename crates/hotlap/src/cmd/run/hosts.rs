@@ -18,14 +18,14 @@ use crate::text::number::{self, plural};
 
 /// The hosts of a run.
 #[derive(Debug)]
-pub struct Hosts {
+pub struct RunHosts {
     /// The host of the servers, if it is another one.
     pub servers: Option<Arc<RemoteHost>>,
     /// The generators of the load, if they are agents.
     pub generators: Option<StartedGenerators>,
     /// The cores of servers and generator, if hotlap starts the servers.
     pub cores: CpuAllocation,
-    /// Number of cores that servers are told to use, unless their entry sets it; `None`: all cores
+    /// Number of cores that servers are told to use, unless their entry sets it. `None`: all cores
     /// assigned to them.
     pub server_cpus: Option<usize>,
     /// The loads, with a thread for each core of the generator unless the user gave a number.
@@ -44,7 +44,7 @@ pub struct StartedGenerators {
     pub network: Option<(Network, IpAddr)>,
 }
 
-impl Hosts {
+impl RunHosts {
     /// Starts the agents that the plan names, and divides the cores of all hosts.
     pub fn open(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Self> {
         let mut hosts = Self {
@@ -230,7 +230,7 @@ fn remote_facts(host: &RemoteHost, here: Host) -> Host {
     Host { controller: Some(controller), ..there }
 }
 
-/// The cores of one of several generators on a host, if it has enough for all; else all of them.
+/// The cores of one of several generators on a host, if it has enough for all. Else all of them.
 fn part(cores: &[usize], (index, count): (usize, usize), is_alone: bool) -> GeneratorCores {
     if cores.len() < count {
         return GeneratorCores { cpus: cores.to_vec(), is_alone: false };

@@ -1,4 +1,4 @@
-//! The folder for the output of servers; it is removed at the end of the run.
+//! The folder for the output of servers. It is removed at the end of the run.
 //!
 //! The next run removes the folders of killed runs. A running hotlap holds a lock on a file in its
 //! folder, and the kernel releases the lock when the process ends. A process id would not be
@@ -16,7 +16,7 @@ use hotlap_servers::process::kill_marked;
 use crate::paths;
 
 /// The file with the lock. In the folder of all runs, the lock is held while a folder is created or
-/// removed; in the folder of one run, until that run ends.
+/// removed. In the folder of one run, until that run ends.
 const LOCK: &str = ".hotlap-run";
 
 /// The file that says which run is measured.

@@ -37,7 +37,7 @@ const GOOD: usize = 8;
 
 /// A run, ready to begin.
 pub struct Prepared {
-    /// The experiment; `None` if servers are only stressed.
+    /// The experiment. `None` if servers are only stressed.
     pub experiment: Option<Experiment>,
     /// The cores of servers and generator.
     pub cores: CpuAllocation,
@@ -215,14 +215,14 @@ fn server_host(participants: &Participants, logs: &Logs) -> anyhow::Result<Arc<d
     }))
 }
 
-/// For layers, each server's layer below; comparisons are made with that one.
+/// For layers, each server's layer below. Comparisons are made with that one.
 fn against(run: &Run) -> BTreeMap<usize, usize> {
     let is_layers = run.question == Question::Layers;
     let steps = run.servers.iter().enumerate().filter(|_| is_layers);
     steps.filter_map(|(n, server)| Some((n, server.on?))).collect()
 }
 
-/// Stresses servers one after the other; only one of them runs at a time. Servers that failed, and
+/// Stresses servers one after the other. Only one of them runs at a time. Servers that failed, and
 /// scenarios that are already done, are skipped. Returns whether all were completed.
 fn stress_all(
     spec: &RunSpec,

@@ -15,7 +15,7 @@ use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::{Supervisor, own_program};
 use hotlap_servers::verify::Requirements;
 
-use super::hosts::{Hosts, unpinned};
+use super::hosts::{RunHosts, unpinned};
 use super::spec::server::{CEILING, ServerSpec, Source};
 use super::spec::{Reference, RunSpec};
 use crate::cmd::setup::build_all;
@@ -36,13 +36,13 @@ pub struct Participants {
     /// The name of the contract, or the request.
     pub contract: String,
     /// Where they run, and where their load comes from.
-    pub hosts: Hosts,
+    pub hosts: RunHosts,
 }
 
-/// How each catalogue server is started, and its version, by its id; or why it cannot be started.
+/// How each catalogue server is started, and its version, by its id. Or why it cannot be started.
 pub type Builds = BTreeMap<String, Result<(Launch, String), Unready>>;
 
-/// Builds the catalogue servers; with `--setup`, installs missing toolchains first.
+/// Builds the catalogue servers. With `--setup`, installs missing toolchains first.
 pub fn build(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Builds> {
     let servers = from_catalogue(spec);
     if servers.is_empty() {
@@ -100,7 +100,7 @@ fn missing_protocol(spec: &RunSpec, server: &catalogue::CatalogueServer) -> Opti
     needed.find(|protocol| !server.protocols.contains(protocol))
 }
 
-/// Whether the user named it; false for the A/A control and the ceiling.
+/// Whether the user named it. False for the A/A control and the ceiling.
 pub fn is_named(participant: &Participant) -> bool {
     matches!(participant.role, Role::Plain | Role::Reference)
 }
@@ -110,7 +110,7 @@ impl Participants {
     pub fn new(
         spec: &RunSpec,
         builds: &Builds,
-        hosts: Hosts,
+        hosts: RunHosts,
         console: &Console,
     ) -> anyhow::Result<Self> {
         let mut all =
@@ -170,7 +170,7 @@ impl Participants {
         self.servers.iter().filter(is_named).count()
     }
 
-    /// The cores of servers and generator; none are assigned if hotlap starts none of the servers.
+    /// The cores of servers and generator. None are assigned if hotlap starts none of the servers.
     pub fn cores(&self) -> CpuAllocation {
         if self.run_already() { unpinned() } else { self.hosts.cores.clone() }
     }
@@ -285,7 +285,7 @@ impl Participants {
             self.ready[reference].role = Role::Reference;
             self.servers[reference].role = Role::Reference;
             // The interval of a capacity, and of what explains a difference, rests on restarts
-            // alone; the control would take as long as a server.
+            // alone. The control would take as long as a server.
             if matches!(spec.question, Question::Capacity | Question::Explain) {
                 return;
             }
@@ -319,7 +319,7 @@ impl Participants {
     }
 }
 
-/// A server as a participant; a catalogue server as it was built.
+/// A server as a participant. A catalogue server as it was built.
 fn participant(
     spec: &RunSpec,
     server: &ServerSpec,
@@ -369,7 +369,7 @@ enum LeftOut {
     Failed(ServerFailure),
 }
 
-/// How a catalogue server is started, and its version; or why it cannot take part.
+/// How a catalogue server is started, and its version. Or why it cannot take part.
 fn started(
     spec: &RunSpec,
     server: &catalogue::CatalogueServer,

@@ -18,7 +18,7 @@ use crate::model::{Host, Machine, Observing, Question, Run, RunSchedule, RunStat
 use crate::redact;
 use crate::text::number::plural;
 
-/// The record of a run that is about to begin; `experiment` is `None` for a stress run without a
+/// The record of a run that is about to begin. `experiment` is `None` for a stress run without a
 /// measurement.
 pub fn begin(
     spec: &RunSpec,

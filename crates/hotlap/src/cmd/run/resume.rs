@@ -1,7 +1,7 @@
 //! `--resume`: continues an interrupted run with a new restart of every server.
 //!
 //! The order depends only on the seed, the restart and the round, so it can be continued. The
-//! interrupted restart keeps its laps; if a number of restarts was asked for, one more is added.
+//! interrupted restart keeps its laps. If a number of restarts was asked for, one more is added.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     usage(format!("run {number} cannot be resumed: its suite has been changed since"))
 }
 
-/// Turns an experiment into the rest of an earlier one, with the earlier one's schedule; `now` is
+/// Turns an experiment into the rest of an earlier one, with the earlier one's schedule. `now` is
 /// the record as it would be for a new run.
 pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let number = earlier.number.unwrap_or(0);

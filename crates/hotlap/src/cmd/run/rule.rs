@@ -282,7 +282,7 @@ impl Decision {
     }
 }
 
-/// A measure in words; at an offered rate, latency is response time.
+/// A measure in words. At an offered rate, latency is response time.
 fn what(measure: Measure, is_offered: bool) -> &'static str {
     match (measure, is_offered) {
         (Measure::Rate, _) => "requests/s",

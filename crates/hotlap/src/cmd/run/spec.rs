@@ -46,7 +46,7 @@ pub struct RunSpec {
     pub question: Question,
     /// The name of the suite, if any.
     pub suite: Option<String>,
-    /// The suite's description; empty without a suite.
+    /// The suite's description. Empty without a suite.
     pub about: String,
     /// Servers with published figures that are not part of the run.
     pub absent: Vec<Absent>,
@@ -61,7 +61,7 @@ pub struct RunSpec {
     pub notes: Vec<String>,
     /// The server that the others are compared with.
     pub reference: Reference,
-    /// The goals of a search for capacities; empty for other questions.
+    /// The goals of a search for capacities. Empty for other questions.
     pub objectives: Vec<Objective>,
     /// Whether the run also explains the differences in cost.
     pub explains_after: bool,
@@ -77,27 +77,27 @@ pub struct RunSpec {
     /// Whether servers on other machines may be loaded.
     pub allow_remote: bool,
 
-    /// How servers are loaded; at least one.
+    /// How servers are loaded. At least one.
     pub loads: Vec<Load>,
-    /// The rate of laps at a common rate, in requests/s; `None`: half of what the slowest server
+    /// The rate of laps at a common rate, in requests/s. `None`: half of what the slowest server
     /// reaches.
     pub rate: Option<f64>,
-    /// How servers that hotlap starts are spoken to over TLS; `None`: without TLS.
+    /// How servers that hotlap starts are spoken to over TLS. `None`: without TLS.
     pub tls: Option<Tls>,
     /// How long a request may take.
     pub timeout: Duration,
     /// How long a server may take from its start to its first correct response.
     pub start_timeout: Duration,
 
-    /// Time to spend on measuring; `None`: the default for this number of servers.
+    /// Time to spend on measuring. `None`: the default for this number of servers.
     pub budget: Option<Duration>,
     /// The relative half width of the intervals at which the run stops early.
     pub precision: Option<f64>,
-    /// Length of a slice; `None`: the shortest without bias, found by probes.
+    /// Length of a slice. `None`: the shortest without bias, found by probes.
     pub slice: Option<Duration>,
-    /// Restarts; `None`: determined by the budget.
+    /// Restarts. `None`: determined by the budget.
     pub restarts: Option<u32>,
-    /// Rounds in each restart; `None`: determined by the budget.
+    /// Rounds in each restart. `None`: determined by the budget.
     pub rounds: Option<u32>,
     /// The seed of the order.
     pub seed: u64,
@@ -112,7 +112,7 @@ pub struct RunSpec {
     pub high_priority: bool,
     /// The command that starts the agent on the servers' host, if it is another one.
     pub server_host: Option<AgentCommand>,
-    /// The commands that start the generators; empty: this process generates the load.
+    /// The commands that start the generators. Empty: this process generates the load.
     pub generators: Vec<AgentCommand>,
     /// Where the load reaches the servers' host, if it is given.
     pub server_address: Option<IpAddr>,
@@ -346,7 +346,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
 }
 
-/// The value from the flag, or else from the suite, parsed; an error names the line in the suite.
+/// The value from the flag, or else from the suite, parsed. An error names the line in the suite.
 fn or_written<T>(
     typed: Option<T>,
     suite: Option<&Suite>,
@@ -365,7 +365,7 @@ fn or_written<T>(
     }
 }
 
-/// A random seed; it is stored, so that the order can be repeated.
+/// A random seed. It is stored, so that the order can be repeated.
 fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     // Below 2⁵³, so that every JSON reader keeps it exactly.

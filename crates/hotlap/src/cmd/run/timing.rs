@@ -22,8 +22,8 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 /// windows: a bracket, five restarts of six windows, and half a minute at the rate that was found.
 const SEARCH: Duration = Duration::from_secs(90);
 
-/// How long two servers are explained; more take more. With their first start, that is less than
-/// 90 s in all, unless they take many seconds until they are steady.
+/// How long two servers are explained. More take more. With their first start, that is less than 90
+/// s in all, unless they take many seconds until they are steady.
 const EXPLAIN: Duration = Duration::from_secs(45);
 
 /// Probes that determine the slice length may take one in this many parts of the budget, for each
@@ -133,7 +133,7 @@ fn rows(experiment: &Experiment) -> usize {
     experiment.participants.len() * experiment.loads.len().max(1)
 }
 
-/// For a run that begins or continues; a run that has a number has begun before.
+/// For a run that begins or continues. A run that has a number has begun before.
 pub fn announcement(
     run: &Run,
     experiment: &Experiment,

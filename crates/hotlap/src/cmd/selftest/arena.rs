@@ -121,7 +121,7 @@ impl Arena {
         }
     }
 
-    /// An experiment with these servers for this long; without laps at a common rate, which do not
+    /// An experiment with these servers for this long. Without laps at a common rate, which do not
     /// affect CPU time.
     pub fn experiment(
         &self,
@@ -154,7 +154,7 @@ impl Arena {
         Ok(recorder.keep(experiment, &mut runner).run)
     }
 
-    /// The record of such an experiment; it is not stored.
+    /// The record of such an experiment. It is not stored.
     pub fn record(&self, experiment: &Experiment) -> Run {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Run {

@@ -17,7 +17,7 @@ pub struct Claim {
     pub figure: String,
     /// Its unit.
     pub unit: Unit,
-    /// The measured value; NaN if there is none.
+    /// The measured value. NaN if there is none.
     pub claimed: f64,
     /// The true value.
     pub real: f64,
@@ -90,7 +90,7 @@ impl Claim {
         }
     }
 
-    /// Whether a figure is within the tolerance; NaN is not.
+    /// Whether a figure is within the tolerance. NaN is not.
     fn is_right(&self, figure: f64) -> bool {
         (figure - self.real).abs() <= self.tolerance
     }

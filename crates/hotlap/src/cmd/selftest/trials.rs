@@ -38,7 +38,7 @@ const WARM: Duration = Duration::from_secs(1);
 /// The server works for this long, then pauses for a second.
 const PAUSING: (u64, u64) = (3_000, 1_000);
 
-/// The request rate for the pausing server; while it works, it can serve a hundred times as many.
+/// The request rate for the pausing server. While it works, it can serve a hundred times as many.
 const PAUSING_RATE: f64 = 500.0;
 
 /// CPU time per request of the twins and of the more expensive server, in nanoseconds: exactly 3%
@@ -220,7 +220,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
 }
 
 /// The server that sends a wrong response to exactly 1 of 100 requests: each is counted, and such a
-/// lap does not count.
+/// lap is excluded.
 pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let mut alone = Alone::start(arena, "erring:100", LAP, stop)?;
     let laps = [alone.lap(LapKind::Flat)?, alone.lap(LapKind::Flat)?];
@@ -269,7 +269,7 @@ pub const QUEUES: [KnownQueue; 3] = [
 ];
 
 /// Searches the capacities of all queues, as `hotlap capacity` does. Returns them in order, and the
-/// number of restarts; `None` for one that was not found.
+/// number of restarts. `None` for one that was not found.
 pub fn search(
     arena: &Arena,
     budget: Duration,

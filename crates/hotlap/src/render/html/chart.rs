@@ -27,7 +27,7 @@ const HEIGHT: f64 = 285.0;
 /// Height of a line in a chart with one line per server.
 pub const LINE: f64 = 24.0;
 
-/// The number of colours in the style sheet; further servers differ in stroke and mark as well.
+/// The number of colours in the style sheet. Further servers differ in stroke and mark as well.
 pub const COLOURS: usize = 8;
 
 /// A chart, drawn.
@@ -40,7 +40,7 @@ pub struct Drawing {
 }
 
 impl Chart {
-    /// Draws a chart; `id` makes the names of its parts unique on the page.
+    /// Draws a chart. `id` makes the names of its parts unique on the page.
     pub fn draw(&self, id: &str) -> Drawing {
         let mut scene = render_multiple(self.plots(), self.layout());
         let place = scene.axis_meta.take();
@@ -62,7 +62,7 @@ impl Chart {
         }
     }
 
-    /// The library counts names from 1, from the bottom; points count from 0, from the top.
+    /// The library counts names from 1, from the bottom. Points count from 0, from the top.
     fn upward(&self, y: f64) -> f64 {
         self.rows().map_or(y, |n| n as f64 - y)
     }
@@ -243,7 +243,7 @@ fn own(scene: &mut Scene, id: &str) {
     }
 }
 
-/// Merges adjacent groups with the same attributes; otherwise, a line with many pieces would be
+/// Merges adjacent groups with the same attributes. Otherwise, a line with many pieces would be
 /// many groups.
 fn join(parts: &mut Vec<Primitive>) {
     let mut joined: Vec<Primitive> = Vec::with_capacity(parts.len());
@@ -332,7 +332,7 @@ pub enum Vertical {
 /// A scale.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// Its label with the unit; empty if the ticks and the chart's title are enough.
+    /// Its label with the unit. Empty if the ticks and the chart's title are enough.
     pub label: String,
     /// Whether it is logarithmic.
     pub log: bool,
@@ -377,17 +377,17 @@ pub enum Stroke {
 pub struct Point {
     /// Its position on the horizontal axis.
     pub x: f64,
-    /// Its position on the vertical axis; on an axis of names, the index of the name. NaN where a
+    /// Its position on the vertical axis. On an axis of names, the index of the name. NaN where a
     /// line is interrupted until the next point.
     pub y: f64,
     /// The interval, horizontal (dots) or vertical (steps, band).
     pub span: Option<(f64, f64)>,
-    /// The text that the page shows when the pointer is over the point; empty for none.
+    /// The text that the page shows when the pointer is over the point. Empty for none.
     pub text: String,
 }
 
 /// The range of a horizontal axis: all points, and as much of their intervals as possible while the
-/// points stay apart. A wider interval is cut off; the text of its point states the ends.
+/// points stay apart. A wider interval is cut off. The text of its point states the ends.
 pub fn extent(series: &[Series]) -> impl Iterator<Item = f64> {
     let points = || series.iter().flat_map(|s| &s.points);
     let (low, high) =

@@ -60,7 +60,7 @@ pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<C
 /// The longest name next to a chart, in characters.
 const LONGEST_NAME: usize = 24;
 
-/// The servers of a page; the number of each determines its colour and mark.
+/// The servers of a page. The number of each determines its colour and mark.
 #[derive(Debug)]
 pub struct Palette(Vec<String>);
 
@@ -402,7 +402,7 @@ fn crossing(row: &CapacityRow, server: usize, limit_ms: f64) -> Series {
     Series { server, points: points.collect(), stroke: Stroke::Dots }
 }
 
-/// How servers scale, compared with proportional growth; none if loads do not form a series.
+/// How servers scale, compared with proportional growth. None if loads do not form a series.
 pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     let parameter = report.scaling.first()?.parameter.clone();
     let mut series = Vec::new();
@@ -538,7 +538,7 @@ fn lines(
     palette.names().iter().enumerate().map(of).filter(|s| s.points.len() > 1).collect()
 }
 
-/// A chart over time; ticks and title describe the vertical axis.
+/// A chart over time. Ticks and title describe the vertical axis.
 fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Series>) -> Chart {
     let from = extent(&series).fold(f64::INFINITY, f64::min);
     let until = extent(&series).fold(0.0, f64::max);

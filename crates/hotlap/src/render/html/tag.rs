@@ -26,7 +26,7 @@ pub fn sentences(name: &str, sentences: &[String]) -> Html {
     sentences.iter().map(|sentence| el(name, &[], unbroken(sentence))).collect()
 }
 
-/// A paragraph with a class, whose intervals are not broken; nothing for an empty text.
+/// A paragraph with a class, whose intervals are not broken. Nothing for an empty text.
 pub fn paragraph(class: &str, text: &str) -> Html {
     if text.is_empty() { Html::default() } else { el("p", &[("class", class)], unbroken(text)) }
 }
@@ -129,7 +129,7 @@ pub struct RowExtra {
     pub details: Html,
 }
 
-/// A table; nothing if it has no rows.
+/// A table. Nothing if it has no rows.
 pub fn table(table: &Table) -> Html {
     written(table, None, &[])
 }
@@ -221,7 +221,7 @@ mod tests {
         let safe = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;\\x07";
         let expected = format!("<b title=\"{safe}\">{safe}</b>");
         assert_eq!(el("b", &[("title", evil)], evil).into_string(), expected);
-        // A reason why a lap does not count may have the text of another host in it.
+        // A reason why a lap is excluded may have the text of another host in it.
         let script = json(&serde_json::json!(["</script>\u{202e}\u{2028}"])).into_string();
         assert_eq!(script, "[\"\\u003c/script>\\u202e\\u2028\"]");
     }

@@ -27,7 +27,7 @@ pub struct CountRow {
 }
 
 impl CountRow {
-    /// The row of a count; `None` if neither server has any.
+    /// The row of a count. `None` if neither server has any.
     pub(super) fn of(line: &CountLine) -> Option<Self> {
         let name = words(&line.counted);
         let by = match line.counted {
@@ -51,7 +51,7 @@ impl CountRow {
     }
 }
 
-/// What is counted, in words; empty for what is not shown.
+/// What is counted, in words. Empty for what is not shown.
 pub(super) fn words(counted: &CountedEvent) -> String {
     let words = match counted {
         CountedEvent::Call(name) => name,
@@ -108,8 +108,8 @@ fn figure(estimate: &Estimate, text: String) -> Figure {
 /// At most so many counts are named together.
 const COUNTS: usize = 3;
 
-/// A difference of a system call or an event is named in a sentence from so many per request on;
-/// of bytes, from so many, since it takes some hundreds to cost anything that can be measured.
+/// A difference of a system call or an event is named in a sentence from so many per request on. Of
+/// bytes, from so many, since it takes some hundreds to cost anything that can be measured.
 const NAMED: f64 = 0.05;
 const NAMED_BYTES: f64 = 500.0;
 

@@ -47,16 +47,16 @@ pub struct LedgerRow {
     pub kind: LedgerKind,
     /// The group, or the function.
     pub name: String,
-    /// Cost of the reference; `null` where it has no meaning.
+    /// Cost of the reference. `null` where it has no meaning.
     pub reference_us: Option<f64>,
-    /// Cost of the server; `null` where it has no meaning.
+    /// Cost of the server. `null` where it has no meaning.
     pub server_us: Option<f64>,
     /// The difference. The groups and what is not explained add up to the measured difference, and
     /// the functions to their group.
     pub difference_us: f64,
-    /// Lower end of its interval; `null` if it has none.
+    /// Lower end of its interval. `null` if it has none.
     pub low_us: Option<f64>,
-    /// Upper end of its interval; `null` if it has none.
+    /// Upper end of its interval. `null` if it has none.
     pub high_us: Option<f64>,
     /// Whether the two servers differ in it.
     pub differs: bool,
@@ -91,7 +91,7 @@ impl Digit {
     }
 
     fn rounded(self, us: f64) -> f64 {
-        // Whole multiples add up exactly; the division at the end is rounded once.
+        // Whole multiples add up exactly. The division at the end is rounded once.
         (us / self.unit()).round() / 10_f64.powi(self.0 as i32)
     }
 
@@ -109,7 +109,7 @@ impl Digit {
     }
 }
 
-/// All rows of an explanation; none without a profile.
+/// All rows of an explanation. None without a profile.
 pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
     let Some(ledger) = &found.ledger else { return Vec::new() };
     let digit = Digit::of(found.cost.larger() / 1e3);
@@ -289,7 +289,7 @@ impl LedgerRow {
         }
     }
 
-    /// A row with a difference only; its interval is that of an estimate in nanoseconds.
+    /// A row with a difference only. Its interval is that of an estimate in nanoseconds.
     fn rest(
         kind: LedgerKind,
         difference_us: f64,

@@ -10,7 +10,7 @@ const INTERPRETERS: [&str; 14] = [
     "npx", "uv",
 ];
 
-/// A command, split into the parts of a name; folders and the port are left out.
+/// A command, split into the parts of a name. Folders and the port are left out.
 #[derive(Debug, PartialEq)]
 struct Parts {
     program: String,
@@ -34,7 +34,7 @@ pub fn names(commands: &[&str]) -> Vec<String> {
 }
 
 impl Parts {
-    /// The parts of a command; `None` if no short name can be derived.
+    /// The parts of a command. `None` if no short name can be derived.
     fn of(command: &str) -> Option<Self> {
         let is_setting =
             |word: &String| word == "env" || word.contains('=') && !word.starts_with('-');
@@ -53,7 +53,7 @@ impl Parts {
         Some(Self { program, script, arguments })
     }
 
-    /// The shortest form that differs from all others; `None` if there is none.
+    /// The shortest form that differs from all others. `None` if there is none.
     fn name(&self, others: &[&Self]) -> Option<String> {
         let differs = |form: &dyn Fn(&Self) -> String| {
             let own = form(self);

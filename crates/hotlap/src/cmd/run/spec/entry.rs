@@ -12,7 +12,7 @@ use crate::model::{Published, Than};
 pub struct Entry {
     /// A server of the catalogue or a pattern, a command, or a URL.
     pub run: String,
-    /// The name for tables, if the suite gives one; only for an entry that matches one server.
+    /// The name for tables, if the suite gives one. Only for an entry that matches one server.
     pub name: Option<String>,
     /// The number of cores that its servers are told to use, and the name without it.
     pub cpus: Option<(usize, String)>,
@@ -20,9 +20,9 @@ pub struct Entry {
     pub on: Option<usize>,
     /// A side effect that must happen once per request.
     pub counts: Option<Counts>,
-    /// Published figures of this server; servers in them are indices of entries.
+    /// Published figures of this server. Servers in them are indices of entries.
     pub published: Vec<Published>,
-    /// Its line in the suite; 0 for a command-line argument.
+    /// Its line in the suite. 0 for a command-line argument.
     pub line: usize,
 }
 

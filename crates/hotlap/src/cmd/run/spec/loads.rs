@@ -8,7 +8,7 @@ use hotlap_load::plan::CONNECTIONS;
 use hotlap_servers::contract::{Contract, Name};
 
 use super::options;
-use crate::cli::{RunArgs, Shape};
+use crate::cli::{RunArgs, ShapeArgs};
 use crate::exit::usage;
 
 /// The loads, with one thread unless a number was given. `contract` defines the request names that
@@ -49,7 +49,7 @@ pub fn loads(
 }
 
 /// The one load that the command line describes.
-fn typed(shape: &Shape) -> anyhow::Result<Loading> {
+fn typed(shape: &ShapeArgs) -> anyhow::Result<Loading> {
     let connection = &shape.connection;
     let (in_flight, closes) =
         (shape.connections.unwrap_or(CONNECTIONS), connection.disable_keepalive);

@@ -109,7 +109,7 @@ pub(super) fn have_hosts(
     }
 }
 
-/// The goals of the suite or of `hotlap capacity`; none if nothing is searched.
+/// The goals of the suite or of `hotlap capacity`. None if nothing is searched.
 pub(super) fn goals(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<Vec<Objective>> {
     let goals = match suite.and_then(|suite| Some((suite, suite.slo.as_ref()?))) {
         None => args.slo.clone(),

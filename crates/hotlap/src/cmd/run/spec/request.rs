@@ -56,7 +56,7 @@ pub fn requests(
     Ok((Requests { fields, ..requests }, Vec::new()))
 }
 
-/// The one request to commands and URLs. Flags take precedence over the suite; headers of both are
+/// The one request to commands and URLs. Flags take precedence over the suite. Headers of both are
 /// sent.
 fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
     let said = suite.and_then(|suite| suite.request.clone()).unwrap_or_default();

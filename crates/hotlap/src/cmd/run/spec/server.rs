@@ -29,7 +29,7 @@ pub const CEILING: &str = "ceiling";
 /// A server of the run, before it is known whether it can be built.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerSpec {
-    /// Its name in tables; unique in its run.
+    /// Its name in tables. Unique in its run.
     pub name: String,
     /// The index of the entry that names it.
     pub entry: usize,
@@ -303,7 +303,7 @@ fn names(
             Meaning::Command(text) => short.next().unwrap_or_else(|| text.clone()),
             Meaning::Url(text) => text.clone(),
         };
-        // A name in a suite applies to one server; if a pattern matches several, they keep their
+        // A name in a suite applies to one server. If a pattern matches several, they keep their
         // own names.
         let alone = meant.iter().filter(|(e, _)| e == entry).count() == 1;
         let told = entries[*entry].name.as_ref().filter(|_| alone);
