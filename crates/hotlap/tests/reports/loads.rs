@@ -282,7 +282,7 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     assert!(said.contains("All 126 laps failed a validity check"), "{text}");
     let why = "× side effect (first: ";
     let which =
-        "go/net-http, node/http:cluster, python3 app.py, ceiling: all 120 laps do not count";
+        "go/net-http, node/http:cluster, python3 app.py, ceiling: all 114 laps do not count";
     assert!(said.contains(which), "{text}");
     assert!(said.contains(why) && said.contains("× connections (first: only 12 of 64"), "{text}");
     assert!(said.contains("Check whether the server drops work"), "{text}");
