@@ -17,7 +17,7 @@ use hotlap_servers::launch::ServerFailure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::lap::Lap;
-use crate::participant::{Load, Origin, Participant, Role};
+use crate::participant::{self, Load, Origin, Participant, Role};
 use crate::runner::{OBSERVED, Probed, Ready, Runner, TrialWindow, Warmup};
 use instance::{Between, Conditions, Instance, Trouble, WarmupProfile};
 use slices::{Needs, Slices, lead_in};
@@ -110,8 +110,7 @@ impl LocalRunner {
 
     /// The participant whose program this is: the reference for its control.
     fn program(&self, participant: usize) -> usize {
-        let is_control = self.instances[participant].participant.role == Role::Control;
-        is_control.then(|| self.reference()).flatten().unwrap_or(participant)
+        participant::program(self.instances.iter().map(|i| i.participant.role), participant)
     }
 
     /// What earlier warm-ups showed of a server or, if it had none, of the same program.

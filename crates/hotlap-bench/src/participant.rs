@@ -68,6 +68,14 @@ pub enum Role {
     Ceiling,
 }
 
+/// The participant whose program this one is, given the role of each: the reference, for its
+/// control.
+pub(crate) fn program(roles: impl IntoIterator<Item = Role>, participant: usize) -> usize {
+    let roles: Vec<Role> = roles.into_iter().collect();
+    let reference = roles.iter().position(|role| *role == Role::Reference);
+    reference.filter(|_| roles[participant] == Role::Control).unwrap_or(participant)
+}
+
 /// How a server is started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

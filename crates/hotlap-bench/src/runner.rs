@@ -222,3 +222,21 @@ pub struct Warmup {
     /// What TLS negotiated. `None` without TLS.
     pub tls: Option<Negotiated>,
 }
+
+impl Warmup {
+    /// Of a server that needs none, with nothing measured.
+    pub(crate) fn flat(load: usize) -> Self {
+        Self {
+            load,
+            class: Class::Flat,
+            compiles: false,
+            steady_ms: 0.0,
+            curve: Vec::new(),
+            window_ms: 0.0,
+            alone_cost_ns: None,
+            count: None,
+            uncounted: None,
+            tls: None,
+        }
+    }
+}

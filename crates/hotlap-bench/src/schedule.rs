@@ -4,8 +4,8 @@
 //! A restart starts every server again, in random order, and warms each up. A round runs every
 //! server for two laps, slice by slice: one slice of each server in random order and one in the
 //! mirrored order, `C A B · B A C`, then the next step in another order, so that disturbances
-//! affect all servers alike. The ceiling takes part in the first round of each restart, and the A/A
-//! control in every fourth. If requested, a restart ends with a paced lap of each server at a
+//! affect all servers alike. The ceiling is measured in the first round of each restart, and the
+//! A/A control in every fourth. If requested, a restart ends with a paced lap of each server at a
 //! common rate.
 
 use std::time::Duration;
@@ -27,7 +27,7 @@ mod search;
 /// and the time of the hardware counters. An estimate until the second restart has been timed.
 const FLAT_AGAIN: Duration = Duration::from_millis(600);
 
-/// The A/A control takes part in one of this many rounds. In the first round of each restart alone,
+/// The A/A control is measured in one of this many rounds. In the first round of each restart only,
 /// one disturbed round of five restarts made a noise floor of 17% next to intervals of 2%. In every
 /// round, it would take a third of the time of two servers.
 const CONTROL_EVERY: u32 = 4;
@@ -253,9 +253,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// The order of a step of a round. The ceiling takes part in the first round of each restart,
-    /// and the A/A control in some rounds: they tell about the machine, and the time is the
-    /// servers'.
+    /// The order of a step of a round. The ceiling is measured in the first round of each restart,
+    /// and the A/A control in some. They tell about the machine, and the time is the servers'.
     fn order(&self, place: Place, step: (usize, u32)) -> Vec<usize> {
         let participants = &self.experiment.participants;
         let mut order = order(self.experiment.seed, place, step, participants.len());
@@ -474,14 +473,14 @@ mod tests {
         let mut runner = runner(three());
         let (laps, over) = laps(&experiment(Some(2), Some(3)), &mut runner);
         assert_eq!(over, Over::Done);
-        // The A/A control takes part in the first of these rounds.
+        // The A/A control is measured in the first of these rounds.
         assert_eq!(laps.len(), 2 * (3 + 2 + 2) * 2);
         let count = |what: &str| runner.log.iter().filter(|l| l.starts_with(what)).count();
         assert_eq!((count("start"), count("warm-up"), count("stop")), (6, 6, 6));
     }
 
     #[test]
-    fn the_control_takes_part_in_every_fourth_round() {
+    fn the_control_is_measured_in_every_fourth_round() {
         let (laps, _) = laps(&experiment(Some(1), Some(6)), &mut runner(three()));
         let rounds: Vec<u32> = laps.iter().filter(|lap| lap.3 == 1).map(|lap| lap.1).collect();
         assert_eq!(rounds, [0, 0, 4, 4]);

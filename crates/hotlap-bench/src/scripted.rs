@@ -8,7 +8,7 @@ use hotlap_load::outcome::{
     ByteCounts, ConnectionCounts, Failures, Outcome, ThreadUsage, Tick, Totals,
 };
 use hotlap_load::{Failure, Phase};
-use hotlap_stats::{Class, Histogram};
+use hotlap_stats::Histogram;
 
 use crate::lap::{Lap, LapKind, Usage};
 use crate::participant::Load;
@@ -285,16 +285,10 @@ impl Runner for Scripted {
         let rate = self.scripts[participant].rate;
         watch(rate);
         Ok(Warmup {
-            load,
-            compiles: false,
-            class: Class::Flat,
-            steady_ms: 0.0,
             curve: vec![rate, rate, rate],
             window_ms: 100.0,
-            uncounted: None,
-            tls: None,
             alone_cost_ns: Some(self.scripts[participant].cost_ns),
-            count: None,
+            ..Warmup::flat(load)
         })
     }
 

@@ -89,7 +89,7 @@ fn failures(lap: &Lap) -> Option<Violation> {
     is_failing([&lap.outcome]).then_some(Violation::Failures { failures, requests, most })
 }
 
-/// Whether more requests failed in these windows than [`FAILING`] allows. Without responses and
+/// Whether more requests failed in these windows than `FAILING` allows. Without responses and
 /// without failures, the server stalled.
 pub fn is_failing<'a>(windows: impl IntoIterator<Item = &'a Outcome>) -> bool {
     let (mut failures, mut requests) = (0, 0);

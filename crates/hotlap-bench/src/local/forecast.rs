@@ -1,7 +1,7 @@
 //! Forecasts how long an experiment takes.
 //!
 //! The schedule itself carries the experiment out, with a runner that only adds up what each step
-//! takes. So restarts, rounds, probes and the laps at the common rate are those of the real run.
+//! takes. So it has the restarts, rounds, probes and laps at the common rate of the real run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,14 +9,13 @@ use std::time::Duration;
 use hotlap_load::Outcome;
 use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::launch::ServerFailure;
-use hotlap_stats::Class;
 
 use super::instance::{Between, COUNTED, WARM_WINDOW};
 use super::slices::{LENGTHS, Needs, PROBE_WINDOWS, Slices, TOLERANCE, WHOLE, lead_in};
 use super::{VERIFIED_AT_ONCE, paced_window, slices_a_lap};
 use crate::experiment::{Event, Experiment, Explain};
 use crate::lap::{Lap, LapKind};
-use crate::participant::{Participant, Role};
+use crate::participant;
 use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::schedule;
 
@@ -119,10 +118,7 @@ struct Forecaster<'a> {
 
 impl Forecaster<'_> {
     fn program(&self, participant: usize) -> usize {
-        let role = |e: &Participant| e.role == Role::Reference;
-        let reference = self.experiment.participants.iter().position(role);
-        let is_control = self.experiment.participants[participant].role == Role::Control;
-        is_control.then_some(reference).flatten().unwrap_or(participant)
+        participant::program(self.experiment.participants.iter().map(|e| e.role), participant)
     }
 
     fn needs(&self) -> BTreeMap<(usize, usize), Needs> {
@@ -194,18 +190,7 @@ impl Runner for Forecaster<'_> {
         self.warm_ups[participant] += 1;
         let warm_up = if is_first { first } else { WARM_WINDOW.min(first) };
         self.clock += CONNECTING + warm_up + COUNTED;
-        Ok(Warmup {
-            load,
-            compiles: false,
-            class: Class::Flat,
-            steady_ms: 0.0,
-            curve: Vec::new(),
-            window_ms: 0.0,
-            uncounted: None,
-            tls: None,
-            alone_cost_ns: None,
-            count: None,
-        })
+        Ok(Warmup::flat(load))
     }
 
     fn probes(&mut self) -> Vec<(usize, usize)> {
@@ -305,7 +290,7 @@ mod tests {
     use hotlap_servers::launch::Launch;
 
     use super::*;
-    use crate::participant::{Load, Origin};
+    use crate::participant::{Load, Origin, Participant, Role};
 
     const READY: Duration = Duration::from_millis(300);
     const WARM_UP: Duration = Duration::from_secs(2);

@@ -69,11 +69,7 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     };
     let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
     let (names, latency) = (asked.names, args.latency);
-    let mut loaded = Loaded { url, plan, names, outcome, generators, opened, latency };
-    // No figure is averaged over the death of a server.
-    if let Some(since_s) = loaded.silent_since_s() {
-        loaded.outcome.window_ns = Duration::from_secs_f64(since_s).as_nanos() as u64;
-    }
+    let loaded = Loaded { url, plan, names, outcome, generators, opened, latency };
     let data = match args.format {
         Form::Human => None,
         Form::Wrk => Some(output::wrk(&loaded)),
@@ -318,7 +314,7 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
         let first = outcome.first_connect_error.as_deref();
         let why = first.map_or_else(String::new, |why| format!(" ({})", visible(why)));
         console.warn(&format!(
-            "\nNOT VALID: the server stopped responding after {since_s:.1} s{why}. The figures \
+            "\nNOT VALID: the server stopped responding after {since_s:.1} s{why}. Requests/s \
              above are of the time before."
         ));
     }

@@ -73,6 +73,17 @@ impl Loaded {
         is_gone.then(|| answered.len() as f64 / TICKS_PER_S as f64)
     }
 
+    /// The part of the window in which the server was there, in seconds. No rate is averaged over
+    /// the death of a server.
+    pub fn served_s(&self) -> f64 {
+        self.silent_since_s().unwrap_or(self.outcome.window_ns as f64 / 1e9)
+    }
+
+    /// Correct responses per second, while the server was there.
+    pub fn rate(&self) -> f64 {
+        self.outcome.responses as f64 / self.served_s().max(1e-9)
+    }
+
     /// Whether requests were sent too late for their times to be the server's, by the same rule as
     /// for a lap of `hotlap run`.
     pub fn is_late(&self) -> bool {

@@ -29,7 +29,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     let failures = outcome.failures.total();
     out += &format!(
         "  requests/s  {:<12}{} correct responses, {} errors\n",
-        rate(outcome.rate()),
+        rate(loaded.rate()),
         count(outcome.responses),
         count(failures)
     );
@@ -56,7 +56,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     }
     out += &format!(
         "  read        {} MB/s\n",
-        grouped(outcome.bytes.received as f64 * 1e3 / outcome.window_ns.max(1) as f64, 1)
+        grouped(outcome.bytes.received as f64 / 1e6 / loaded.served_s().max(1e-9), 1)
     );
     let busiest = outcome.busiest() * 100.0;
     let cpu: u64 = outcome.threads.iter().map(|t| t.cpu_ns).sum();
@@ -303,6 +303,7 @@ fn offered(open_loop: &OpenLoop) -> String {
 #[cfg(test)]
 mod tests {
     use hotlap_load::Outcome;
+    use hotlap_load::outcome::Tick;
     use hotlap_load::plan::{Plan, Request};
 
     use super::*;
@@ -336,6 +337,20 @@ mod tests {
     fn value(csv: &str, name: &str) -> f64 {
         let line = csv.lines().find_map(|line| line.strip_prefix(&format!("{name},"))).unwrap();
         line.split(',').next().unwrap().parse().unwrap()
+    }
+
+    /// Regression: the offered rate of such a load was all that became due ÷ the time before.
+    #[test]
+    fn a_death_ends_the_time_of_responses_and_not_of_the_offer() {
+        let mut loaded = loaded();
+        let outcome = &mut loaded.outcome;
+        let tick = |responses, failures| Tick { responses, failures, ..Tick::default() };
+        outcome.series = [vec![tick(100, 0); 10], vec![tick(0, 100); 30]].concat();
+        (outcome.window_ns, outcome.responses, outcome.due) = (4_000_000_000, 1_000, 4_000);
+        assert_eq!(loaded.outcome.open_loop().unwrap().offered_per_s, 1_000.0);
+        assert_eq!(value(&csv(&loaded), "requests_per_s"), 1_000.0);
+        assert_eq!(value(&csv(&loaded), "offered_per_s"), 1_000.0);
+        assert!(human(&loaded, 80).contains("requests/s  1,000 "));
     }
 
     /// Regression: of a server that was blocked nearly all of the time, `load` printed a p99 of

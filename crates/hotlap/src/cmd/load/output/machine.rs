@@ -58,7 +58,7 @@ pub fn json(loaded: &Loaded) -> String {
     let value = json!({
         "url": loaded.url,
         "figures": {
-            "requests_per_s": outcome.rate(),
+            "requests_per_s": loaded.rate(),
             "answers": outcome.responses,
             "errors": outcome.failures.total(),
             "late": loaded.is_late(),
@@ -120,7 +120,7 @@ pub fn csv(loaded: &Loaded) -> String {
     let mut put = |name: &str, value: f64, unit: &str| {
         lines.push([name.to_owned(), value.to_string(), unit.to_owned()]);
     };
-    put("requests_per_s", outcome.rate(), "1/s");
+    put("requests_per_s", loaded.rate(), "1/s");
     put("answers", outcome.responses as f64, "");
     put("errors", outcome.failures.total() as f64, "");
     put("window", outcome.window_ns as f64 / 1e9, "s");

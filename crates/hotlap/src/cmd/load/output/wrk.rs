@@ -1,7 +1,7 @@
 //! wrk's output format, column for column, for scripts that parse it.
 
 use hotlap_load::plan::{Plan, Stop};
-use hotlap_load::{Failure, Outcome, Phase};
+use hotlap_load::{Failure, Phase};
 
 use crate::cmd::load::loaded::Loaded;
 
@@ -49,10 +49,11 @@ pub fn wrk(loaded: &Loaded) -> String {
             out += &format!("{:7.0}%{value}\n", q * 100.0);
         }
     }
-    out + &wrk_totals(outcome)
+    out + &wrk_totals(loaded)
 }
 
-fn wrk_totals(outcome: &Outcome) -> String {
+fn wrk_totals(loaded: &Loaded) -> String {
+    let outcome = &loaded.outcome;
     let failures = &outcome.failures;
     let in_phase = |phase, of: &[Failure]| -> u64 {
         let counts = failures.0.iter().filter(|c| c.phase == phase && of.contains(&c.failure));
@@ -77,7 +78,7 @@ fn wrk_totals(outcome: &Outcome) -> String {
     let timeout = failures.of(Failure::Timeout) - in_phase(Phase::Connect, &[Failure::Timeout]);
     let bad: u64 = outcome.statuses.iter().filter(|(s, _)| **s > 399).map(|(_, n)| n).sum();
     let whole: u64 = outcome.statuses.values().sum::<u64>().max(outcome.responses);
-    let seconds = outcome.window_ns as f64 / 1e9;
+    let seconds = loaded.served_s();
     let bytes = outcome.bytes.received as f64;
     let mut out = format!(
         "  {whole} requests in {}, {}B read\n",
