@@ -492,7 +492,7 @@ impl RunningServer for RemoteServer {
         let offset = self.line.offset();
         let silence = self.line.channel.silence().saturating_sub(self.delay() * ROUND_TRIPS);
         let Some(SampledThere { at_ns, cpu_ns }) = report else {
-            return Sample { requests: after.1, at: now, cpu_ns: None, silence };
+            return Sample { requests: after.1, at: now, cpu_ns: None, database_ns: None, silence };
         };
         let mut moment = offset.to_local(at_ns);
         if moment < before.0 || moment > after.0 {
@@ -504,7 +504,8 @@ impl RunningServer for RemoteServer {
         }
         let age = Duration::from_nanos(after.0.saturating_sub(moment));
         let at = now.checked_sub(age).unwrap_or(now);
-        Sample { requests: requests_at(moment, before, after), at, cpu_ns, silence }
+        let requests = requests_at(moment, before, after);
+        Sample { requests, at, cpu_ns, database_ns: None, silence }
     }
 
     fn switches(&mut self) -> Option<Switches> {

@@ -242,7 +242,7 @@ impl ServerService {
     /// This machine.
     fn host(&self) -> LocalHost {
         let ServerSetting { supervisor, logs, .. } = self.setting.clone();
-        LocalHost { supervisor, logs, network: self.network.clone() }
+        LocalHost { supervisor, logs, network: self.network.clone(), database: None }
     }
 
     fn open_door(&mut self, secret: String) -> Result<u16, String> {

@@ -340,8 +340,13 @@ fn requests_are_counted_at_a_moment_between_readings() {
     std::thread::sleep(Duration::from_millis(20));
     let answered = |running: &dyn RunningLoad| {
         let silence = Duration::ZERO;
-        let take =
-            |_: &dyn Fn() -> u64| Sample { requests: 0, at: Instant::now(), cpu_ns: None, silence };
+        let take = |_: &dyn Fn() -> u64| Sample {
+            requests: 0,
+            at: Instant::now(),
+            cpu_ns: None,
+            database_ns: None,
+            silence,
+        };
         running.sample(&mut { take }).requests
     };
     let under_way = answered(&*running);

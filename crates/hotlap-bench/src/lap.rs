@@ -99,6 +99,9 @@ pub struct Usage {
     pub requests: u64,
     /// CPU time from the scheduler's accounting, in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
+    /// CPU time of the run's database meanwhile, in nanoseconds. `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_ns: Option<u64>,
     /// Voluntary context switches. `None` if unknown.
     pub switches: Option<u64>,
     /// Involuntary context switches. `None` if unknown.
@@ -216,6 +219,17 @@ impl Usage {
     /// CPU time per request, in nanoseconds. `None` if unknown.
     pub fn cost_share(&self) -> Option<Share> {
         Some(Share { amount: self.cpu_ns? as f64, of: self.requests as f64 })
+    }
+
+    /// CPU time of the database per request, in nanoseconds. `None` without one.
+    pub fn database_share(&self) -> Option<Share> {
+        Some(Share { amount: self.database_ns? as f64, of: self.requests as f64 })
+    }
+
+    /// CPU time of server and database per request, in nanoseconds. `None` without a database.
+    pub fn total_share(&self) -> Option<Share> {
+        let both = self.cpu_ns?.saturating_add(self.database_ns?);
+        Some(Share { amount: both as f64, of: self.requests as f64 })
     }
 }
 

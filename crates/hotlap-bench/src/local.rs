@@ -178,7 +178,9 @@ impl LocalRunner {
         }
         let examine = |instance: &mut Instance| {
             instance.thaw();
-            instance.examine()
+            instance.examine()?;
+            instance.find_database();
+            Ok(())
         };
         let mut examined: BTreeMap<usize, Result<(), ServerFailure>> = thread::scope(|scope| {
             let instances =
@@ -528,6 +530,7 @@ mod tests {
                     notes: vec![],
                 },
                 host: Arc::new(LocalHost {
+                    database: None,
                     supervisor: Supervisor::new("/none", &[]),
                     logs: PathBuf::new(),
                     network: Network::loopback(),

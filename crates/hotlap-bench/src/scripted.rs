@@ -175,6 +175,7 @@ impl Scripted {
             wall_ns: outcome.window_ns,
             requests,
             cpu_ns: Some((script.cost_ns * costlier * requests as f64) as u64),
+            database_ns: None,
             switches: Some(requests / 10),
             preemptions: Some(0),
             memory: Memory {

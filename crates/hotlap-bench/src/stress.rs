@@ -24,8 +24,8 @@ use hotlap_servers::infer;
 use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::CpuAllocation;
+use hotlap_servers::running::ask;
 use hotlap_servers::running::{RunningServer, ServerHost, ServerState};
-use hotlap_servers::running::{ask, ending};
 use hotlap_servers::verify::LIMIT;
 
 mod attackers;
@@ -425,7 +425,7 @@ impl<'a> Attacked<'a> {
         match self.state() {
             ServerState::Runs => {}
             ServerState::Ended(exit) => {
-                observed.ended = Some(ending(exit));
+                observed.ended = Some(exit.to_string());
                 log_tail = self.server.as_ref().map_or(Vec::new(), |server| server.tail());
             }
             ServerState::Unreachable(why) => return Err(failure("stress", why.cause, &why.remedy)),

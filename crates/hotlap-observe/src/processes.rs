@@ -350,6 +350,40 @@ pub(crate) fn sockets(proc: &Path, pid: u32) -> io::Result<Vec<u64>> {
 /// The kernel's socket tables cannot be read.
 #[cfg(target_os = "linux")]
 pub fn listening(pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
+    let entries = tcp_sockets(pids, procfs::net::TcpState::Listen)?;
+    Ok(in_order(entries.into_iter().map(|entry| entry.local_address)))
+}
+
+/// The TCP addresses to which these processes have connections that they opened, in order.
+/// Processes that have ended or belong to another user are skipped.
+///
+/// # Errors
+/// The kernel's socket tables cannot be read.
+#[cfg(target_os = "linux")]
+pub fn connected(pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
+    let own: Vec<u16> = listening(pids)?.iter().map(SocketAddr::port).collect();
+    let mut entries = tcp_sockets(pids, procfs::net::TcpState::Established)?;
+    // A client's connection leads to a port at which the process listens.
+    entries.retain(|entry| !own.contains(&entry.local_address.port()));
+    Ok(in_order(entries.into_iter().map(|entry| entry.remote_address)))
+}
+
+/// The addresses in order, without duplicates. IPv4 addresses in IPv6 form become IPv4 addresses.
+#[cfg(target_os = "linux")]
+fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let canonical = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
+    let mut addresses: Vec<SocketAddr> = addresses.map(canonical).collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses
+}
+
+/// The TCP sockets of these processes that are in this state.
+#[cfg(target_os = "linux")]
+fn tcp_sockets(
+    pids: &[u32],
+    state: procfs::net::TcpState,
+) -> io::Result<Vec<procfs::net::TcpNetEntry>> {
     let mut found = Vec::new();
     for &pid in pids {
         let held = sockets(Path::new("/proc"), pid).unwrap_or_default();
@@ -361,16 +395,10 @@ pub fn listening(pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
         // without IPv6 has no tcp6.
         let mut entries = process.tcp().map_err(io::Error::other)?;
         entries.extend(process.tcp6().unwrap_or_default());
-        entries.retain(|entry| {
-            entry.state == procfs::net::TcpState::Listen && held.contains(&entry.inode)
-        });
-        found.extend(entries.into_iter().map(|entry| {
-            let (ip, port) = (entry.local_address.ip(), entry.local_address.port());
-            SocketAddr::new(ip.to_canonical(), port)
-        }));
+        found.extend(
+            entries.into_iter().filter(|entry| entry.state == state && held.contains(&entry.inode)),
+        );
     }
-    found.sort();
-    found.dedup();
     Ok(found)
 }
 
@@ -384,6 +412,15 @@ pub fn listening(_pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
         io::ErrorKind::Unsupported,
         "listening sockets of a process can be found on Linux only; use $PORT in the command",
     ))
+}
+
+/// The TCP addresses to which these processes have connections: unknown on this system.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn connected(_pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]
@@ -452,5 +489,20 @@ mod tests {
             let found = listening(&[std::process::id()]).unwrap();
             assert!(found.contains(&address), "{found:?}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_connection_belongs_to_the_process_that_opened_it() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let this = [std::process::id()];
+        assert!(!connected(&this).unwrap().contains(&address));
+        let client = std::net::TcpStream::connect(address).unwrap();
+        let (_served, from) = listener.accept().unwrap();
+        let found = connected(&this).unwrap();
+        assert!(found.contains(&address), "{found:?}");
+        assert!(!found.contains(&from), "a client's connection: {found:?}");
+        drop(client);
     }
 }

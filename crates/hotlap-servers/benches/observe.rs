@@ -143,6 +143,7 @@ mod linux {
 
     fn start(launch: &Launch, cores: &[usize]) -> Up {
         let host = LocalHost {
+            database: None,
             supervisor: Supervisor::new(program(), &["supervisor"]),
             logs: std::env::temp_dir(),
             network: Network::loopback(),

@@ -19,7 +19,7 @@ use crate::contract::{Ask, Contract, Exchange, Name};
 use crate::infer;
 use crate::launch::{Certificate, Counts, LINES_LIMIT, Launch, LogLines, ServerFailure};
 use crate::machine::{self, Network};
-use crate::running::{HOST, ending};
+use crate::running::HOST;
 use crate::running::{LocalHost, LocalServer, RunningServer, ServerState, StartOrder, Up};
 use crate::verify::client::Wire;
 use crate::verify::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
@@ -307,6 +307,7 @@ impl Checker<'_> {
             supervisor: self.builder.supervisor.clone(),
             logs: self.logs.to_owned(),
             network: network(server.requirements),
+            database: None,
         };
         let order = StartOrder {
             number,
@@ -393,7 +394,7 @@ struct ToCheck<'a> {
 fn stop(row: &mut CheckedServer, mut server: LocalServer) {
     if row.outcome != CheckOutcome::Passed {
         if let ServerState::Ended(exit) = server.state() {
-            row.notes.push(format!("it {} during the check", ending(exit)));
+            row.notes.push(format!("it {exit} during the check"));
         }
         let log_tail = server.tail();
         if !log_tail.is_empty() {

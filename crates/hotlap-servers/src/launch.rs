@@ -39,6 +39,9 @@ pub struct Launch {
     /// A shell command that runs to its end in the same directory before each start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
+    /// Whether it gets a copy of the run's database, and the variables that lead to the copy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_database: bool,
     /// How it is spoken to over TLS. `None`: without TLS.
     #[serde(default)]
     pub tls: Option<Tls>,

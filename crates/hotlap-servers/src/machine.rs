@@ -16,6 +16,7 @@ mod network;
 mod priority;
 
 pub use cores::{CpuAllocation, alone, available, split_here};
+pub(crate) use network::free_port;
 pub use network::{Network, addresses};
 pub use priority::Priority;
 

@@ -13,4 +13,4 @@ pub use local::LocalServer;
 pub use server::{
     Found, LogWait, RunningServer, Sample, ServerHost, ServerState, StartOrder, Unreachable, Up,
 };
-pub use start::{HOST, NO_PORT, RUN_BY_HAND, UNREADY, ask, ending};
+pub use start::{HOST, NO_PORT, RUN_BY_HAND, UNREADY, ask};

@@ -121,6 +121,9 @@ pub enum Inconclusive {
     ControlDiffers,
     /// One of the two servers was not steady.
     NotSteady,
+    /// A database used more than half of a core that it shares with the two servers, so requests/s
+    /// compare the database.
+    DatabaseBound,
     /// Stored runs are compared, and a side has fewer than [`MIN_RESTARTS`] runs. Each run is one
     /// sample of the machine.
     TooFewRuns,

@@ -192,6 +192,9 @@ pub enum Command {
     /// A server with one planted difference.
     #[command(name = "__planted", hide = true, disable_help_flag = true)]
     Planted(Inner),
+    /// A server that executes a statement for each response.
+    #[command(name = "__lookup", hide = true, disable_help_flag = true)]
+    Lookup(Inner),
     /// A server that misbehaves at random.
     #[command(name = "__unruly", hide = true, disable_help_flag = true)]
     Unruly(Inner),

@@ -28,6 +28,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
             | Command::Ceiling(_)
             | Command::Known(_)
             | Command::Planted(_)
+            | Command::Lookup(_)
             | Command::Unruly(_)
     );
     if !is_hidden {
@@ -61,6 +62,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         Command::Ceiling(_) => hidden::ceiling(),
         Command::Known(args) => hidden::known(&args.argv, console),
         Command::Planted(args) => hidden::planted(&args.argv),
+        Command::Lookup(args) => hidden::lookup(&args.argv),
         Command::Unruly(args) => hidden::unruly(&args.argv),
     }
 }

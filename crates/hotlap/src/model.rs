@@ -19,6 +19,7 @@ pub use hotlap_bench::runner::{Probed, Start, Warmup};
 pub use hotlap_bench::slo::Objective;
 pub use hotlap_bench::stress::Subject;
 pub use hotlap_bench::suite::{Absent, Citation, PublishedFigure, Question};
+pub use hotlap_servers::database::DatabaseFacts;
 pub use hotlap_servers::launch::ServerFailure;
 pub use hotlap_servers::machine::Machine;
 pub use hotlap_stats::Class;
@@ -78,6 +79,9 @@ pub struct Run {
     /// one.
     #[serde(skip)]
     pub explain: Vec<ExplainLap>,
+    /// The database that hotlap started for the servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<DatabaseFacts>,
     /// The nodes and shards that it was merged from. `None` for a run of one machine. Not stored.
     #[serde(skip)]
     pub pool: Option<Pool>,

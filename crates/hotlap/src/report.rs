@@ -152,6 +152,8 @@ pub fn measure_name(measure: Measure) -> &'static str {
     match measure {
         Measure::Rate => "requests/s",
         Measure::Cost => "CPU µs/request",
+        Measure::Database => "database µs/request",
+        Measure::Total => "total µs/request",
         Measure::P50 => "p50",
         Measure::P99 => "p99",
         Measure::Memory => "memory",

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use hotlap::model::RunState;
 use hotlap::store::Store;
+use hotlap_servers::database::Programs;
 use hotlap_testkit::{Hotlap, Running, Scene, ceiling, program, pty, until};
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -113,6 +114,52 @@ fn killed_at_any_moment_it_leaves_no_process_and_a_whole_store() {
         running.kill();
         println!("killed after {moment:?} of {whole:?}");
         is_whole(&scene, laps);
+    }
+}
+
+/// No process, folder or shared memory of a database stays behind. The next command removes the
+/// folder.
+#[test]
+fn killed_at_any_moment_it_leaves_no_database() {
+    if let Err(why) = Programs::find(None) {
+        println!("skipped: {why}");
+        return;
+    }
+    let kills = std::env::var("HOTLAP_KILLS").map_or(3, |text| text.parse().unwrap());
+    for kill in 0..kills {
+        let scene = Scene::new();
+        scene.write("schema.sql", "CREATE TABLE a (b int PRIMARY KEY);");
+        let server = format!("{} __lookup '9 SELECT b FROM a WHERE b = $1'", program());
+        let run = long_run(&scene).words("--with-postgres schema.sql").args([&server]);
+        let running = run.start();
+        // A run with a database has begun all of its steps after four seconds.
+        let random = RandomState::new().hash_one(kill) as f64 / u64::MAX as f64;
+        std::thread::sleep(Duration::from_secs_f64(4.0 * random));
+        let logs = scene.path("cache/logs");
+        let notes = || {
+            let runs = std::fs::read_dir(&logs).into_iter().flatten().flatten();
+            runs.filter_map(|run| std::fs::read_to_string(run.path().join("database")).ok())
+        };
+        let folders: Vec<PathBuf> = notes().map(PathBuf::from).collect();
+        // Every other time together with the supervisors, as `kill -9 -1` does.
+        let guards: Vec<i32> = match kill % 2 {
+            0 => Vec::new(),
+            _ => scene
+                .processes()
+                .into_iter()
+                .filter(|(_, name)| name.contains("guard"))
+                .map(|(pid, _)| pid)
+                .collect(),
+        };
+        running.kill();
+        for guard in &guards {
+            let _ = kill_process(Pid::from_raw(*guard).unwrap(), Signal::KILL);
+        }
+        next_run(&scene);
+        scene.is_clean();
+        println!("killed after {:.1} s, with {guards:?} and {folders:?}", 4.0 * random);
+        assert!(folders.iter().all(|folder| !folder.exists()), "{folders:?}");
+        assert_eq!(notes().count(), 0);
     }
 }
 

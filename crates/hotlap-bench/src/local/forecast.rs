@@ -207,7 +207,7 @@ impl Runner for Forecaster<'_> {
             wall_ns: 1_000_000,
             cpu_ns: Some(cpu_ns as u64),
             slices: 1,
-            silence: Duration::ZERO,
+            ..Between::default()
         };
         self.slices.probed((self.program(participant), load), &cost(1e6 * beyond), &cost(1e6));
         Ok(())

@@ -22,7 +22,7 @@ use hotlap_servers::launch::{NamedFile, ServerFailure};
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, ServerState};
-use hotlap_servers::running::{NO_PORT, RUN_BY_HAND, ask, ending};
+use hotlap_servers::running::{NO_PORT, RUN_BY_HAND, ask};
 use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
@@ -263,6 +263,8 @@ pub(super) struct Between {
     pub wall_ns: u64,
     /// CPU time. `None` if the server's processes are unknown.
     pub cpu_ns: Option<u64>,
+    /// CPU time of the run's database. `None` without one.
+    pub database_ns: Option<u64>,
     pub slices: u32,
     /// The longest silence of the server's host.
     pub silence: Duration,
@@ -272,11 +274,12 @@ impl Between {
     /// What happened between two samples.
     pub fn of(before: &Sample, after: &Sample) -> Self {
         let wall = after.at.saturating_duration_since(before.at);
-        let cpu = after.cpu_ns.zip(before.cpu_ns);
+        let spent = |of: fn(&Sample) -> Option<u64>| Some(of(after)?.saturating_sub(of(before)?));
         Self {
             requests: after.requests.saturating_sub(before.requests),
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
-            cpu_ns: cpu.map(|(now, then)| now.saturating_sub(then)),
+            cpu_ns: spent(|sample| sample.cpu_ns),
+            database_ns: spent(|sample| sample.database_ns),
             slices: 1,
             silence: before.silence.max(after.silence),
         }
@@ -285,7 +288,9 @@ impl Between {
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.wall_ns += other.wall_ns;
-        self.cpu_ns = self.cpu_ns.zip(other.cpu_ns).map(|(own, more)| own + more);
+        let sum = |own: Option<u64>, more: Option<u64>| Some(own? + more?);
+        self.cpu_ns = sum(self.cpu_ns, other.cpu_ns);
+        self.database_ns = sum(self.database_ns, other.database_ns);
         self.slices += other.slices;
         self.silence = self.silence.max(other.silence);
     }
@@ -345,7 +350,7 @@ impl Instance {
             Some(server) => server.sample(answered),
             None => {
                 let (requests, at) = (answered(), Instant::now());
-                Sample { requests, at, cpu_ns: None, silence: Duration::ZERO }
+                Sample { requests, at, cpu_ns: None, database_ns: None, silence: Duration::ZERO }
             }
         })
     }
@@ -446,6 +451,7 @@ impl Instance {
             requests: between.requests,
             // A server that answered used some CPU time: 0 means that its clock cannot be read.
             cpu_ns: between.cpu_ns.filter(|ns| *ns > 0),
+            database_ns: between.database_ns,
             switches: counted(|switches| switches.voluntary),
             preemptions: counted(|switches| switches.involuntary),
             memory,
@@ -514,7 +520,7 @@ impl Instance {
         match self.server.as_mut().map_or(ServerState::Runs, |server| server.state()) {
             ServerState::Runs => Ok(()),
             ServerState::Ended(exit) => {
-                let cause = format!("the server {}", ending(exit));
+                let cause = format!("the server {exit}");
                 Err(self.failure(phase, cause, RUN_BY_HAND))
             }
             ServerState::Unreachable(why) => Err(self.failure(phase, why.cause, &why.remedy)),

@@ -58,6 +58,8 @@ pub struct Suite {
     pub https: bool,
     /// Whether servers with a missing toolchain are left out instead of shown as failed.
     pub leave_out_missing: bool,
+    /// An SQL file. PostgreSQL is started for the servers with its tables and rows.
+    pub with_postgres: Option<PathBuf>,
     /// Stress scenarios to run on each server after the laps, or instead of laps in a stress.
     pub stress: Vec<Scenario>,
     /// The servers.

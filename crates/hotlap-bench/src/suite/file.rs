@@ -38,6 +38,7 @@ struct Keys {
     https: bool,
     #[serde(default)]
     leave_out_missing: bool,
+    with_postgres: Option<PathBuf>,
     #[serde(default)]
     stress: Vec<Spanned<String>>,
     servers: Spanned<Vec<Spanned<Item>>>,
@@ -271,6 +272,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         cpus: keys.cpus.map(Spanned::into_inner),
         https: keys.https,
         leave_out_missing: keys.leave_out_missing,
+        with_postgres: keys.with_postgres.map(|path| beside(file, &path)),
         stress,
         servers,
         loads,

@@ -35,6 +35,7 @@ pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
         counters: false,
         cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
         host: Arc::new(LocalHost {
+            database: None,
             supervisor: supervisor(),
             logs: logs.to_owned(),
             network: Network::loopback(),
@@ -79,6 +80,7 @@ pub fn start(
     limit: Duration,
 ) -> Result<Up<LocalServer>, ServerFailure> {
     let host = LocalHost {
+        database: None,
         supervisor: supervisor(),
         logs: folder.to_owned(),
         network: Network::loopback(),

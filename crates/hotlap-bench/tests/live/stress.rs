@@ -166,6 +166,7 @@ fn setting(scenarios: &[&str], timeout_ms: u64) -> StressSetting {
         good: 2,
         cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
         host: Arc::new(LocalHost {
+            database: None,
             supervisor: Supervisor::new("/none", &[]),
             logs: PathBuf::new(),
             network: Network::loopback(),

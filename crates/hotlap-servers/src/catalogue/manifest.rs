@@ -360,6 +360,7 @@ impl CatalogueServer {
             prepare: None,
             cwd: folder,
             tls: None,
+            has_database: false,
         }
     }
 

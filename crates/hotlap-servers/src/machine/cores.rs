@@ -207,6 +207,17 @@ impl CpuAllocation {
         all
     }
 
+    /// Takes a core for a database from the side that has more cores. If neither side has two, the
+    /// database runs on the server's cores. Empty: not pinned.
+    pub fn take_for_database(&mut self, may_take_servers: bool) -> Vec<usize> {
+        let sides = match may_take_servers {
+            true => vec![&mut self.generator, &mut self.server],
+            false => vec![&mut self.generator],
+        };
+        let side = sides.into_iter().find(|side| side.len() > 1).filter(|_| !self.shared);
+        side.and_then(Vec::pop).map_or_else(|| self.server.clone(), |core| vec![core])
+    }
+
     /// The cores for one server that wants `asked` of them, or all: the number, for `CPUS`, and the
     /// cores to pin it to. A server that wants more than there are is pinned to all.
     pub fn of_server(&self, asked: Option<usize>) -> (usize, &[usize]) {
@@ -546,5 +557,21 @@ mod tests {
     fn nothing_is_pinned_if_the_server_asks_for_all_cores() {
         assert_eq!(told(&[&[0], &[1]], Some(2)), close("", ""));
         assert_eq!(told(&[&[0], &[1]], Some(0)), apart("0", "1"));
+    }
+
+    #[test]
+    fn a_database_has_a_core_of_its_own_if_there_are_three() {
+        let taken = |server: &[usize], generator: &[usize], may_take_servers| {
+            let (server, generator) = (server.to_vec(), generator.to_vec());
+            let mut cores = CpuAllocation { server, generator, shared: false, notes: vec![] };
+            let own = cores.take_for_database(may_take_servers);
+            (own, cores.server, cores.generator)
+        };
+        assert_eq!(taken(&[0], &[1], true), (vec![0], vec![0], vec![1]));
+        assert_eq!(taken(&[0], &[1, 2], true), (vec![2], vec![0], vec![1]));
+        assert_eq!(taken(&[0, 1], &[2], true), (vec![1], vec![0], vec![2]));
+        // The user asked for two.
+        assert_eq!(taken(&[0, 1], &[2], false), (vec![0, 1], vec![0, 1], vec![2]));
+        assert_eq!(taken(&[], &[], true), (vec![], vec![], vec![]));
     }
 }

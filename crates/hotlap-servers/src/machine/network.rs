@@ -1,6 +1,7 @@
 //! Where servers listen: on the loopback interface, or at an address that other hosts reach.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,11 @@ fn parse_v6(text: &str) -> Vec<IpAddr> {
         (scope == "00").then_some(IpAddr::V6(Ipv6Addr::from(number)))
     };
     text.lines().filter_map(address).collect()
+}
+
+/// A port that is free at an address.
+pub(crate) fn free_port(address: IpAddr) -> io::Result<u16> {
+    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! the server.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -44,6 +45,17 @@ pub enum ProcessExit {
     Signal(i32),
     /// Its supervisor was killed and took it along, so its own status is unknown.
     Lost,
+}
+
+/// A verb phrase: `exited with code 1`.
+impl fmt::Display for ProcessExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Signal(signal) => write!(f, "was killed by signal {signal}"),
+            Self::Lost => f.write_str("ended when its supervisor was killed"),
+        }
+    }
 }
 
 /// How a server was stopped.

@@ -1,6 +1,7 @@
 //! This machine as a host of servers.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hotlap_load::plan::Target;
@@ -8,6 +9,7 @@ use hotlap_load::plan::Target;
 use super::local::LocalServer;
 use super::server::{Found, LogWait, RunningServer, ServerHost, StartOrder, Up};
 use super::start::Starting;
+use crate::database::Database;
 use crate::launch::ServerFailure;
 use crate::machine::Network;
 use crate::process::Supervisor;
@@ -21,6 +23,8 @@ pub struct LocalHost {
     pub logs: PathBuf,
     /// Where servers listen.
     pub network: Network,
+    /// The database of the run, if there is one.
+    pub database: Option<Arc<Database>>,
 }
 
 impl LocalHost {
@@ -37,6 +41,7 @@ impl LocalHost {
             supervisor: &self.supervisor,
             log: self.logs.join(format!("{}.log", order.number)),
             network: &self.network,
+            database: self.database.as_deref(),
             order,
             stop,
         }

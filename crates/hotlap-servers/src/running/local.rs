@@ -10,6 +10,7 @@ use hotlap_observe::{
 };
 
 use super::server::{LogWait, RunningServer, Sample, ServerState};
+use crate::database;
 use crate::launch::LogLines;
 use crate::process::{Process, Stopped};
 
@@ -35,11 +36,15 @@ pub(crate) const LAST_LINES: usize = 12;
 pub struct LocalServer {
     pub(crate) process: Option<Process>,
     pub(crate) sampler: Option<Sampler>,
+    /// Samples the database of the run.
+    pub(crate) database: Option<Sampler>,
     pub(crate) counters: Option<Counters>,
     pub(crate) observer: Option<Observer>,
     pub(crate) lines: Option<LogLines>,
     /// Its own cores. Empty: not pinned.
     pub(crate) own: Vec<usize>,
+    /// The cores whose clocks are read: the server's and the database's. Empty: all.
+    pub(crate) clocks: Vec<usize>,
     /// The cores that it may use while it is spread.
     pub(crate) all: Vec<usize>,
     pub(crate) is_spread: bool,
@@ -75,6 +80,20 @@ impl RunningServer for LocalServer {
 
     fn is_known(&self) -> bool {
         self.sampler.is_some()
+    }
+
+    fn find_database(&mut self) -> Vec<String> {
+        if self.database.is_some() {
+            return Vec::new();
+        }
+        let pids = self.sampler.as_mut().map(Sampler::pids).unwrap_or_default();
+        let (found, notes) = database::connected(&pids);
+        self.database = found.map(Sampler::new);
+        // The database may run on any core.
+        if self.database.is_some() {
+            self.clocks.clear();
+        }
+        notes
     }
 
     fn has_log(&self) -> bool {
@@ -127,7 +146,8 @@ impl RunningServer for LocalServer {
     }
 
     fn stop(mut self: Box<Self>, grace: Duration) -> Option<Stopped> {
-        (self.sampler, self.counters, self.observer) = (None, None, None);
+        (self.sampler, self.database) = (None, None);
+        (self.counters, self.observer) = (None, None);
         let stopped = self.process.take().map(|process| process.stop(grace));
         self.lines.iter().for_each(LogLines::remove);
         stopped
@@ -139,16 +159,22 @@ impl RunningServer for LocalServer {
 
     /// The CPU time is read on the server's cores, since its clock lags when read from elsewhere.
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
-        let _visit = self.sampler.is_some().then(|| ClockFlush::to(self.cores()));
+        let _visit = self.sampler.is_some().then(|| {
+            ClockFlush::to(match self.is_spread {
+                true => &self.all,
+                false => &self.clocks,
+            })
+        });
         let mut tries = 0;
         loop {
             let began = Instant::now();
             let requests = requests();
-            let cpu_ns = self.sampler.as_mut().and_then(|s| s.cpu().ok()).map(|cpu| cpu.cpu_ns);
+            let [cpu_ns, database_ns] = [&mut self.sampler, &mut self.database]
+                .map(|sampler| Some(sampler.as_mut()?.cpu().ok()?.cpu_ns));
             let at = Instant::now();
             tries += 1;
             if at - began < TOGETHER || tries == MOST_READINGS {
-                return Sample { requests, at, cpu_ns, silence: Duration::ZERO };
+                return Sample { requests, at, cpu_ns, database_ns, silence: Duration::ZERO };
             }
         }
     }

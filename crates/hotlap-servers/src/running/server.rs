@@ -105,6 +105,8 @@ pub struct Sample {
     pub at: Instant,
     /// The server's CPU time in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
+    /// The CPU time of the run's database in nanoseconds. `None` without one.
+    pub database_ns: Option<u64>,
     /// The longest time since the sample before in which an answer from the server's host was due
     /// and did not come, beyond what is normal on the way. Zero on this machine.
     pub silence: Duration,
@@ -148,6 +150,13 @@ pub trait RunningServer: Debug + Send {
 
     /// Whether its processes are known, and so its CPU time.
     fn is_known(&self) -> bool;
+
+    /// Looks for a database on this machine that the server is connected to, and samples the
+    /// database too. Call this after the server has answered some requests. Returns notes for the
+    /// user. A server on another machine has none.
+    fn find_database(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Whether it writes a log whose lines are counted.
     fn has_log(&self) -> bool;

@@ -3,9 +3,8 @@
 //! A port is chosen, the command is started with it, and its process tree is watched until the
 //! first response. Meanwhile the server may die, never listen, or listen somewhere else.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,9 +13,10 @@ use hotlap_load::plan::{Endpoint, Target};
 use hotlap_observe::{Counters, Observer, Sampler, owner};
 
 use crate::contract::{Exchange, Response};
+use crate::database::{Database, FOREIGN};
 use crate::interrupt;
 use crate::launch::{Launch, LogLines, ServerFailure, TLS_CERT, TLS_KEY};
-use crate::machine::Network;
+use crate::machine::{Network, free_port};
 use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
 use crate::verify::client::{OpenError, Wire};
 use crate::verify::{LIMIT, Requirements};
@@ -31,6 +31,8 @@ pub(crate) struct Starting<'a> {
     pub(crate) log: PathBuf,
     /// Where it listens.
     pub(crate) network: &'a Network,
+    /// The database of the run, if there is one.
+    pub(crate) database: Option<&'a Database>,
     pub(crate) order: &'a StartOrder,
     /// Set when the user interrupts.
     pub(crate) stop: &'a AtomicBool,
@@ -112,12 +114,15 @@ impl Starting<'_> {
         let counts = self.order.counts.as_ref();
         let lines =
             counts.map(|counts| LogLines::of(counts, &self.order.launch, !self.is_a_users()));
+        let database = self.database.filter(|_| self.order.launch.has_database);
+        let variables =
+            database.map_or(Ok(Vec::new()), |database| database.copy_for(self.order.number))?;
         if let Some(command) = &self.order.launch.prepare {
-            self.prepare(command)?;
+            self.prepare(command, &variables)?;
         }
         let port = free_port(self.network.bind)
             .map_err(|e| self.failed(&format!("no local port is free: {e}"), NO_PORT))?;
-        let (argv, env) = self.filled(port);
+        let (argv, env) = self.filled(port, variables);
         let setting = ProcessSetting {
             argv,
             env,
@@ -126,7 +131,9 @@ impl Starting<'_> {
             log: self.log.clone(),
         };
         let failed = |e: crate::process::StartError| self.failed(&e.to_string(), "");
-        let standby = Standby::new(&setting, self.supervisor).map_err(failed)?;
+        let foreign = database.map_or(&[][..], |_| &FOREIGN);
+        let supervisor = self.supervisor.clone().without(foreign);
+        let standby = Standby::new(&setting, &supervisor).map_err(failed)?;
         let (counters, uncounted) =
             match self.order.counters.then(|| Counters::open(standby.supervisor_pid())) {
                 Some(Ok(counters)) => (Some(counters), None),
@@ -163,6 +170,8 @@ impl Starting<'_> {
             counters,
             observer,
             lines,
+            database: database.and_then(Database::sampler),
+            clocks: cores_of_both(&self.order.cores, database),
             own: self.order.cores.clone(),
             all: self.order.all_cores.clone(),
             ..LocalServer::default()
@@ -176,14 +185,21 @@ impl Starting<'_> {
     }
 
     /// Runs the command that prepares a start, and waits until it ends.
-    fn prepare(&self, command: &str) -> Result<(), ServerFailure> {
+    fn prepare(&self, command: &str, variables: &[Variable]) -> Result<(), ServerFailure> {
         let failed = |cause: String| ServerFailure {
             phase: "prepare".to_owned(),
             ..self.failed(&cause, "run it by hand to see why")
         };
         let setting = ProcessSetting {
             argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
-            env: self.order.launch.env.clone(),
+            env: self
+                .order
+                .launch
+                .env
+                .clone()
+                .into_iter()
+                .chain(variables.iter().map(owned))
+                .collect(),
             cwd: self.order.launch.cwd.clone(),
             cpus: Vec::new(),
             log: self.log.clone(),
@@ -218,7 +234,7 @@ impl Starting<'_> {
                 }),
             };
         }
-        Err(ServerFailure { log_tail, ..failed(format!("the --prepare command {}", ending(exit))) })
+        Err(ServerFailure { log_tail, ..failed(format!("the --prepare command {exit}")) })
     }
 
     fn await_answer(
@@ -279,7 +295,7 @@ impl Starting<'_> {
                 return Ok(target);
             }
             if let Some(exit) = process.ended() {
-                let cause = format!("the server {} before its first response", ending(exit));
+                let cause = format!("the server {exit} before its first response");
                 return Err(self.out(process, &cause, RUN_BY_HAND));
             }
             let is_accepted = silence.is_some() || wrong.is_some();
@@ -406,9 +422,13 @@ impl Starting<'_> {
         argv.iter().chain(env.values()).any(|word| fill(word, &any) != *word)
     }
 
-    /// Command and environment, with the port, the address, the number of cores and the files of
-    /// the certificate filled in.
-    fn filled(&self, port: u16) -> (Vec<String>, BTreeMap<String, String>) {
+    /// Command and environment, with the port, the address, the number of cores, the files of the
+    /// certificate and the database filled in.
+    fn filled(
+        &self,
+        port: u16,
+        database: Vec<Variable>,
+    ) -> (Vec<String>, BTreeMap<String, String>) {
         let Launch { argv, env, explain_env, .. } = &self.order.launch;
         let of_tls = [TLS_CERT, TLS_KEY].map(|name| Some((name, env.get(name)?.clone())));
         let own = [
@@ -416,12 +436,12 @@ impl Starting<'_> {
             ("HOST", self.network.bind.to_string()),
             ("CPUS", self.order.cpus.to_string()),
         ];
-        let values: Vec<_> = own.into_iter().chain(of_tls.into_iter().flatten()).collect();
+        let of_tls = of_tls.into_iter().flatten();
+        let values: Vec<Variable> = own.into_iter().chain(of_tls).chain(database).collect();
         let argv = argv.iter().map(|word| fill(word, &values)).collect();
         let env = env.iter().chain(explain_env.iter().filter(|_| self.order.observes));
         let env = env.map(|(name, value)| (name.clone(), fill(value, &values)));
-        let own = values.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-        (argv, env.chain(own).collect())
+        (argv, env.chain(values.iter().map(owned)).collect())
     }
 
     fn failed(&self, cause: &str, remedy: &str) -> ServerFailure {
@@ -456,18 +476,20 @@ pub fn ask(
     Ok(answer)
 }
 
-/// How a process ended, as a verb phrase.
-pub fn ending(exit: ProcessExit) -> String {
-    match exit {
-        ProcessExit::Code(code) => format!("exited with code {code}"),
-        ProcessExit::Signal(signal) => format!("was killed by signal {signal}"),
-        ProcessExit::Lost => "ended when its supervisor was killed".to_owned(),
-    }
+/// A variable of a server's environment.
+type Variable = (&'static str, String);
+
+fn owned((name, value): &Variable) -> (String, String) {
+    ((*name).to_owned(), value.clone())
 }
 
-/// A port that is free at an address.
-fn free_port(address: IpAddr) -> io::Result<u16> {
-    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
+/// The cores of a server and of its database. Empty: all.
+fn cores_of_both(own: &[usize], database: Option<&Database>) -> Vec<usize> {
+    let more = database.map_or(&[][..], Database::cores);
+    match own.is_empty() || database.is_some() && more.is_empty() {
+        true => Vec::new(),
+        false => BTreeSet::from_iter(own.iter().chain(more).copied()).into_iter().collect(),
+    }
 }
 
 /// An address where the server's process tree listens, if none of those at which it is asked leads

@@ -42,7 +42,7 @@ pub fn shift(measure: Measure, [server, other]: [Option<&Probed>; 2]) -> Mean {
         let ratio = match measure {
             Measure::Cost => found.ratio,
             Measure::Rate => found.rate,
-            Measure::P50 | Measure::P99 | Measure::Memory => return None,
+            _ => return None,
         };
         // Half of a 95% interval is 1.96 standard errors.
         Some((ratio.value.ln(), (ratio.high / ratio.low).ln() / 3.92))

@@ -85,6 +85,10 @@ pub enum Measure {
     Rate,
     /// CPU time per request.
     Cost,
+    /// CPU time of the run's database per request.
+    Database,
+    /// CPU time of the server and of the database per request.
+    Total,
     /// The median service time.
     P50,
     /// The 99th percentile of service time.
@@ -101,6 +105,10 @@ pub struct PerMeasure<T> {
     pub requests_per_s: T,
     /// CPU time per request.
     pub cost: T,
+    /// CPU time of the run's database per request.
+    pub database: T,
+    /// CPU time of the server and of the database per request.
+    pub total: T,
     /// The median service time. Response time in an open loop.
     pub p50: T,
     /// The 99th percentile of the same.
@@ -111,13 +119,14 @@ pub struct PerMeasure<T> {
 
 impl Measure {
     /// All measures, in the order of tables.
-    pub const ALL: [Self; 5] = [Self::Rate, Self::Cost, Self::P50, Self::P99, Self::Memory];
+    pub const ALL: [Self; 7] =
+        [Self::Rate, Self::Cost, Self::Database, Self::Total, Self::P50, Self::P99, Self::Memory];
 
     /// Which direction is better.
     pub fn better(self) -> Better {
         match self {
             Self::Rate => Better::Higher,
-            Self::Cost | Self::P50 | Self::P99 | Self::Memory => Better::Lower,
+            _ => Better::Lower,
         }
     }
 
@@ -128,7 +137,12 @@ impl Measure {
 
     /// Whether the sentences of a table are about this measure.
     fn is_in_sentences(self) -> bool {
-        matches!(self, Self::Rate | Self::Cost)
+        matches!(self, Self::Rate) || self.is_cost()
+    }
+
+    /// Whether it is CPU time per request.
+    pub fn is_cost(self) -> bool {
+        matches!(self, Self::Cost | Self::Database | Self::Total)
     }
 
     /// Whether a generator at its limit hides the figure: it hides a server's speed, not its CPU
@@ -144,6 +158,8 @@ impl<T> PerMeasure<T> {
         Self {
             requests_per_s: value(Measure::Rate),
             cost: value(Measure::Cost),
+            database: value(Measure::Database),
+            total: value(Measure::Total),
             p50: value(Measure::P50),
             p99: value(Measure::P99),
             memory: value(Measure::Memory),
@@ -158,6 +174,8 @@ impl<T> Index<Measure> for PerMeasure<T> {
         match measure {
             Measure::Rate => &self.requests_per_s,
             Measure::Cost => &self.cost,
+            Measure::Database => &self.database,
+            Measure::Total => &self.total,
             Measure::P50 => &self.p50,
             Measure::P99 => &self.p99,
             Measure::Memory => &self.memory,

@@ -10,6 +10,10 @@ use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
 use crate::model::{Role, Run};
 
+/// A database that takes more than this share of the cores that it shares with the servers leaves
+/// less than half of them to the server, so requests/s compare the database. A convention.
+const DATABASE_BOUND: f64 = 0.5;
+
 /// All servers of a run under one load.
 #[derive(Debug)]
 pub struct Analysis {
@@ -31,6 +35,9 @@ pub struct Analysis {
     control: Option<usize>,
     /// What intervals rest on.
     pub rests_on: Level,
+    /// The number of cores on which both servers and a database run. 0 without a database, or if it
+    /// has cores of its own.
+    shared_with_database: usize,
 }
 
 impl Analysis {
@@ -49,6 +56,7 @@ impl Analysis {
             noise: PerMeasure::default(),
             control: role(Role::Control),
             rests_on: Level::of(run),
+            shared_with_database: shared_with_database(run),
         };
         analysis.find_unsteady(run);
         analysis.noise = PerMeasure::of(|measure| analysis.noise_in(measure));
@@ -105,6 +113,14 @@ impl Analysis {
         }
         if self.control_differs(measure) {
             return Some(Inconclusive::ControlDiffers);
+        }
+        let is_bound = |&server: &usize| {
+            let most = DATABASE_BOUND * self.shared_with_database as f64;
+            self.servers[server].used.database_share.is_some_and(|share| share > most)
+        };
+        let is_shared = self.shared_with_database > 0;
+        if measure == Measure::Rate && is_shared && servers.iter().any(is_bound) {
+            return Some(Inconclusive::DatabaseBound);
         }
         let few = match self.rests_on.is_nodes() {
             true => Inconclusive::TooFewNodes,
@@ -285,6 +301,15 @@ impl Analysis {
             found.requests_per_s = None;
         }
         ServerComparison { found, limited }
+    }
+}
+
+/// The number of cores on which both the servers and the database of a run are.
+fn shared_with_database(run: &Run) -> usize {
+    match run.database.as_ref().filter(|database| database.shares_cores) {
+        None => 0,
+        Some(database) if database.cores.is_empty() => run.host.machine.allowed.max(1),
+        Some(database) => database.cores.len(),
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Used {
     pub pss_bytes: Option<u64>,
     /// CPU time over wall time: 1 is one core.
     pub cpu_share: Option<f64>,
+    /// CPU time of the run's database over wall time: 1 is one core.
+    pub database_share: Option<f64>,
     /// Context switches per request.
     pub switches: Option<f64>,
     /// Instructions per request in user mode.
@@ -169,6 +171,7 @@ impl Used {
         };
         let usages = || good.iter().filter_map(|lap| lap.usage.as_ref());
         let cpu = usages().filter_map(|usage| Some((usage.cpu_ns?, usage.wall_ns)));
+        let database = usages().filter_map(|usage| Some((usage.database_ns?, usage.wall_ns)));
         let switches = usages()
             .filter_map(|usage| Some((usage.switches? + usage.preemptions?, usage.requests)));
         let instructions = |mode: fn(&HardwareCounts) -> Option<u64>| {
@@ -180,6 +183,7 @@ impl Used {
             rss_bytes: most(|usage| Some(usage.memory.rss_bytes)),
             pss_bytes: most(|usage| usage.memory.pss_bytes),
             cpu_share: quotient(cpu),
+            database_share: quotient(database),
             switches: quotient(switches),
             instructions_user: instructions(|counted| Some(counted.instructions_user)),
             instructions_kernel: instructions(|counted| counted.instructions_kernel),
@@ -219,11 +223,16 @@ fn readings_of(
         let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.memory.rss_bytes)).max();
         Some(of_restart(restart, most.filter(|bytes| *bytes > 0)? as f64))
     };
-    let spent = |lap: &&Lap| Some((lap.restart, lap.round, lap.cost_share()?));
+    let spent = |of: fn(&Usage) -> Option<Share>| {
+        let share = |lap: &&Lap| Some((lap.restart, lap.round, of(lap.usage.as_ref()?)?));
+        readings(laps.iter().filter_map(share))
+    };
     let ((p50, is_p50_a_bound), (p99, is_p99_a_bound)) = (quantiles(0.5), quantiles(0.99));
     let readings = PerMeasure {
         requests_per_s: rates(responses(laps)),
-        cost: readings(laps.iter().filter_map(spent)),
+        cost: spent(Usage::cost_share),
+        database: spent(Usage::database_share),
+        total: spent(Usage::total_share),
         p50,
         p99,
         memory: restarts.iter().filter_map(memory).collect(),

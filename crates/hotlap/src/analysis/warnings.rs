@@ -271,13 +271,15 @@ fn shown(run: &Run, holds: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
     Some(servers.collect()).filter(|servers: &Vec<usize>| !servers.is_empty())
 }
 
-/// Whether nine of ten responses take at least as long as Linux delays an acknowledgement
-/// (`TCP_DELACK_MIN`, 40 ms), and hardly longer, from a server that is mostly idle: Nagle's
-/// algorithm holds back the rest of a response until then (RFC 1122, sections 4.2.3.2 and 4.2.3.4).
+/// Whether nine of ten responses take at least as long as Linux delays an acknowledgement, and
+/// hardly longer, although server and database are mostly idle. The delay is `TCP_DELACK_MIN`,
+/// 40 ms. Nagle's algorithm holds back the rest of a response until then (RFC 1122, sections
+/// 4.2.3.2 and 4.2.3.4).
 fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
     let (rate, cost) = (measured.level[Measure::Rate], measured.level[Measure::Cost]);
     let Some((rate, cost)) = rate.zip(cost) else { return false };
-    let busy = rate.value * cost.value / 1e9;
+    let database = measured.used.database_share.unwrap_or(0.0);
+    let busy = rate.value * cost.value / 1e9 + database;
     let ms = |q| measured.service.answered.quantile(q) as f64 / 1e6;
     busy < 0.5 && ms(0.1) >= 39.5 && ms(0.5) < 60.0
 }

@@ -93,7 +93,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub schedule: Schedule,
     /// Exit with code 5 if a server is worse than the reference by more than this and the noise:
-    /// "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
+    /// "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%", and with a database
+    /// "database +5%", "total +5%"
     #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]
     pub fail_if: Vec<String>,
     /// Save the run as a baseline, for `hotlap compare --baseline NAME`
@@ -205,6 +206,17 @@ pub struct StartArgs {
     /// COMMAND fails or leaves processes running. URLs are not prepared.
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<String>,
+    /// Start PostgreSQL with the tables and rows of an SQL FILE, and measure its CPU time too
+    ///
+    /// Each start of a server gets a fresh copy of the database. The server finds the copy through
+    /// DATABASE_URL, or through PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. POOL_SIZE is the
+    /// number of connections to keep open. A PostgreSQL that already runs is not touched. See
+    /// docs/databases.md.
+    #[arg(long, value_name = "FILE")]
+    pub with_postgres: Option<PathBuf>,
+    /// The folder with PostgreSQL's programs (default: the newest installed version)
+    #[arg(long, value_name = "DIR")]
+    pub postgres: Option<PathBuf>,
     /// Measure a server once with each of the VALUES (separated by commas) in place of {NAME}
     ///
     /// `-L workers 1,2,4 'app --workers {workers}'` measures three servers. Repeat -L to measure

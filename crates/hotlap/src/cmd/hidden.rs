@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use hotlap_testbed::{CalibratedServer, Planted, Unruly, serve_ceiling};
+use hotlap_testbed::{CalibratedServer, Lookup, Planted, Unruly, serve_ceiling};
 
 use crate::console::Console;
 use crate::exit::Exit;
@@ -45,6 +45,15 @@ pub fn known(argv: &[OsString], console: &Console) -> anyhow::Result<Exit> {
 pub fn planted(argv: &[OsString]) -> anyhow::Result<Exit> {
     let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
     let server: Planted = name.parse()?;
+    server.serve(address()?, number("CPUS").unwrap_or(1))?;
+    Ok(Exit::Ok)
+}
+
+/// The server that executes a statement for each response, described by the first argument, on port
+/// `PORT` at `HOST`.
+pub fn lookup(argv: &[OsString]) -> anyhow::Result<Exit> {
+    let text = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
+    let server: Lookup = text.parse()?;
     server.serve(address()?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
 }

@@ -42,6 +42,10 @@ budget = "2m"
 # Leave out servers whose toolchain is missing, instead of showing them as failed.
 # leave_out_missing = true
 
+# Start PostgreSQL for the servers, with the tables and rows of an SQL file. Servers find it
+# through DATABASE_URL (docs/databases.md).
+# with_postgres = "schema.sql"
+
 # A name of the catalogue, a command or a URL; or a table with
 #   run    = what is run
 #   name   = what tables call it

@@ -166,6 +166,7 @@ pub fn merged(shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
         laps: Vec::new(),
         stress: Vec::new(),
         explain: Vec::new(),
+        database: None,
         pool: None,
         ..first.run.clone()
     };

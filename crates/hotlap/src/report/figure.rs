@@ -33,7 +33,7 @@ const BEYOND: f64 = 10.0;
 pub fn of_measure(measure: Measure, estimate: &Estimate) -> Figure {
     match measure {
         Measure::Rate => per_second(estimate),
-        Measure::Cost => micros(&estimate.scaled(1e-3)),
+        Measure::Cost | Measure::Database | Measure::Total => micros(&estimate.scaled(1e-3)),
         Measure::P50 | Measure::P99 => millis(estimate.value / 1e6),
         Measure::Memory => megabytes(estimate.value),
     }

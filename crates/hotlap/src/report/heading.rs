@@ -53,6 +53,9 @@ pub struct Heading {
     pub loads_in_words: Vec<String>,
     /// The schedule.
     pub schedule: model::RunSchedule,
+    /// The database that hotlap started for the servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub database: Option<model::DatabaseFacts>,
 }
 
 /// The machine, and a line that describes it.
@@ -87,6 +90,7 @@ impl Heading {
             loads: run.loads.clone(),
             loads_in_words: run.loads.iter().map(request_and_load).collect(),
             schedule: run.schedule.clone(),
+            database: run.database.clone(),
         }
     }
 }
@@ -176,6 +180,11 @@ fn title(run: &Run) -> Vec<String> {
     {
         let other = if run.host.controller.is_some() { " of another host" } else { "" };
         parts.push(format!("server on {server}{other}, generator on {generator}"));
+    }
+    if let Some(database) = &run.database {
+        let cores =
+            cores_in_words(&database.cores).map_or_else(String::new, |c| format!(" on {c}"));
+        parts.push(format!("{}{cores}", database.version));
     }
     if schedule.high_priority {
         parts.push("high priority".to_owned());
@@ -306,5 +315,5 @@ pub(super) fn with_load(under: &str, sentence: &str) -> String {
 
 /// The length of a slice: `12 ms`, `0.3 s`.
 pub(super) fn slice_words(ms: f64) -> String {
-    if ms < 100.0 { format!("{ms} ms") } else { format!("{} s", ms / 1e3) }
+    if ms < 100.0 { format!("{ms} ms") } else { format!("{} s", (ms / 10.0).round() / 100.0) }
 }

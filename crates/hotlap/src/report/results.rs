@@ -106,6 +106,10 @@ pub struct Row {
     pub of_ceiling: Option<Figure>,
     /// CPU time of the whole process tree, in microseconds per request.
     pub cpu_us: Option<Figure>,
+    /// CPU time of the run's database, in microseconds per request. `null` without one.
+    pub database_us: Option<Figure>,
+    /// CPU time of server and database, in microseconds per request. `null` without a database.
+    pub total_us: Option<Figure>,
     /// The bias of slices, found by probes: CPU time per request in the window of a slice, divided
     /// by that when the server is left running.
     pub in_slices: Option<Figure>,
@@ -219,6 +223,8 @@ impl Row {
             requests_per_s: level(Measure::Rate),
             of_ceiling: of_ceiling(analysis, index),
             cpu_us: level(Measure::Cost),
+            database_us: level(Measure::Database),
+            total_us: level(Measure::Total),
             in_slices: measured.probed.map(|probed| ratio(&probed.ratio)),
             of_alone: measured.of_alone.as_ref().map(ratio),
             instructions_user: measured.used.instructions_user.map(instructions),
@@ -362,11 +368,21 @@ pub const FACTS: &[Fact] = &[
     words("requests/s vs reference", |r| against(r, Measure::Rate))
         .column(|t| Some(t.against(Measure::Rate))),
     figure_of("of ceiling", "of_ceiling_percent", |r| r.of_ceiling.as_ref()),
-    words("CPU time per request", |r| r.cpu_us.as_ref().map_or_else(String::new, in_micros))
+    words("CPU time per request", |r| of_micros(r.cpu_us.as_ref()))
         .column(|t| Some(t.column("CPU/req", cost))),
     field("cpu_us", Value::Interval(|r| r.cpu_us.as_ref())),
     words("CPU time vs reference", |r| against(r, Measure::Cost))
         .column(|t| Some(t.against(Measure::Cost))),
+    words("CPU time of the database per request", |r| of_micros(r.database_us.as_ref()))
+        .column(|t| t.any(|r| r.database_us.is_some(), |t| t.column("DB/req", database))),
+    field("database_us", Value::Interval(|r| r.database_us.as_ref())),
+    words("CPU time of the database vs reference", |r| against(r, Measure::Database)).column(|t| {
+        t.any(|r| r.database_us.is_some(), |t| t.against(Measure::Database).drop_order(1))
+    }),
+    words("CPU time of server and database per request", |r| of_micros(r.total_us.as_ref()))
+        .column(|t| t.any(|r| r.total_us.is_some(), |t| t.column("both", total).drop_order(2))),
+    field("total_us", Value::Interval(|r| r.total_us.as_ref())),
+    words("CPU time of both vs reference", |r| against(r, Measure::Total)),
     words("instructions per request", instructions),
     field("instructions_user", Value::Figure(|r| r.instructions_user.as_ref())),
     field("instructions_kernel", Value::Figure(|r| r.instructions_kernel.as_ref())),
@@ -464,12 +480,16 @@ fn joined(parts: impl IntoIterator<Item = String>, by: &str) -> String {
 }
 
 /// `17.3 µs ± 1.1%`.
-fn in_micros(figure: &Figure) -> String {
-    format!("{} µs {}", figure.text, figure.spread).trim_end().to_owned()
+fn of_micros(figure: Option<&Figure>) -> String {
+    let text = |figure: &Figure| format!("{} µs {}", figure.text, figure.spread);
+    figure.map_or_else(String::new, |figure| text(figure).trim_end().to_owned())
 }
 
 fn against(row: &Row, measure: Measure) -> String {
     let Some(against) = &row.against else { return String::new() };
+    if matches!(measure, Measure::Database | Measure::Total) && row.database_us.is_none() {
+        return String::new();
+    }
     let found = &against.measures[measure];
     match &found.ratio {
         Some(ratio) => format!("{}: {}", ratio.full(), found.words),
@@ -522,6 +542,11 @@ impl LoadResults {
         Table::new(columns).with_tones(self.rows.iter().map(tone).collect())
     }
 
+    /// A column that the table has if any row has the figure.
+    fn any(&self, has: fn(&Row) -> bool, column: impl FnOnce(&Self) -> Column) -> Option<Column> {
+        self.rows.iter().any(has).then(|| column(self))
+    }
+
     fn column(&self, heading: &str, of: fn(&Row) -> Cell) -> Column {
         Column::right(heading, self.rows.iter().map(of))
     }
@@ -534,7 +559,10 @@ impl LoadResults {
     /// Ratios to the reference in a measure. On a narrow terminal, the ratio that does not
     /// determine the order is left out first.
     fn against(&self, measure: Measure) -> Column {
-        let decides = (measure == Measure::Cost) == self.is_ordered_by_cost();
+        let decides = match measure {
+            Measure::Rate => !self.is_ordered_by_cost(),
+            _ => measure == Measure::Cost && self.is_ordered_by_cost(),
+        };
         let ratio = |row: &Row| row.against.as_ref()?.measures[measure].ratio.clone();
         let any = self.rows.iter().any(|row| ratio(row).is_some());
         let cells = self.rows.iter().map(|row| match Some(&row.name) == self.reference.as_ref() {
@@ -544,6 +572,7 @@ impl LoadResults {
         let heading = match (measure, decides) {
             (Measure::Rate, true) => "vs reference",
             (Measure::Rate, false) => "req/s vs ref.",
+            (Measure::Database, _) => "DB vs ref.",
             (_, true) => "CPU vs reference",
             (_, false) => "CPU vs ref.",
         };
@@ -698,7 +727,19 @@ fn requests(row: &Row) -> Cell {
 }
 
 fn cost(row: &Row) -> Cell {
-    let Some(figure) = row.cpu_us.as_ref() else { return text_cell(None) };
+    micros_cell(row.cpu_us.as_ref())
+}
+
+fn database(row: &Row) -> Cell {
+    micros_cell(row.database_us.as_ref())
+}
+
+fn total(row: &Row) -> Cell {
+    micros_cell(row.total_us.as_ref())
+}
+
+fn micros_cell(figure: Option<&Figure>) -> Cell {
+    let Some(figure) = figure else { return text_cell(None) };
     let text = format!("{} µs", figure.text);
     Cell { text: text.clone(), ..cell(Some(figure)) }.shortened_to(text)
 }

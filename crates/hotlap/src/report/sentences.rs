@@ -80,7 +80,11 @@ fn verdicts(run: &Run, analysis: &Analysis) -> Vec<String> {
     let name = |i: usize| run.servers[i].name.as_str();
     let sentence = |&i: &usize| {
         let against = analysis.servers[i].against.as_ref()?;
-        Some(verdict(name(i), name(reference), against))
+        let sentence = verdict(name(i), name(reference), against);
+        Some(match database(against) {
+            Some(database) => format!("{}; {database}.", sentence.trim_end_matches('.')),
+            None => sentence,
+        })
     };
     let mut sentences: Vec<String> = others.iter().take(MOST).filter_map(sentence).collect();
     if others.len() > MOST {
@@ -142,6 +146,12 @@ pub(super) fn needed<'a>(
         Inconclusive::TooFewRuns => TOO_FEW_RUNS.to_owned(),
         // A separate note names the server and the remedy.
         Inconclusive::NotSteady => return None,
+        Inconclusive::DatabaseBound => {
+            "Throughput has no verdict: the database used more than half of the core that it \
+             shares with the servers, so the verdict would compare the database. CPU \
+             time per request has verdicts."
+                .to_owned()
+        }
         Inconclusive::ControlDiffers => {
             "Verdicts are withheld: the A/A control, the same program as the reference, differs \
              from it (p < 0.01), so other differences may have the same cause. Look for what \
@@ -193,6 +203,15 @@ pub(super) fn verdict(server: &str, other: &str, against: &ServerComparison) -> 
         }
         (None, None) => no_difference(server, other, against),
     }
+}
+
+/// What is known about the CPU time of the run's database.
+fn database(against: &ServerComparison) -> Option<String> {
+    let found = against.found[Measure::Database]?;
+    Some(match found.1.differs() {
+        true => format!("the database needs {}", cpu(&found.0.ratio, None)),
+        false => known("CPU per request of the database", found),
+    })
 }
 
 /// `2.06× [2.03, 2.08]`.

@@ -15,6 +15,9 @@ use crate::text::number::{rounded, spread};
 /// Biopharmaceutics 15, 1987).
 const EQUAL: f64 = 0.05;
 
+/// A noise floor of this share or more means that there are too few restarts.
+const UNKNOWN: f64 = 1.0;
+
 /// An interval whose ends differ by this factor or more says nothing that a reader could use.
 const USELESS: f64 = 2.0;
 
@@ -90,9 +93,9 @@ impl Judged {
     pub fn words(self, measure: Option<Measure>) -> String {
         let (better, worse) = match measure {
             Some(Measure::Rate) => ("faster", "slower"),
-            Some(Measure::Cost) => ("costs less", "costs more"),
+            Some(measure) if measure.is_cost() => ("costs less", "costs more"),
             Some(Measure::P50 | Measure::P99) => ("shorter", "longer"),
-            Some(Measure::Memory) => ("less", "more"),
+            Some(_) => ("less", "more"),
             None => ("higher", "lower"),
         };
         match self {
@@ -111,8 +114,8 @@ impl Judged {
     pub(super) fn word(self, measure: Option<Measure>) -> String {
         match (self, measure) {
             (Self::Equal { .. } | Self::BothKeepUp, _) => "equal".to_owned(),
-            (Self::Better, Some(Measure::Cost)) => "less".to_owned(),
-            (Self::Worse, Some(Measure::Cost)) => "more".to_owned(),
+            (Self::Better, Some(measure)) if measure.is_cost() => "less".to_owned(),
+            (Self::Worse, Some(measure)) if measure.is_cost() => "more".to_owned(),
             (Self::Better | Self::Worse, _) => self.words(measure),
             _ => "?".to_owned(),
         }
@@ -126,6 +129,9 @@ pub fn reason(why: Inconclusive) -> &'static str {
         Inconclusive::TooFewNodes => "fewer than three nodes",
         Inconclusive::NotSteady => "not steady",
         Inconclusive::TooFewRuns => "fewer than three runs on a side",
+        Inconclusive::DatabaseBound => {
+            "the database uses more than half of the core that it shares with the servers"
+        }
         Inconclusive::ControlDiffers => "the A/A control differs from the reference",
     }
 }
@@ -223,11 +229,12 @@ impl Noise {
         analysis.noise[Measure::Rate].or(analysis.noise[Measure::Cost])?;
         let requests_per_s = MeasureNoise::of(analysis, Measure::Rate, 1.0);
         let cost = MeasureNoise::of(analysis, Measure::Cost, 1e-3);
-        let of_both = [
-            requests_per_s.band.map(|band| format!("{} in requests/s", spread(band))),
-            cost.band.map(|band| format!("{} in CPU per request", spread(band))),
-        ];
-        let known: Vec<String> = of_both.into_iter().flatten().collect();
+        let of_both = [(requests_per_s.band, "requests/s"), (cost.band, "CPU per request")];
+        let known: Vec<String> = of_both
+            .into_iter()
+            .filter_map(|(band, what)| Some((band.filter(|band| *band < UNKNOWN)?, what)))
+            .map(|(band, what)| format!("{} in {what}", spread(band)))
+            .collect();
         let sentence = match known.is_empty() {
             true => {
                 let level = if run.pool.is_some() { "nodes" } else { "restarts" };

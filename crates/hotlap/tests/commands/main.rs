@@ -3,6 +3,7 @@
 mod access_log;
 mod action;
 mod cli;
+mod database;
 mod escapes;
 mod load;
 mod places;

@@ -150,9 +150,9 @@ type Belongs =
 
 const BELONGS: [Belongs; 9] = [
     (
-        "only the store speaks SQL",
+        "only the store and the database of a run speak SQL",
         &["crates/"],
-        &["crates/hotlap/src/store"],
+        &["crates/hotlap/src/store", "crates/hotlap-servers/src/database"],
         &["rusqlite", "SELECT ", "INSERT ", "CREATE TABLE"],
     ),
     (

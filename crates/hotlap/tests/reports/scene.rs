@@ -170,6 +170,7 @@ pub fn record(scene: &Scene) -> Run {
         stress: Vec::new(),
         explain: Vec::new(),
         shard: None,
+        database: None,
         pool: None,
     }
 }

@@ -166,6 +166,12 @@ impl Instance {
         Ok(())
     }
 
+    /// Looks for the database that the server uses, unless it uses the run's database.
+    pub fn find_database(&mut self) {
+        let notes = self.server.as_mut().map(|server| server.find_database());
+        self.notes.extend(notes.unwrap_or_default());
+    }
+
     /// Verifies a server in full over a target's protocol.
     fn verified_over(&self, target: &Target, limit: Duration) -> Result<Findings, ServerFailure> {
         let findings = verify(&Verifier {

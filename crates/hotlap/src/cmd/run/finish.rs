@@ -7,7 +7,7 @@ use hotlap_bench::suite::Question;
 use hotlap_bench::validity::is_failing;
 
 use super::rule::Ruling;
-use super::spec::RunSpec;
+use super::spec::{RunSpec, Storage};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::export::Exports;
@@ -31,10 +31,7 @@ pub fn finish(
         let render = if spec.has_details { terminal::detailed } else { terminal::render };
         let mut text = render(&report, console.width, color);
         if let Some(number) = kept.run.number.filter(|_| !kept.store_failed && !console.quiet) {
-            text += &format!(
-                "  Run {number} stored. Look at it: hotlap report {number} --export-html \
-                 report.html\n"
-            );
+            text += &stored(number, &spec.storage);
         }
         text
     });
@@ -122,4 +119,16 @@ fn is_searched(report: &Report) -> bool {
 fn is_measured(report: &Report) -> bool {
     let rows = || report.tables.iter().flat_map(|t| &t.rows);
     rows().next().is_some() && rows().all(|row| row.requests_per_s.is_some())
+}
+
+/// How a stored run is shown again.
+fn stored(number: u64, storage: &Storage) -> String {
+    let store = match storage {
+        Storage::File(file) => format!(" --store {}", shell_words::quote(&file.to_string_lossy())),
+        Storage::Usual | Storage::None => String::new(),
+    };
+    format!(
+        "  Run {number} stored. Look at it: hotlap report {number}{store} --export-html \
+         report.html\n"
+    )
 }

@@ -8,10 +8,12 @@ use std::time::Duration;
 use hotlap_agent::{GeneratorAgent, GeneratorCores, Generators, LoadHost, RemoteHost, Wanted};
 use hotlap_bench::local::shortest_slice;
 use hotlap_bench::participant::Load;
+use hotlap_servers::database::{DatabaseSetting, Programs};
 use hotlap_servers::machine::{self, CpuAllocation, Network};
 
-use super::spec::RunSpec;
+use super::spec::{DatabaseSpec, RunSpec};
 use crate::console::Console;
+use crate::exit::usage;
 use crate::interrupt::Interrupt;
 use crate::model::{Controller, GeneratorMachine, Host};
 use crate::text::number::{self, plural};
@@ -28,6 +30,8 @@ pub struct RunHosts {
     /// Number of cores that servers are told to use, unless their entry sets it. `None`: all cores
     /// assigned to them.
     pub server_cpus: Option<usize>,
+    /// The database to start for the servers.
+    pub database: Option<DatabaseSetting>,
     /// The loads, with a thread for each core of the generator unless the user gave a number.
     pub loads: Vec<Load>,
 }
@@ -60,12 +64,14 @@ impl RunHosts {
                 None => machine::split_here(spec.server_cpus),
             },
             server_cpus: spec.server_cpus,
+            database: None,
             loads: spec.loads.clone(),
         };
         let cores = hosts.cores.generator.len();
         hosts.loads.iter_mut().for_each(|load| load.use_cores(cores));
         hosts.open_servers(spec, interrupt, console)?;
         hosts.open_generators(spec, interrupt, console)?;
+        hosts.place_database(spec)?;
         Ok(hosts)
     }
 
@@ -102,6 +108,19 @@ impl RunHosts {
         let at = host.address().map(|ip| format!(", at {ip}"));
         console.note(&format!("Servers run on {}{}.", host.name(), at.unwrap_or_default()));
         self.servers = Some(Arc::new(host));
+        Ok(())
+    }
+
+    /// Finds PostgreSQL if the run needs it, and gives it its own core if there are enough cores.
+    fn place_database(&mut self, spec: &RunSpec) -> anyhow::Result<()> {
+        let Some(DatabaseSpec { schema, programs }) = &spec.database else { return Ok(()) };
+        let programs = Programs::find(programs.as_deref()).or_else(usage)?;
+        let cores = self.cores.take_for_database(spec.server_cpus.is_none());
+        if self.generators.is_none() {
+            let own = self.cores.generator.len();
+            self.loads.iter_mut().for_each(|load| load.use_cores(own));
+        }
+        self.database = Some(DatabaseSetting { programs, schema: schema.clone(), cores });
         Ok(())
     }
 

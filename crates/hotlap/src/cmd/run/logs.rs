@@ -11,6 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use hotlap_servers::database;
 use hotlap_servers::process::kill_marked;
 
 use crate::paths;
@@ -133,6 +134,7 @@ fn remove_those_of_dead_runs(all: &Path) {
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             // The servers of a run outlive it if hotlap and its supervisors were killed together.
             let _ = kill_marked(&entry.path());
+            database::remove_left(&entry.path());
             remove(&entry.path());
         }
     }
@@ -152,7 +154,7 @@ fn remove(folder: &Path) {
 /// Whether a run or a check writes files of this name: `3.log` for its fourth server, `run`.
 fn is_a_runs(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    name == RUN || name.strip_suffix(".log").is_some_and(is_number)
+    name == RUN || name == database::LOG || name.strip_suffix(".log").is_some_and(is_number)
 }
 
 #[cfg(test)]

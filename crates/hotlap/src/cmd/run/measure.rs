@@ -12,6 +12,8 @@ use hotlap_bench::experiment::{Experiment, Explain, Over};
 use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
 use hotlap_bench::stress::{StressEvent, StressSetting, Subject, Timing, stress};
+use hotlap_servers::database::Database;
+use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::{CpuAllocation, Network, Priority};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::running::{LocalHost, ServerHost};
@@ -134,7 +136,7 @@ pub fn run(
     let _priority = priority(spec)?;
     let logs = Logs::new()?;
     let began = Instant::now();
-    let host = server_host(participants, &logs)?;
+    let host = server_host(participants, &logs, interrupt, console)?;
     let mut runner = match &experiment {
         Some(experiment) => {
             let (servers, loads) = (&experiment.participants, &experiment.loads);
@@ -201,18 +203,43 @@ fn setting(
 }
 
 /// Where servers run: on the host of `--server-on`, or on this machine.
-fn server_host(participants: &Participants, logs: &Logs) -> anyhow::Result<Arc<dyn ServerHost>> {
+fn server_host(
+    participants: &Participants,
+    logs: &Logs,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Arc<dyn ServerHost>> {
     let hosts = &participants.hosts;
     if let Some(host) = &hosts.servers {
         return Ok(Arc::clone(host) as Arc<dyn ServerHost>);
     }
     let network = hosts.generators.as_ref().and_then(|started| started.network.as_ref());
+    let supervisor = Supervisor::this_program("__supervisor");
+    let supervisor = supervisor.context("cannot find hotlap's own program")?;
+    let database = match &hosts.database {
+        Some(setting) => {
+            let (version, schema) = (setting.programs.version(), setting.schema.display());
+            console.note(&format!("Starting {version} with {schema}."));
+            let started =
+                Database::start(setting.clone(), &supervisor, logs.folder(), interrupt.shared());
+            Some(Arc::new(started.map_err(|failure| anyhow::anyhow!(in_lines(&failure)))?))
+        }
+        None => None,
+    };
     Ok(Arc::new(LocalHost {
-        supervisor: Supervisor::this_program("__supervisor")
-            .context("cannot find hotlap's own program")?,
+        supervisor,
+        database,
         logs: logs.folder().to_owned(),
         network: network.map_or_else(Network::loopback, |(network, _)| network.clone()),
     }))
+}
+
+/// A failure, the last lines that the program printed, and the remedy, one per line.
+fn in_lines(failure: &ServerFailure) -> String {
+    let first = failure.to_string();
+    let remedy = Some(&failure.remedy).filter(|remedy| !remedy.is_empty());
+    let lines = std::iter::once(&first).chain(&failure.log_tail).chain(remedy);
+    lines.map(String::as_str).collect::<Vec<_>>().join("\n  ")
 }
 
 /// For layers, each server's layer below. Comparisons are made with that one.

@@ -338,7 +338,9 @@ fn participant(
         counts: entry.counts.clone(),
         cpus,
     };
-    let prepared = |launch: Launch| Launch { prepare: spec.prepare.clone(), ..launch };
+    let has_database = spec.database.is_some();
+    let prepared =
+        |launch: Launch| Launch { prepare: spec.prepare.clone(), has_database, ..launch };
     match (&server.source, built) {
         (Source::Catalogue(own, contract), Some((launch, version))) => {
             let launch = prepared(launch);

@@ -72,6 +72,7 @@ pub fn begin(
         shard: spec.shard.clone(),
         stress: Vec::new(),
         explain: Vec::new(),
+        database: participants.hosts.database.as_ref().map(|setting| setting.facts(&cores.server)),
         pool: None,
     };
     redact::run(run).into_inner()

@@ -15,9 +15,11 @@ use crate::report::{BrokenRule, CapacityResults, MeasureVerdict, Report, Role, R
 use crate::text::number;
 
 /// The names of measures in rules, and the sign of a change for the worse. `None`: a capacity.
-const NAMES: [(&str, Option<Measure>, char); 6] = [
+const NAMES: [(&str, Option<Measure>, char); 8] = [
     ("rps", Some(Measure::Rate), '-'),
     ("cost", Some(Measure::Cost), '+'),
+    ("database", Some(Measure::Database), '+'),
+    ("total", Some(Measure::Total), '+'),
     ("p50", Some(Measure::P50), '+'),
     ("p99", Some(Measure::P99), '+'),
     ("memory", Some(Measure::Memory), '+'),
@@ -68,7 +70,8 @@ impl Rule {
         let wrong = || {
             format!(
                 "{text:?} is not a rule: write \"cost +3%\", \"rps -5%\", \"p50 +10%\", \"p99 \
-                 +10%\", \"memory +10%\", or with hotlap capacity \"capacity -5%\""
+                 +10%\" or \"memory +10%\", with a database \"database +5%\" or \"total +5%\", and \
+                 with hotlap capacity \"capacity -5%\""
             )
         };
         let Some((name, limit)) = text.trim().split_once(char::is_whitespace) else {
@@ -287,6 +290,8 @@ fn what(measure: Measure, is_offered: bool) -> &'static str {
     match (measure, is_offered) {
         (Measure::Rate, _) => "requests/s",
         (Measure::Cost, _) => "CPU time per request",
+        (Measure::Database, _) => "CPU time of the database per request",
+        (Measure::Total, _) => "CPU time of server and database per request",
         (Measure::P50, false) => "median service time",
         (Measure::P50, true) => "median response time",
         (Measure::P99, false) => "p99 of service time",

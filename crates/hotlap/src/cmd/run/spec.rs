@@ -72,6 +72,8 @@ pub struct RunSpec {
     pub install: bool,
     /// A shell command that runs before each start of a server that the user named.
     pub prepare: Option<String>,
+    /// The database to start for the servers.
+    pub database: Option<DatabaseSpec>,
     /// Whether servers without a toolchain are left out instead of shown as failed.
     pub leaves_out_missing: bool,
     /// Whether servers on other machines may be loaded.
@@ -142,6 +144,15 @@ pub enum Reference {
     Server(usize),
     /// The first server of this entry that takes part, or else the first of all.
     Entry(usize),
+}
+
+/// The database to start for the servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseSpec {
+    /// The SQL file that makes its tables and rows.
+    pub schema: PathBuf,
+    /// The folder with PostgreSQL's programs, if one is given.
+    pub programs: Option<PathBuf>,
 }
 
 /// Where a run is stored.
@@ -229,6 +240,7 @@ impl RunSpec {
                 && loads.iter().all(|load| load.protocol == Protocol::Http1),
             install: args.common.setup,
             prepare: args.common.start.prepare.clone(),
+            database: options::database(args, suite)?,
             leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),
             allow_remote: shape.allow_remote,
             tls: if https { Some(tls::settings(&args.common.tls)?) } else { None },

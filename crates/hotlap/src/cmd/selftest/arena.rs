@@ -96,6 +96,7 @@ impl Arena {
     /// This machine.
     pub fn host(&self) -> LocalHost {
         LocalHost {
+            database: None,
             supervisor: Supervisor::new(&self.program, &["__supervisor"]),
             logs: self.logs.folder().to_owned(),
             network: Network::loopback(),
@@ -193,6 +194,7 @@ impl Arena {
             stress: Vec::new(),
             explain: Vec::new(),
             shard: None,
+            database: None,
             pool: None,
         }
     }

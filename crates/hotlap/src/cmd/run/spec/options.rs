@@ -9,6 +9,7 @@ use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Question, Suite};
 
 use super::super::rule::Rule;
+use super::DatabaseSpec;
 use crate::cli::{ExportArgs, RunArgs};
 use crate::exit::usage;
 use crate::slo;
@@ -50,6 +51,33 @@ pub(super) fn check(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<()>
         return usage("0 restarts or rounds measure nothing: use at least 1");
     }
     Ok(())
+}
+
+/// The database that `--with-postgres` or the suite asks for.
+pub(super) fn database(
+    args: &RunArgs,
+    suite: Option<&Suite>,
+) -> anyhow::Result<Option<DatabaseSpec>> {
+    let start = &args.common.start;
+    let written = || suite?.with_postgres.as_ref();
+    let Some(schema) = start.with_postgres.as_ref().or_else(written) else {
+        return match start.postgres {
+            Some(_) => usage("--postgres is for --with-postgres: add that option"),
+            None => Ok(None),
+        };
+    };
+    let placement = &args.common.placement;
+    let elsewhere =
+        [("--shard", args.shard.is_some()), ("--server-on", placement.server_on.is_some())];
+    refuse(&elsewhere, |option| {
+        format!("hotlap starts PostgreSQL on this machine only: leave out {option}")
+    })?;
+    match std::fs::File::open(schema) {
+        Ok(_) => {
+            Ok(Some(DatabaseSpec { schema: schema.clone(), programs: start.postgres.clone() }))
+        }
+        Err(error) => usage(format!("--with-postgres: {}: {error}", schema.display())),
+    }
 }
 
 /// Rejects options of the load if a suite defines its loads.

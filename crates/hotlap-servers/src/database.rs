@@ -1,0 +1,426 @@
+//! The PostgreSQL that hotlap starts for one run, and removes with the run.
+//!
+//! Each start of a server gets a fresh copy of one database. Rows written by one server therefore
+//! neither slow down nor warm up another server. hotlap uses only installed programs. It
+//! never touches a PostgreSQL that the user runs: the run's PostgreSQL has its own folder, port and
+//! password.
+//!
+//! Like a server, it runs under a supervisor, which ends it whatever happens to hotlap. If both
+//! were killed, the next hotlap finds it by its mark and ends it, and [`remove_left`] removes its
+//! folder.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hotlap_observe::Sampler;
+use serde::{Deserialize, Serialize};
+
+use crate::interrupt::LOOK;
+use crate::launch::ServerFailure;
+use crate::machine::free_port;
+use crate::process::{Process, ProcessExit, ProcessSetting, Supervisor};
+
+mod folder;
+mod others;
+mod programs;
+
+use folder::{Folder, Owner};
+pub use folder::{LOG, remove_left};
+pub(crate) use others::connected;
+pub use programs::Programs;
+
+/// The settings that differ from PostgreSQL's defaults. A crash would lose all data, but a run
+/// throws its data away. PostgreSQL does nothing by itself that may fall into a lap by chance: no
+/// checkpoint, no vacuum, and no compilation of queries.
+pub const SETTINGS: [(&str, &str); 10] = [
+    ("fsync", "off"),
+    ("full_page_writes", "off"),
+    ("synchronous_commit", "off"),
+    ("autovacuum", "off"),
+    ("jit", "off"),
+    ("max_wal_size", "4GB"),
+    ("checkpoint_timeout", "1d"),
+    ("shared_buffers", "256MB"),
+    ("max_parallel_workers_per_gather", "0"),
+    ("max_connections", "400"),
+];
+
+/// The environment variable with the URL of a server's database.
+pub const DATABASE_URL: &str = "DATABASE_URL";
+
+/// The environment variable with the number of connections that a server should keep open.
+pub const POOL_SIZE: &str = "POOL_SIZE";
+
+/// The size of a pool: the same for all servers, and more connections than one core needs.
+const POOL: u32 = 16;
+
+/// The role that owns the servers' databases. It is not a superuser.
+const ROLE: &str = "app";
+
+/// The superuser that hotlap uses to make databases.
+const SUPERUSER: &str = "hotlap";
+
+/// The database that every server gets a copy of.
+const TEMPLATE: &str = "original";
+
+/// The limit for `initdb`, and again for the first connection.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// The file with the password of the superuser, in PostgreSQL's folder.
+const PASSWORD: &str = "password";
+
+/// How long the SQL of a run may take. The user can interrupt it.
+const SQL_LIMIT: Duration = Duration::from_secs(600);
+
+/// The time between two looks whether SQL has ended. A copy takes 0.1 s.
+const SQL_LOOK: Duration = Duration::from_millis(5);
+
+/// Variables with which libpq would connect to another database than the run's, or in another way.
+/// Servers do not inherit them.
+pub(crate) const FOREIGN: [&str; 7] = [
+    "PGHOSTADDR",
+    "PGSERVICE",
+    "PGSERVICEFILE",
+    "PGSSLMODE",
+    "PGOPTIONS",
+    "PGPASSFILE",
+    "PGTARGETSESSIONATTRS",
+];
+
+/// Time between SIGTERM and SIGKILL. All clients have left by then.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a database is started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseSetting {
+    /// PostgreSQL's programs.
+    pub programs: Programs,
+    /// An SQL file that makes tables and rows. Every start of a server gets a copy of the result.
+    pub schema: PathBuf,
+    /// The cores that it runs on. Empty: not pinned.
+    pub cores: Vec<usize>,
+}
+
+impl DatabaseSetting {
+    /// What a report says about the database, if servers run on these cores.
+    pub fn facts(&self, servers: &[usize]) -> DatabaseFacts {
+        let Self { programs, schema, cores } = self;
+        DatabaseFacts {
+            version: programs.version(),
+            schema: schema.display().to_string(),
+            cores: cores.clone(),
+            shares_cores: cores.is_empty() || cores.iter().any(|core| servers.contains(core)),
+        }
+    }
+}
+
+/// What a report says about the database of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DatabaseFacts {
+    /// `PostgreSQL 15.18`.
+    pub version: String,
+    /// The file of SQL.
+    pub schema: String,
+    /// Its cores. Empty: not pinned.
+    pub cores: Vec<usize>,
+    /// Whether servers run on the same cores.
+    pub shares_cores: bool,
+}
+
+/// A running PostgreSQL. Dropping it ends it and removes its folder.
+#[derive(Debug)]
+pub struct Database {
+    /// `None` while this is dropped.
+    process: Option<Process>,
+    setting: DatabaseSetting,
+    port: u16,
+    password: String,
+    /// Set when the user interrupts.
+    stop: Arc<AtomicBool>,
+    /// Removed after the process has ended.
+    folder: Folder,
+}
+
+impl Database {
+    /// Starts PostgreSQL and makes the database that servers get copies of. `logs` is the folder of
+    /// the run, which receives a note with the path of PostgreSQL's folder.
+    ///
+    /// # Errors
+    /// The cause, what PostgreSQL printed, and a remedy.
+    pub fn start(
+        setting: DatabaseSetting,
+        supervisor: &Supervisor,
+        logs: &Path,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, ServerFailure> {
+        let failed = |what: &str, error: io::Error| {
+            failure(format!("{what}: {error}"), "free disk space, or set TMPDIR to another folder")
+        };
+        let unlikely = |what: &str, error: io::Error| failure(format!("{what}: {error}"), "");
+        let owner = Owner::of_servers();
+        let folder = Folder::new(logs, &owner).map_err(|e| failed("cannot make a folder", e))?;
+        let password = random_text().map_err(|e| unlikely("cannot make a password", e))?;
+        folder.write(PASSWORD, &password).map_err(|e| failed("cannot write the password", e))?;
+        let port =
+            free_port([127, 0, 0, 1].into()).map_err(|e| unlikely("no local port is free", e))?;
+        let place = Place { setting: &setting, owner, folder: folder.path(), logs, supervisor };
+        place.make_cluster(&stop)?;
+        let process = Some(place.serve(port)?);
+        let mut database = Self { process, setting, port, password, stop, folder };
+        database.await_connection()?;
+        database.make_original()?;
+        Ok(database)
+    }
+
+    /// Makes a fresh copy of the database for a server, in place of its earlier copy. Returns the
+    /// variables through which the server finds the copy.
+    ///
+    /// # Errors
+    /// PostgreSQL's own message.
+    pub fn copy_for(&self, server: usize) -> Result<Vec<(&'static str, String)>, ServerFailure> {
+        let name = format!("server_{server}");
+        self.sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
+        self.sql(&format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE} OWNER {ROLE}"))?;
+        let Self { port, password, .. } = self;
+        Ok(vec![
+            (DATABASE_URL, format!("postgres://{ROLE}:{password}@127.0.0.1:{port}/{name}")),
+            (POOL_SIZE, POOL.to_string()),
+            ("PGHOST", "127.0.0.1".to_owned()),
+            ("PGPORT", port.to_string()),
+            ("PGUSER", ROLE.to_owned()),
+            ("PGPASSWORD", password.clone()),
+            ("PGDATABASE", name),
+        ])
+    }
+
+    /// Samples the CPU time of all PostgreSQL processes, including those that have ended. Only one
+    /// server is loaded at a time, so PostgreSQL works for that server meanwhile, and so do its
+    /// background processes.
+    pub fn sampler(&self) -> Option<Sampler> {
+        self.process.as_ref().map(|process| Sampler::new(process.roots()))
+    }
+
+    /// The cores that it runs on. Empty: not pinned.
+    pub fn cores(&self) -> &[usize] {
+        &self.setting.cores
+    }
+
+    /// Makes the servers' role, and the database that servers get copies of.
+    fn make_original(&self) -> Result<(), ServerFailure> {
+        let Self { password, .. } = self;
+        self.sql(&format!("CREATE ROLE {ROLE} LOGIN PASSWORD '{password}'"))?;
+        self.sql(&format!("CREATE DATABASE {TEMPLATE} OWNER {ROLE}"))?;
+        let schema = self.setting.schema.display().to_string();
+        File::open(&schema).map_err(|error| failure(format!("{schema}: {error}"), ""))?;
+        self.psql(ROLE, TEMPLATE, Sql::File(&schema)).map_err(|cause| {
+            failure(
+                // `psql:schema.sql:2: ERROR: …`
+                cause.trim_start_matches("psql:").to_owned(),
+                "correct the SQL. It runs as the owner of an empty database, not as a superuser",
+            )
+        })?;
+        // Autovacuum is off, so nothing else collects the statistics that the planner needs.
+        let analyzed = self.psql(SUPERUSER, TEMPLATE, Sql::Text("VACUUM ANALYZE"));
+        analyzed.map_err(|cause| failure(cause, "")).map(drop)
+    }
+
+    fn await_connection(&mut self) -> Result<(), ServerFailure> {
+        let began = Instant::now();
+        loop {
+            let answer = self.psql(SUPERUSER, "postgres", Sql::Text("SELECT 1"));
+            let Err(cause) = answer else { return Ok(()) };
+            let Some(process) = &mut self.process else { return Err(failure(cause, "")) };
+            if let Some(exit) = process.wait(LOOK) {
+                return Err(printed(process, format!("PostgreSQL {exit}")));
+            }
+            if began.elapsed() > START_LIMIT {
+                return Err(printed(process, cause));
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(interrupted());
+            }
+        }
+    }
+
+    /// Runs a statement as the superuser.
+    fn sql(&self, statement: &str) -> Result<String, ServerFailure> {
+        let done = self.psql(SUPERUSER, "postgres", Sql::Text(statement));
+        done.map_err(|cause| failure(cause, ""))
+    }
+
+    /// Runs `psql`, and returns the rows that it prints.
+    fn psql(&self, role: &str, database: &str, sql: Sql<'_>) -> Result<String, String> {
+        // Other users can read a command's arguments, but not its input.
+        let (file, input) = match sql {
+            Sql::File(file) => (file, ""),
+            Sql::Text(text) => ("-", text),
+        };
+        let mut command = self.setting.programs.psql();
+        command.args(["--host", &self.folder.path().display().to_string()]);
+        command.args(["--port", &self.port.to_string()]);
+        command.args(["--username", role, "--dbname", database, "--file", file]);
+        command.env("PGPASSWORD", &self.password).env("PGCONNECT_TIMEOUT", "10");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut psql = command.spawn().map_err(|error| format!("psql: {error}"))?;
+        // If psql has ended already, its output says why.
+        let _ = psql.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
+        let output = (reader(psql.stdout.take()), reader(psql.stderr.take()));
+        let began = Instant::now();
+        let why = loop {
+            match psql.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(text_of(output.0)),
+                Ok(Some(_)) => return Err(text_of(output.1)),
+                Ok(None) if self.stop.load(Ordering::Relaxed) => break "interrupted".to_owned(),
+                Ok(None) if began.elapsed() > SQL_LIMIT => {
+                    break format!("psql did not end within {} s", SQL_LIMIT.as_secs());
+                }
+                Ok(None) => thread::sleep(SQL_LOOK),
+                Err(error) => break format!("psql: {error}"),
+            }
+        };
+        let _ = psql.kill();
+        let _ = psql.wait();
+        Err(why)
+    }
+}
+
+/// Reads what a program prints, so that it never waits for a reader.
+fn reader(from: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.map(|mut from| from.read_to_end(&mut bytes));
+        bytes
+    })
+}
+
+fn text_of(reader: thread::JoinHandle<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&reader.join().unwrap_or_default()).trim().to_owned()
+}
+
+/// What `psql` runs.
+enum Sql<'a> {
+    File(&'a str),
+    Text(&'a str),
+}
+
+/// Where PostgreSQL's programs run.
+struct Place<'a> {
+    setting: &'a DatabaseSetting,
+    owner: Owner,
+    folder: &'a Path,
+    logs: &'a Path,
+    supervisor: &'a Supervisor,
+}
+
+impl Place<'_> {
+    /// Makes the cluster: its files, and the superuser.
+    fn make_cluster(&self, stop: &AtomicBool) -> Result<(), ServerFailure> {
+        let mut initdb = self.spawn(
+            "initdb",
+            &[
+                format!("--pgdata={}", self.data()),
+                format!("--username={SUPERUSER}"),
+                "--auth=scram-sha-256".to_owned(),
+                format!("--pwfile={}", self.folder.join(PASSWORD).display()),
+                "--encoding=UTF8".to_owned(),
+                "--locale=C".to_owned(),
+                "--no-sync".to_owned(),
+            ],
+        )?;
+        match exit_within(&mut initdb, START_LIMIT, stop)? {
+            ProcessExit::Code(0) => {
+                initdb.stop(GRACE);
+                Ok(())
+            }
+            exit => Err(printed(&initdb, format!("initdb {exit}"))),
+        }
+    }
+
+    /// Starts PostgreSQL on a port of the loopback interface, with a socket in its folder.
+    fn serve(&self, port: u16) -> Result<Process, ServerFailure> {
+        let folder = self.folder.display().to_string();
+        let mut arguments =
+            vec![format!("--port={port}"), "-D".to_owned(), self.data(), "-k".to_owned(), folder];
+        let settings = SETTINGS.iter().chain(&[("listen_addresses", "127.0.0.1")]);
+        arguments.extend(settings.map(|(name, value)| format!("--{name}={value}")));
+        self.spawn("postgres", &arguments)
+    }
+
+    fn data(&self) -> String {
+        self.folder.join("data").display().to_string()
+    }
+
+    fn spawn(&self, program: &str, arguments: &[String]) -> Result<Process, ServerFailure> {
+        let program = self.setting.programs.path(program).display().to_string();
+        let process = ProcessSetting {
+            argv: self.owner.command(program, arguments),
+            env: BTreeMap::from([("LC_ALL".to_owned(), "C".to_owned())]),
+            cwd: self.folder.to_owned(),
+            cpus: self.setting.cores.clone(),
+            log: self.logs.join(folder::LOG),
+        };
+        Process::start(&process, self.supervisor).map_err(|e| failure(e.to_string(), ""))
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.stop(GRACE);
+        }
+    }
+}
+
+/// Waits until a process ends.
+fn exit_within(
+    process: &mut Process,
+    limit: Duration,
+    stop: &AtomicBool,
+) -> Result<ProcessExit, ServerFailure> {
+    let began = Instant::now();
+    loop {
+        match process.wait(LOOK) {
+            Some(exit) => return Ok(exit),
+            None if stop.load(Ordering::Relaxed) => return Err(interrupted()),
+            None if began.elapsed() > limit => {
+                let cause = format!("initdb did not end within {} s", limit.as_secs());
+                return Err(printed(process, cause));
+            }
+            None => {}
+        }
+    }
+}
+
+/// 128 random bits as text that needs no escaping in SQL, in a URL or in a path.
+fn random_text() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn failure(cause: String, remedy: &str) -> ServerFailure {
+    ServerFailure {
+        phase: "database".to_owned(),
+        cause,
+        log_tail: Vec::new(),
+        remedy: remedy.to_owned(),
+    }
+}
+
+fn interrupted() -> ServerFailure {
+    failure("interrupted".to_owned(), "")
+}
+
+/// A failure with the last lines that the process printed.
+fn printed(process: &Process, cause: String) -> ServerFailure {
+    const LINES: usize = 12;
+    ServerFailure { log_tail: process.tail(LINES), ..failure(cause, "") }
+}

@@ -1,0 +1,130 @@
+//! Where PostgreSQL's programs are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The programs that are needed.
+const NEEDED: [&str; 3] = ["initdb", "postgres", "psql"];
+
+/// The oldest version that ends the connections to a database that it drops.
+const OLDEST: u32 = 13;
+
+/// Folders in which packages have a folder for each version: Debian's packages, PostgreSQL's own
+/// packages for Fedora, and Homebrew's.
+const PLACES: [&str; 4] = ["/usr/lib/postgresql", "/usr", "/opt/homebrew/opt", "/usr/local/opt"];
+
+/// The programs of one installed PostgreSQL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Programs {
+    folder: PathBuf,
+}
+
+impl Programs {
+    /// Finds the programs in a folder, or in its `bin`. Without a folder, finds the programs of the
+    /// newest version in the usual places.
+    ///
+    /// # Errors
+    /// A program is missing. The message says which folder was searched, or how to install it.
+    pub fn find(folder: Option<&Path>) -> Result<Self, String> {
+        let found = match folder {
+            Some(folder) => {
+                let found = [folder.to_owned(), folder.join("bin")]
+                    .into_iter()
+                    .find(|folder| is_complete(folder));
+                found
+                    .map(|folder| Self { folder })
+                    .ok_or_else(|| format!("{} lacks initdb, postgres or psql", folder.display()))
+            }
+            None => newest(PLACES.map(Path::new)).map(|folder| Self { folder }).ok_or_else(|| {
+                "PostgreSQL was not found: install it with `apt install postgresql` or `brew \
+                 install postgresql`, or name the folder with its programs by --postgres"
+                    .to_owned()
+            }),
+        }?;
+        let version = found.version();
+        let major = version.trim_start_matches(|c: char| !c.is_ascii_digit()).split('.').next();
+        match major.and_then(|major| major.parse().ok()) {
+            Some(1..OLDEST) => Err(format!("{version} is too old: PostgreSQL {OLDEST} is needed")),
+            _ => Ok(found),
+        }
+    }
+
+    /// The path of a program.
+    pub fn path(&self, program: &str) -> PathBuf {
+        self.folder.join(program)
+    }
+
+    /// `PostgreSQL 15.18`, or `PostgreSQL` if the version is unknown.
+    pub fn version(&self) -> String {
+        let output = Command::new(self.path("postgres")).arg("--version").output();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        // `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`
+        let number = text.ok().and_then(|text| text.split(' ').nth(2).map(str::to_owned));
+        format!("PostgreSQL {}", number.unwrap_or_default().trim()).trim_end().to_owned()
+    }
+
+    /// `psql`, set to ignore the user's files and variables, to print only rows, and to end at the
+    /// first error.
+    pub(super) fn psql(&self) -> Command {
+        let mut command = Command::new(self.path("psql"));
+        let variables = std::env::vars_os().map(|(name, _)| name);
+        for name in variables.filter(|name| name.to_string_lossy().starts_with("PG")) {
+            command.env_remove(name);
+        }
+        command.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"]);
+        command.args(["--set", "ON_ERROR_STOP=1"]);
+        command
+    }
+}
+
+fn is_complete(folder: &Path) -> bool {
+    NEEDED.iter().all(|program| folder.join(program).is_file())
+}
+
+/// The programs of the highest version in these places. The folder of a version has a name like
+/// `15`, `pgsql-15` or `postgresql@15`.
+fn newest<'a>(places: impl IntoIterator<Item = &'a Path>) -> Option<PathBuf> {
+    let version = |name: &str| -> Option<u32> {
+        let rest = name.strip_prefix("pgsql-").or_else(|| name.strip_prefix("postgresql@"));
+        match name {
+            // Homebrew's name for the newest version.
+            "postgresql" => Some(0),
+            _ => rest.unwrap_or(name).parse().ok(),
+        }
+    };
+    let entries = places.into_iter().filter_map(|place| fs::read_dir(place).ok()).flatten();
+    let found = entries.flatten().filter_map(|entry| {
+        let folder = entry.path().join("bin");
+        Some((version(entry.file_name().to_str()?)?, folder))
+    });
+    found.filter(|(_, folder)| is_complete(folder)).max().map(|(_, folder)| folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn install(root: &Path, name: &str, programs: &[&str]) -> PathBuf {
+        let folder = root.join(name).join("bin");
+        fs::create_dir_all(&folder).unwrap();
+        programs.iter().for_each(|program| fs::write(folder.join(program), "").unwrap());
+        folder
+    }
+
+    #[test]
+    fn the_newest_complete_version_is_used() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(newest([root.path()]), None);
+        install(root.path(), "9", &NEEDED);
+        let expected = install(root.path(), "15", &NEEDED);
+        install(root.path(), "16", &["postgres"]);
+        install(root.path(), "notes", &NEEDED);
+        assert_eq!(newest([root.path()]), Some(expected.clone()));
+        let of = |folder: &Path| Programs::find(Some(folder));
+        let bin = Programs { folder: expected.clone() };
+        assert_eq!(of(&expected), Ok(bin.clone()));
+        assert_eq!(of(&root.path().join("15")), Ok(bin));
+        assert!(of(&root.path().join("16")).unwrap_err().ends_with("initdb, postgres or psql"));
+    }
+}
