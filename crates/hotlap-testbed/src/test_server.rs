@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -202,10 +202,23 @@ impl Peer {
     }
 }
 
-/// An address of 127.0.0.1 on which no server listens.
+/// An address of 127.0.0.1 on which no server listens. The port is below those that a system gives
+/// to outgoing connections, so that no client of another test takes it meanwhile.
+///
+/// # Panics
+/// If all of these ports are taken.
 pub fn unused_address() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("an address")
+    const FIRST: u16 = 10_000;
+    const COUNT: u16 = 20_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Tests of several processes begin at different ports.
+    let own = (std::process::id().wrapping_mul(977) % u32::from(COUNT)) as u16;
+    let port = |_| {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
+        SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST + (own + next) % COUNT))
+    };
+    let is_free = |address: &SocketAddr| TcpListener::bind(address).is_ok();
+    (0..COUNT).map(port).find(is_free).expect("a port")
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     let (mut plan, asked) = plan(&args)?;
     let generators = open(&args, &interrupt);
     if interrupt.asked() {
-        return Ok(Exit::Interrupted);
+        return Ok(interrupted(console));
     }
     let generators = generators?;
     let learned = match &generators {
@@ -52,7 +52,7 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
         None => asked.requests(&args, interrupt.flag()),
     };
     if interrupt.asked() {
-        return Ok(Exit::Interrupted);
+        return Ok(interrupted(console));
     }
     let (requests, notes) = learned?;
     plan.requests = requests;
@@ -86,6 +86,12 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     exports.finish(&loaded)?;
     printed?;
     Ok(verdict(&loaded, &interrupt, console))
+}
+
+/// Says that there are no figures.
+fn interrupted(console: &Console) -> Exit {
+    console.warn("Interrupted before the load began.");
+    Exit::Interrupted
 }
 
 /// Opens the exports first, so that a bad path fails before anything is sent.
