@@ -67,6 +67,8 @@ pub fn launch(folder: &Path, script: &str) -> Launch {
         env: BTreeMap::from([
             ("FOLDER".to_owned(), folder.display().to_string()),
             ("STAND_IN".to_owned(), program().display().to_string()),
+            // With a backtrace, the cause would not be among its last lines.
+            ("RUST_BACKTRACE".to_owned(), "0".to_owned()),
         ]),
         cwd: folder.to_owned(),
         ..Launch::default()
