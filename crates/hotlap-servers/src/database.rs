@@ -6,8 +6,7 @@
 //! password.
 //!
 //! Like a server, it runs under a supervisor, which ends it whatever happens to hotlap. If both
-//! were killed, the next hotlap finds it by its mark and ends it, and [`remove_left`] removes its
-//! folder.
+//! were killed, [`remove_left`] ends it at the next start of hotlap, and removes its folder.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -113,7 +112,7 @@ impl DatabaseSetting {
     pub fn facts(&self, servers: &[usize]) -> DatabaseFacts {
         let Self { programs, schema, cores } = self;
         DatabaseFacts {
-            version: programs.version(),
+            version: programs.version().to_owned(),
             schema: schema.display().to_string(),
             cores: cores.clone(),
             shares_cores: cores.is_empty() || cores.iter().any(|core| servers.contains(core)),

@@ -17,8 +17,6 @@ pub struct Lookup {
     pub sql: String,
     /// The largest parameter.
     pub most: i32,
-    /// Whether the statement is prepared again for each response, in its own round trip.
-    pub prepares_anew: bool,
 }
 
 impl Lookup {
@@ -34,20 +32,15 @@ impl Lookup {
     }
 }
 
-/// `10000 SELECT …`, or `10000 anew SELECT …`.
+/// `10000 SELECT …`.
 impl FromStr for Lookup {
     type Err = NotAServer;
 
     fn from_str(text: &str) -> Result<Self, NotAServer> {
-        let parsed = text.split_once(' ').and_then(|(most, rest)| {
-            let anew = rest.strip_prefix("anew ");
-            let sql = anew.unwrap_or(rest).to_owned();
-            Some(Self { sql, most: most.parse().ok()?, prepares_anew: anew.is_some() })
-        });
-        parsed.ok_or_else(|| NotAServer {
-            text: text.to_owned(),
-            known: "MOST SQL, or MOST anew SQL".to_owned(),
-        })
+        let parsed = text
+            .split_once(' ')
+            .and_then(|(most, sql)| Some(Self { sql: sql.to_owned(), most: most.parse().ok()? }));
+        parsed.ok_or_else(|| NotAServer { text: text.to_owned(), known: "MOST SQL".to_owned() })
     }
 }
 
@@ -68,9 +61,6 @@ impl Server {
 impl Behaviour for Server {
     fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
         self.parameter = self.parameter % self.lookup.most + 1;
-        if self.lookup.prepares_anew {
-            self.session.prepare(&self.lookup.sql).expect("the statement");
-        }
         self.session.execute(self.parameter).expect("rows");
         request.reply.write(request.close, out);
         Duration::ZERO

@@ -25,8 +25,8 @@ pub const LOG: &str = "database.log";
 /// How the names of these folders begin.
 const PREFIX: &str = "hotlap-db-";
 
-/// The longest path of the folder for temporary files that leaves room for the path of a socket,
-/// which may have 103 bytes on macOS and 107 on Linux.
+/// The longest path of the folder for temporary files. The path of a socket in it may have 103
+/// bytes on macOS, and 107 on Linux.
 const LONGEST: usize = 60;
 
 /// How long PostgreSQL may take to end after each signal.

@@ -18,6 +18,7 @@ const PLACES: [&str; 4] = ["/usr/lib/postgresql", "/usr", "/opt/homebrew/opt", "
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
     folder: PathBuf,
+    version: String,
 }
 
 impl Programs {
@@ -27,26 +28,23 @@ impl Programs {
     /// # Errors
     /// A program is missing. The message says which folder was searched, or how to install it.
     pub fn find(folder: Option<&Path>) -> Result<Self, String> {
-        let found = match folder {
+        let folder = match folder {
             Some(folder) => {
-                let found = [folder.to_owned(), folder.join("bin")]
-                    .into_iter()
-                    .find(|folder| is_complete(folder));
-                found
-                    .map(|folder| Self { folder })
-                    .ok_or_else(|| format!("{} lacks initdb, postgres or psql", folder.display()))
+                let places = [folder.to_owned(), folder.join("bin")];
+                let found = places.into_iter().find(|folder| is_complete(folder));
+                found.ok_or_else(|| format!("{} lacks initdb, postgres or psql", folder.display()))
             }
-            None => newest(PLACES.map(Path::new)).map(|folder| Self { folder }).ok_or_else(|| {
+            None => newest(PLACES.map(Path::new)).ok_or_else(|| {
                 "PostgreSQL was not found: install it with `apt install postgresql` or `brew \
                  install postgresql`, or name the folder with its programs by --postgres"
                     .to_owned()
             }),
         }?;
-        let version = found.version();
+        let version = version(&folder);
         let major = version.trim_start_matches(|c: char| !c.is_ascii_digit()).split('.').next();
         match major.and_then(|major| major.parse().ok()) {
             Some(1..OLDEST) => Err(format!("{version} is too old: PostgreSQL {OLDEST} is needed")),
-            _ => Ok(found),
+            _ => Ok(Self { folder, version }),
         }
     }
 
@@ -56,12 +54,8 @@ impl Programs {
     }
 
     /// `PostgreSQL 15.18`, or `PostgreSQL` if the version is unknown.
-    pub fn version(&self) -> String {
-        let output = Command::new(self.path("postgres")).arg("--version").output();
-        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-        // `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`
-        let number = text.ok().and_then(|text| text.split(' ').nth(2).map(str::to_owned));
-        format!("PostgreSQL {}", number.unwrap_or_default().trim()).trim_end().to_owned()
+    pub fn version(&self) -> &str {
+        &self.version
     }
 
     /// `psql`, set to ignore the user's files and variables, to print only rows, and to end at the
@@ -76,6 +70,14 @@ impl Programs {
         command.args(["--set", "ON_ERROR_STOP=1"]);
         command
     }
+}
+
+fn version(folder: &Path) -> String {
+    let output = Command::new(folder.join("postgres")).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    // `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`
+    let number = text.ok().and_then(|text| text.split(' ').nth(2).map(str::to_owned));
+    format!("PostgreSQL {}", number.unwrap_or_default().trim()).trim_end().to_owned()
 }
 
 fn is_complete(folder: &Path) -> bool {
@@ -122,7 +124,7 @@ mod tests {
         install(root.path(), "notes", &NEEDED);
         assert_eq!(newest([root.path()]), Some(expected.clone()));
         let of = |folder: &Path| Programs::find(Some(folder));
-        let bin = Programs { folder: expected.clone() };
+        let bin = Programs { folder: expected.clone(), version: "PostgreSQL".to_owned() };
         assert_eq!(of(&expected), Ok(bin.clone()));
         assert_eq!(of(&root.path().join("15")), Ok(bin));
         assert!(of(&root.path().join("16")).unwrap_err().ends_with("initdb, postgres or psql"));

@@ -207,8 +207,9 @@ impl CpuAllocation {
         all
     }
 
-    /// Takes a core for a database from the side that has more cores. If neither side has two, the
-    /// database runs on the server's cores. Empty: not pinned.
+    /// Takes a core for a database: one of the generator's if it has two, or else one of the
+    /// server's if it has two and may lose one. Otherwise the database runs on the server's cores.
+    /// Empty: not pinned.
     pub fn take_for_database(&mut self, may_take_servers: bool) -> Vec<usize> {
         let sides = match may_take_servers {
             true => vec![&mut self.generator, &mut self.server],

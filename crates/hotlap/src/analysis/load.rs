@@ -10,8 +10,8 @@ use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
 use crate::model::{Role, Run};
 
-/// A database that takes more than this share of the cores that it shares with the servers leaves
-/// less than half of them to the server, so requests/s compare the database. A convention.
+/// Beyond this share of the cores that it shares with the servers, a database has more of them than
+/// a server. Then requests/s compare the database. A convention.
 const DATABASE_BOUND: f64 = 0.5;
 
 /// All servers of a run under one load.
