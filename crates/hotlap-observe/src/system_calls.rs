@@ -45,7 +45,7 @@ pub(crate) struct SystemCalls {
 enum Means {
     /// By the kernel's tracepoint.
     Tracepoint(Traced),
-    /// By stopping the server at each, and why.
+    /// By stopping the server at each call, and why there is no better way here.
     Stops(Ptrace, ObserveError),
 }
 

@@ -44,8 +44,8 @@ const HIDDEN_STRETCHES: usize = 3;
 /// seconds on one core. A convention.
 const COMPILED: usize = 5;
 
-/// A start is as fast as an earlier one if their speeds differ by up to this share. A convention:
-/// machines drift by as much within seconds.
+/// A start is as fast as an earlier one if its speed is lower by no more than this share. A
+/// convention: machines drift by as much within seconds.
 const AS_FAST: f64 = 0.05;
 
 /// A start is far slower than an earlier one if its speed is below this share of the earlier speed:
@@ -114,12 +114,12 @@ impl SteadyDetector {
         SteadyState::Settled { since, class }
     }
 
-    /// Whether the server is as fast as after an earlier start.
+    /// Whether the server is as fast as after an earlier start, or faster.
     fn is_as_known(&self) -> bool {
         let Some(known) = self.settings.known else { return false };
         let windows = self.curve.len();
         let speed = self.curve.level(windows.min(COMPARED));
-        windows >= known.windows && (speed / known.speed).ln().abs() <= AS_FAST
+        windows >= known.windows && (speed / known.speed).ln() >= -AS_FAST
     }
 
     /// Whether a server whose last `n` windows are steady may still have a compiler at work. It has
@@ -153,10 +153,10 @@ impl SteadyDetector {
         (n <= self.curve.len() && is_level()).then_some(n)
     }
 
-    /// The decision at the limit if no line is known well enough. There is a trend if the slope is
-    /// beyond two standard errors, and if each third of the windows is beyond the one before it: a
-    /// neighbour's burst lasts for several windows and bends a line more than independent noise
-    /// would, but as a step rather than a climb. Without a trend the machine is noisy, not the
+    /// The decision at the time limit if no fitted line is precise enough. There is a trend if the
+    /// slope is beyond two standard errors, and each third of the windows is beyond the one before
+    /// it. A neighbour's burst lasts for several windows and bends a line more than independent
+    /// noise would, but as a step rather than a climb. Without a trend the machine is noisy, not the
     /// server unsteady.
     fn at_limit(&self) -> (usize, Class) {
         let len = self.curve.len();
@@ -264,8 +264,8 @@ impl DetectorSettings {
     ///
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
     ///   needed before. Every other server gets the time that its caches took to fill.
-    /// - If the server then has its earlier speed, it is steady. A server with another speed is
-    ///   judged again. A server without a compiler must then be level for one stretch.
+    /// - If the server then has its earlier speed or more, it is steady. A slower server is judged
+    ///   again. A server without a compiler must then be level for one stretch.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
             return *self;
@@ -376,7 +376,7 @@ mod tests {
     }
 
     /// Regression: servers on Node were watched for six seconds at each start, so a run of a minute
-    /// had only two restarts.
+    /// had only two restarts, or three if the machine became faster.
     #[test]
     fn a_later_start_is_steady_once_it_has_its_earlier_speed() {
         let usual = DetectorSettings { level: 30, sees_compiler: true, ..Default::default() };
@@ -388,7 +388,7 @@ mod tests {
             let speeds = (0..100).map(move |i| climb(i) * factor);
             decided(&mut SteadyDetector::new(settings), speeds).unwrap().0
         };
-        assert_eq!((at, later(1.0), later(1.2)), (32, 15, 32));
+        assert_eq!((at, later(1.0), later(1.2), later(0.8)), (32, 15, 15, 32));
     }
 
     #[test]

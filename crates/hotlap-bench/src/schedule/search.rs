@@ -448,7 +448,7 @@ mod tests {
         let experiment = Experiment { objectives: vec![never], ..search(Some(3), None) };
         let (laps, over) = laps(&experiment, &mut runner(two()));
         assert_eq!(over, Over::Done);
-        assert_eq!(laps.len(), 14, "7 halvings of each server's rate");
+        assert_eq!(laps.len(), 14, "7 steps of bisection for each server");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Scenarios: attacks on a server, as data.
 //!
-//! Each is bounded in number, and attackers send at a steady, modest rate, so the normal clients
-//! lose throughput because of the server's design and not because the machine is overloaded.
+//! Every attack has a limited number of clients, which send at a steady, modest rate. So normal
+//! clients lose throughput through the server's design, not because the machine is overloaded.
 
 use std::time::Duration;
 

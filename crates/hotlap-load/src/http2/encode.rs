@@ -170,7 +170,7 @@ impl Field {
         find(&self.name, Some(value)).and_then(|(index, is_whole)| is_whole.then_some(index))
     }
 
-    /// The size in a table (RFC 7541 section 4.1), if the value is constant.
+    /// The entry's size in the dynamic table (RFC 7541 section 4.1), if the value is constant.
     fn size(&self) -> Option<usize> {
         match &self.value {
             Value::Constant(value) => Some(self.name.len() + value.len() + FIELD_OVERHEAD),

@@ -71,8 +71,8 @@ impl HeadReader {
             b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding"
             | b"upgrade" => Err("a header field of HTTP/1.1 connections"),
             b"content-length" if !self.is_trailers => self.content_length(value),
-            // gRPC reports failed calls with status 200, in trailers or in a head without a body
-            // ("gRPC over HTTP2", section Responses).
+            // gRPC responds to failed calls with HTTP status 200. The error is in the trailers, or
+            // in the headers of a response without a body ("gRPC over HTTP2", section Responses).
             b"grpc-status" if value != b"0" => Err("grpc-status is not 0: the call failed"),
             _ => Ok(()),
         }

@@ -80,8 +80,8 @@ pub(super) struct Curve {
     pub slope_error: f64,
     /// ln(rate) at even odds, over all restarts.
     pub log_rate: f64,
-    /// The same for each restart. Their mean is `log_rate`, and they differ as much as chance and
-    /// restarts make them differ.
+    /// The same for each restart. Their mean is `log_rate`. Their spread comes from chance and from
+    /// the restarts.
     pub by_restart: BTreeMap<u32, f64>,
     /// The same for the latest restart, as far as its trials show that it differs.
     pub latest: f64,

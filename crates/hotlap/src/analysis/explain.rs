@@ -90,7 +90,7 @@ impl Explanation {
         })
     }
 
-    /// What was counted and differs.
+    /// The counts that differ between the two servers.
     pub fn evidence(&self) -> impl Iterator<Item = &CountLine> {
         self.counts.iter().filter(|line| line.differs)
     }

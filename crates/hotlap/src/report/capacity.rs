@@ -94,7 +94,7 @@ pub struct CapacityPoint {
 pub struct CapacityWindow {
     /// The offered rate, in requests/s.
     pub rate: f64,
-    /// Whether it counts: the load generator kept up.
+    /// Whether it counts, that is, whether the load generator kept up.
     pub counts: bool,
     /// Whether it kept every goal.
     pub is_kept: bool,
@@ -230,7 +230,7 @@ impl CapacityResults {
                     number::rate(rate)
                 ),
                 None => {
-                    format!("{}: no window counts, so nothing is known of its capacity.", row.name)
+                    format!("{}: no window was valid, so its capacity is unknown.", row.name)
                 }
             };
         };

@@ -147,7 +147,7 @@ fn unfinished(earlier: &Run) -> u32 {
     u32::from(rounds.is_some_and(|rounds| rounds < earlier.schedule.rounds))
 }
 
-/// A lap without its times: only what it cost decides how a run goes on.
+/// A lap without its times: how a run continues depends only on what its laps cost.
 fn without_times(lap: &Lap) -> Lap {
     let mut lap = lap.clone();
     lap.outcome.histograms_mut().into_iter().for_each(Histogram::clear);

@@ -30,8 +30,8 @@ const EXPLAIN: Duration = Duration::from_secs(45);
 /// length that is tried.
 pub const PROBING: u32 = 5;
 
-/// How long a server may take to its first correct response if `--start-timeout` does not apply: a
-/// JVM that first compiles a language takes many seconds on a busy machine.
+/// How long a server may take until its first correct response, if `--start-timeout` does not
+/// apply. A JVM that first compiles a language's runtime takes many seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a warm-up may take. Most servers are steady after a second, and servers on a JVM after

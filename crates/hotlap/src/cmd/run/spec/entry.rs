@@ -1,5 +1,5 @@
-//! Entries: arguments of the command line, with each value of `-L workers 1,2,4`, or entries of a
-//! suite. A pattern names several servers.
+//! Entries, which name the servers of a run: the arguments of the command line, once for each value
+//! of `-L workers 1,2,4`, or the list of a suite. A pattern names several servers.
 
 use hotlap_bench::suite::{self, Publication, PublishedFigure, Suite};
 use hotlap_servers::launch::Counts;
