@@ -1,5 +1,5 @@
 //! A hundred generators against one server, simulated: what merging their outcomes does where their
-//! clocks are skewed and some of them are late (docs/scale.md).
+//! clocks are skewed and some of them are late (docs/sizing.md).
 //!
 //! Each generator counts within a window that was agreed on, by its own clock, of which an offset
 //! was measured with some error. The server's own log has the true times.

@@ -5,8 +5,8 @@ mod circles;
 mod documents;
 mod example;
 mod pool_page;
-mod scale_page;
 #[path = "../reports/scene.rs"]
 mod scene;
+mod sizing_page;
 mod suites;
 mod tidy;

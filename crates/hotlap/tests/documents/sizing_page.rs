@@ -1,9 +1,9 @@
-//! docs/scale.md: what it computes from its figures follows from them.
+//! docs/sizing.md: what it computes from its figures follows from them.
 
 use std::path::Path;
 
 fn text() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scale.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sizing.md");
     std::fs::read_to_string(page).unwrap()
 }
 
