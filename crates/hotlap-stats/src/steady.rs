@@ -156,8 +156,8 @@ impl SteadyDetector {
     /// The decision at the time limit if no fitted line is precise enough. There is a trend if the
     /// slope is beyond two standard errors, and each third of the windows is beyond the one before
     /// it. A neighbour's burst lasts for several windows and bends a line more than independent
-    /// noise would, but as a step rather than a climb. Without a trend the machine is noisy, not the
-    /// server unsteady.
+    /// noise would, but as a step rather than a climb. Without a trend the machine is noisy, and
+    /// not the server unsteady.
     fn at_limit(&self) -> (usize, Class) {
         let len = self.curve.len();
         let n = (len / 2).max(self.shortest_line()).min(len);

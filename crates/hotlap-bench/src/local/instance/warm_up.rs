@@ -122,14 +122,14 @@ fn level_ns(bursts: &[Burst]) -> Option<f64> {
 }
 
 /// Whether the last bursts cost no less than the bursts before them, and nothing goes on in the
-/// background. No bursts before them are needed if the last bursts cost no more than the last
-/// bursts of an earlier start.
+/// background. No bursts before them are needed if the last bursts cost the same as the last bursts
+/// of an earlier start.
 fn are_steady(bursts: &[Burst], earlier_ns: Option<f64>) -> bool {
     let Some(level_ns) = level_ns(bursts) else { return false };
     let (before, last) = bursts.split_at(bursts.len() - BURSTS);
     let is_level =
         self::level_ns(before).is_some_and(|before_ns| level_ns >= before_ns * (1.0 - FALL));
-    let is_as_before = earlier_ns.is_some_and(|earlier_ns| (level_ns / earlier_ns).ln() <= FALL);
+    let is_as_before = earlier_ns.is_some_and(|earlier_ns| (level_ns / earlier_ns).ln().abs() <= FALL);
     (is_level || is_as_before) && last.iter().all(|burst| burst.background < IDLE)
 }
 
