@@ -129,7 +129,8 @@ fn are_steady(bursts: &[Burst], earlier_ns: Option<f64>) -> bool {
     let (before, last) = bursts.split_at(bursts.len() - BURSTS);
     let is_level =
         self::level_ns(before).is_some_and(|before_ns| level_ns >= before_ns * (1.0 - FALL));
-    let is_as_before = earlier_ns.is_some_and(|earlier_ns| (level_ns / earlier_ns).ln().abs() <= FALL);
+    let is_as_before =
+        earlier_ns.is_some_and(|earlier_ns| (level_ns / earlier_ns).ln().abs() <= FALL);
     (is_level || is_as_before) && last.iter().all(|burst| burst.background < IDLE)
 }
 
