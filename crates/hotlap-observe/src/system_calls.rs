@@ -45,7 +45,7 @@ pub(crate) struct SystemCalls {
 enum Means {
     /// By the kernel's tracepoint.
     Tracepoint(Traced),
-    /// By stopping the server at each call, and why there is no better way here.
+    /// By stopping the server at each call. The error says why the tracepoint cannot be used.
     Stops(Ptrace, ObserveError),
 }
 

@@ -114,7 +114,7 @@ impl SteadyDetector {
         SteadyState::Settled { since, class }
     }
 
-    /// Whether the server is as fast as after an earlier start, or faster.
+    /// Whether the server is at least as fast as after an earlier start.
     fn is_as_known(&self) -> bool {
         let Some(known) = self.settings.known else { return false };
         let windows = self.curve.len();
@@ -153,11 +153,11 @@ impl SteadyDetector {
         (n <= self.curve.len() && is_level()).then_some(n)
     }
 
-    /// The decision at the time limit if no fitted line is precise enough. There is a trend if the
-    /// slope is beyond two standard errors, and each third of the windows is beyond the one before
-    /// it. A neighbour's burst lasts for several windows and bends a line more than independent
-    /// noise would, but as a step rather than a climb. Without a trend the machine is noisy, and
-    /// not the server unsteady.
+    /// The decision at the time limit if no fitted line is precise enough. A trend needs a slope
+    /// beyond two standard errors, and a level that moves in the same direction from each third of
+    /// the windows to the next. A neighbour's burst lasts for several windows, so it bends a line
+    /// more than independent noise would. But such a burst is a step, not a climb. Without a trend,
+    /// the cause is a noisy machine, not an unsteady server.
     fn at_limit(&self) -> (usize, Class) {
         let len = self.curve.len();
         let n = (len / 2).max(self.shortest_line()).min(len);
@@ -264,7 +264,7 @@ impl DetectorSettings {
     ///
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
     ///   needed before. Every other server gets the time that its caches took to fill.
-    /// - If the server then has its earlier speed or more, it is steady. A slower server is judged
+    /// - If the server is then at least as fast as before, it is steady. A slower server is judged
     ///   again. A server without a compiler must then be level for one stretch.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
@@ -376,7 +376,8 @@ mod tests {
     }
 
     /// Regression: servers on Node were watched for six seconds at each start, so a run of a minute
-    /// had only two restarts, or three if the machine became faster.
+    /// had only two restarts. When only equal speeds were accepted, a run on a machine that became
+    /// faster had only three.
     #[test]
     fn a_later_start_is_steady_once_it_has_its_earlier_speed() {
         let usual = DetectorSettings { level: 30, sees_compiler: true, ..Default::default() };

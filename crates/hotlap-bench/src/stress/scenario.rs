@@ -1,7 +1,7 @@
 //! Scenarios: attacks on a server, as data.
 //!
 //! Every attack has a limited number of clients, which send at a steady, modest rate. So normal
-//! clients lose throughput through the server's design, not because the machine is overloaded.
+//! clients lose throughput because of the server's design, not because of an overloaded machine.
 
 use std::time::Duration;
 

@@ -230,7 +230,7 @@ impl CapacityResults {
                     number::rate(rate)
                 ),
                 None => {
-                    format!("{}: no window was valid, so its capacity is unknown.", row.name)
+                    format!("{}: no window counts, so its capacity is unknown.", row.name)
                 }
             };
         };

@@ -716,8 +716,8 @@ fn tone(row: &Row) -> Tone {
     }
 }
 
-/// A level with its interval. The terminal's table leaves this interval out: the ratios have their
-/// own, and verdicts rest on those.
+/// A level with its interval. The table in the terminal leaves this interval out, because verdicts
+/// rest on the intervals of the ratios.
 fn requests(row: &Row) -> Cell {
     match row.rate() {
         Some(figure) => cell(Some(&figure)).shortened_to(figure.text),

@@ -1,4 +1,4 @@
-//! docs/sizing.md: what it computes from its figures follows from them.
+//! Every figure that docs/sizing.md computes follows from its other figures.
 
 use std::path::Path;
 

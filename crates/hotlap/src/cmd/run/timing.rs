@@ -30,7 +30,7 @@ const EXPLAIN: Duration = Duration::from_secs(45);
 /// length that is tried.
 pub const PROBING: u32 = 5;
 
-/// How long a server may take until its first correct response, if `--start-timeout` does not
+/// How long a server may take to send its first correct response, if `--start-timeout` does not
 /// apply. A JVM that first compiles a language's runtime takes many seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
 

@@ -1,5 +1,6 @@
-//! Entries, which name the servers of a run: the arguments of the command line, once for each value
-//! of `-L workers 1,2,4`, or the list of a suite. A pattern names several servers.
+//! Entries name the servers of a run. An entry is an argument of the command line, or an item in
+//! the list of a suite. `-L workers 1,2,4` repeats each argument for every value. A pattern names
+//! several servers.
 
 use hotlap_bench::suite::{self, Publication, PublishedFigure, Suite};
 use hotlap_servers::launch::Counts;
