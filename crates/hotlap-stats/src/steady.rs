@@ -264,8 +264,8 @@ impl DetectorSettings {
     ///
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
     ///   needed before. Every other server gets the time that its caches took to fill.
-    /// - If the server is then at least as fast as before, it is steady. A slower server is judged
-    ///   again. A server without a compiler must then be level for one stretch.
+    /// - If the server is then as fast as after the earlier start, it is steady. A slower server is
+    ///   judged again. A server without a compiler must then be level for one stretch.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
             return *self;

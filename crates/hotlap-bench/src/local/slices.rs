@@ -38,11 +38,14 @@ const PROBES_BEFORE_LOOK: u32 = 4;
 /// convention: the goal for the bias.
 pub const TOLERANCE: f64 = 1.03;
 
-/// A slice is too short if this many ratios or more end without a decision, and the interval of
-/// their median still reaches beyond this ratio. The effect of the slice on the server is then
-/// unknown. Jetty costs 6% less CPU time in slices of 12 ms than without slices. The interval of
-/// its probes reaches beyond 15%, so their median says nothing about that effect.
-const UNKNOWN: (usize, f64) = (16, 1.10);
+/// A slice is also too short if the interval of [`MANY`] ratios or more still reaches beyond this
+/// ratio. The effect of the slice on the server is then unknown. Jetty costs 6% less CPU time in
+/// slices of 12 ms than without slices. The interval of its probes reaches beyond 10% in most runs,
+/// so their median says nothing about that effect.
+const UNKNOWN: f64 = 1.10;
+
+/// Fewer ratios on a noisy machine would nearly always leave an interval beyond [`UNKNOWN`].
+const MANY: usize = 16;
 
 /// The shortest slice in which a load is begun and ended rather than continued: needed for loads at
 /// a rate, and for counted side effects, for which the server's log has to settle first (50 ms or
@@ -290,10 +293,11 @@ fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;
     }
-    let is_within = |ratio: f64| (1.0 / TOLERANCE..=TOLERANCE).contains(&ratio);
+    let within = |limit: f64, ratio: f64| (1.0 / limit..=limit).contains(&ratio);
+    let is_within = |ratio| within(TOLERANCE, ratio);
     let Some(found) = middle(ratios) else { return is_last.then_some(true) };
-    let (many, limit) = UNKNOWN;
-    let is_known = ratios.len() < many || (found.low >= 1.0 / limit && found.high <= limit);
+    let is_known =
+        ratios.len() < MANY || (within(UNKNOWN, found.low) && within(UNKNOWN, found.high));
     match (is_within(found.low), is_within(found.high)) {
         _ if is_last => Some(is_within(found.value) && is_known),
         (true, true) => Some(true),
