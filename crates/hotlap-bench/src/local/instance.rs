@@ -167,6 +167,8 @@ pub(super) struct Instance {
     files: Option<Vec<NamedFile>>,
     /// Why instructions are not counted.
     uncounted: Option<String>,
+    /// Whether instruments can be used on it.
+    observes: bool,
     /// Whether it has been verified against its whole contract.
     pub verified: bool,
     /// The conformance checks of its latest verification: passed, and total; none if they were not
@@ -339,6 +341,7 @@ impl Instance {
             notes: Vec::new(),
             files: None,
             uncounted: None,
+            observes: false,
             verified: false,
             conformance: (0, 0),
         }
