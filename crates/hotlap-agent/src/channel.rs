@@ -1,7 +1,7 @@
 //! The controller's end of a channel to an agent.
 //!
-//! Every wait has a limit, and ends when the user interrupts. Whatever goes wrong, dropping the
-//! channel ends the command, and with it the agent and everything that the agent started.
+//! Every wait has a limit, and ends when the user interrupts. Dropping the channel always ends the
+//! command, and with it the agent and everything that the agent started.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,55 +17,57 @@ use crate::error::{ChannelError, ChannelFault};
 use crate::frame::{self, FrameError};
 use crate::message::{AgentRole, Hello, Order, SILENCE, ToAgent, ToController};
 
-/// How often the controller tells the agent that it is there.
+/// How often the controller sends a heartbeat to the agent.
 const HEARTBEAT: Duration = Duration::from_millis(250);
 
-/// How often waits look at interrupts and silence.
+/// How often a wait checks for an interrupt and for silence.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How many times clocks are compared, if that takes at most [`COMPARING`]. At least three times.
+/// The usual number of times that two clocks are compared. After [`COMPARING`], three comparisons
+/// are enough.
 const EXCHANGES: usize = 16;
 
-/// After this time, three exchanges are enough.
+/// After this time, three comparisons of two clocks are enough.
 const COMPARING: Duration = Duration::from_secs(1);
 
-/// A channel to an agent. Dropping it closes the agent's input, and ends the command if it has not
-/// ended after 2 s.
+/// A channel to an agent. Dropping the channel closes the agent's input, and ends the command if it
+/// has not ended after 2 s.
 #[derive(Debug)]
 pub struct Channel {
     command: String,
     hello: Hello,
     state: Mutex<State>,
-    /// Set when the user interrupts.
+    /// Whether the user has interrupted.
     stop: Arc<AtomicBool>,
-    /// Dropped after the link, whose end tells the command to end.
+    /// The command's process. It is dropped after the link, whose end tells the command to end.
     child: Option<Child>,
 }
 
-/// How long to wait.
+/// How long to wait for an answer.
 #[derive(Clone, Copy)]
 struct Patience {
     until: Instant,
     limit: Duration,
-    /// The wait began after an interrupt. Cleaning up gets its full time limit.
+    /// Whether the wait began after an interrupt. Calls that clean up get their full time limit.
     is_after_interrupt: bool,
 }
 
 #[derive(Debug)]
 struct State {
     link: Link,
-    /// The number of the last call.
+    /// The number of the latest call.
     number: u64,
-    /// Why the channel cannot be used any more.
+    /// Why the channel can no longer be used.
     closed: Option<ChannelFault>,
 }
 
 impl Channel {
     /// Starts the command and waits until an agent of the same version answers, for at most
-    /// `limit`. Setting `stop` ends the wait for every call that began earlier.
+    /// `limit`. Setting `stop` ends the wait of every call that began earlier.
     ///
     /// # Errors
-    /// The command cannot be started, ends or does not answer in time, or the versions differ.
+    /// Fails if the command cannot be started, ends or does not answer in time, or if the versions
+    /// differ.
     pub fn open(
         command: &AgentCommand,
         role: AgentRole,
@@ -78,11 +80,11 @@ impl Channel {
         Self::connect(&command.to_string(), role, limit, link, stop, Some(child))
     }
 
-    /// Connects to an agent that reads what is written to `output` and writes what comes from
-    /// `input`. `name` takes the place of the command in messages.
+    /// Connects to an agent that reads what is written to `output`, and whose own output is
+    /// `input`. Messages contain `name` instead of a command.
     ///
     /// # Errors
-    /// As [`Channel::open`].
+    /// Fails like [`Channel::open`].
     pub fn over(
         name: &str,
         role: AgentRole,
@@ -115,7 +117,7 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Exchanges hellos.
+    /// Exchanges hellos, and checks that the versions match.
     fn greet(&self, ours: &Hello, limit: Duration) -> Result<Hello, ChannelFault> {
         let mut state = self.lock();
         let patience = self.patience(limit);
@@ -144,7 +146,8 @@ impl Channel {
         Ok(theirs)
     }
 
-    /// The same channel. Setting `stop` ends the wait for every call that began earlier.
+    /// Returns this channel with another `stop` flag. Setting `stop` ends the wait of every call
+    /// that began earlier.
     pub fn interrupted_by(self, stop: &Arc<AtomicBool>) -> Self {
         Self { stop: Arc::clone(stop), ..self }
     }
@@ -159,18 +162,19 @@ impl Channel {
         &self.hello.host
     }
 
-    /// Why all further calls fail, if an earlier one did.
+    /// Why all further calls fail, if an earlier call failed for good.
     pub fn closed(&self) -> Option<ChannelError> {
         let fault = self.lock().closed.clone()?;
         Some(error(&self.command, CONNECTING, fault))
     }
 
-    /// Has the agent carry out an order, and returns its report.
+    /// Tells the agent to carry out an order, and returns the agent's report.
     ///
     /// # Errors
-    /// The agent refuses the order, does not answer within the order's limit, or sends nothing at
-    /// all for 15 s. Or the user interrupts. After a refusal or an interrupt, the channel stays
-    /// open. Otherwise it is closed, and all later calls fail.
+    /// Fails if the agent refuses the order, does not answer within the order's limit, or sends
+    /// nothing at all for 15 s. An interrupt by the user is an error too. After a refusal or an
+    /// interrupt, the channel stays open. Otherwise the channel is closed, and all later calls
+    /// fail.
     pub fn call<O: Order>(&self, order: O) -> Result<O::Report, ChannelError> {
         self.exchange(order).map_err(|fault| error(&self.command, O::PHASE, fault))
     }
@@ -189,16 +193,17 @@ impl Channel {
         state.close_on(report)
     }
 
-    /// The longest time since the last call in which an answer was due and nothing came.
+    /// The longest time since the last call of this method in which an answer was due and nothing
+    /// came.
     pub fn silence(&self) -> Duration {
         self.lock().link.silence()
     }
 
-    /// Compares the agent's monotonic clock with this host's, for at most `limit`. The exchange
+    /// Compares the agent's monotonic clock with this host's, for at most `limit`. The comparison
     /// with the shortest round trip counts.
     ///
     /// # Errors
-    /// As [`Channel::call`].
+    /// Fails like [`Channel::call`].
     pub fn clock(&self, limit: Duration) -> Result<Offset, ChannelError> {
         self.compare_clocks(limit).map_err(|fault| error(&self.command, "comparing clocks", fault))
     }
@@ -232,7 +237,7 @@ impl Channel {
         Patience { until: Instant::now() + limit, limit, is_after_interrupt }
     }
 
-    /// Waits for the answer to a call, and returns it with the time at which it came.
+    /// Waits for the answer to a call, and returns the answer with the time at which it came.
     fn answer(
         &self,
         state: &mut State,
@@ -251,14 +256,14 @@ impl Channel {
             };
             match number.cmp(&call) {
                 std::cmp::Ordering::Equal => return Ok((answer, at_ns)),
-                // The answer to a call whose wait was interrupted.
+                // This answer belongs to a call whose wait was interrupted.
                 std::cmp::Ordering::Less => {}
                 std::cmp::Ordering::Greater => return Err(malformed("an answer to no call")),
             }
         }
     }
 
-    /// Waits for whatever comes next.
+    /// Waits for the next message or the end of the stream.
     fn wait(&self, state: &mut State, patience: Patience) -> Result<Incoming, ChannelFault> {
         let Patience { until, limit, is_after_interrupt } = patience;
         loop {
@@ -281,7 +286,7 @@ impl Channel {
         }
     }
 
-    /// The agent's output ended.
+    /// Returns the fault for an agent whose output ended.
     fn ended(&self, why: &FrameError) -> ChannelFault {
         match why {
             FrameError::TooLong(_) => malformed(why),
@@ -289,14 +294,14 @@ impl Channel {
         }
     }
 
-    /// Something else than an agent answered, with this output.
+    /// Returns the fault for a command that printed these bytes, and is not an agent.
     fn no_agent(&self, printed: &[u8]) -> ChannelFault {
         let said = format!("{}\n{}", String::from_utf8_lossy(printed), self.said_last());
         let remedy = self.child.as_ref().map_or_else(String::new, Child::remedy);
         ChannelFault::NoAgent { said: said.trim().to_owned(), remedy }
     }
 
-    /// What the command printed to standard error before it ended.
+    /// Returns what the command printed to standard error before it ended.
     fn said_last(&self) -> String {
         self.child.as_ref().map(Child::said_last).unwrap_or_default()
     }
@@ -306,16 +311,16 @@ impl Channel {
     }
 }
 
-/// What comes from an agent.
+/// What the reading thread receives from an agent.
 #[derive(Debug)]
 enum Incoming {
     /// The agent's first bytes.
     Marker,
-    /// There are none. This came instead.
+    /// The output has no marker. These are its first bytes.
     NoMarker(Vec<u8>),
-    /// A message, and when it had arrived, in nanoseconds of this host's clock.
+    /// A message, and the time at which it arrived, in nanoseconds of this host's clock.
     Frame { content: Vec<u8>, at_ns: u64 },
-    /// Nothing more comes.
+    /// The stream has ended.
     Ended(FrameError),
 }
 
@@ -327,7 +332,7 @@ enum Answer {
 }
 
 impl State {
-    /// The number of the next call.
+    /// Returns the number of the next call.
     fn next(&mut self) -> Result<u64, ChannelFault> {
         if let Some(fault) = &self.closed {
             return Err(fault.clone());
@@ -336,7 +341,7 @@ impl State {
         Ok(self.number)
     }
 
-    /// Closes the link if the result is an error after which nothing can be relied on.
+    /// Closes the link if the result is an error after which the channel cannot be trusted.
     fn close_on<T>(&mut self, result: Result<T, ChannelFault>) -> Result<T, ChannelFault> {
         if let Err(fault) = &result
             && !matches!(fault, ChannelFault::Refused(_) | ChannelFault::Interrupted)
@@ -360,11 +365,11 @@ fn malformed(why: impl std::fmt::Display) -> ChannelFault {
     ))
 }
 
-/// The two streams of a channel. A thread writes, so that no call waits for an agent that does not
-/// read. Another reads. Neither is waited for: each ends when its stream does.
+/// The two streams of a channel. One thread writes, so that no call waits for an agent that does
+/// not read. Another thread reads. Nothing waits for the threads: each ends when its stream ends.
 #[derive(Debug)]
 struct Link {
-    /// `None` once the link is closed.
+    /// The queue of outgoing messages. `None` once the link is closed.
     outbox: Option<Sender<Outgoing>>,
     inbox: Receiver<Incoming>,
     shared: Arc<Shared>,
@@ -372,13 +377,14 @@ struct Link {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// When the last byte came.
+    /// When the latest byte arrived.
     heard_ns: AtomicU64,
-    /// When the last message that is to be stamped was written.
+    /// When the latest stamped message was written.
     sent_ns: AtomicU64,
-    /// Since when an answer is due: the first message after the last byte that came; 0 if none is.
+    /// Since when an answer is due: the first message after the latest byte that arrived. 0 if no
+    /// answer is due.
     due_ns: AtomicU64,
-    /// The longest time that an answer took since the last call of [`Link::silence`].
+    /// The longest time that an answer took since the latest call of [`Link::silence`].
     longest_ns: AtomicU64,
     /// Whether heartbeats are sent.
     heartbeats: AtomicBool,
@@ -405,19 +411,19 @@ impl Link {
         self.enqueue(frame, false);
     }
 
-    /// Sends a message and notes when it is written.
+    /// Sends a message and records when it is written.
     fn send_stamped(&self, frame: Vec<u8>) {
         self.enqueue(frame, true);
     }
 
-    /// If the link has ended, the next wait returns why.
+    /// Sends a message. If the link has ended, the next wait returns the cause.
     fn enqueue(&self, frame: Vec<u8>, is_stamped: bool) {
         if let Some(outbox) = &self.outbox {
             let _ = outbox.send(Outgoing { frame, is_stamped });
         }
     }
 
-    /// What comes next. `None` if nothing does within `limit`.
+    /// Returns the next item from the agent. `None` if nothing arrives within `limit`.
     fn next(&self, limit: Duration) -> Option<Incoming> {
         match self.inbox.recv_timeout(limit) {
             Ok(incoming) => Some(incoming),
@@ -435,13 +441,14 @@ impl Link {
         self.shared.heartbeats.load(Ordering::Relaxed)
     }
 
-    /// When the last byte came.
+    /// When the latest byte arrived.
     fn heard_ns(&self) -> u64 {
         self.shared.heard_ns.load(Ordering::Relaxed)
     }
 
-    /// The longest time since the last call in which an answer was due and nothing came. Heartbeats
-    /// are answered at once, so a break of the connection is seen but for their interval.
+    /// The longest time since the last call of this method in which an answer was due and nothing
+    /// came. The agent answers heartbeats at once, so only a break shorter than their interval may
+    /// be missed.
     fn silence(&self) -> Duration {
         let longest = self.shared.longest_ns.swap(0, Ordering::Relaxed);
         let present = match self.shared.due_ns.load(Ordering::Relaxed) {
@@ -451,26 +458,26 @@ impl Link {
         Duration::from_nanos(longest.max(present))
     }
 
-    /// When the last stamped message was written.
+    /// When the latest stamped message was written.
     fn sent_ns(&self) -> u64 {
         self.shared.sent_ns.load(Ordering::Acquire)
     }
 
-    /// Closes the agent's input once everything is written.
+    /// Closes the agent's input once all messages are written.
     fn close(&mut self) {
         self.outbox = None;
     }
 }
 
 impl Shared {
-    /// An answer is due from now on. Returns the time.
+    /// Records that an answer is due from now on. Returns the current time.
     fn expect_answer(&self) -> u64 {
         let now_ns = Clock::default().now_ns();
         let _ = self.due_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
         now_ns
     }
 
-    /// Something came.
+    /// Records that something arrived.
     fn hear(&self) {
         let now_ns = Clock::default().now_ns();
         self.heard_ns.store(now_ns, Ordering::Relaxed);
@@ -499,7 +506,7 @@ fn write_all(mut output: impl Write, orders: &Receiver<Outgoing>, shared: &Share
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        // The reader notices the end of the agent.
+        // The reader notices when the agent ends.
         if written.is_err() {
             return;
         }
@@ -533,7 +540,7 @@ fn read_all(mut input: impl Read, answers: &Sender<Incoming>) {
     }
 }
 
-/// A stream that notes when something comes, so that a long message is no silence.
+/// A stream that records when bytes arrive, so that a long message does not look like silence.
 struct Heard<R> {
     input: R,
     shared: Arc<Shared>,
@@ -547,7 +554,7 @@ impl<R: Read> Read for Heard<R> {
     }
 }
 
-/// Does something with all of a list at the same time.
+/// Applies a function to all items of a list at the same time.
 pub(crate) fn together<T: Sync, R: Send>(list: &[T], does: impl Fn(&T) -> R + Sync) -> Vec<R> {
     if let [only] = list {
         return vec![does(only)];
@@ -555,12 +562,12 @@ pub(crate) fn together<T: Sync, R: Send>(list: &[T], does: impl Fn(&T) -> R + Sy
     std::thread::scope(|scope| {
         let threads: Vec<_> = list.iter().map(|one| scope.spawn(|| does(one))).collect();
         let joined = threads.into_iter().map(|thread| thread.join());
-        // A panic is passed on.
+        // If a thread panicked, this thread panics too.
         joined.map(|result| result.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
     })
 }
 
-/// All results, or the first error.
+/// Returns all results, or the first error.
 pub(crate) fn all<T>(results: Vec<Result<T, ChannelError>>) -> Result<Vec<T>, ChannelError> {
     results.into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! The monotonic clock of this host, and its offset to that of another.
+//! The monotonic clock of this host, and its offset from the clock of another host.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use rustix::time::{ClockId, clock_gettime};
 /// The monotonic clock of this host, in nanoseconds since a moment that differs from host to host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clock {
-    /// Nanoseconds added to what the system says.
+    /// The nanoseconds added to the system's time.
     shift_ns: i64,
 }
 
 impl Clock {
-    /// A clock that is ahead of the system's by this many nanoseconds, as that of another host may
-    /// be.
+    /// Creates a clock that is ahead of the system's clock by this many nanoseconds, like the clock
+    /// of another host.
     pub fn shifted(shift_ns: i64) -> Self {
         Self { shift_ns }
     }
 
-    /// The present time.
+    /// The current time.
     pub fn now_ns(self) -> u64 {
         let time = clock_gettime(ClockId::Monotonic);
-        // Neither part is ever negative.
+        // Neither part of the time is ever negative.
         let ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
         ns.saturating_add_signed(self.shift_ns)
     }
@@ -32,29 +32,29 @@ impl Clock {
 /// How far another host's monotonic clock is ahead of this host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Offset {
-    /// The other clock minus this one, in nanoseconds.
+    /// The other clock minus this host's clock, in nanoseconds.
     pub ns: i64,
-    /// The offset is known to within this many nanoseconds either way: half of the shortest round
-    /// trip (Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989).
+    /// The largest error of the offset, in nanoseconds either way: half of the shortest round trip
+    /// (Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989).
     pub error_ns: u64,
 }
 
 impl Offset {
-    /// From one exchange: the other host read `remote_ns` at some moment between `sent_ns` and
-    /// `received_ns` of this clock.
+    /// Computes the offset from one exchange. The other host read `remote_ns` at some moment
+    /// between `sent_ns` and `received_ns` of this clock.
     pub(crate) fn of(sent_ns: u64, remote_ns: u64, received_ns: u64) -> Self {
         let half = received_ns.saturating_sub(sent_ns) / 2;
         let middle = sent_ns + half;
-        // Rounded up, so that the true offset is always within the error.
+        // The error is rounded up, so that the true offset is always within it.
         Self { ns: remote_ns.wrapping_sub(middle) as i64, error_ns: half + 1 }
     }
 
-    /// A time of this host's clock on the other host's.
+    /// Converts a time of this host's clock to the other host's clock.
     pub fn to_remote(self, local_ns: u64) -> u64 {
         local_ns.saturating_add_signed(self.ns)
     }
 
-    /// A time of the other host's clock on this host's.
+    /// Converts a time of the other host's clock to this host's clock.
     pub fn to_local(self, remote_ns: u64) -> u64 {
         remote_ns.saturating_add_signed(self.ns.saturating_neg())
     }
@@ -65,8 +65,9 @@ impl Offset {
     }
 }
 
-/// The number of requests at a moment between two readings of it, if they came evenly. Times are in
-/// nanoseconds of one clock. A moment outside of the two counts as the nearer one.
+/// Estimates the number of requests at a moment between two readings, as if requests were evenly
+/// spaced. Times are in nanoseconds of one clock. For a moment outside of the two readings, the
+/// nearer reading counts.
 pub(crate) fn requests_at(moment: u64, before: (u64, u64), after: (u64, u64)) -> u64 {
     let ((from, first), (to, last)) = (before, after);
     let share = moment.clamp(from, to.max(from)).saturating_sub(from) as f64
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_offset_is_within_its_error_however_the_delay_is_divided() {
-        // The other clock is 3 s ahead. A round trip of 10 µs, all of it on one way or the other.
+        // The other clock is 3 s ahead. The round trip of 10 µs is divided in several ways.
         for delay_there in [0, 3_000, 5_000, 10_000] {
             let sent = 1_000_000;
             let remote = sent + delay_there + 3_000_000_000;

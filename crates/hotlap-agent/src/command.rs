@@ -1,4 +1,4 @@
-//! The command that starts an agent: as the user typed it, and as a process.
+//! The command that starts an agent, as the user typed it and as a process.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -13,32 +13,33 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::ChannelFault;
 
-/// The command that starts an agent on another host: `ssh bench2`, `ip netns exec ns1`,
-/// `kubectl exec -i pod --`. It is split into words as a shell splits them, and `hotlap agent` is
-/// appended unless it is there. After a path to a file called `hotlap`, only `agent`. Everything
-/// else goes over the channel as data, so nothing needs to be quoted twice.
+/// The command that starts an agent on another host: `ssh bench2`, `ip netns exec ns1`, `kubectl
+/// exec -i pod --`. The command is split into words as a shell splits them. `hotlap agent` is
+/// appended unless the command already ends with it. After a path to a file called `hotlap`, only
+/// `agent` is appended. Everything else goes over the channel as data, so nothing needs to be
+/// quoted twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {
     typed: String,
-    /// The words of the whole command, `agent` included. There are at least two.
+    /// The words of the whole command, including `agent`. There are at least two words.
     argv: Vec<String>,
 }
 
-/// Why a command cannot be used.
+/// Why a command that starts an agent cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// It has no words.
+    /// The command has no words.
     #[error("the command that starts an agent is empty: use for example 'ssh HOST'")]
     Empty,
-    /// A quote is not closed.
+    /// A quote in the command is not closed.
     #[error("{0}: a quote is not closed")]
     Quotes(String),
 }
 
-/// The program, as it is called where it is installed.
+/// The name of the program where it is installed.
 const PROGRAM: &str = "hotlap";
 
-/// Its command.
+/// The subcommand that runs an agent.
 const AGENT: &str = "agent";
 
 impl FromStr for AgentCommand {
@@ -62,14 +63,16 @@ impl FromStr for AgentCommand {
 }
 
 impl AgentCommand {
-    /// What to do if the command ended with this exit code, and no agent answered: a sentence.
+    /// Returns what to do if the command ended with this exit code and no agent answered, as a
+    /// sentence.
     pub(crate) fn remedy(&self, code: Option<i32>) -> String {
         let (started, host) =
             (&self.argv[..self.argv.len() - 1], &self.argv[..self.argv.len() - 2]);
         let has_path = started.last().is_some_and(|program| program != PROGRAM);
         let by_hand = format!("'{} --version'", shell_words::join(started));
         match code {
-            // ssh(1), EXIT STATUS: 255 if an error occurred, else that of the remote command.
+            // ssh(1), EXIT STATUS: 255 after an error of ssh, otherwise the exit status of the
+            // remote command.
             Some(255) => format!("Check the connection: run {by_hand} in a terminal"),
             _ if has_path => format!("Is hotlap installed there? Check it with {by_hand}"),
             _ => format!(
@@ -81,24 +84,24 @@ impl AgentCommand {
     }
 }
 
-/// As typed.
+/// Shows the command as the user typed it.
 impl fmt::Display for AgentCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.typed)
     }
 }
 
-/// How long the command has to end by itself once its input is closed.
+/// How long the command may take to end by itself once its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long to wait for the last words of a command that has ended.
+/// How long to wait for the last output of a command that is ending.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How much of what the command prints to standard error is kept.
+/// How many bytes of the command's standard error are kept.
 const KEPT_BYTES: usize = 4096;
 
-/// The command, in its own session: a terminal's Ctrl-C does not reach the command, and the command
-/// cannot wait for a password that is typed there.
+/// The command's process, in a separate session. A terminal's Ctrl-C does not reach the command,
+/// and the command cannot wait for a password that is typed there.
 #[derive(Debug)]
 pub(crate) struct Child {
     command: AgentCommand,
@@ -136,20 +139,20 @@ impl Child {
         }
     }
 
-    /// What the command has printed to standard error so far: its end.
+    /// Returns the end of what the command has printed to standard error so far.
     pub(crate) fn said(&self) -> String {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same, of a command that is ending.
+    /// Returns the end of the standard error of a command that is ending.
     pub(crate) fn said_last(&self) -> String {
         self.wait(LAST_WORDS);
-        // The thread that reads it may be a little behind.
+        // The thread that reads standard error may be a little behind.
         std::thread::sleep(Duration::from_millis(20));
         self.said()
     }
 
-    /// What to do if no agent answers: a sentence.
+    /// Returns what to do if no agent answers, as a sentence.
     pub(crate) fn remedy(&self) -> String {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let status = process.try_wait().ok().flatten();
@@ -178,7 +181,7 @@ impl Drop for Child {
             return;
         }
         let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // The command leads a process group, since it has its own session.
+        // The command has its own session, so it leads a process group.
         if let Some(group) = Pid::from_raw(process.id() as i32) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -196,11 +199,11 @@ fn start_apart(command: &mut Command) -> std::io::Result<std::process::Child> {
     command.spawn()
 }
 
-/// Keeps the end of what is printed.
+/// Keeps the end of what the command prints to standard error.
 fn keep_last(errors: impl Read, printed: &Mutex<String>) {
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();
-    // A line without an end is read in pieces.
+    // A very long line is read in pieces.
     while let Ok(1..) = errors.by_ref().take(KEPT_BYTES as u64).read_until(b'\n', &mut line) {
         let mut kept = printed.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_str(&String::from_utf8_lossy(&line));

@@ -1,23 +1,23 @@
-//! Why an agent cannot be used.
+//! The errors of a channel to an agent.
 
 use std::time::Duration;
 
 use crate::message::Hello;
 
-/// Why an agent cannot be used. Its message names the command, what was being done, the cause and
+/// Why an agent cannot be used. The message names the command, the step that failed, the cause and
 /// the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{command}: while {phase}: {fault}")]
 pub struct ChannelError {
     /// The command that started the agent, as typed.
     pub command: String,
-    /// What was being done: `connecting`, `starting the load`.
+    /// The step that failed: `connecting`, `starting the load`.
     pub phase: String,
-    /// What is wrong.
+    /// What went wrong.
     pub fault: ChannelFault,
 }
 
-/// What is wrong with an agent.
+/// What went wrong with an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelFault {
     /// The command cannot be started.
@@ -28,27 +28,27 @@ pub enum ChannelFault {
         /// The system's error.
         why: String,
     },
-    /// The command ended, or wrote something else, before the agent answered.
+    /// The command ended or wrote something else before an agent answered.
     #[error("no agent answered{}. {remedy}", quoted(.said))]
     NoAgent {
         /// What the command printed. May be empty.
         said: String,
-        /// What to do: a sentence.
+        /// What to do, as a sentence.
         remedy: String,
     },
-    /// The agent is of another version.
+    /// The agent has another version than this program.
     #[error(
         "the agent on {} is hotlap {} (protocol {}), but this is hotlap {} (protocol {}): install \
          the same version on both hosts",
         .theirs.host, .theirs.version, .theirs.protocol, .ours.version, .ours.protocol
     )]
     Mismatch {
-        /// What the agent said.
+        /// The hello of the agent.
         theirs: Box<Hello>,
-        /// What this program said.
+        /// The hello of this program.
         ours: Box<Hello>,
     },
-    /// The agent or the connection to it ended.
+    /// The agent ended, or the connection to it.
     #[error(
         "the agent ended{}. Check that its host and the connection to it are up, and try again",
         quoted(.said)
@@ -57,27 +57,27 @@ pub enum ChannelFault {
         /// The last lines that the command printed to standard error. May be empty.
         said: String,
     },
-    /// Nothing has come from the agent for too long.
+    /// Nothing has arrived from the agent for too long.
     #[error(
         "nothing has come from the agent for {0:?}. Check that its host is up and not overloaded, \
          and try again"
     )]
     Silent(Duration),
-    /// The agent took too long.
+    /// The agent took too long to answer.
     #[error(
         "no answer within {limit:?}{}. Check that the host is up and not overloaded, and that the \
          command does not ask for a password", quoted(.said)
     )]
     Late {
-        /// How long it was waited for.
+        /// How long the controller waited.
         limit: Duration,
         /// The last lines that the command printed. May be empty.
         said: String,
     },
-    /// The agent could not do what it was asked to do.
+    /// The agent could not carry out an order.
     #[error("{0}")]
     Refused(String),
-    /// The user interrupted while the answer was waited for.
+    /// The user interrupted while the controller waited for the answer.
     #[error("interrupted")]
     Interrupted,
     /// A message cannot be understood, or is too long.
@@ -85,14 +85,14 @@ pub enum ChannelFault {
     Malformed(String),
 }
 
-/// What a command printed, as a sentence of its own.
+/// Quotes what a command printed, as a separate sentence.
 fn quoted(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(MAX_LINES)..];
     if last.is_empty() { String::new() } else { format!(". It printed \"{}\"", last.join(" / ")) }
 }
 
-/// How many of the last lines are quoted.
+/// How many lines are quoted, counted from the last one.
 const MAX_LINES: usize = 5;
 
 #[cfg(test)]

@@ -1,28 +1,29 @@
-//! How messages are written: a marker once, then frames. A frame is the length of its content in
-//! bytes (`u32`, little-endian), then JSON and a newline, which is part of the content: `srun`
-//! passes output on line by line, and would hold back what comes after the last newline.
+//! The format of messages on the wire: a marker once, then frames. A frame is the length of its
+//! content in bytes (`u32`, little-endian), followed by the content: JSON and a newline. The
+//! newline is needed because `srun` passes output on line by line, and would hold back what comes
+//! after the last newline.
 
 use std::io::{self, Read, Write};
 
 use serde::Serialize;
 
-/// What an agent writes first. It has NULs, so no login banner contains it.
+/// The first bytes that an agent writes. They include NULs, so no login banner contains them.
 pub(crate) const MARKER: &[u8] = b"\0hotlap-agent\0\n";
 
-/// The longest content of a frame. The largest are plans that replay an access log, at about 25
-/// bytes for each line.
+/// The maximum length of a frame's content. The largest messages are plans that replay an access
+/// log, at about 25 bytes for each line.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
 
-/// The most that may come before the marker.
+/// The maximum number of bytes before the marker.
 pub(crate) const MAX_BANNER: usize = 64 << 10;
 
-/// Why nothing can be read.
+/// Why a frame cannot be read or encoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     /// The stream ended between two frames, or could not be read.
     #[error("the connection was closed")]
     Closed,
-    /// It ended within a frame.
+    /// The stream ended within a frame.
     #[error("the connection was closed in the middle of a message")]
     CutOff,
     /// The message is too long.
@@ -30,10 +31,10 @@ pub(crate) enum FrameError {
     TooLong(usize),
 }
 
-/// The bytes of a frame.
+/// Encodes a message as a frame.
 ///
 /// # Errors
-/// The content is too long.
+/// Fails if the content is too long.
 pub(crate) fn encode(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message).expect("messages have text keys only");
@@ -49,7 +50,7 @@ pub(crate) fn encode(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
 /// Writes a frame that [`encode`] returned.
 ///
 /// # Errors
-/// Those of the writer.
+/// Returns the errors of the writer.
 pub(crate) fn write(output: &mut impl Write, frame: &[u8]) -> io::Result<()> {
     output.write_all(frame)?;
     output.flush()
@@ -58,7 +59,7 @@ pub(crate) fn write(output: &mut impl Write, frame: &[u8]) -> io::Result<()> {
 /// Reads the content of the next frame.
 ///
 /// # Errors
-/// The stream has ended, or the frame is too long.
+/// Fails if the stream has ended, or if the frame is too long.
 pub(crate) fn read(input: &mut impl Read) -> Result<Vec<u8>, FrameError> {
     let mut head = [0; 4];
     let mut filled = 0;
@@ -75,7 +76,7 @@ pub(crate) fn read(input: &mut impl Read) -> Result<Vec<u8>, FrameError> {
     if length > MAX_BYTES {
         return Err(FrameError::TooLong(length));
     }
-    // The memory grows with what arrives, not with what was announced.
+    // Memory grows with the bytes that arrive, not with the length that was announced.
     let mut content = Vec::new();
     match input.take(length as u64).read_to_end(&mut content) {
         Ok(count) if count == length => {
@@ -89,7 +90,8 @@ pub(crate) fn read(input: &mut impl Read) -> Result<Vec<u8>, FrameError> {
 /// Skips everything up to and including the marker.
 ///
 /// # Errors
-/// What came instead, if the stream ends without a marker or has none in its first 64 KiB.
+/// Returns the bytes that came instead, if the stream ends without a marker or has none in its
+/// first 64 KiB.
 pub(crate) fn skip_to_marker(input: &mut impl Read) -> Result<(), Vec<u8>> {
     let mut skipped = Vec::new();
     let mut byte = [0];
@@ -110,7 +112,7 @@ pub(crate) fn skip_to_marker(input: &mut impl Read) -> Result<(), Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Regression: under `srun` no message but the first ever arrived.
+    /// Regression: under `srun`, only the first message ever arrived.
     #[test]
     fn a_frame_is_read_as_it_was_written_and_ends_with_a_newline() {
         let mut bytes = encode(&"a \"quoted\"\nline").expect("a frame");
@@ -130,7 +132,7 @@ mod tests {
         }
         let long = (MAX_BYTES as u32 + 1).to_le_bytes();
         assert!(matches!(read(&mut &long[..]), Err(FrameError::TooLong(_))));
-        // No memory is taken for what was announced and did not come.
+        // No memory is allocated for bytes that were announced and did not come.
         let announced = (MAX_BYTES as u32).to_le_bytes();
         assert!(matches!(read(&mut &announced[..]), Err(FrameError::CutOff)));
     }

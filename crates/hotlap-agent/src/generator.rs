@@ -17,27 +17,30 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Clock;
 use crate::reach::{self, boot};
 
-/// The time limit for an order that takes no time.
+/// The time limit for an order that the generator can carry out at once.
 pub(crate) const PROMPT: Duration = Duration::from_secs(10);
 
-/// The time limit for sending a plan or an outcome, which may have megabytes.
+/// The time limit for sending a plan or an outcome, which may take megabytes.
 const TRANSFER: Duration = Duration::from_secs(60);
 
-/// How often a thread looks at the clock.
+/// How often the thread that watches for pauses looks at the clock.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A longer time between two looks is a pause. Shorter ones are common on a busy host.
+/// A longer time between two looks at the clock is a pause. Shorter times are common on a busy
+/// host.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The most pauses that are kept. The longest are.
+/// The maximum number of pauses that are kept. The longest pauses are kept.
 const KEPT: usize = 1_000;
 
 orders! {
-    /// The orders to a generator. Opening a load reports its number, by which later orders name it.
+    /// The orders to a generator. Opening a load reports its number, which identifies it in later
+    /// orders.
     GeneratorOrder, carried out by generator: Generator {
-        /// The host.
+        /// Describe the generator's host.
         Describe -> HostDescription, "describing its host", PROMPT => HostDescription::here();
-        /// Find which addresses of the controller, whose door is open, this host reaches.
+        /// Find the addresses of the controller that this host reaches. The controller's door is
+        /// open.
         Reach { addresses: Vec<IpAddr>, port: u16, secret: String } -> Vec<IpAddr>,
             "looking for the servers' address", PROMPT
             => reach::reached(&addresses, port, &secret);
@@ -47,8 +50,8 @@ orders! {
         /// Open the connections of a load that has one window.
         Prepare { plan: Plan } -> u64, "opening connections", TRANSFER
             => generator.keep(|clock, pauses| Load::prepare(&plan, clock, pauses))?;
-        /// Open the connections of a load that is held between windows, and send between windows
-        /// too.
+        /// Open the connections of a load that is held between windows, and that also sends
+        /// requests between windows.
         Hold { plan: Plan } -> u64, "opening connections", TRANSFER
             => generator.keep(|clock, pauses| Load::hold(&plan, clock, pauses))?;
         /// Begin to send at this time of the generator's clock.
@@ -57,47 +60,47 @@ orders! {
         /// Open a window of a load that is held, at this time of the generator's clock.
         Open { id: u64, at_ns: u64, length: Duration } -> Begun,
             "opening a window", PROMPT => generator.load(id)?.open(at_ns, length)?;
-        /// Send nothing until the next window of a load that is held, and wait at most this long
-        /// for requests in flight. Reports whether none is left.
+        /// Send nothing until the next window of a held load, and wait at most this long for
+        /// requests in flight. Reports whether none is left.
         Pause { id: u64, limit: Duration } -> bool,
             "pausing the load", PROMPT + *limit => generator.load(id)?.session()?.pause(limit);
-        /// The outcome of the windows of a load that is held, since the last time.
+        /// Report the outcome of a held load's windows since the last collection.
         Collect { id: u64 } -> Joined,
             "collecting the outcome", TRANSFER => generator.load(id)?.collect()?;
-        /// How far the load has come.
+        /// Report the progress of the load.
         AskStatus { id: u64 } -> Status, "loading", PROMPT => generator.load(id)?.status()?;
-        /// End the load now and keep what was measured.
+        /// End the load now, but keep its measurements.
         StopLoad { id: u64 } -> (),
             "stopping the load", PROMPT => generator.load(id)?.session()?.stop();
-        /// The outcome of a load, which ends now if it has not ended.
+        /// Report the outcome of a load. The load ends now if it has not ended.
         Join { id: u64 } -> Joined,
             "collecting the outcome", TRANSFER => generator.load(id)?.join()?;
-        /// End the load and close its connections. Reports an upper bound on how many values of its
-        /// fields the load used.
+        /// End the load and close its connections. Reports an upper bound on the number of field
+        /// values that the load used.
         End { id: u64 } -> u64, "stopping the load", PROMPT => generator.end(id);
     }
 }
 
-/// The host of a generator.
+/// A description of a generator's host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostDescription {
-    /// The machine.
+    /// The machine that the host runs on.
     pub machine: Machine,
     /// The cores that the generator may use. Empty if they are not known.
     pub cores: Vec<usize>,
-    /// A number that the kernel made when it started. Empty if unknown. Agents in namespaces or
-    /// containers of one machine have the same.
+    /// A number that the kernel chose when it started. Empty if unknown. Agents in namespaces or
+    /// containers of one machine report the same number.
     pub boot: String,
 }
 
 impl HostDescription {
-    /// This host.
+    /// Describes this host.
     pub fn here() -> Self {
         let cores = cpus::allowed().unwrap_or_default();
         Self { machine: Machine::describe(), cores, boot: boot() }
     }
 
-    /// Whether it is the machine of the caller, so that both share its cores.
+    /// Whether the host is the caller's machine, so that both share its cores.
     pub fn is_this_machine(&self) -> bool {
         !self.boot.is_empty() && self.boot == boot()
     }
@@ -106,9 +109,9 @@ impl HostDescription {
 /// A server to probe.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Probe {
-    /// Its address.
+    /// The server's address.
     pub target: Target,
-    /// The host that requests name.
+    /// The value of the `Host` header.
     pub host: String,
     /// The time limit for one response.
     pub limit: Duration,
@@ -117,13 +120,13 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// How long it may take: each request is sent a few times, with pauses between them.
+    /// How long the probe may take. Each request is sent a few times, with pauses in between.
     fn longest(&self) -> Duration {
         TRANSFER + self.limit * 8 * (self.contract.exchanges.len() as u32 + 1)
     }
 
     fn run(&self) -> Result<LearnedRequests, String> {
-        // An interrupted controller ends the agent.
+        // When the user interrupts, the controller ends the agent.
         let goes_on = AtomicBool::new(false);
         let inferred = infer(&self.target, &self.host, self.limit, &self.contract, &goes_on)?;
         let requests = inferred.contract.requests(&self.host, &inferred.answers);
@@ -131,7 +134,7 @@ impl Probe {
     }
 }
 
-/// Requests, and what probes found out about their responses.
+/// Requests, and what probing showed about their responses.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LearnedRequests {
     /// The requests with their expected responses.
@@ -140,57 +143,57 @@ pub struct LearnedRequests {
     pub notes: Vec<String>,
 }
 
-/// The beginning of a load, or of a window of a load that is held.
+/// The beginning of a load, or of a window of a held load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Begun {
-    /// How much later than asked it begins, or its window opens, in nanoseconds.
+    /// How much later than asked the load begins or its window opens, in nanoseconds.
     pub late_ns: u64,
-    /// When its window opens, in nanoseconds of the generator's monotonic clock.
+    /// When the window opens, in nanoseconds of the generator's monotonic clock.
     pub opens_ns: u64,
 }
 
-/// How far a load has come.
+/// The progress of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Whether each connection is open or has failed once.
     pub is_ready: bool,
     /// Whether the load has ended.
     pub is_finished: bool,
-    /// Its counts.
+    /// The load's counts so far.
     pub progress: Progress,
-    /// When they were read, in nanoseconds of the generator's monotonic clock.
+    /// When the counts were read, in nanoseconds of the generator's monotonic clock.
     pub at_ns: u64,
 }
 
 /// The outcome of a load.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Joined {
-    /// What happened.
+    /// What happened to the requests.
     pub outcome: Outcome,
     /// The longest time within the window for which the generator's process did not run, in
-    /// nanoseconds, as far as it was noticed: 50 ms and more.
+    /// nanoseconds. Only pauses of 50 ms and more are noticed.
     pub paused_ns: u64,
 }
 
-/// Carries out the orders of a generator. It has any number of loads: those of several servers are
-/// held at the same time, and are paused while the others send.
+/// Carries out the orders to a generator. A generator has any number of loads. The loads of several
+/// servers are held at the same time, and each is paused while the others send.
 #[derive(Debug)]
 pub struct Generator {
     clock: Clock,
     loads: BTreeMap<u64, Load>,
     /// The number of the next load.
     next: u64,
-    /// The pauses of this process, which the loads watch.
+    /// The pauses of this process. The loads own them.
     pauses: Weak<Pauses>,
 }
 
 impl Generator {
-    /// A generator whose times are those of this clock.
+    /// Creates a generator that uses this clock for all times.
     pub fn new(clock: Clock) -> Self {
         Self { clock, loads: BTreeMap::new(), next: 0, pauses: Weak::new() }
     }
 
-    /// Begins a load, and keeps it under a number.
+    /// Begins a load, and keeps it under a new number.
     fn keep(
         &mut self,
         begin: impl FnOnce(Clock, Arc<Pauses>) -> Result<Load, String>,
@@ -213,24 +216,24 @@ impl Generator {
     }
 }
 
-/// A load, from its connections on until the controller ends it.
+/// A load, from the opening of its connections until the controller ends it.
 #[derive(Debug)]
 struct Load {
     clock: Clock,
-    /// `None` once it has been joined.
+    /// The load's session. `None` once the load has been joined.
     session: Option<Session>,
-    /// How long it sends before its window opens, if it has one window.
+    /// How long the load sends before its window opens, if it has only one window.
     warmup: Duration,
-    /// How many values of its fields it uses.
+    /// A function that returns how many field values the load has used.
     used: ValuesUsed,
-    /// When each window that is not collected opened and, of a load that is held, closed.
+    /// When each window that is not collected yet opened and closed.
     windows: Vec<(u64, u64)>,
-    /// Since the load began to open its connections.
+    /// The pauses since the load began to open its connections.
     pauses: Arc<Pauses>,
 }
 
 impl Load {
-    /// A load that has one window.
+    /// Opens a load that has one window.
     fn prepare(plan: &Plan, clock: Clock, pauses: Arc<Pauses>) -> Result<Self, String> {
         let session = Session::start_waiting(plan).map_err(|e| e.to_string())?;
         let warmup = match plan.stop {
@@ -240,7 +243,7 @@ impl Load {
         Ok(Self { warmup, ..Self::of(session, clock, pauses) })
     }
 
-    /// A load that is held between windows.
+    /// Opens a load that is held between windows.
     fn hold(plan: &Plan, clock: Clock, pauses: Arc<Pauses>) -> Result<Self, String> {
         Ok(Self::of(Session::start_held(plan).map_err(|e| e.to_string())?, clock, pauses))
     }
@@ -265,12 +268,12 @@ impl Load {
         let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
         let opens_ns = now_ns + opens_after;
         self.windows = vec![(opens_ns, u64::MAX)];
-        // This thread may have waited for a core since it looked at the clock.
+        // This thread may have waited for a core since the clock was read.
         let agreed_ns = at_ns.saturating_add(self.warmup.as_nanos() as u64);
         Ok(Begun { late_ns: late_ns.max(opens_ns.saturating_sub(agreed_ns)), opens_ns })
     }
 
-    /// Opens a window. What of it has passed is cut off.
+    /// Opens a window. If part of the window has already passed, that part is cut off.
     fn open(&mut self, at_ns: u64, length: Duration) -> Result<Begun, String> {
         let session = self.session()?;
         if !session.is_ready() {
@@ -284,7 +287,7 @@ impl Load {
         let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
         let opens_ns = now_ns + opens_after;
         self.windows.push((opens_ns, opens_ns + length.as_nanos() as u64));
-        // As above.
+        // This thread may have waited for a core since the clock was read.
         Ok(Begun { late_ns: late_ns.max(opens_ns.saturating_sub(at_ns)), opens_ns })
     }
 
@@ -313,8 +316,8 @@ impl Load {
         Ok(Joined { outcome, paused_ns: self.paused_ns() })
     }
 
-    /// Ends the load and closes its connections. Returns how many values of its fields it used at
-    /// most.
+    /// Ends the load and closes its connections. Returns an upper bound on the number of field
+    /// values that the load used.
     fn end(mut self) -> u64 {
         self.session = None;
         self.used.most()
@@ -328,10 +331,11 @@ impl Load {
     }
 }
 
-/// When this process did not run: it was stopped, or its host was. Watched until it is dropped.
+/// The times at which this process or its host was stopped. Watching ends when this value is
+/// dropped.
 #[derive(Debug, Default)]
 struct Pauses {
-    /// Beginning and end of each pause, in nanoseconds.
+    /// The beginning and end of each pause, in nanoseconds.
     seen: Mutex<Vec<(u64, u64)>>,
 }
 
@@ -354,8 +358,9 @@ impl Pauses {
         own
     }
 
-    /// The longest pause that began before `to_ns`, counted from `from_ns` on. 0 if there was none.
-    /// What should have been done at `to_ns` was done at its end.
+    /// Returns the longest pause that began before `to_ns`, counted from `from_ns` on. 0 if there
+    /// was none. A pause counts up to its end, because work that was due at `to_ns` was only done
+    /// then.
     fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = seen.iter().filter(|(began, _)| *began < to_ns);
@@ -376,7 +381,7 @@ impl Pauses {
 mod tests {
     use super::*;
 
-    /// Regression: a window of a held load that closed late looked as if nothing had happened.
+    /// Regression: a late close of a held load's window went unnoticed.
     #[test]
     fn a_pause_counts_from_the_beginning_of_the_window_to_its_own_end() {
         let pauses = Pauses::default();

@@ -1,9 +1,10 @@
 //! Several generators that send one load together.
 //!
-//! Each opens its part of the connections. Once all are ready, clocks are compared, and all begin
-//! at an agreed time, each by its own clock. When the load has ended, clocks are compared again,
-//! and the outcomes are merged without loss. What makes the sum wrong is found ([`Invalid`]), and
-//! a generator that is lost ends the load. It is started again for the next one.
+//! Each generator opens its part of the connections. Once all are ready, clocks are compared, and
+//! all generators begin at an agreed time, each by its own clock. When the load has ended, clocks
+//! are compared again, and the outcomes are merged without loss. Anything that makes the sum wrong
+//! is reported ([`Invalid`]). The loss of a generator ends the load, and the generator is started
+//! again for the next load.
 
 mod running;
 
@@ -26,22 +27,22 @@ use crate::message::AgentRole;
 use crate::reach::{self, Door};
 use running::{Parts, RunningGroup};
 
-/// How long agents may take to answer. `ssh` may have to connect first.
+/// How long agents may take to answer at first. `ssh` may have to connect before that.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// Several generators.
+/// Several generators that send loads together.
 #[derive(Debug)]
 pub struct Generators {
     state: Mutex<State>,
-    /// The commands that started the generators, to start a lost one again. Empty if the channels
-    /// were given.
+    /// The commands that started the generators, for starting a lost generator again. Empty if the
+    /// caller passed channels.
     commands: Vec<AgentCommand>,
     has_sampler: bool,
     /// The longest round trip to any generator.
     delay: Duration,
-    /// The cores of each. Empty: as the plan says.
+    /// The cores of each generator. Empty: the plan's cores.
     cores: Vec<GeneratorCores>,
-    /// Set when the user interrupts.
+    /// Whether the user has interrupted.
     stop: Arc<AtomicBool>,
 }
 
@@ -50,26 +51,26 @@ pub struct Generators {
 pub struct GeneratorAgent {
     /// The command that started the generator, as typed.
     pub command: String,
-    /// The name of the host, as it calls itself.
+    /// The name by which the host calls itself.
     pub name: String,
-    /// The host.
+    /// A description of the host.
     pub description: HostDescription,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Those that load, then the one that samples, if there is one.
+    /// The generators that load, followed by the one that samples, if any.
     all: Vec<Arc<Channel>>,
-    /// Why one of them cannot be started again.
+    /// Why a generator cannot be started again.
     gone: Option<ChannelError>,
 }
 
 impl Generators {
-    /// Starts one agent with each command, and one that samples latency while the others load.
-    /// Setting `stop` ends the wait for every order that was given earlier.
+    /// Starts one agent with each command, and another agent that samples latency while the others
+    /// load. Setting `stop` ends the wait for every order that was given earlier.
     ///
     /// # Errors
-    /// The first agent that could not be started, and why.
+    /// Fails if an agent cannot be started. The error is about the first such agent.
     pub fn open(
         commands: &[AgentCommand],
         sampler: Option<&AgentCommand>,
@@ -83,11 +84,11 @@ impl Generators {
         Ok(Self { commands, stop: Arc::clone(stop), ..own })
     }
 
-    /// The generators at the other ends of these channels. With `has_sampler`, the last one samples
-    /// latency while the others load.
+    /// Uses the generators at the other ends of these channels. With `has_sampler`, the last
+    /// generator samples latency while the others load.
     ///
     /// # Errors
-    /// A generator is lost.
+    /// Fails if a generator is lost.
     pub fn over(channels: Vec<Channel>, has_sampler: bool) -> Result<Self, LoadError> {
         let channels: Vec<_> = channels.into_iter().map(Arc::new).collect();
         let offsets = all(together(&channels, |channel| channel.clock(PROMPT)))?;
@@ -97,15 +98,15 @@ impl Generators {
         Ok(Self { state, commands, has_sampler, delay, cores, stop })
     }
 
-    /// Where each of the generators runs its threads, instead of where the plan says.
+    /// Sets where the generators run their threads, instead of on the plan's cores.
     pub fn place(&mut self, cores: Vec<GeneratorCores>) {
         self.cores = cores;
     }
 
-    /// The host of each generator.
+    /// Describes the host of each generator.
     ///
     /// # Errors
-    /// A generator is lost.
+    /// Fails if a generator is lost.
     pub fn describe(&self) -> Result<Vec<GeneratorAgent>, LoadError> {
         let describe = |channel: &Arc<Channel>| {
             let (command, name) = (channel.command().to_owned(), channel.host().to_owned());
@@ -117,7 +118,7 @@ impl Generators {
     /// Probes a server from the first generator's host.
     ///
     /// # Errors
-    /// No probe got an acceptable response, or the generator is lost.
+    /// Fails if no probe got an acceptable response, or if the generator is lost.
     pub fn probe(&self, probe: Probe) -> Result<LearnedRequests, LoadError> {
         let ready = self.ready()?;
         let first = ready.first().ok_or_else(|| LoadError::Unfit(NONE.to_owned()))?;
@@ -125,11 +126,12 @@ impl Generators {
     }
 
     /// Finds the first of this machine's addresses that all generators reach, or checks that they
-    /// reach the given one. Loopback comes first: it is reached if all share this machine's
-    /// network. Returns where servers shall listen, and the address.
+    /// reach the given address. Loopback is tried first, and is reached if all generators share
+    /// this machine's network. Returns where servers should listen, and the address.
     ///
     /// # Errors
-    /// A generator is lost, or there is no such address: the cause and the remedy.
+    /// Fails if a generator is lost, or if there is no such address. The error has cause and
+    /// remedy.
     pub fn find_network(&self, given: Option<IpAddr>) -> Result<(Network, IpAddr), String> {
         let own = machine::addresses();
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -160,7 +162,7 @@ impl Generators {
         ))
     }
 
-    /// The parts of a load.
+    /// Divides a load among the generators.
     fn divided(&self, plan: &Plan) -> Result<Parts, LoadError> {
         let generators = self.ready()?;
         let loading = generators.len() - usize::from(self.has_sampler);
@@ -178,7 +180,7 @@ impl Generators {
         Ok(Parts { generators, parts, loading, plan: plan.clone() })
     }
 
-    /// All generators. Those that were lost are started again.
+    /// Returns all generators, after starting lost ones again.
     fn ready(&self) -> Result<Vec<Arc<Channel>>, LoadError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = &state.gone {
@@ -218,14 +220,13 @@ impl LoadHost for Generators {
 
 const NONE: &str = "a load needs at least one generator";
 
-/// The parts of a load, one for each of `count` generators. Connections are divided, and with them
-/// the load. All generators have equally many threads, as many as the plan says if their
-/// connections suffice. Each part keeps the rate, the number of requests and the values of fields
-/// of the whole load. Each generator takes every n-th of them (see [`LoadPart`]), so no two
-/// generators send the same value.
+/// Divides a load into parts, one for each of `count` generators. The connections are divided. All
+/// generators have the same number of threads: the plan's number if their connections suffice. Each
+/// part keeps the whole load's rate, number of requests and field values. Each generator takes
+/// every n-th request and value (see [`LoadPart`]), so no two generators send the same value.
 ///
 /// # Errors
-/// There are fewer connections than generators.
+/// Fails if there are fewer connections than generators.
 fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
     let connections = plan.shape.connections;
     if connections < count {
@@ -240,7 +241,7 @@ fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
             threads: plan.shape.threads.min(connections / count),
             ..plan.shape
         },
-        // All begin at an agreed time.
+        // All generators begin at an agreed time.
         start_at: None,
         part: LoadPart { index, of: count },
         ..plan.clone()
@@ -248,28 +249,28 @@ fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
     Ok((0..count).map(part).collect())
 }
 
-/// Where a generator runs its threads.
+/// The cores on which a generator runs its threads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GeneratorCores {
-    /// The cores that its threads are pinned to. Empty: not pinned.
+    /// The cores that the threads are pinned to. Empty: not pinned.
     pub cpus: Vec<usize>,
-    /// Whether nothing else uses these cores, so that its threads need not sleep while they wait.
+    /// Whether nothing else uses these cores, so that the threads need not sleep while they wait.
     pub is_alone: bool,
 }
 
-/// How many requests a sampler sends, per second: so few that the sampler is mostly idle and hardly
-/// loads the server.
+/// The number of requests that a sampler sends per second. It is so small that the sampler is
+/// mostly idle and hardly loads the server.
 pub const SAMPLES_PER_S: f64 = 100.0;
 
-/// Where the values of a sampler's fields begin, beyond the values of the load.
+/// Where the values of a sampler's fields begin, counted from the first value of the load.
 const SAMPLED_VALUES: u64 = 1 << 32;
 
-/// The plan of a generator that samples latency while others load: the same requests over one
-/// connection at a low rate (Leverich and Kozyrakis, "Reconciling high server utilization and
-/// sub-millisecond quality-of-service", EuroSys 2014: mutilate).
+/// Returns the plan of a generator that samples latency while others load: the same requests over
+/// one connection at a low rate. Source: Leverich and Kozyrakis, "Reconciling high server
+/// utilization and sub-millisecond quality-of-service", EuroSys 2014 (mutilate).
 ///
 /// # Errors
-/// The load ends after a number of requests, so its end is unknown.
+/// Fails if the load ends after a number of requests, because the time of its end is unknown.
 fn sampler(plan: &Plan) -> Result<Plan, String> {
     if matches!(plan.stop, Stop::Requests(_)) {
         return Err("sampling latency needs a load with a duration: use -d".to_owned());

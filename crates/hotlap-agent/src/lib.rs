@@ -1,8 +1,8 @@
 //! hotlap on other hosts: both ends of a channel to an agent. An agent is the same program, started
-//! by a command that the user already trusts (`ssh host`, `ip netns exec`), which speaks over its
-//! standard input and output. There is no port, no daemon and no secret.
+//! by a command that the user already trusts (`ssh host`, `ip netns exec`). It communicates over
+//! its standard input and output. There is no open port, no daemon and no secret.
 //!
-//! This crate knows nothing of experiments, flags, SQL or terminals.
+//! This crate knows nothing about experiments, flags, SQL or terminals.
 //!
 //! ```text
 //! the controller's end                        the agent's end
@@ -13,7 +13,7 @@
 //!   channel    starts the command, calls the agent
 //!   command    the command as typed, and its process
 //!
-//! of both: message (what is said), frame (how it is written), clock, reach (addresses)
+//! both ends: message (what is said), frame (how it is written), clock, reach (addresses)
 //! ```
 
 #[macro_use]

@@ -1,8 +1,8 @@
-//! Where load comes from: this process, or several generators that are agents.
+//! The sources of load: this process, or several generators that are agents.
 //!
-//! Both offer the same interface. A load opens connections, counts in windows, is paused before the
-//! server is frozen, and returns its outcome. With several generators, each of these steps is an
-//! order to all agents ([`Generators`](crate::Generators)).
+//! Both sources have the same interface. A load opens connections, counts in windows, is paused
+//! before the server is frozen, and returns its outcome. With several generators, each of these
+//! steps is an order to all agents ([`Generators`](crate::Generators)).
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -19,54 +19,56 @@ pub trait LoadHost: Debug + Send + Sync {
     /// Runs a plan with one window.
     ///
     /// # Errors
-    /// The load could not be started.
+    /// Fails if the load could not be started.
     fn start(&self, plan: &Plan) -> Result<Box<dyn RunningLoad>, LoadError>;
 
     /// Opens the connections of a load that is held between windows.
     ///
     /// # Errors
-    /// As [`LoadHost::start`].
+    /// Fails like [`LoadHost::start`].
     fn hold(&self, plan: &Plan) -> Result<Box<dyn RunningLoad>, LoadError>;
 
-    /// How long a reading may take until it is taken: zero on this machine, a round trip to others.
+    /// The longest delay from the request for a reading to the reading: zero or a round trip.
     fn delay(&self) -> Duration;
 }
 
-/// A load under way. Dropping it ends the load.
+/// A load under way. Dropping the load ends it.
 ///
-/// As a [`Session`], it has one window ([`LoadHost::start`]) or any number of them
+/// Like a [`Session`], a load has one window ([`LoadHost::start`]) or any number of windows
 /// ([`LoadHost::hold`]).
 pub trait RunningLoad: Debug + Send {
     /// Waits until each connection is open or has failed once, and returns when the window opens
-    /// and closes. `None` if the load ends before.
+    /// and closes. `None` if the load ends first.
     fn wait_for_window(&self) -> Option<Window>;
 
     /// Opens a window of a held load, after `warmup` and for `length`.
     fn open_window(&self, warmup: Duration, length: Duration);
 
     /// Stops sending until the next window, and waits until every request in flight is answered or
-    /// has failed, for at most `limit`. Returns whether all are.
+    /// has failed, for at most `limit`. Returns whether none is left in flight.
     fn pause(&self, limit: Duration) -> bool;
 
-    /// The outcome of the windows of a held load since the last call. `None` if the load has ended.
+    /// Returns the outcome of a held load's windows since the last call. `None` if the load has
+    /// ended.
     fn collect(&self) -> Option<LoadOutcome>;
 
-    /// Takes a sample of the server, with the requests that were answered at its moment. `take` is
-    /// given what returns the number so far.
+    /// Takes a sample of the server with `take`, and adds the number of requests completed by then.
+    /// `take` gets a function that returns the number so far.
     fn sample(&self, take: &mut dyn FnMut(&dyn Fn() -> u64) -> Sample) -> Sample;
 
-    /// How far the load has come.
+    /// The progress of the load.
     fn progress(&self) -> Progress;
 
-    /// The requests that were answered, or failed, so far.
+    /// The number of requests that were answered or failed so far.
     fn answered(&self) -> u64 {
         self.progress().completed()
     }
 
-    /// Whether the load had ended when its progress was last asked for.
+    /// Whether the load had ended when [`progress`](Self::progress) was last called.
     fn is_finished(&self) -> bool;
 
-    /// What tells an upper bound of the values of fields that the load has used, once it has ended.
+    /// Returns a function for an upper bound on the field values that the load used, once it has
+    /// ended.
     fn values_used(&self) -> ValuesUsed;
 
     /// Ends the load now and keeps what was measured so far.
@@ -75,22 +77,22 @@ pub trait RunningLoad: Debug + Send {
     /// Waits for the end of the load.
     ///
     /// # Errors
-    /// No connection could be opened, or a generator was lost.
+    /// Fails if no connection could be opened, or if a generator was lost.
     fn join(self: Box<Self>) -> Result<LoadOutcome, LoadError>;
 
-    /// Why a generator was lost, if one was. The load has ended then.
+    /// Why a generator was lost, if one was. The load has then ended.
     fn lost(&self) -> Option<ChannelError>;
 }
 
-/// What tells how many values of fields a load has used.
+/// A function that returns how many field values a load has used.
 pub type ValuesUsed = Box<dyn Fn() -> u64 + Send>;
 
-/// What a load measured.
+/// The measurements of a load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadOutcome {
-    /// What happened: for several generators, the sum.
+    /// The outcome of the load. For several generators, this is the sum.
     pub outcome: Outcome,
-    /// What the sum consists of. `None` for the load of this process.
+    /// The contributions to the sum. `None` for a load of this process.
     pub contributions: Option<Contributions>,
 }
 
@@ -100,14 +102,14 @@ pub enum LoadError {
     /// The load is impossible, or cannot be divided among the generators.
     #[error("{0}")]
     Unfit(String),
-    /// It cannot be run, for example because the server cannot be reached.
+    /// The load cannot be run, for example because the server cannot be reached.
     #[error("{0}")]
     Failed(String),
     /// No local port is free for a connection to the server.
     #[error("{0}")]
     NoPort(String),
-    /// A generator was lost, so the counts of the others are not the counts of the whole load. The
-    /// next load starts the generator again.
+    /// A generator was lost, so the counts of the others do not cover the whole load. The next load
+    /// starts the generator again.
     #[error(transparent)]
     Lost(ChannelError),
     /// A generator was lost and cannot be started again.

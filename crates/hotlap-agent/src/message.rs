@@ -7,20 +7,20 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Each side waits this long for anything at all from the other, however long it may take to carry
-/// out an order: the controller sends heartbeats, which the agent answers.
+/// How long each side waits for any message at all from the other. An order may take longer,
+/// because the controller sends heartbeats, which the agent answers at once.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
-/// The number of the protocol. It changes when a message does.
-const PROTOCOL: u32 = 6;
+/// The version number of the protocol, which changes whenever a message changes.
+const PROTOCOL: u32 = 7;
 
-/// What an agent does.
+/// The task of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentRole {
-    /// It runs servers.
+    /// The agent runs servers.
     Server,
-    /// It generates load.
+    /// The agent generates load.
     Generator,
 }
 
@@ -33,22 +33,22 @@ impl fmt::Display for AgentRole {
     }
 }
 
-/// What each side says first. The fields of protocol 1 stay in all later ones, so that a mismatch
-/// can be reported.
+/// The first message of each side. The fields of protocol 1 stay in all later protocols, so that a
+/// mismatch can be reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The number of the protocol.
+    /// The version number of the protocol.
     pub protocol: u32,
     /// The version of hotlap.
     pub version: String,
     /// The name of the host.
     pub host: String,
-    /// What the agent should do. The agent repeats it.
+    /// The task of the agent, which the agent repeats.
     pub role: AgentRole,
 }
 
 impl Hello {
-    /// What this program says.
+    /// Returns the hello of this program.
     pub fn own(role: AgentRole) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").to_owned(), host, role }
@@ -62,13 +62,13 @@ impl Hello {
 
 /// One kind of order, and the report that answers it.
 pub trait Order: Sized {
-    /// All orders of the role, of which this is one.
+    /// The type of all orders of the agent's role, which include this one.
     type All: Serialize + DeserializeOwned + From<Self>;
 
     /// The answer to an order that was carried out.
     type Report: Serialize + DeserializeOwned;
 
-    /// What is done, for error messages, as the object of "while": `starting the load`.
+    /// The operation in words, for error messages after "while": `starting the load`.
     const PHASE: &'static str;
 
     /// How long the answer may take.
@@ -78,26 +78,26 @@ pub trait Order: Sized {
 /// The answer to an order: the report in JSON, or why the order cannot be carried out.
 pub type Answer = Result<Box<RawValue>, String>;
 
-/// What carries out the orders of one role. `orders!` implements it.
+/// Carries out the orders of one role. `orders!` implements this trait.
 pub trait AgentService {
     /// Carries out an order, and answers it with [`report`].
     ///
     /// # Errors
-    /// Why that is not possible, with a remedy.
+    /// Returns why the order cannot be carried out, with a remedy.
     fn carry_out(&mut self, order: &RawValue) -> Answer;
 }
 
 /// Turns the report on one kind of order into an answer.
 ///
 /// # Errors
-/// The report cannot be written as JSON.
+/// Fails if the report cannot be written as JSON.
 pub fn report<O: Order>(report: O::Report) -> Answer {
     serde_json::value::to_raw_value(&report).map_err(|e| format!("a report: {e}"))
 }
 
-/// Defines the orders of a role. An order has fields, a report, a description in words, a time
-/// limit for the answer, and code with which the agent carries it out. Each order is a type. Values
-/// of an enum of all orders go over the wire.
+/// Defines the orders of a role. An order has fields, a report, a description in words, and a time
+/// limit for the answer. It also has the code with which the agent carries it out. Each order is a
+/// type. The messages contain values of an enum of all orders.
 #[macro_export]
 macro_rules! orders {
     (
@@ -154,31 +154,31 @@ macro_rules! orders {
     };
 }
 
-/// From the controller to the agent.
+/// A message from the controller to the agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToAgent<O> {
-    /// The controller is there.
+    /// The controller still runs.
     Heartbeat,
     /// The agent should read its clock.
     Clock {
         /// The number of the call.
         number: u64,
     },
-    /// The agent should do something.
+    /// The agent should carry out an order.
     Order {
         /// The number of the call.
         number: u64,
-        /// What to do.
+        /// The order.
         order: O,
     },
 }
 
-/// From the agent to the controller.
+/// A message from the agent to the controller.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToController<R> {
-    /// The agent is there. Answers each heartbeat, whatever the agent is doing.
+    /// The agent still runs. It answers each heartbeat at once, even while it carries out an order.
     Heartbeat,
-    /// The agent's clock.
+    /// The time on the agent's clock.
     Clock {
         /// The number of the call.
         number: u64,
@@ -189,14 +189,14 @@ pub(crate) enum ToController<R> {
     Report {
         /// The number of the call.
         number: u64,
-        /// The answer.
+        /// The report on the order.
         report: R,
     },
     /// An order could not be carried out.
     Refused {
         /// The number of the call.
         number: u64,
-        /// Why, with a remedy.
+        /// Why the order could not be carried out, with a remedy.
         why: String,
     },
 }

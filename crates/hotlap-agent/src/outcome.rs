@@ -1,4 +1,4 @@
-//! What several generators measured, and why that may not be the outcome of one load.
+//! The outcomes of several generators, and why their sum may not be the outcome of one load.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,66 +10,68 @@ use serde::Serialize;
 
 use crate::clock::Offset;
 
-/// A generator may begin this much later than agreed, as a share of the window.
+/// How much later than agreed a generator may begin, as a share of the window.
 const LATE: f64 = 0.01;
 
-/// The same for a load that ends after a number of requests.
+/// How much later than agreed a generator may begin if the load ends after a number of requests.
 const LATE_BY: Duration = Duration::from_millis(10);
 
-/// The least share of the time of all windows together in which all of them are open.
+/// The smallest share of the windows' total time in which all generators' windows must be open.
 const OVERLAP: f64 = 0.9;
 
-/// The least part of its share of the requests that each generator must complete.
+/// The smallest part of its share of the requests that a generator must complete.
 const SHARE: f64 = 0.9;
 
-/// Requests that are missing by chance: this many standard deviations of a Poisson distribution.
+/// How many requests may be missing by chance, in standard deviations of a Poisson distribution.
 const DEVIATIONS: f64 = 3.0;
 
-/// A generator may stall for this long. A thread that wants to run waits less on a host that
-/// is merely busy.
+/// How long a generator may stall. On a host that is merely busy, a thread that wants to run does
+/// not wait that long.
 const PAUSED: Duration = Duration::from_millis(200);
 
-/// A generator may get no response for less than this many tenths of a second while others do.
+/// The number of tenths of a second without a response from which a generator counts as silent.
 const SILENT_TICKS: usize = 3;
 
-/// That happens by chance if it gets few: with this many expected, in one of 10⁸ cases (Poisson).
+/// The smallest number of expected responses for which a silence counts. With this many expected, a
+/// silence happens by chance in one of 10⁸ cases (Poisson).
 const EXPECTED: f64 = 20.0;
 
-/// What each of several generators contributed, and whether they measured one load.
+/// The contributions of several generators, and whether the generators measured one load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contributions {
-    /// The generators.
+    /// The generators that loaded the server.
     pub generators: Vec<GeneratorOutcome>,
-    /// The one that sampled latency meanwhile. It is not part of the sum.
+    /// The generator that sampled latency during the load. It is not part of the sum.
     pub sampled: Option<Sampled>,
-    /// The share of the time of all windows together in which all of them were open for certain, 0
-    /// to 1.
+    /// The share of the windows' total time, 0 to 1, in which all generators' windows were
+    /// certainly open.
     pub overlap: f64,
-    /// Why the sum is not the outcome of one load. Empty if it is.
+    /// Why the sum is not the outcome of one load. Empty if the sum is valid.
     pub invalid: Vec<Invalid>,
 }
 
-/// What a generator saw that sampled latency while others loaded.
+/// The measurements of a generator that sampled latency while others loaded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampled {
     /// The generator.
     pub generator: GeneratorOutcome,
-    /// What happened to its requests.
+    /// What happened to the generator's requests.
     pub outcome: Outcome,
 }
 
-/// What one generator contributed.
+/// The contribution of one generator.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct GeneratorOutcome {
-    /// The command that started it, as typed.
+    /// The command that started the generator, as typed.
     pub command: String,
-    /// The name of its host.
+    /// The name of the generator's host.
     pub host: String,
-    /// Its connections.
+    /// The number of the generator's connections.
     pub connections: usize,
-    /// Its threads.
+    /// The number of the generator's threads.
     pub threads: usize,
-    /// The share of the requests that it should complete, 0 to 1. 0 if it samples latency.
+    /// The share of the requests that the generator should complete, 0 to 1. 0 if it samples
+    /// latency.
     pub share: f64,
     /// Correct responses within the window.
     pub responses: u64,
@@ -77,31 +79,31 @@ pub struct GeneratorOutcome {
     pub failures: u64,
     /// Requests sent, inside and outside of the window.
     pub sent: u64,
-    /// The offset of its clock before the load.
+    /// The offset of the generator's clock before the load.
     pub before: Offset,
-    /// The offset of its clock after the load.
+    /// The offset of the generator's clock after the load.
     pub after: Offset,
-    /// How much later than agreed it began, in nanoseconds.
+    /// How much later than agreed the generator began, in nanoseconds.
     pub late_ns: u64,
-    /// When its window opened, in nanoseconds of the controller's monotonic clock.
+    /// When the generator's window opened, in nanoseconds of the controller's monotonic clock.
     pub opened_ns: u64,
-    /// When its window closed.
+    /// When the generator's window closed, in nanoseconds of the controller's monotonic clock.
     pub closed_ns: u64,
-    /// The longest time for which it stalled within the window, in nanoseconds.
+    /// The longest time for which the generator stalled within the window, in nanoseconds.
     pub paused_ns: u64,
-    /// The longest time for which it got no response while the others did, in nanoseconds.
+    /// The longest time for which only this generator got no response, in nanoseconds.
     pub silent_ns: u64,
-    /// The share of the window that its busiest thread was on a core, 0 to 1.
+    /// The share of the window during which the busiest thread was on a core, 0 to 1.
     pub busy: f64,
 }
 
 impl GeneratorOutcome {
-    /// Requests that were answered or failed.
+    /// The number of requests that were answered or failed.
     pub fn completed(&self) -> u64 {
         self.responses + self.failures
     }
 
-    /// How well its clock is known, in nanoseconds.
+    /// The largest error of the clock's offset, in nanoseconds.
     pub fn error_ns(&self) -> u64 {
         self.before.error_ns.max(self.after.error_ns)
     }
@@ -112,43 +114,43 @@ impl GeneratorOutcome {
 pub enum Invalid {
     /// A generator began too late.
     Late {
-        /// Its command.
+        /// The generator's command.
         command: String,
-        /// By how much.
+        /// How late the generator began.
         by: Duration,
     },
     /// The windows were not open at the same time.
     Overlap {
-        /// The share of the time in which all of them were open, for certain.
+        /// The share of the time in which all windows were certainly open.
         share: f64,
-        /// How well the clocks are known.
+        /// The largest error of a clock's offset.
         error: Duration,
     },
     /// A generator completed too few requests.
     Share {
-        /// Its command.
+        /// The generator's command.
         command: String,
-        /// What it completed, as a part of its share.
+        /// The completed requests, as a part of the generator's share.
         of: f64,
     },
     /// A generator got no response for a while, but the others did.
     Silent {
-        /// Its command.
+        /// The generator's command.
         command: String,
-        /// For how long.
+        /// How long the generator got no response.
         time: Duration,
     },
     /// A generator stalled.
     Paused {
-        /// Its command.
+        /// The generator's command.
         command: String,
-        /// For how long.
+        /// How long the generator stalled.
         time: Duration,
     },
 }
 
 impl Invalid {
-    /// What happened, as a clause.
+    /// Describes what happened, as a clause.
     pub fn cause(&self) -> String {
         match self {
             Self::Late { command, by } => {
@@ -194,9 +196,9 @@ impl fmt::Display for Invalid {
     }
 }
 
-/// The longest time for which one of several generators got no response, of so many that it cannot
-/// be chance, while the others did. 0 if there was none. If none gets a response, the server is
-/// silent, which is a result.
+/// The longest time for which one of several generators got no response while the others did. 0 if
+/// that can be chance. If no generator gets a response, the server is silent, which is a valid
+/// result.
 pub(crate) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
     const TICK_NS: u64 = 100_000_000;
     let own = series[index];
@@ -208,7 +210,8 @@ pub(crate) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
     let (mut run, mut longest) = (0, 0);
     for (at, tick) in own.iter().enumerate() {
         run = match tick.responses {
-            // A tenth in which no generator got a response neither ends a silence nor adds to it.
+            // A tenth of a second without a response to any generator neither ends nor extends a
+            // silence.
             0 => run + usize::from(others(at) > 0),
             _ => 0,
         };
@@ -218,7 +221,7 @@ pub(crate) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
     if is_silent { longest as u64 * TICK_NS } else { 0 }
 }
 
-/// What a measurement must keep to.
+/// The limits that a valid measurement must not exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Limits {
     /// How late a generator may begin.
@@ -228,17 +231,17 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The limits of a load with one window.
+    /// Returns the limits of a load with one window.
     pub(crate) fn of(plan: &Plan) -> Self {
         match plan.stop {
             Stop::After(length) => Self { late: length.mul_f64(LATE), overlaps: true },
-            // One generator may be done before another.
+            // One generator may reach its number of requests before another.
             Stop::Requests(_) => Self { late: LATE_BY, overlaps: false },
         }
     }
 
-    /// The limits of a load with these windows of one generator, given by the times at which they
-    /// opened and closed.
+    /// Returns the limits of a held load. `windows` has the times at which the windows of one
+    /// generator opened and closed.
     pub(crate) fn of_windows(windows: &[(u64, u64)]) -> Self {
         let shortest = windows.iter().map(|(opened, closed)| closed.saturating_sub(*opened)).min();
         let late = Duration::from_nanos(shortest.unwrap_or(0)).mul_f64(LATE);
@@ -246,8 +249,8 @@ impl Limits {
     }
 }
 
-/// Everything that makes a measurement invalid, in whose windows all generators were open together
-/// for this share of the time.
+/// Returns everything that makes a measurement invalid. `overlap` is the share of the time in which
+/// all windows were open.
 pub(crate) fn judge(
     limits: &Limits,
     overlap: f64,
@@ -288,8 +291,8 @@ pub(crate) fn judge(
     found
 }
 
-/// The share of the time of all windows together in which all of them were open whatever the errors
-/// of the clocks, 0 to 1. `windows` has those of each generator, by the times at which they opened
+/// Returns the share of the windows' total time, 0 to 1, in which all windows were open, whatever
+/// the errors of the clocks. `windows` has the times at which the windows of each generator opened
 /// and closed.
 pub(crate) fn overlap(generators: &[GeneratorOutcome], windows: &[Vec<(u64, u64)>]) -> f64 {
     let count = windows.iter().map(Vec::len).min().unwrap_or(0);
@@ -322,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Two generators that measured one second together.
+    /// Returns two generators that measured for the same second.
     fn two() -> Vec<GeneratorOutcome> {
         let one = |command: &str| GeneratorOutcome {
             command: command.to_owned(),
@@ -335,7 +338,7 @@ mod tests {
         vec![one("ssh a"), one("ssh b")]
     }
 
-    /// Judges generators with one window each.
+    /// Judges generators that have one window each.
     fn judged(plan: &Plan, generators: &[GeneratorOutcome]) -> Vec<Invalid> {
         let windows: Vec<_> =
             generators.iter().map(|own| vec![(own.opened_ns, own.closed_ns)]).collect();
@@ -369,14 +372,14 @@ mod tests {
         let found = reasons(|g| g.opened_ns += 150 * MS);
         let expected = "all generators measured together for 85% of the time only";
         assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
-        // The windows seem to agree, but no clock is known well enough.
+        // The windows seem to agree, but no clock's offset is known well enough.
         let found = reasons(|g| {
             g.before = Offset { ns: 0, error_ns: 60 * MS };
             g.after = g.before;
         });
         assert!(found.len() == 1 && found[0].contains("88%"), "{found:?}");
         assert!(found[0].contains("within 60.0 ms"), "{found:?}");
-        // Windows of different hours.
+        // The two windows are an hour apart.
         let found = reasons(|g| {
             g.opened_ns += 3_600_000 * MS;
             g.closed_ns += 3_600_000 * MS;
@@ -396,7 +399,7 @@ mod tests {
     fn too_small_a_share_is_invalid_unless_it_may_be_chance() {
         let found = reasons(|g| g.responses = 7_000);
         assert!(found.len() == 1 && found[0].starts_with("ssh b completed 82% "), "{found:?}");
-        // Failures are completed too.
+        // Failures count as completed requests too.
         assert!(reasons(|g| (g.responses, g.failures) = (0, 10_000)).is_empty());
         let mut few = two();
         (few[0].responses, few[1].responses) = (20, 12);
@@ -422,9 +425,9 @@ mod tests {
         assert_eq!(silent(&[90, 0, 0, 0, 90], &[90, 90, 90, 90, 90]), 300);
         assert_eq!(silent(&[90, 0, 0, 90, 90], &[90, 90, 90, 90, 90]), 0);
         assert_eq!(silent(&[90, 0, 0, 0, 0, 90], &[90, 90, 0, 90, 90, 90]), 300);
-        // The server is silent.
+        // The server itself is silent.
         assert_eq!(silent(&[90, 0, 0, 0, 90], &[90, 0, 0, 0, 90]), 0);
-        // Few responses, with gaps by chance.
+        // With few responses, gaps happen by chance.
         assert_eq!(silent(&[1, 0, 0, 0, 1], &[1, 1, 0, 1, 1]), 0);
         let found = reasons(|g| g.silent_ns = 2_000 * MS);
         let expected = "ssh b got no response for 2.0 s while the others did. ";
@@ -445,7 +448,7 @@ mod tests {
         let generators = two();
         let windows = |last: (u64, u64)| vec![vec![(0, 300), (900, 1_200)], vec![(0, 300), last]];
         assert!((overlap(&generators, &windows((900, 1_200))) - 1.0).abs() < 1e-9);
-        // The windows share 300 of 300 and 150 of 450.
+        // The windows share 300 of 300, and 150 of 450.
         assert!((overlap(&generators, &windows((1_050, 1_350))) - 0.6).abs() < 1e-9);
         let limits = Limits::of_windows(&[(0, 300 * MS), (900 * MS, 1_200 * MS)]);
         assert_eq!(limits, Limits { late: Duration::from_millis(3), overlaps: true });

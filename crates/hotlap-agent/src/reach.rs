@@ -1,7 +1,7 @@
-//! Which addresses of a host another host reaches, and whether two hosts are one machine.
+//! Finds the addresses of a host that another host reaches, and whether two hosts are one machine.
 //!
 //! A [`Door`] is a socket on all addresses that sends a secret to every client that connects, and
-//! reads nothing. The door is open only during the search.
+//! reads nothing. The door is open only during the search for an address.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use crate::channel::together;
 
-/// How often the thread checks whether the door is closed.
+/// How often the door's thread checks whether the door is closed.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How long a connection may take to accept the secret.
 const WRITE: Duration = Duration::from_secs(1);
 
-/// An open door. Dropping it closes it.
+/// An open door. Dropping this value closes the door.
 #[derive(Debug)]
 pub(crate) struct Door {
     port: u16,
@@ -28,7 +28,7 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn open(secret: String) -> io::Result<Self> {
-        // On Linux a socket on all IPv6 addresses is also one on all IPv4 addresses.
+        // On Linux, a socket on all IPv6 addresses also listens on all IPv4 addresses.
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
             .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
         listener.set_nonblocking(true)?;
@@ -65,25 +65,25 @@ fn tell(listener: &TcpListener, secret: &str, stop: &AtomicBool) {
     }
 }
 
-/// How long one address may take to answer.
+/// How long one address may take to respond.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The first of the addresses at which the door answers with the secret. Loopback comes first: it
-/// answers if the hosts share a network, and every server listens there.
+/// Returns the first address at which the door answers with the secret. Loopback comes first,
+/// because it works if the hosts share a network, and every server listens there.
 pub(crate) fn first(addresses: &[IpAddr], port: u16, secret: &str) -> Option<IpAddr> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut all = std::iter::once(loopback).chain(addresses.iter().copied());
     all.find(|address| is_door(*address, port, secret))
 }
 
-/// All of the addresses at which the door answers. They are tried at the same time.
+/// Returns all addresses at which the door answers. All are tried at the same time.
 pub(crate) fn reached(addresses: &[IpAddr], port: u16, secret: &str) -> Vec<IpAddr> {
     let tried = together(addresses, |ip| is_door(*ip, port, secret));
     addresses.iter().zip(tried).filter(|(_, is_reached)| *is_reached).map(|(ip, _)| *ip).collect()
 }
 
-/// Whether the door answers at this address. Another host may have the same private
-/// address, and another program the same port, so the secret is compared.
+/// Whether the door answers at this address. Another host may have the same private address, and
+/// another program the same port, so the secret is compared.
 pub(crate) fn is_door(ip: IpAddr, port: u16, secret: &str) -> bool {
     let address = SocketAddr::new(ip, port);
     let until = Instant::now() + LIMIT;
@@ -103,13 +103,13 @@ pub(crate) fn is_door(ip: IpAddr, port: u16, secret: &str) -> bool {
     found == secret.as_bytes()
 }
 
-/// A secret that no other program sends.
+/// Returns a secret that no other program sends.
 pub(crate) fn secret() -> String {
     use std::hash::{BuildHasher, RandomState};
     (0..4).map(|n| format!("{:016x}", RandomState::new().hash_one(n))).collect()
 }
 
-/// The number that this machine's kernel made when it started. Empty if unknown.
+/// The number that this machine's kernel chose when it started. Empty if unknown.
 pub(crate) fn boot() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     read.map(|id| id.trim().to_owned()).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Servers on another host, as their controller sees them: a host that starts servers, and a server
-//! that runs there.
+//! Servers on another host, as the controller sees them. The host starts servers, and the servers
+//! run there.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -33,54 +33,56 @@ use crate::server::{
     TakeSample, Thaw, Use,
 };
 
-/// How long the command may take until the agent answers.
+/// How long the command may take until its agent answers.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// How long a task may take to end once it is interrupted.
+/// How long a task may take to end after an interrupt.
 const END: Duration = Duration::from_secs(10);
 
-/// How long a connection to a server that answers its own host may take.
+/// How long connecting from this machine may take, once a server responds on its own host.
 const REACH: Duration = Duration::from_secs(5);
 
-/// A host on which an agent runs servers. Dropping it ends the agent, and all servers that the
-/// agent started.
+/// A host on which an agent runs servers. Dropping this value ends the agent and all servers that
+/// the agent started.
 #[derive(Debug)]
 pub struct RemoteHost {
     line: Arc<Line>,
     description: Description,
-    /// Where the generator reaches the host. `None` if no server is to be started and no address is
-    /// reached.
+    /// The address at which the generator reaches the host. `None` if no address is reached, and no
+    /// server is to be started.
     address: Option<IpAddr>,
 }
 
-/// What a host is needed for.
+/// The caller's requirements for a host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
-    /// Its address. `None`: it is looked for.
+    /// The host's address. `None`: the address is searched for.
     pub address: Option<IpAddr>,
-    /// The cores that its servers want. `None`: all.
+    /// The number of cores that the host's servers want. `None`: all cores.
     pub cpus: Option<usize>,
-    /// Whether servers will be started there. Others run already, and the address of each is known.
+    /// Whether servers will be started on the host. Otherwise the servers run already, and their
+    /// addresses are known.
     pub starts: bool,
 }
 
-/// Servers of the catalogue to build.
+/// An order to build servers of the catalogue.
 #[derive(Debug, Clone, Copy)]
 pub struct Build<'a> {
-    /// Their ids.
+    /// The ids of the servers.
     pub ids: &'a [String],
-    /// Only look for their toolchains.
+    /// Whether to only look for the servers' toolchains.
     pub probes: bool,
-    /// Set this to end the builds.
+    /// Setting this flag ends the builds.
     pub stop: &'a AtomicBool,
 }
 
 impl RemoteHost {
-    /// Starts an agent, and finds the address at which this machine reaches it, unless it is given.
-    /// Once `stop` is set, calls to the agent end early.
+    /// Starts an agent, and finds the address at which this machine reaches it, unless the address
+    /// is given. Once `stop` is set, calls to the agent end early.
     ///
     /// # Errors
-    /// The agent cannot be started, or none of its addresses is reached: the cause and the remedy.
+    /// Fails if the agent cannot be started, or if none of its addresses is reached. The error has
+    /// cause and remedy.
     pub fn open(
         command: &AgentCommand,
         wanted: Wanted,
@@ -90,10 +92,11 @@ impl RemoteHost {
         Self::over(channel.map_err(|e| e.to_string())?, wanted)
     }
 
-    /// The same, with an agent that has been started.
+    /// Uses an agent that has already been started, and finds its address like
+    /// [`RemoteHost::open`].
     ///
     /// # Errors
-    /// As [`RemoteHost::open`].
+    /// Fails like [`RemoteHost::open`].
     pub fn over(channel: Channel, wanted: Wanted) -> Result<Self, String> {
         let Wanted { address, cpus, starts } = wanted;
         let line = Line { channel, offset: Mutex::new(Offset::default()) };
@@ -106,7 +109,7 @@ impl RemoteHost {
         }
     }
 
-    /// Finds the address, and tells the agent where servers shall listen.
+    /// Finds the host's address, and tells the agent where servers should listen.
     fn reach(&mut self, given: Option<IpAddr>) -> Result<(), String> {
         let secret = reach::secret();
         let port = self.call(OpenDoor { secret: secret.clone() })?;
@@ -148,40 +151,40 @@ impl RemoteHost {
         self.line.channel.command()
     }
 
-    /// The name of the host, as it calls itself.
+    /// The name by which the host calls itself.
     pub fn name(&self) -> &str {
         self.line.channel.host()
     }
 
-    /// The host.
+    /// The description of the host.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// Where the generator reaches the host. `None` if no server is to be started and no address is
-    /// reached.
+    /// The address at which the generator reaches the host. `None` if no address is reached, and no
+    /// server is to be started.
     pub fn address(&self) -> Option<IpAddr> {
         self.address
     }
 
-    /// How long a reading there may take until it is taken: a round trip.
+    /// The longest delay from the request for a reading to the reading: a round trip.
     pub fn delay(&self) -> Duration {
         self.line.delay()
     }
 
-    /// The certificate of servers that are started with TLS there.
+    /// The certificate of servers that are started with TLS on the host.
     ///
     /// # Errors
-    /// It cannot be made, or the agent does not answer.
+    /// Fails if the certificate cannot be made, or if the agent does not answer.
     pub fn certificate(&self) -> Result<Certificate, String> {
         self.call(MakeCertificate {})
     }
 
-    /// Builds servers of the catalogue. The results are in their order. `on` is called with each
+    /// Builds servers of the catalogue. The results are in the order of the ids. `on` gets each
     /// step.
     ///
     /// # Errors
-    /// The agent does not answer.
+    /// Fails if the agent does not answer.
     pub fn build(
         &self,
         build: Build<'_>,
@@ -197,7 +200,8 @@ impl RemoteHost {
         }
     }
 
-    /// Begins a build or a start, and waits for its end. Interrupts it once `stop` is set.
+    /// Begins a build or a start, and waits for its end. Once `stop` is set, the operation is
+    /// interrupted.
     fn run<B, P, T>(
         &self,
         begin: B,
@@ -229,12 +233,12 @@ impl RemoteHost {
         }
     }
 
-    /// A failure of a server at its start.
+    /// Returns the failure of a server at its start.
     fn failed(&self, cause: impl Display, remedy: String, log_tail: Vec<String>) -> ServerFailure {
         ServerFailure { phase: "start".to_owned(), cause: cause.to_string(), log_tail, remedy }
     }
 
-    /// The server, once this machine reaches it.
+    /// Returns the server once this machine reaches it.
     fn up(&self, order: &StartOrder, started: StartedThere) -> Result<Up, ServerFailure> {
         let server = Box::new(RemoteServer::new(&self.line, started.server));
         let address = match self.address {
@@ -259,20 +263,21 @@ impl RemoteHost {
         Ok(Up { server, target, fixed_port, ready, uncounted, notes })
     }
 
-    /// The host was lost.
+    /// Returns the failure of a server whose host was lost.
     fn lost(&self, why: &ChannelError) -> ServerFailure {
         let why = unreachable(why);
         self.failed(why.cause, why.remedy, Vec::new())
     }
 
-    /// Compares the clocks of both machines.
+    /// Compares the clocks of this machine and the host.
     fn compare_clocks(&self) -> Result<(), ServerFailure> {
         let offset = self.line.channel.clock(CALL).map_err(|why| self.lost(&why))?;
         self.line.set_offset(offset);
         Ok(())
     }
 
-    /// The server that answers at this address, if the host has it, and what the user should know.
+    /// Returns the server that responds at this address, if it runs on the host, and what the user
+    /// should know.
     fn find_there(
         &self,
         endpoint: &Endpoint,
@@ -282,7 +287,8 @@ impl RemoteHost {
         self.line.channel.call(order).map_err(|why| self.lost(&why))
     }
 
-    /// Whether the host may have this address. Loopback and unix sockets belong to this machine.
+    /// Whether the host may have this address. Loopback addresses and unix sockets belong to this
+    /// machine, unless both share a network.
     fn may_have(&self, endpoint: &Endpoint) -> bool {
         let shares_network = self.address.is_some_and(|ip| ip.is_loopback());
         match endpoint {
@@ -297,7 +303,7 @@ impl ServerHost for RemoteHost {
         self.description().is_this_machine()
     }
 
-    /// Starts a server, and compares the clocks of both machines for it.
+    /// Starts a server, and compares the clocks of both machines for its samples.
     fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
         let begin = BeginStart { order: order.clone() };
         let started = self.run(begin, PollStart {}, stop, |_| ());
@@ -325,10 +331,10 @@ impl ServerHost for RemoteHost {
     }
 }
 
-/// How many round trips an answer takes at most while nothing is wrong, if a packet is lost.
+/// How many round trips an answer takes at most while nothing is wrong, even if a packet is lost.
 const ROUND_TRIPS: u32 = 3;
 
-/// A channel and what is known of the clock at its other end.
+/// A channel, and the offset of the clock at its other end.
 #[derive(Debug)]
 struct Line {
     channel: Channel,
@@ -340,7 +346,7 @@ impl Line {
         *self.offset.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A round trip.
+    /// The time of a round trip.
     fn delay(&self) -> Duration {
         self.offset().error() * 2
     }
@@ -349,7 +355,7 @@ impl Line {
         *self.offset.lock().unwrap_or_else(PoisonError::into_inner) = offset;
     }
 
-    /// The error for a build or a start that goes on although it was interrupted.
+    /// Returns the error for a build or a start that goes on after an interrupt.
     fn goes_on(&self) -> ChannelError {
         ChannelError {
             command: self.channel.command().to_owned(),
@@ -361,15 +367,15 @@ impl Line {
     }
 }
 
-/// A server that an agent keeps.
+/// A server that an agent keeps on its host.
 #[derive(Debug)]
 struct RemoteServer {
     line: Arc<Line>,
     kept: KeptThere,
     is_frozen: bool,
-    /// The first call that failed. From then on the server counts as lost.
+    /// The error of the first call that failed. From then on, the server counts as lost.
     lost: Mutex<Option<ChannelError>>,
-    /// Whether it has been stopped.
+    /// Whether the server has been stopped.
     is_over: bool,
 }
 
@@ -379,7 +385,7 @@ impl RemoteServer {
         Self { line, kept, is_frozen: false, lost, is_over: false }
     }
 
-    /// Carries out an order on the server. `None` if the host is lost, or the user interrupts.
+    /// Sends an order about the server. `None` if the host is lost, or if the user interrupts.
     fn call<O: Order<All = ServerOrder>>(&self, order: O) -> Option<O::Report> {
         let result = self.line.channel.call(order);
         result.map_err(|why| self.lose(why)).ok()
@@ -397,7 +403,7 @@ impl RemoteServer {
         lost.as_ref().map(unreachable)
     }
 
-    /// Why a call was not answered.
+    /// Returns why a call was not answered.
     fn unanswered(&self) -> String {
         self.lost().map_or("its agent did not answer".to_owned(), |lost| lost.cause)
     }
@@ -411,7 +417,7 @@ impl RemoteServer {
     }
 }
 
-/// A host that cannot be reached, with the remedy.
+/// Describes a host that cannot be reached, with the remedy.
 fn unreachable(why: &ChannelError) -> Unreachable {
     Unreachable {
         cause: why.to_string(),
@@ -481,8 +487,8 @@ impl RunningServer for RemoteServer {
         self.call(Tail { id: self.kept.id }).unwrap_or_default()
     }
 
-    /// The agent reads CPU time and clock together. How many requests had been answered by then is
-    /// interpolated between the moments before and after the call.
+    /// The agent reads the CPU time and the clock together. The number of requests at that moment
+    /// is interpolated between the counts before and after the call.
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
         let clock = Clock::default();
         let before = (clock.now_ns(), requests());
@@ -496,7 +502,7 @@ impl RunningServer for RemoteServer {
         };
         let mut moment = offset.to_local(at_ns);
         if moment < before.0 || moment > after.0 {
-            // The clocks have drifted apart since they were compared.
+            // The clocks have drifted apart since the latest comparison.
             let middle = before.0 + (after.0 - before.0) / 2;
             let ns = at_ns.wrapping_sub(middle) as i64;
             self.line.set_offset(Offset { ns, ..offset });
@@ -575,7 +581,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// An agent whose clock is not this machine's.
+    /// An agent whose clock differs from this machine's clock.
     struct Ahead(Clock);
 
     impl AgentService for Ahead {
@@ -598,7 +604,7 @@ mod tests {
         let kept = KeptThere { id: 0, is_started: true, is_known: true, has_log: false };
         let mut server = RemoteServer::new(&Arc::new(Line { channel, offset }), kept);
         server.is_over = true;
-        // The first offset was measured. The second stands for clocks that have drifted apart.
+        // The first offset was measured. The second represents clocks that have drifted apart.
         for known in [server.line.offset(), Offset::default()] {
             server.line.set_offset(known);
             let began = Instant::now();

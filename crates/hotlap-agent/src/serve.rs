@@ -1,5 +1,5 @@
-//! The agent's end of a channel. It accepts orders from its input alone, and ends when that closes
-//! or when nothing has come for 15 s.
+//! The agent's end of a channel. The agent accepts orders only from its input. It ends when the
+//! input closes, or when nothing has arrived for 15 s.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::frame::{self, FrameError};
 use crate::message::{AgentRole, AgentService, Answer, Hello, SILENCE, ToAgent, ToController};
 
-/// How long an order that is being carried out may delay the agent's end.
+/// How long an order under way may delay the agent's end.
 const GRACE: Duration = Duration::from_millis(1_500);
 
 /// How often the agent checks whether it should end.
@@ -25,15 +25,15 @@ const POLL: Duration = Duration::from_millis(100);
 pub enum Ending {
     /// The controller closed the channel.
     Closed,
-    /// Nothing had come from the controller for 15 s.
+    /// Nothing had arrived from the controller for 15 s.
     Silent,
-    /// The controller is of another version, or none at all.
+    /// The controller has another version, or is no controller at all.
     Mismatch,
 }
 
-/// Serves one controller, whose orders come from `input`. `open` returns what carries out the
-/// orders of a role. `end` ends the process. It is called if an order that is being carried out
-/// delays the end by more than 1.5 s, and need not return.
+/// Serves one controller, whose orders come from `input`. `open` returns the service that carries
+/// out the orders of a role. `end` ends the process and need not return. `end` is called if an
+/// order under way delays the agent's end by more than 1.5 s.
 pub fn serve(
     mut input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
@@ -55,7 +55,8 @@ pub fn serve(
     })
 }
 
-/// Says hello. Returns the role that the controller asks for. `None` if it is of another version.
+/// Exchanges hellos. Returns the role that the controller asks for, or `None` if its version
+/// differs.
 fn greet(input: &mut impl Read, wire: &Wire) -> Option<AgentRole> {
     wire.write(frame::MARKER).ok()?;
     let theirs: Hello = serde_json::from_slice(&frame::read(input).ok()?).ok()?;
@@ -65,7 +66,7 @@ fn greet(input: &mut impl Read, wire: &Wire) -> Option<AgentRole> {
     ours.matches(&theirs).then_some(theirs.role)
 }
 
-/// Carries out orders, one after the other.
+/// Carries out orders one after another.
 fn work(
     wire: &Wire,
     inbox: &Receiver<(u64, Box<RawValue>)>,
@@ -89,7 +90,7 @@ fn work(
     }
 }
 
-/// Reads messages: answers heartbeats and requests for the time at once, and passes orders on.
+/// Reads messages. Answers heartbeats and requests for the time at once, and passes orders on.
 fn read_all(mut input: Heard<impl Read>, orders: &Sender<(u64, Box<RawValue>)>) {
     let wire = input.wire.clone();
     while let Ok(content) = frame::read(&mut input) {
@@ -110,7 +111,7 @@ fn read_all(mut input: Heard<impl Read>, orders: &Sender<(u64, Box<RawValue>)>) 
     wire.is_closed.store(true, Ordering::Relaxed);
 }
 
-/// Ends the process if it should have ended and has not.
+/// Ends the process if the agent should have ended and has not.
 fn watch(wire: Arc<Wire>, end: impl Fn() + Send + 'static) {
     std::thread::spawn(move || {
         let mut late = Duration::ZERO;
@@ -128,14 +129,14 @@ fn watch(wire: Arc<Wire>, end: impl Fn() + Send + 'static) {
     });
 }
 
-/// What the threads of an agent share.
+/// The state that the threads of an agent share.
 struct Wire {
     output: Mutex<Box<dyn Write + Send>>,
     clock: Clock,
     heard_ns: AtomicU64,
-    /// The controller closed the channel.
+    /// Whether the controller has closed the channel.
     is_closed: AtomicBool,
-    /// The agent has ended in order.
+    /// Whether the agent has ended normally.
     is_over: AtomicBool,
 }
 
@@ -159,7 +160,7 @@ impl Wire {
         self.clock.now_ns().saturating_sub(heard_ns) > SILENCE.as_nanos() as u64
     }
 
-    /// Writes a message. Instead of a report that is too long, why it cannot be sent.
+    /// Writes a message. If a report is too long, writes a refusal with the cause instead.
     fn say(&self, message: &ToController<impl Serialize>, number: u64) -> Result<(), FrameError> {
         let frame = frame::encode(message).or_else(|why| {
             frame::encode(&ToController::<()>::Refused { number, why: why.to_string() })
@@ -173,7 +174,7 @@ impl Wire {
     }
 }
 
-/// Tells the watching thread, when dropped, that the agent has ended.
+/// A guard that tells the watching thread, when dropped, that the agent has ended.
 struct Over(Arc<Wire>);
 
 impl Drop for Over {
@@ -182,7 +183,7 @@ impl Drop for Over {
     }
 }
 
-/// A stream that notes when something comes, so that a long message is no silence.
+/// A stream that records when bytes arrive, so that a long message does not look like silence.
 struct Heard<R> {
     input: R,
     wire: Arc<Wire>,

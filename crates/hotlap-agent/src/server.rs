@@ -1,4 +1,4 @@
-//! The agent that runs servers: it builds, starts, freezes, samples, observes and stops them.
+//! The agent that runs servers. It builds, starts, freezes, samples, observes and stops them.
 //! Requests to the servers do not pass through the agent.
 
 use std::collections::BTreeMap;
@@ -26,28 +26,30 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Clock;
 use crate::reach::{Door, boot};
 
-/// How long a call may take that the agent answers at once: its host may be busy for a moment.
+/// The time limit for a call that the agent answers at once. The agent's host may be busy for a
+/// moment.
 pub(crate) const CALL: Duration = Duration::from_secs(10);
 
-/// How long reading an instrument may take: symbols of a large program take seconds.
+/// The time limit for reading an instrument. Reading the symbols of a large program takes seconds.
 const SYMBOLS: Duration = Duration::from_secs(60);
 
-/// How long the agent waits for news of a task before it answers.
+/// How long the agent waits for news of a task before it answers a poll.
 const NEWS: Duration = Duration::from_millis(100);
 
 orders! {
     /// The orders to an agent that runs servers. Each server that the agent keeps has a number.
     ServerOrder, carried out by service: ServerService {
-        /// The machine, with the cores for servers that want `cpus` of them.
+        /// Describe the machine, with the cores for servers that want `cpus` cores.
         Describe { cpus: Option<usize> } -> Description,
             "describing its host", CALL => service.describe(cpus);
-        /// Listen on all addresses, and send these bytes to whoever connects. Reports the port.
+        /// Listen on all addresses, and send this secret to every client that connects. Reports the
+        /// port.
         OpenDoor { secret: String } -> u16,
             "looking for its address", CALL => service.open_door(secret)?;
-        /// Stop listening, and let servers listen as `network` says.
+        /// Close the door, and let servers listen as `network` says.
         Use { network: Network } -> (),
             "looking for its address", CALL => service.use_network(network);
-        /// The certificate of servers that are started with TLS.
+        /// Make the certificate of servers that are started with TLS.
         MakeCertificate -> Certificate,
             "making a certificate", CALL => service.setting.certificate()?;
         /// Begin to build servers of the catalogue. With `probes`, only look for their toolchains.
@@ -64,11 +66,11 @@ orders! {
             "starting a server", NEWS + CALL => service.poll_start()?;
         /// Interrupt the build or the start that is under way.
         Interrupt -> (), "interrupting it", CALL => service.interrupt();
-        /// Find a server that runs already. Reports the server, if it runs on the agent's host, and
-        /// what the user should know.
+        /// Find a server that is already running. Reports the server, if it runs on the agent's
+        /// host, and what the user should know.
         Find { endpoint: Endpoint, observes: bool } -> (Option<KeptThere>, Vec<String>),
             "finding a server", CALL => service.find(endpoint, observes)?;
-        /// How it ended, if it did.
+        /// Report how the server ended, if it has ended.
         AskState { id: u64 } -> Option<ProcessExit>,
             "sampling a server", CALL => service.ended(id)?;
         Freeze { id: u64 } -> Result<(), String>,
@@ -97,7 +99,7 @@ orders! {
             "sampling a server", CALL => service.server(id)?.end_counting();
         CountLines { id: u64, wait: LogWait } -> u64,
             "sampling a server", CALL + LINES_LIMIT => service.server(id)?.lines(wait);
-        /// The usable instruments, and why the others are not usable.
+        /// List the usable instruments, and why other instruments are not usable.
         ListInstruments { id: u64 } -> (Vec<Instrument>, Vec<ObserveError>),
             "sampling a server", CALL => service.server(id)?.instruments();
         Enable { id: u64, instrument: Instrument } -> Result<(), ObserveError>,
@@ -108,44 +110,44 @@ orders! {
     }
 }
 
-/// News of a build or a start.
+/// The progress of a build or a start.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum News<T> {
-    /// The work goes on. These steps began since the last poll.
+    /// The work is not done yet. These steps began since the last poll.
     Working(Vec<String>),
     /// The work has ended, with this result.
     Ended(T),
 }
 
-/// CPU time, and the moment on the agent's clock at which it was read.
+/// CPU time, and the time on the agent's clock at which it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampledThere {
     pub(crate) at_ns: u64,
     pub(crate) cpu_ns: Option<u64>,
 }
 
-/// The machine of an agent.
+/// A description of an agent's machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// The machine.
     pub machine: Machine,
-    /// The cores for servers. Empty if they are not known.
+    /// The cores for servers. Empty if the cores are not known.
     pub cores: Vec<usize>,
-    /// What the user should know about the cores: sentences.
+    /// What the user should know about the cores, as sentences.
     pub notes: Vec<String>,
-    /// The path of hotlap there, whose minimal server is the ceiling.
+    /// The path of hotlap on the machine. Its minimal server is the ceiling.
     pub program: PathBuf,
     /// The folder in which commands are started.
     pub folder: PathBuf,
-    /// The machine's addresses besides loopback.
+    /// The machine's addresses other than loopback.
     pub addresses: Vec<IpAddr>,
-    /// A number that the kernel made when it started. Empty if unknown. Agents in namespaces or
-    /// containers of one machine have the same.
+    /// A number that the kernel chose when it started. Empty if unknown. Agents in namespaces or
+    /// containers of one machine report the same number.
     pub boot: String,
 }
 
 impl Description {
-    /// Whether this is the machine of the caller, so that both share its cores.
+    /// Whether the described machine is the caller's, so that both share its cores.
     pub fn is_this_machine(&self) -> bool {
         !self.boot.is_empty() && self.boot == boot()
     }
@@ -154,16 +156,16 @@ impl Description {
 /// A server of the catalogue that an agent has built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuiltThere {
-    /// The command that starts it there.
+    /// The command that starts the server on the agent's host.
     pub launch: Launch,
-    /// Its version.
+    /// The server's version.
     pub version: String,
 }
 
 /// A server that an agent keeps.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct KeptThere {
-    /// The number by which it is called.
+    /// The number that identifies the server in orders.
     pub(crate) id: u64,
     pub(crate) is_started: bool,
     pub(crate) is_known: bool,
@@ -174,7 +176,7 @@ pub struct KeptThere {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StartedThere {
     pub(crate) server: KeptThere,
-    /// Where it answers, as the agent's host sees it.
+    /// The address at which the server responds, as the agent's host sees it.
     pub(crate) address: SocketAddr,
     pub(crate) fixed_port: Option<u16>,
     pub(crate) ready: Duration,
@@ -182,22 +184,22 @@ pub struct StartedThere {
     pub(crate) notes: Vec<String>,
 }
 
-/// What an agent needs to run servers.
+/// The settings of an agent that runs servers.
 #[derive(Debug, Clone)]
 pub struct ServerSetting {
     /// The command that starts a supervisor.
     pub supervisor: Supervisor,
-    /// Folder for the servers' logs. The caller removes it.
+    /// The folder for the servers' logs, which the caller removes.
     pub logs: PathBuf,
-    /// The cache, in which servers are built.
+    /// The cache folder, in which servers are built.
     pub cache: PathBuf,
     /// The folder of the catalogue.
     pub catalogue: PathBuf,
-    /// This program.
+    /// The path of this program.
     pub program: PathBuf,
 }
 
-/// Runs servers for one controller. Dropping it ends all of them.
+/// Runs servers for one controller. Dropping the service ends all servers.
 #[derive(Debug)]
 pub struct ServerService {
     setting: ServerSetting,
@@ -219,7 +221,7 @@ impl ServerSetting {
 }
 
 impl ServerService {
-    /// A service without servers. `clock` is the clock of the channel.
+    /// Creates a service without servers. `clock` is the clock of the channel.
     pub fn new(setting: ServerSetting, clock: Clock) -> Self {
         let (network, servers) = (Network::loopback(), BTreeMap::new());
         let (door, build, start) = (None, None, None);
@@ -239,7 +241,7 @@ impl ServerService {
         }
     }
 
-    /// This machine.
+    /// Returns the host for servers on this machine.
     fn host(&self) -> LocalHost {
         let ServerSetting { supervisor, logs, .. } = self.setting.clone();
         LocalHost { supervisor, logs, network: self.network.clone(), database: None }
@@ -261,7 +263,7 @@ impl ServerService {
         self.build = Some(Task::begin(build));
     }
 
-    /// Begins to start a server. A command without a folder runs in the agent's.
+    /// Begins to start a server. A command without a folder runs in the agent's folder.
     fn begin_start(&mut self, mut order: StartOrder) {
         if order.launch.cwd.as_os_str().is_empty() {
             order.launch.cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
@@ -282,7 +284,7 @@ impl ServerService {
         self.start.iter().for_each(Task::interrupt);
     }
 
-    /// Keeps a server that was started.
+    /// Keeps a server that has been started.
     fn started(&mut self, up: Up) -> Result<StartedThere, ServerFailure> {
         let Endpoint::Tcp(address) = up.target.endpoint else {
             return Err(ServerFailure {
@@ -297,7 +299,7 @@ impl ServerService {
         Ok(StartedThere { server, address, fixed_port, ready, uncounted, notes })
     }
 
-    /// Finds the processes of a server that runs already.
+    /// Finds the processes of a server that is already running.
     fn find(
         &mut self,
         endpoint: Endpoint,
@@ -341,7 +343,8 @@ impl ServerService {
     }
 }
 
-/// Builds servers of the catalogue, or probes their toolchains. The results are in their order.
+/// Builds servers of the catalogue, or looks for their toolchains. The results are in the order of
+/// the ids.
 fn build(
     setting: &ServerSetting,
     ids: &[String],
@@ -403,26 +406,26 @@ fn unknown(id: &str, cause: String) -> Unready {
     })
 }
 
-/// Work that takes longer than a call may: it runs in its own thread, and the controller asks for
-/// news. Dropping the task interrupts the work.
+/// Work that may take longer than a call. The work runs in a separate thread, and the controller
+/// polls for news. Dropping the task interrupts the work.
 #[derive(Debug)]
 struct Task<T> {
     stop: Arc<AtomicBool>,
     news: Receiver<News<T>>,
 }
 
-/// Where a task reports its steps, from any thread.
+/// The sender with which a task reports its steps, from any thread.
 struct Steps<T>(Sender<News<T>>);
 
 impl<T> Steps<T> {
     fn say(&self, step: String) {
-        // Nobody listens any more: the channel closed.
+        // If the channel has closed, nobody listens.
         let _ = self.0.send(News::Working(vec![step]));
     }
 }
 
 impl<T: Send + 'static> Task<T> {
-    /// Begins a task, which should end soon after the flag is set.
+    /// Begins a task. The task should end soon after its flag is set.
     fn begin(act: impl FnOnce(&AtomicBool, &Steps<T>) -> T + Send + 'static) -> Self {
         let (sender, news) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -466,7 +469,7 @@ fn poll<T>(task: &mut Option<Task<T>>) -> Result<News<T>, String> {
 mod tests {
     use super::*;
 
-    /// What a task reports in the end, and its steps.
+    /// Returns the result of a task, and its steps.
     fn outcome<T>(task: Task<T>) -> (Result<T, String>, Vec<String>) {
         let (mut task, mut all) = (Some(task), Vec::new());
         loop {

@@ -1,4 +1,4 @@
-//! A channel to an agent in the same process, and what may be wrong with either end.
+//! Tests a channel to an agent in the same process, and the faults of either end.
 
 use std::io::{Read, Write, pipe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,19 +12,19 @@ use hotlap_agent::{
 };
 use serde_json::value::RawValue;
 
-/// More than any answer here takes.
+/// A time limit that is longer than any answer here takes.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const MARKER: &[u8] = b"\0hotlap-agent\0\n";
 
-/// How long the test waits for an order that is not answered.
+/// How long the test waits for an order that stays unanswered.
 const SHORT: Duration = Duration::from_millis(50);
 
 orders! {
     TestOrder, carried out by echo: Echo {
         Repeat { text: String } -> String, "repeating", LIMIT => text;
         Refuse { why: String } -> String, "refusing", LIMIT => Err(why)?;
-        /// Answers once the test says so.
+        /// Answers once the test allows it.
         Wait { limit: Duration } -> String, "waiting", *limit => {
             let _ = (limit, echo.0.recv());
             "waited".to_owned()
@@ -36,12 +36,12 @@ struct Echo(mpsc::Receiver<()>);
 
 struct Agent {
     channel: Channel,
-    /// Ends the wait of an order.
+    /// A message on this channel ends the wait of an order.
     proceed: mpsc::Sender<()>,
     thread: JoinHandle<Ending>,
 }
 
-/// A channel to an agent whose output begins with `banner`.
+/// Connects to an agent whose output begins with `banner`.
 fn agent(clock: Clock, banner: &'static [u8]) -> Agent {
     let (agent_input, output) = pipe().expect("a pipe");
     let (input, agent_output) = pipe().expect("a pipe");
@@ -56,7 +56,7 @@ fn agent(clock: Clock, banner: &'static [u8]) -> Agent {
     Agent { channel, proceed, thread }
 }
 
-/// The error of a channel to something that writes these bytes and nothing more.
+/// Returns the error of a channel to a peer that writes these bytes and nothing more.
 fn error_of(bytes: &[u8]) -> ChannelError {
     let (_kept, output) = pipe().expect("a pipe");
     let input = std::io::Cursor::new(bytes.to_vec());
@@ -117,7 +117,7 @@ fn an_agent_ends_when_its_channel_is_dropped() {
     assert_eq!(agent.thread.join().expect("no panic"), Ending::Closed);
 }
 
-/// Carries out an order for ever.
+/// An agent service that carries out an order for ever.
 struct Busy(mpsc::Sender<()>);
 
 impl AgentService for Busy {
@@ -129,7 +129,7 @@ impl AgentService for Busy {
     }
 }
 
-/// The order goes on while the channel is closed.
+/// The order is still being carried out when the channel is closed.
 #[test]
 fn an_agent_that_is_busy_ends_its_process_when_its_channel_is_dropped() {
     let (agent_input, mut output) = pipe().expect("a pipe");
@@ -153,7 +153,7 @@ fn an_agent_that_is_busy_ends_its_process_when_its_channel_is_dropped() {
     assert_eq!(first, MARKER);
 }
 
-/// Takes 15 s: nothing comes from the controller, not even heartbeats.
+/// This test takes 15 s, because nothing comes from the controller, not even heartbeats.
 #[test]
 fn an_agent_ends_when_nothing_comes_from_its_controller() {
     let (agent_input, mut output) = pipe().expect("a pipe");
@@ -178,12 +178,12 @@ fn an_agent_of_another_version_is_named() {
         error.to_string(),
         format!(
             "test: while connecting: the agent on bench2 is hotlap 9.9.9 (protocol 1), but this is \
-             hotlap {own} (protocol 6): install the same version on both hosts"
+             hotlap {own} (protocol 7): install the same version on both hosts"
         )
     );
 }
 
-/// Of two versions, both ends notice.
+/// If the versions differ, both ends notice.
 #[test]
 fn an_agent_serves_no_controller_of_another_version() {
     let hello = r#"{"protocol":2,"version":"9.9.9","host":"bench1","role":"server"}"#;
@@ -197,7 +197,8 @@ fn an_agent_serves_no_controller_of_another_version() {
 fn what_is_no_agent_is_quoted() {
     let error = error_of(b"bash: hotlap: command not found\n").to_string();
     assert!(error.contains(r#"It printed "bash: hotlap: command not found""#), "{error}");
-    // A message that is cut off, no message at all, one that is too long, and one that is no JSON.
+    // The bytes are a message that is cut off, no message, one that is too long, and one that is
+    // not JSON.
     for bytes in [&[5, 0, 0, 0, b'"'][..], &[], &[0xff; 4], &[1, 0, 0, 0, b'?']] {
         let error = error_of(&[MARKER, bytes].concat());
         let is_known =
@@ -217,7 +218,7 @@ fn a_command_that_cannot_be_started_or_says_why_it_ends_is_an_error() {
     assert!(error.to_string().contains(expected), "{error}");
 }
 
-/// `cat` answers with what it gets, which is nothing before the marker. `yes` never ends.
+/// `cat` echoes its input, which is empty before the marker. `yes` never ends.
 #[test]
 fn a_command_that_says_nothing_or_never_stops_is_an_error_within_the_limit() {
     let open = |typed: &str| {
@@ -229,8 +230,8 @@ fn a_command_that_says_nothing_or_never_stops_is_an_error_within_the_limit() {
     assert!(matches!(open("yes").fault, ChannelFault::NoAgent { .. }));
 }
 
-/// A call that was begun before the interrupt is not waited for. What is put in order afterwards
-/// is. The first call has its answer later.
+/// The interrupt ends the wait of a call that was begun earlier. Calls that clean up afterwards
+/// wait for their answers. The answer to the first call comes later.
 #[test]
 fn an_interrupt_ends_the_wait_for_an_agent_but_not_the_channel() {
     let stop = Arc::new(AtomicBool::new(false));
@@ -265,7 +266,7 @@ fn the_offset_of_a_clock_is_found_to_within_its_error() {
         let agent = agent(Clock::shifted(shift_ns), b"");
         let offset = agent.channel.clock(LIMIT).expect("an offset");
         assert!(offset.ns.abs_diff(shift_ns) <= offset.error_ns, "{shift_ns}: {offset:?}");
-        // The channel is a pipe between two threads.
+        // The channel is a pipe between two threads, so the error is small.
         assert!(offset.error() < Duration::from_secs(1), "{offset:?}");
     }
 }

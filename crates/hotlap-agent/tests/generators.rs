@@ -1,4 +1,4 @@
-//! Several generators against one server that counts for itself.
+//! Tests several generators against a server that counts its own requests.
 
 use std::io::pipe;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use hotlap_load::url;
 use hotlap_servers::running::Sample;
 use hotlap_testbed::{HELLO, TestServer, unused_address};
 
-/// A generator in this process, whose clock is ahead of the controller's.
+/// Starts a generator in this process. Its clock is ahead of the controller's clock.
 fn generator(ahead_ns: i64) -> Channel {
     let (agent_input, output) = pipe().expect("a pipe");
     let (input, agent_output) = pipe().expect("a pipe");
@@ -44,7 +44,7 @@ fn plan(url: &str, connections: usize, stop: Stop) -> Plan {
     Plan { shape, stop, warmup, ..Plan::new(target, request) }
 }
 
-/// What several generators measured.
+/// The measurements of several generators.
 struct Measured {
     outcome: Outcome,
     contributions: Contributions,
@@ -79,7 +79,7 @@ fn merged_counts_equal_those_of_the_server() {
     }
 }
 
-/// The load ends in the middle of requests: all that were sent arrive.
+/// The load ends in the middle of requests, and all requests that were sent arrive.
 #[test]
 fn counts_over_a_time_equal_those_of_the_server() {
     let server = TestServer::responding(HELLO);
@@ -94,13 +94,14 @@ fn counts_over_a_time_equal_those_of_the_server() {
     assert_eq!(server.requests() as u64, sent);
 }
 
-/// Compares the quantiles of the sum with those of a list of all samples.
+/// Compares the quantiles of the sum with the quantiles of a list of all samples.
 #[test]
 fn percentiles_equal_those_of_all_samples_together() {
     let server = TestServer::responding(HELLO);
     let group: Vec<Channel> = (0..3).map(|_| generator(0)).collect();
     let mut outcomes = Vec::new();
-    // Loads of very different times: 1, 2 and 60 connections wait for one another.
+    // Loads of 1, 2 and 60 connections have very different times, because connections wait for one
+    // another.
     for (generator, connections) in group.iter().zip([1, 2, 60]) {
         let plan = plan(&server.url(), connections, Stop::Requests(3_000));
         let id = generator.call(Prepare { plan }).expect("a load");
@@ -140,16 +141,16 @@ fn clocks_that_differ_by_seconds_do_not_matter() {
         for offset in [own.before, own.after] {
             assert!(offset.ns.abs_diff(ahead) <= offset.error_ns, "{own:?}");
         }
-        // All windows opened at the same time, as far as the clocks are known, but for what is
-        // reported as late.
+        // All windows opened at the same time, except for errors of the clocks and lateness that is
+        // reported.
         let apart = own.opened_ns.abs_diff(each[0].opened_ns);
         let late = own.late_ns.max(each[0].late_ns);
         assert!(apart <= own.error_ns() + each[0].error_ns() + late, "{own:?} {:?}", each[0]);
     }
 }
 
-/// A load whose requests have the values of a counter from 1 on in their path, its server, and the
-/// values that the server has got.
+/// Returns a server, a load, and the values that the server has received. The path of each request
+/// has the next value of a counter, from 1 on.
 fn counted() -> (TestServer, Plan, Arc<Mutex<Vec<u64>>>) {
     let values = Arc::new(Mutex::new(Vec::new()));
     let seen = values.clone();
@@ -162,14 +163,14 @@ fn counted() -> (TestServer, Plan, Arc<Mutex<Vec<u64>>>) {
         }
     });
     let mut plan = plan(&server.url(), 6, Stop::Requests(600));
-    let fields = vec![Field { name: "n".to_owned(), source: ValueSource::Counter { from: 1 } }];
+    let fields = vec![Field::new("n", ValueSource::Counter { from: 1 })];
     let request = Request::with_fields("GET", "/${n}", "test", &[], b"", &fields);
     (plan.requests, plan.fields, plan.shape.threads) =
         (vec![request.expect("a request")], fields, 2);
     (server, plan, values)
 }
 
-/// All values of a counter are sent once, whichever generator sends them.
+/// Every value of a counter is sent once, whichever generator sends it.
 #[test]
 fn generators_divide_the_values_of_fields() {
     let (_server, plan, values) = counted();
@@ -187,8 +188,9 @@ fn a_rate_is_that_of_all_generators_together() {
     let group = run(&generators(&[0, 0]), &plan);
     assert_eq!((group.outcome.responses, group.outcome.due), (400, 400));
     assert_eq!(server.requests(), 400);
-    // The last of 400 requests is due after 199.5 ms, whoever sends it. After 99.5 ms if each
-    // generator sent at the whole rate. One that begins a little late has a shorter window.
+    // The last of 400 requests is due after 199.5 ms, whoever sends it. If each generator sent at
+    // the whole rate, the last one would be due after 99.5 ms. A generator that begins a little
+    // late has a shorter window.
     assert!(group.outcome.window_ns >= 150_000_000, "{}", group.outcome.window_ns);
 }
 
@@ -200,7 +202,7 @@ fn a_sampler_is_no_part_of_the_sum() {
     let all = all.expect("generators");
     let group = run(&all, &plan);
     let sampled = group.contributions.sampled.expect("a sampler");
-    // One request every 10 ms, for one second.
+    // The sampler sends one request every 10 ms for one second.
     assert!((50..500).contains(&sampled.outcome.due), "{}", sampled.outcome.due);
     assert_eq!(sampled.outcome.connections.requested, 1);
     let each = group.contributions.generators;
@@ -235,7 +237,7 @@ fn a_load_that_is_stopped_keeps_what_was_measured() {
     running.stop();
     let group = running.join().expect("an outcome");
     assert!(group.outcome.responses >= 100);
-    // The generators can run another load.
+    // The generators can run another load afterwards.
     let again = Plan { stop: Stop::Requests(10), ..plan };
     assert_eq!(run(&all, &again).outcome.responses, 10);
 }
@@ -273,7 +275,8 @@ fn a_load_that_is_held_has_any_number_of_windows() {
     assert_eq!(generator.call(Join { id }).expect("an outcome").outcome.responses, 0);
 }
 
-/// Regression: a generator had one load only, and a slice of one server was counted for another.
+/// Regression: a generator could have only one load, so a slice of one server was counted for
+/// another.
 #[test]
 fn loads_that_are_held_at_the_same_time_do_not_touch_each_other() {
     let servers = [TestServer::responding(HELLO), TestServer::responding(HELLO)];
@@ -303,7 +306,7 @@ fn loads_that_are_held_at_the_same_time_do_not_touch_each_other() {
     }
 }
 
-/// The server counts for itself while windows open and close, and the group is paused.
+/// The server counts its requests while windows open and close and the group is paused.
 #[test]
 fn the_windows_of_several_generators_add_up_to_what_the_server_counted() {
     let server = TestServer::responding(HELLO);
@@ -356,7 +359,7 @@ fn requests_are_counted_at_a_moment_between_readings() {
     assert_eq!(all_of_them, server.requests() as u64);
 }
 
-/// Regression: the next load could have sent values again.
+/// Regression: the next load could have sent the same values again.
 #[test]
 fn a_load_that_has_ended_says_how_many_values_its_generators_used() {
     let (_server, plan, values) = counted();

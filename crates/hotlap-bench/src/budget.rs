@@ -1,8 +1,8 @@
-//! Decides how many restarts and rounds to run, from what has been run and how long it took.
+//! Decides how many restarts and rounds to run, from what has already run and how long it took.
 //!
-//! It is separate from the schedule because it only does arithmetic: it starts nothing and reads no
-//! clock. How many restarts divide the time best is known by `hotlap_stats`. Counts that the user
-//! set come first.
+//! The budget is separate from the schedule because it only does arithmetic: it starts nothing and
+//! reads no clock. `hotlap_stats` knows how many restarts divide the time best. Counts that the
+//! user sets take precedence.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use crate::experiment::{Experiment, Over, Place};
 use crate::lap::{Lap, LapKind, readings};
 use crate::participant::Role;
 
-/// Maximum number of restarts that end with paced laps: the first ones, one for each of this many
-/// parts of the budget (METHODOLOGY, *A run*).
+/// The maximum number of restarts that end with paced laps (METHODOLOGY, *A run*). These are the
+/// first restarts, one for each [`BUDGET_A_PACED_RESTART`] of the budget.
 const PACED_RESTARTS: u32 = 4;
 const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
 
-/// What a budget that may grow always has time for: enough restarts to judge by, or, if those take
-/// longer than [`LONG`], the fewest that allow a verdict. Each has more than one round, because
-/// nothing shows whether a single round was disturbed.
+/// A budget that may grow always has time for this many restarts: enough to judge by. If that many
+/// take longer than [`LONG`], it has time for the fewest that allow a verdict. Each restart has
+/// more than one round, because nothing shows whether a single round was disturbed.
 const USEFUL_RESTARTS: [u32; 2] = [RESTARTS_BEFORE_LOOK, MIN_RESTARTS];
 const USEFUL_ROUNDS: u32 = 2;
 
-/// Nobody waits longer than this without having asked for it, as far as it can be helped.
+/// The longest time that a budget grows to, unless even the fewest useful restarts take longer.
 const LONG: Duration = Duration::from_secs(600);
 
 /// What to run next.
@@ -36,38 +36,39 @@ pub enum Next {
     Round,
     /// Another restart.
     Restart,
-    /// Nothing.
+    /// Run nothing more.
     Stop(Over),
 }
 
-/// What has been run, and how long it took.
+/// The restarts and rounds that have been run, and how long each of them took.
 #[derive(Debug)]
 pub struct Budget {
     experiment: Experiment,
-    /// The experiment's, or what a useful result takes if that is longer and the budget may grow.
+    /// The experiment's budget, or the time for a useful result if that is longer and may be used.
     total: Duration,
     started: Vec<Duration>,
     /// Expected time to start all servers once more.
     again: Duration,
-    /// How long rounds took. The first of each restart has the A/A control and the ceiling too.
+    /// How long each round took. The first round of a restart includes the A/A control and the
+    /// ceiling.
     first_rounds: Vec<Duration>,
     rounds: Vec<Duration>,
     paced: Vec<Duration>,
-    /// The rounds of the restarts that have ended.
+    /// The number of rounds in each restart that has ended.
     had: Vec<u32>,
-    /// The present restart, and when the next one should begin.
+    /// The current restart, and when the next restart should begin.
     until: Option<(u32, Duration)>,
     /// Length of a lap.
     lap: Duration,
-    /// Restart, round and share of the cost of every lap that counts, by participant and load.
+    /// Restart, round and share of the cost of every valid lap, by participant and load.
     costs: Vec<Vec<Vec<(u32, u32, Share)>>>,
-    /// Requests/s of every lap that counts under the first closed loop, by participant.
+    /// Requests/s of every valid lap under the first closed loop, by participant.
     rates: Vec<Vec<f64>>,
     out: Vec<bool>,
 }
 
 impl Budget {
-    /// A budget of which nothing is spent.
+    /// Creates a budget of which no time is spent yet.
     pub fn new(experiment: &Experiment) -> Self {
         let n = experiment.participants.len();
         let mut budget = Self {
@@ -94,32 +95,32 @@ impl Budget {
         budget
     }
 
-    /// The servers of a restart are started and warmed up. `again` is the part of that time that
-    /// the next restart will take too.
+    /// Records that the servers of a restart have been started and warmed up. `again` is the part
+    /// of the time that the next restart will take too.
     pub fn restart_started(&mut self, took: Duration, again: Duration) {
         self.started.push(took);
         self.again = again;
     }
 
-    /// A round has ended. Whether it was the first of its restart.
+    /// Records that a round has ended, and whether it was the first round of its restart.
     pub fn round_run(&mut self, is_first: bool, took: Duration) {
         if is_first { &mut self.first_rounds } else { &mut self.rounds }.push(took);
     }
 
-    /// A restart's paced laps have ended.
+    /// Records that the paced laps of a restart have ended.
     pub fn paced_run(&mut self, took: Duration) {
         self.paced.push(took);
     }
 
-    /// A server was dropped.
+    /// Records that a server was dropped.
     pub fn failure(&mut self, participant: usize) {
         self.out[participant] = true;
     }
 
-    /// A lap has ended.
+    /// Records a lap that has ended.
     pub fn lap(&mut self, lap: &Lap) {
-        // Laps at the common rate do not count for the cost under their load. Laps of a load with
-        // its own rate do.
+        // Laps at the common rate do not count toward the cost under their load. Laps of a load
+        // with its own rate do.
         let is_paced = lap.kind != LapKind::Flat;
         if is_paced != self.experiment.loads[lap.load].rate.is_some() || !lap.counts() {
             return;
@@ -128,7 +129,7 @@ impl Budget {
             self.rates[lap.server].push(lap.outcome.rate());
             self.lap = Duration::from_nanos(lap.outcome.window_ns);
         }
-        // Servers of unknown cost are compared by their rate.
+        // A server whose CPU time is unknown is compared by its requests/s.
         let share = lap.cost_share().unwrap_or_else(|| lap.rate_share());
         self.costs[lap.server][lap.load].push((lap.restart, lap.round, share));
     }
@@ -154,7 +155,7 @@ impl Budget {
         is_asked && u64::from(restart) < paid.clamp(1, u64::from(PACED_RESTARTS))
     }
 
-    /// What to run next. `next` is the first place that has not been run.
+    /// Decides what to run next. `next` is the first place that has not been run.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
         self.grow();
         let elapsed = self.of_the_budget(elapsed) + self.paced_takes(next.restart);
@@ -187,8 +188,8 @@ impl Budget {
         }
     }
 
-    /// When this restart should end: the rest of the budget is divided evenly among it and the
-    /// restarts to come.
+    /// The time at which this restart should end. The rest of the budget is divided evenly among
+    /// this restart and all later ones.
     fn plan(&mut self, restart: u32, elapsed: Duration) -> Duration {
         if let Some((_, until)) = self.until.filter(|(planned, _)| *planned == restart) {
             return until;
@@ -201,7 +202,8 @@ impl Budget {
             Some(restarts) => restarts.saturating_sub(restart),
             None => self.further_restarts(&self.had, left),
         };
-        // A first round may have changed the length of the others, so the total is a limit too.
+        // A first round may have changed the estimate for the other rounds, so the total is a limit
+        // too.
         let until = began + (left / restarts.max(1)).saturating_sub(start);
         let until = until.min(self.total);
         self.until = Some((restart, until));
@@ -230,7 +232,7 @@ impl Budget {
         self.fits(self.of_the_budget(elapsed), rounds)
     }
 
-    /// Whether another restart fits into the rest of the budget, with its paced laps.
+    /// Whether the rest of the budget has time for another restart with its paced laps.
     fn fits(&self, elapsed: Duration, rounds: u32) -> bool {
         let paced = self.paced_takes(self.had.len() as u32 + 1);
         elapsed + self.start_takes() + self.round_takes() * rounds + paced <= self.total
@@ -245,8 +247,8 @@ impl Budget {
         self.total = self.total.max(if usual <= LONG { usual } else { fewest });
     }
 
-    /// The time of three restarts with a useful number of rounds, if servers are compared and the
-    /// budget is too short for three restarts with one.
+    /// The time that three restarts with a useful number of rounds take. `None` unless servers are
+    /// compared and the budget is too short for three restarts of one round.
     pub fn is_too_short(&self) -> Option<Duration> {
         let Experiment { participants, restarts, rounds, .. } = &self.experiment;
         let is_compared = participants.iter().any(|participant| participant.role == Role::Plain);
@@ -255,18 +257,18 @@ impl Budget {
         (is_compared && !is_given && !fits).then(|| self.takes(MIN_RESTARTS, USEFUL_ROUNDS))
     }
 
-    /// The part of the budget that so many restarts take, of so many rounds each.
+    /// The part of the budget that this many restarts take, each with this many rounds.
     fn takes(&self, restarts: u32, rounds: u32) -> Duration {
         let paced: Duration = (0..restarts).map(|restart| self.paced_takes(restart)).sum();
         self.round_takes() * (restarts * rounds) + self.start_takes() * (restarts - 1) + paced
     }
 
-    /// The whole budget, as it is now.
+    /// The whole budget, including what it has grown by.
     pub fn total(&self) -> Duration {
         self.total
     }
 
-    /// Estimated time left.
+    /// The estimated time left.
     pub fn left(&self, next: Place, elapsed: Duration) -> Duration {
         let (Some(restarts), Some(rounds)) = (self.experiment.restarts, self.experiment.rounds)
         else {
@@ -281,13 +283,13 @@ impl Budget {
         self.round_takes() * rounds_here + paced + restart * restarts_after
     }
 
-    /// The part of the elapsed time that counts against the budget: not the first start, with its
-    /// full verification and long warm-ups. The budget is for measuring.
+    /// The part of the elapsed time that counts against the budget. The budget is for measuring, so
+    /// the first start, with its full verification and long warm-ups, does not count.
     fn of_the_budget(&self, elapsed: Duration) -> Duration {
         elapsed.saturating_sub(self.started.first().copied().unwrap_or_default())
     }
 
-    /// Time to start and warm up all servers once more.
+    /// The time to start and warm up all servers once more.
     fn start_takes(&self) -> Duration {
         match &self.started[..] {
             [] | [_] => self.again,
@@ -295,7 +297,8 @@ impl Budget {
         }
     }
 
-    /// Time of a restart's paced laps. Before there are any, half of a load's round.
+    /// The time of a restart's paced laps. Until some have run, the estimate is half of one load's
+    /// round.
     fn paced_takes(&self, restart: u32) -> Duration {
         match (self.is_paced(restart), &self.paced[..]) {
             (false, _) => Duration::ZERO,
@@ -306,12 +309,12 @@ impl Budget {
         }
     }
 
-    /// Time of a round that is not the first of its restart.
+    /// The time of a round that is not the first round of its restart.
     fn round_takes(&self) -> Duration {
         if self.rounds.is_empty() { mean(&self.first_rounds) } else { mean(&self.rounds) }
     }
 
-    /// The pairs of every server and load against the reference, as in the report.
+    /// The pairs of every server and load with the reference, as in the report.
     fn comparisons(&self) -> Vec<ByRestart> {
         let participants = &self.experiment.participants;
         let reference = participants.iter().position(|e| e.role == Role::Reference);

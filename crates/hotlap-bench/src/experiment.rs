@@ -1,7 +1,7 @@
-//! What an experiment measures, the events that it reports, and its order.
+//! What an experiment measures, the events that it reports, and the order of its laps.
 //!
-//! The order follows from the seed, the restart and the round alone, so an interrupted experiment
-//! continues in the order that it would have had.
+//! The order depends only on the seed, the restart and the round. An interrupted experiment
+//! therefore continues in the order that it would have had.
 
 use std::time::Duration;
 
@@ -24,63 +24,64 @@ pub struct Experiment {
     pub participants: Vec<Participant>,
     /// The loads, each run on every server.
     pub loads: Vec<Load>,
-    /// Time limit after the servers have been started and warmed up for the first time.
+    /// The time limit, counted from the end of the first start and warm-up of all servers.
     pub budget: Duration,
-    /// Whether the budget may grow to what a useful result takes, once the length of rounds and
-    /// starts is known.
+    /// Whether the budget may grow to the time that a useful result takes. That time is known once
+    /// some rounds and starts have been timed.
     pub may_grow: bool,
-    /// Stop when every cost interval's relative half-width is at most this, for instance 0.01.
+    /// Stop when every cost interval's relative half-width is at most this share, for example 0.01.
     pub precision: Option<f64>,
-    /// An exact number of restarts, whatever the budget.
+    /// An exact number of restarts, regardless of the budget.
     pub restarts: Option<u32>,
-    /// An exact number of rounds per restart, whatever the budget.
+    /// An exact number of rounds per restart, regardless of the budget.
     pub rounds: Option<u32>,
-    /// Length of a slice's window. `None`: the shortest at which every server recovers from being
-    /// frozen.
+    /// The length of a slice's window. `None`: the shortest length at which every server recovers
+    /// from being frozen.
     pub slice: Option<Duration>,
     /// Whether the first restarts end with paced laps.
     pub paced: bool,
     /// The rate of paced laps, in requests/s. By default half of the slowest server's throughput.
     pub common_rate: Option<f64>,
-    /// The goals of a search for the highest rate at which each server keeps them. Empty: the
+    /// The goals of a search for the highest rate at which each server meets them. Empty: the
     /// servers are compared in a closed loop.
     pub objectives: Vec<Objective>,
     /// Whether differences in cost are explained.
     pub explain: Explain,
     /// The seed of all randomness.
     pub seed: u64,
-    /// Where to continue: the first restart and round that have not been run.
+    /// The place to continue from: the first restart and round that have not been run.
     pub from: Place,
-    /// Results so far, if this continues an interrupted run.
+    /// The results so far, if this experiment continues an interrupted run.
     pub past: Past,
 }
 
 /// Whether an experiment explains the differences in cost between its servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Explain {
-    /// It does not.
+    /// Differences are not explained.
     #[default]
     No,
-    /// After its laps, in separate restarts, for this long.
+    /// Differences are explained after the laps, in separate restarts, for this long.
     After(Duration),
-    /// The experiment does nothing else: its budget, restarts and rounds are for explaining.
+    /// The experiment only explains differences. Its budget, restarts and rounds are for
+    /// explaining.
     Only,
 }
 
 /// Results of an interrupted run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Past {
-    /// The closed-loop laps that count.
+    /// The closed-loop laps that were not excluded.
     pub laps: Vec<Lap>,
     /// Participants that have failed.
     pub out: Vec<usize>,
-    /// The rate of its paced laps, in requests/s.
+    /// The rate of the run's paced laps, in requests/s.
     pub rate: Option<f64>,
-    /// Time spent.
+    /// The time spent so far.
     pub spent: Duration,
 }
 
-/// Position in the schedule.
+/// A position in the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Place {
     /// Restart number, from 0.
@@ -110,7 +111,7 @@ pub enum Event<'a> {
         participant: usize,
         /// Restart number.
         restart: u32,
-        /// What is known of it now.
+        /// What is known about the server now.
         ready: &'a Ready,
     },
     /// A server is about to be warmed up.
@@ -149,7 +150,7 @@ pub enum Event<'a> {
     Sliced {
         /// Length of a slice's window.
         slice: Duration,
-        /// The results of the probes.
+        /// The results of the probes that led to the choice.
         probed: Vec<Probed>,
     },
     /// A lap is about to begin.
@@ -161,15 +162,15 @@ pub enum Event<'a> {
     },
     /// A lap has ended.
     Lap(&'a Lap),
-    /// The laps that explain differences begin.
+    /// The laps that explain differences are about to begin.
     Explaining,
-    /// A lap that explains has ended.
+    /// A lap that explains differences has ended.
     ExplainLap(&'a ExplainLap),
-    /// Something of a server cannot be observed.
+    /// Some property of a server cannot be observed.
     Unobserved {
         /// The participant.
         participant: usize,
-        /// The cause, and what would permit it.
+        /// The cause, and a remedy.
         why: &'a ObserveError,
     },
     /// The budget has grown.
@@ -177,7 +178,7 @@ pub enum Event<'a> {
         /// The whole budget.
         budget: Duration,
     },
-    /// Servers are compared, and three restarts take longer than the budget.
+    /// Servers are compared, and the budget is too short for three restarts.
     TooShort {
         /// The duration that would suffice.
         needed: Duration,
@@ -196,7 +197,7 @@ pub enum Event<'a> {
         /// The cause.
         why: &'a ServerFailure,
     },
-    /// A server did not stop as it should have.
+    /// A server did not stop cleanly.
     Unclean {
         /// The participant.
         participant: usize,
@@ -215,14 +216,14 @@ pub enum Over {
     Budget,
     /// The requested restarts and rounds are complete.
     Done,
-    /// The user interrupted.
+    /// The user interrupted the experiment.
     Interrupted,
     /// No server is left.
     Nobody,
 }
 
 impl Experiment {
-    /// A comparison for this long, without laps at a rate.
+    /// Creates a comparison with this budget, without laps at a rate.
     pub fn new(participants: Vec<Participant>, loads: Vec<Load>, budget: Duration) -> Self {
         Self {
             participants,
@@ -243,19 +244,19 @@ impl Experiment {
         }
     }
 
-    /// The first load without a rate of its own. Paced laps follow its laps.
+    /// The first load that has no fixed rate. Paced laps follow the laps of this load.
     pub fn closed_loop(&self) -> Option<usize> {
         self.loads.iter().position(|load| load.rate.is_none())
     }
 
-    /// The confidence at which its intervals are computed.
+    /// The confidence level of the experiment's intervals.
     pub fn confidence(&self) -> f64 {
         hotlap_stats::confidence(self.precision)
     }
 }
 
-/// The order of one step of a round, in which every server runs for two slices: a random order and
-/// its mirror image.
+/// Returns the order of one step of a round: a random order followed by its mirror image. Every
+/// server runs for two slices in a step.
 pub fn order(
     seed: u64,
     place: Place,
@@ -269,16 +270,16 @@ pub fn order(
     order
 }
 
-/// A random order determined by the seed, the place and `salt`.
+/// Returns a random order determined by the seed, the place and `salt`.
 pub(crate) fn shuffled(seed: u64, place: Place, salt: u64, participants: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..participants).collect();
     order.shuffle(&mut Pcg64Mcg::seed_from_u64(salted(seed, place, salt)));
     order
 }
 
-/// A seed determined by the seed of the run, the place and `salt`.
+/// Returns a seed determined by the seed of the run, the place and `salt`.
 pub(crate) fn salted(seed: u64, place: Place, salt: u64) -> u64 {
-    // Odd multipliers separate the places. The generator's own seeding mixes them.
+    // Odd multipliers separate the places. The generator mixes the bits further when it is seeded.
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .wrapping_add(u64::from(place.restart).wrapping_mul(0xD1B5_4A32_D192_ED03))
         .wrapping_add(u64::from(place.round).wrapping_mul(0x8CB9_2BA7_2F3D_8DD7))
@@ -307,7 +308,7 @@ mod tests {
         for round in 0..4000 {
             firsts[order(1, Place { restart: 0, round }, (0, 0), 4)[0]] += 1;
         }
-        // Binomial, n = 4,000, p = 1/4: 1,000 ± 5 × 27.
+        // The count is binomial with n = 4,000 and p = 1/4: 1,000 ± 5 standard deviations of 27.
         assert!(firsts.iter().all(|n| (865..1135).contains(n)), "{firsts:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! One measurement window of one server under one load: the same record from the measurement to the
-//! store, the analysis and the table.
+//! The record of a lap: the measurement of one server under one load. The measurement, the store,
+//! the analysis and the table all use this record.
 
 use std::collections::BTreeMap;
 
@@ -20,37 +20,37 @@ pub struct Lap {
     pub restart: u32,
     /// Round number within the restart, from 0.
     pub round: u32,
-    /// Position within the round, from 0, in the order in which laps were run.
+    /// Position within the round, from 0, in the order in which the laps ran.
     pub place: u32,
-    /// A closed loop or a rate.
+    /// Whether the load was a closed loop or had a rate.
     pub kind: LapKind,
-    /// When its window opened, in milliseconds since the experiment began.
+    /// When the lap's window opened, in milliseconds since the experiment began.
     pub at_ms: u64,
     /// What the generator recorded.
     pub outcome: Outcome,
-    /// What the server used meanwhile. `None` if unknown (a URL).
+    /// The resources that the server used during the lap. `None` if unknown (a URL).
     pub usage: Option<Usage>,
     /// The validity checks that the lap failed. A lap is always stored, but left out of every
-    /// estimate if one of them [invalidates](Violation::invalidates) it.
+    /// estimate if a failed check [invalidates](Violation::invalidates) it.
     pub failed: Vec<Violation>,
-    /// What each of several generators contributed, in their order. Empty if there was one.
+    /// The contribution of each generator, in their order. Empty if there was only one generator.
     pub generators: Vec<Contribution>,
 }
 
-/// What one of several generators contributed to a lap.
+/// The contribution of one of several generators to a lap.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Contribution {
     /// Correct responses.
     pub responses: u64,
     /// Failures.
     pub failures: u64,
-    /// Requests sent since its connections were opened, inside and outside of the windows.
+    /// Requests sent since the connections were opened, inside and outside of the windows.
     pub sent: u64,
-    /// How much later than agreed it began at most, in nanoseconds.
+    /// The longest time by which the generator began later than agreed, in nanoseconds.
     pub late_ns: u64,
-    /// The longest time for which it stalled, in nanoseconds.
+    /// The longest time for which the generator stalled, in nanoseconds.
     pub paused_ns: u64,
-    /// The share of the windows that its busiest thread was on a core, 0 to 1.
+    /// The share of the windows during which the generator's busiest thread was on a core, 0 to 1.
     pub busy: f64,
 }
 
@@ -65,14 +65,14 @@ impl From<&GeneratorOutcome> for Contribution {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LapKind {
-    /// A closed loop: throughput, cost and service time.
+    /// A closed loop, which shows throughput, cost and service time.
     Flat,
-    /// A common rate: response time.
+    /// An open loop at the same rate for all servers, which shows response time.
     Paced {
         /// Requests per second.
         rate: f64,
     },
-    /// The rate that a search found, in a longer window than the others of the search.
+    /// The rate that a search found, in a longer window than the search's other windows.
     Held {
         /// Requests per second.
         rate: f64,
@@ -89,127 +89,127 @@ impl LapKind {
     }
 }
 
-/// What a server's process tree used between two samples, and the responses counted between the
-/// same two samples.
+/// The resources that a server's process tree used between two samples, and the number of requests
+/// completed between the same two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Wall time between the two samples, in nanoseconds.
     pub wall_ns: u64,
-    /// Right responses and failures between the two samples.
+    /// Correct responses and failures between the two samples.
     pub requests: u64,
     /// CPU time from the scheduler's accounting, in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
-    /// CPU time of the run's database meanwhile, in nanoseconds. `None` without one.
+    /// CPU time of the run's database between the two samples, in nanoseconds. `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_ns: Option<u64>,
     /// Voluntary context switches. `None` if unknown.
     pub switches: Option<u64>,
     /// Involuntary context switches. `None` if unknown.
     pub preemptions: Option<u64>,
-    /// Memory, threads and processes of the tree, from a recent reading.
+    /// Memory, threads and processes of the process tree, from a recent reading.
     #[serde(flatten)]
     pub memory: Memory,
-    /// Number of slices summed here. `None` without slices.
+    /// The number of slices in this sum. `None` without slices.
     pub slices: Option<u32>,
 }
 
-/// Hardware counts over some requests, in a separate interval after the warm-up, because counting
-/// costs the server something.
+/// Hardware counts over some requests. They are taken in a separate interval after the warm-up,
+/// because counting costs the server CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Count {
-    /// Right responses and failures.
+    /// Correct responses and failures while the counters were on.
     pub requests: u64,
     /// The counts.
     pub counted: HardwareCounts,
 }
 
-/// A failed validity check. Most exclude the lap, see [`Violation::invalidates`].
+/// A failed validity check. Most failed checks exclude the lap: see [`Violation::invalidates`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "check")]
 pub enum Violation {
-    /// Connections ≠ rate × mean latency (Little's law).
+    /// The number of connections differs from rate × mean latency (Little's law).
     LittlesLaw {
         /// Deviation, in per cent.
         off: f64,
     },
     /// Fewer connections were established than requested.
     Connections {
-        /// Requested.
+        /// The number of connections requested.
         asked: u64,
-        /// Established.
+        /// The number of connections established.
         up: u64,
-        /// How most of the lap's requests failed, if any did.
+        /// The most frequent failure among the lap's requests, if any failed.
         most: Option<Failure>,
     },
     /// HTTP/2: the server allowed fewer streams on a connection than requested.
     Streams {
-        /// Requested.
+        /// The number of streams requested.
         asked: u64,
-        /// The most that were open on one connection.
+        /// The largest number of streams that were open on one connection.
         open: u64,
     },
-    /// Bytes received ≠ responses × size.
+    /// The number of bytes received differs from responses × size.
     Bytes {
-        /// Expected from the responses' sizes.
+        /// The bytes expected from the sizes of the responses.
         expected: u64,
-        /// Received.
+        /// The bytes received.
         received: u64,
     },
-    /// A generator thread was busier than its limit, so the generator may have been the limit. The
-    /// lap counts as a lower bound.
+    /// A generator thread was busier than its limit, so the generator may have been the bottleneck.
+    /// The lap counts as a lower bound.
     Generator {
-        /// Share of the window that its busiest thread was on a core, in per cent.
+        /// The share of the window during which the busiest thread was on a core, in per cent.
         busy: f64,
     },
-    /// More failures than allowed.
+    /// More requests failed than are allowed.
     Failures {
         /// Failed requests.
         failures: u64,
         /// All requests.
         requests: u64,
-        /// How most of them failed.
+        /// The most frequent failure.
         most: Option<Failure>,
     },
-    /// Wrong responses: the server is not ranked.
+    /// The server sent wrong responses, so it is not ranked.
     WrongAnswers {
         /// Number of wrong responses.
         wrong: u64,
-        /// What was wrong with the first, and its first bytes.
+        /// What was wrong with the first wrong response, and its first bytes.
         example: String,
     },
     /// The generator sent requests late.
     Late {
-        /// 99th percentile of the schedule lag, in microseconds.
+        /// The 99th percentile of the schedule lag, in microseconds.
         lag_us: f64,
     },
-    /// The side effect happened too rarely or too often.
+    /// The requests' side effect happened too rarely or too often.
     SideEffect {
-        /// Expected lines.
+        /// The number of lines expected.
         expected: u64,
-        /// Counted lines.
+        /// The number of lines counted.
         counted: u64,
     },
-    /// Several generators did not measure one load together: one was late, or stalled.
+    /// Several generators did not measure one load together: one of them was late or stalled.
     Generators {
         /// What happened, with the generator's command.
         why: String,
     },
-    /// A generator was lost: there are no figures.
+    /// A generator was lost, so there are no figures.
     GeneratorLost {
-        /// What happened, with the generator's command, what was being done, and a remedy.
+        /// What happened, with the generator's command, the operation under way, and a remedy.
         why: String,
     },
-    /// The server's host, which is another one, did not answer for a while.
+    /// The server runs on another host, which did not respond for a while.
     Silence {
-        /// The longest time, in milliseconds.
+        /// The longest time without a response from the host, in milliseconds.
         ms: f64,
     },
 }
 
 impl Violation {
-    /// Whether the lap is left out of every estimate. A busy generator only makes it a lower bound.
-    /// Failures are what the server does to its requests: without such laps, a server would be
-    /// compared by its good ones.
+    /// Whether the lap is left out of every estimate. A busy generator only makes the lap a lower
+    /// bound. Laps with failures stay in, because without them a server would be compared by its
+    /// good laps.
     pub fn invalidates(&self) -> bool {
         !matches!(self, Self::Generator { .. } | Self::Failures { .. })
     }
@@ -234,7 +234,7 @@ impl Usage {
 }
 
 impl Lap {
-    /// A lap before it is judged. The experiment fills in restart, round and place.
+    /// Creates a lap that is not judged yet. The experiment fills in restart, round and place.
     pub fn new(
         (server, load): (usize, usize),
         kind: LapKind,
@@ -265,12 +265,12 @@ impl Lap {
         self.kind.rate()
     }
 
-    /// Whether its server was held at the rate that a search found.
+    /// Whether the lap ran at the rate that a search found for its server.
     pub fn is_held(&self) -> bool {
         matches!(self.kind, LapKind::Held { .. })
     }
 
-    /// Whether the generator may have been the limit, so that the lap is a lower bound.
+    /// Whether the generator may have been the bottleneck, so that the lap is a lower bound.
     pub fn is_generator_limited(&self) -> bool {
         self.failed.iter().any(|check| matches!(check, Violation::Generator { .. }))
     }
@@ -280,62 +280,63 @@ impl Lap {
         self.rate_share().value().unwrap_or(0.0)
     }
 
-    /// Whether it is part of estimates.
+    /// Whether the lap enters the estimates.
     pub fn counts(&self) -> bool {
         !self.failed.iter().any(Violation::invalidates)
     }
 
-    /// CPU time of the server's tree per request, in nanoseconds.
+    /// CPU time of the server's process tree per request, in nanoseconds.
     pub fn cost_ns(&self) -> Option<f64> {
         self.cost_share().and_then(Share::value)
     }
 
-    /// Its share of the CPU time per request of its round, in nanoseconds.
+    /// The lap's contribution to the CPU time per request of its round, in nanoseconds.
     pub fn cost_share(&self) -> Option<Share> {
         self.usage.as_ref()?.cost_share()
     }
 
-    /// Its share of the requests/s of its round.
+    /// The lap's contribution to the requests/s of its round.
     pub fn rate_share(&self) -> Share {
         rate_share(self.outcome.responses, self.outcome.window_ns)
     }
 }
 
-/// A lap that explains where a difference in cost comes from. Such a lap
-/// counts for no figure of the experiment, because the instruments cost CPU time, and runtimes are
-/// started with flags that make them name their functions.
+/// A lap that explains where a difference in cost comes from. It enters no figure of the
+/// experiment, because instruments cost CPU time. Its runtimes are also started with flags that
+/// make them name their functions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExplainLap {
     /// The lap.
     pub lap: Lap,
-    /// What an instrument saw in it. `None` if none was on.
+    /// What an instrument observed during the lap. `None` if no instrument was on.
     pub observation: Option<Observation>,
 }
 
 impl ExplainLap {
-    /// Right responses and failures while the server was observed.
+    /// Correct responses and failures while the server was observed.
     pub fn requests(&self) -> u64 {
         self.lap.usage.map_or(0, |usage| usage.requests)
     }
 
-    /// Whether it counts in estimates.
+    /// Whether the lap enters the estimates.
     pub fn counts(&self) -> bool {
         self.requests() > 0 && self.lap.counts()
     }
 
-    /// Its contribution to the CPU time per request, in nanoseconds.
+    /// The lap's contribution to the CPU time per request, in nanoseconds.
     pub fn cost_share(&self) -> Option<Share> {
         self.lap.cost_share()
     }
 }
 
-/// A share of requests/s: responses in a window.
+/// Returns a share of requests/s: the responses in a window.
 pub fn rate_share(responses: u64, window_ns: u64) -> Share {
     Share { amount: responses as f64, of: window_ns as f64 / 1e9 }
 }
 
-/// One reading per round of an amount per request, from laps given as restart, round and share. The
-/// laps of a round are mirrored, so a drift that is linear in time cancels within the round.
+/// Returns one reading per round of an amount per request, from laps given as restart, round and
+/// share. The laps of a round are mirrored, so a drift that is linear in time cancels within the
+/// round.
 pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     let mut rounds = BTreeMap::<(u32, u32), Share>::new();
     for (restart, round, share) in laps {
@@ -346,8 +347,8 @@ pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Readin
     rounds.into_iter().map(reading).collect()
 }
 
-/// One reading of requests/s per round. A restart without any response reads as half a response:
-/// more than none, but too little to matter.
+/// Returns one reading of requests/s per round. A restart without any response is read as half a
+/// response: more than none, but too little to matter.
 pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     let mut readings = readings(laps);
     for restart in readings.chunk_by_mut(|a, b| a.restart == b.restart) {
@@ -358,7 +359,7 @@ pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> 
     readings
 }
 
-/// Whether a server sent no response in a round, given its reading of requests/s.
+/// Whether a server sent no response in a round, given the round's reading of requests/s.
 pub fn is_silent(rate: &Reading) -> bool {
     rate.share.amount < 1.0
 }
@@ -371,7 +372,8 @@ mod tests {
 
     #[test]
     fn a_drift_that_is_linear_in_time_cancels_within_a_mirrored_round() {
-        // In the order A B · B A, while the machine slows down by a tenth from lap to lap.
+        // The laps run in the order A B · B A, while the machine slows down by a tenth from lap to
+        // lap.
         let slow = |place: f64| 1.0 + 0.1 * place;
         let lap = |cost: f64, place| (0, 0, Share::whole(cost * slow(place)));
         let a = readings([lap(100.0, 0.0), lap(100.0, 3.0)]);
@@ -381,7 +383,7 @@ mod tests {
         assert!((pairs[&0] - 1.2f64.ln()).abs() < 1e-12);
     }
 
-    /// Regression: a round without a response was left out, so a server that stalls looked better.
+    /// Regression: a round without a response was left out, so a server that stalled looked better.
     #[test]
     fn a_round_without_a_response_counts() {
         let lap = |restart, round, answers| (restart, round, Share { amount: answers, of: 0.1 });

@@ -1,28 +1,28 @@
 //! The experiment: what to measure, in which order, for how long, and which laps count.
 //!
 //! This crate never prints: results are returned or reported as events. Its main types, in the
-//! order in which a run meets them:
+//! order in which a run uses them:
 //!
 //! 1. **What to measure.** An [`Experiment`](experiment::Experiment) has
 //!    [`Participant`](participant::Participant)s, each with its [`Role`](participant::Role), and
 //!    [`Load`](participant::Load)s. A [`Suite`](suite::Suite) is an experiment as a file.
-//! 2. **The order.** [`run`](schedule::run) goes through restarts, rounds and slices; the
-//!    [`Budget`](budget::Budget) decides how many of each. It reports each
-//!    [`Event`](experiment::Event) as it happens, and returns why it [ended](experiment::Over).
-//! 3. **The runner.** The schedule knows only the trait [`Runner`](runner::Runner), nothing of
-//!    processes. [`LocalRunner`](local::LocalRunner) starts, warms up, loads, freezes and samples
-//!    servers on this machine; [`Scripted`](scripted::Scripted) laps test the schedule in
-//!    milliseconds. Given [`Objective`](slo::Objective)s, it searches the highest rate at which
-//!    each server keeps them.
+//! 2. **The order.** [`run`](schedule::run) goes through restarts, rounds and slices, and
+//!    [`Budget`](budget::Budget) decides how many of each. The function reports each
+//!    [`Event`](experiment::Event) as it happens, and returns why the run
+//!    [ended](experiment::Over).
+//! 3. **The runner.** The schedule knows only the trait [`Runner`](runner::Runner), and nothing
+//!    about processes. [`LocalRunner`](local::LocalRunner) starts, warms up, loads, freezes and
+//!    samples servers on this machine. [`Scripted`](scripted::Scripted) laps test the schedule in
+//!    milliseconds. Given [`Objective`](slo::Objective)s, `run` searches for the highest rate at
+//!    which each server meets them.
 //! 4. **The laps.** A [`Lap`](lap::Lap) is the sum of one server's slices. It
 //!    [counts](lap::Lap::counts) unless it failed a validity check that
 //!    [excludes it](lap::Violation::invalidates).
 //!
-//! An [`ExplainLap`](lap::ExplainLap) explains a difference in cost and counts for nothing
-//! else.
+//! An [`ExplainLap`](lap::ExplainLap) explains a difference in cost and enters no other figure.
 //!
-//! Apart from that, [`stress`](stress::stress) runs attackers beside normal clients and rates the
-//! [`Impact`](stress::Impact) of each [`Scenario`](stress::Scenario).
+//! A separate entry point, [`stress`](stress::stress), runs attackers next to normal clients and
+//! rates the [`Impact`](stress::Impact) of each [`Scenario`](stress::Scenario).
 
 pub mod budget;
 pub mod experiment;

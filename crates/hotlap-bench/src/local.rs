@@ -1,8 +1,8 @@
 //! The real runner: servers as processes, loaded by the generator and sampled from outside.
 //!
-//! All servers of a restart are running at the same time. Each is loaded and measured for a slice,
+//! All servers of a restart run at the same time. Each server is loaded and measured for a slice,
 //! then frozen while the others run, so that its background work costs them nothing. `Instance`
-//! has the code for one server, and this module the code for all of them.
+//! contains the code for one server, and this module contains the code for all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,38 +30,38 @@ pub use forecast::{Expected, Forecast, forecast};
 pub use instance::Setting;
 pub use slices::{LENGTHS, TOLERANCE, longest_service, shortest_slice};
 
-/// Minimum length of a lap (METHODOLOGY, *A run*): 2,000 requests at 20,000 requests/s, and a lap
-/// of each of ten servers fits into a second.
+/// Minimum length of a lap (METHODOLOGY, *A run*). At 20,000 requests/s, such a lap has 2,000
+/// requests. One lap of each of ten servers fits into a second.
 const LAP: Duration = Duration::from_millis(100);
 
-/// Minimum length of a lap in mean service times (METHODOLOGY, *A run*). In a shorter lap, requests
-/// in flight at its edges would dominate.
+/// Minimum length of a lap, in mean service times (METHODOLOGY, *A run*). In a shorter lap, the
+/// requests in flight at its edges would dominate.
 const SERVICE_TIMES: u32 = 8;
 
-/// The number of slices of a lap. Each slice has a lead-in of about one service time. So a short
-/// slice that the user chose counts as one service time. Otherwise the lap of a slow server would
-/// take minutes.
+/// Returns the number of slices in a lap. Each slice has a lead-in of about one service time, so a
+/// slice shorter than one service time counts as one service time. Otherwise the lap of a slow
+/// server would take minutes.
 fn slices_a_lap(slice: Duration, service: Duration) -> u32 {
     let lap = LAP.max(service * SERVICE_TIMES).as_secs_f64();
     (lap / slice.max(service).as_secs_f64()).round().clamp(1.0, 1e3) as u32
 }
 
-/// Minimum length of a lap at a rate: its percentiles need more requests than a mean.
+/// Minimum length of a lap at a rate. Percentiles need more requests than a mean.
 const PACED: Duration = Duration::from_millis(500);
 
-/// The fewest requests that a lap at a rate has on average.
+/// The smallest average number of requests in a lap at a rate.
 const PACED_REQUESTS: f64 = 20.0;
 
-/// The lowest rate of laps, in requests/s: such a lap takes 10 s.
+/// The lowest rate of a lap, in requests/s. A lap at this rate takes 10 s.
 pub const LEAST_RATE: f64 = 2.0;
 
-/// Minimum length of a lap at this rate.
+/// Returns the minimum length of a lap at this rate.
 fn paced_window(rate: f64) -> Duration {
     PACED.max(Duration::from_secs_f64(PACED_REQUESTS / rate.max(LEAST_RATE)))
 }
 
-/// How many servers are verified at once. Verification mostly waits, but a server that has to wait
-/// for a core looks slow.
+/// How many servers are verified at the same time. Verification mostly waits, but a server that has
+/// to wait for a core looks slow.
 const VERIFIED_AT_ONCE: usize = 4;
 
 /// Runs laps on this machine.
@@ -74,7 +74,7 @@ pub struct LocalRunner {
 }
 
 impl LocalRunner {
-    /// A runner for these participants. Setting `stop` ends what is under way.
+    /// Creates a runner for these participants. Setting `stop` ends the operation under way.
     pub fn new(
         setting: Setting,
         participants: &[Participant],
@@ -94,7 +94,7 @@ impl LocalRunner {
         Self { run, instances, slices, freezes }
     }
 
-    /// The address of a running server, for other requests to it.
+    /// The address of a running server, for requests outside of the laps.
     pub fn target(&self, participant: usize) -> Option<&Target> {
         self.instances[participant].target.as_ref()
     }
@@ -108,12 +108,12 @@ impl LocalRunner {
         self.instances.iter().position(|instance| role(instance) == Role::Reference)
     }
 
-    /// The participant whose program this is: the reference for its control.
+    /// The participant whose program this one runs. For the control, that is the reference.
     fn program(&self, participant: usize) -> usize {
         participant::program(self.instances.iter().map(|i| i.participant.role), participant)
     }
 
-    /// What earlier warm-ups showed of a server or, if it had none, of the same program.
+    /// What earlier warm-ups showed about a server or, failing that, about the same program.
     fn known(&self, participant: usize, load: usize) -> Option<WarmupProfile> {
         let program = self.program(participant);
         let same = (0..self.instances.len()).filter(|other| self.program(*other) == program);
@@ -121,7 +121,7 @@ impl LocalRunner {
         known.find_map(|participant| self.instances[participant].known[load])
     }
 
-    /// The requirements that running servers have of a slice, by program and load.
+    /// The running servers' requirements for a slice, by program and load.
     fn needs(&self) -> BTreeMap<(usize, usize), Needs> {
         let mut needs = BTreeMap::new();
         for instance in self.running() {
@@ -150,9 +150,9 @@ impl LocalRunner {
         slices_a_lap(self.slices.length(), service.unwrap_or_default())
     }
 
-    /// Does something with a server, and freezes the server afterwards, whatever the result. If one
-    /// server cannot be frozen, no server is frozen from then on: this server would take CPU time
-    /// in the slices of the others, which take none in its slices.
+    /// Applies `act` to a server, and freezes the server afterwards, whatever the result. If one
+    /// server cannot be frozen, no server is frozen from then on. Otherwise that server would take
+    /// CPU time in the slices of the others, while they take none in its slices.
     fn then_freeze<R>(&mut self, participant: usize, act: impl FnOnce(&mut Instance) -> R) -> R {
         let instance = &mut self.instances[participant];
         let done = act(instance);
@@ -168,8 +168,8 @@ impl LocalRunner {
         done
     }
 
-    /// Verifies started servers, all at the same time. One that fails is verified again alone: it
-    /// may only have had too little CPU time.
+    /// Verifies started servers, all at the same time. A server that fails is verified again alone,
+    /// because it may only have had too little CPU time.
     fn verify_some(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
         if self.interrupted() {
             let ended = "interrupted before it was verified";
@@ -217,8 +217,8 @@ impl LocalRunner {
         verified
     }
 
-    /// What to report of a verified server. A pair with different responses is reported once, when
-    /// the later of the two is verified.
+    /// Returns what to report about a verified server. A pair with different responses is reported
+    /// once, when the later of the two servers is verified.
     fn ready(&mut self, participant: usize) -> Ready {
         let instance = &mut self.instances[participant];
         let mut ready = instance.ready();
@@ -228,7 +228,7 @@ impl LocalRunner {
         ready
     }
 
-    /// Notes on responses that differ from the responses of the servers that it is compared with.
+    /// Returns a note for each server that this one is compared with and that responds differently.
     fn differences(&self, participant: usize) -> Vec<String> {
         let (reference, setting) = (self.reference(), &self.run.setting);
         let against = |n: usize| setting.against.get(&n).copied().or(reference);
@@ -249,7 +249,7 @@ impl LocalRunner {
             .collect()
     }
 
-    /// A failed start, with a remedy if the port of a running server may be the one that is taken.
+    /// Adds a remedy to a failed start if a running server may occupy the port that is taken.
     fn with_advice_on_ports(&self, participant: usize, failure: ServerFailure) -> ServerFailure {
         let start = &self.instances[participant].participant.start;
         let is_started = matches!(start, Origin::Launch(_));
@@ -297,11 +297,11 @@ impl Runner for LocalRunner {
     }
 
     fn probes(&mut self) -> Vec<(usize, usize)> {
-        // Probes are not part of a lap.
+        // Probes are not part of a lap, so the laps under way are dropped.
         self.instances.iter_mut().for_each(Instance::forget_lap);
         let needs = self.needs();
         let mut next = self.slices.next(&needs);
-        // A single server would find its caches as it left them.
+        // Without another server in between, a server would find its caches as it left them.
         if let &[(program, load)] = &next[..] {
             let others =
                 needs.into_iter().filter(|((other, _), needs)| *other != program && needs.known);
@@ -319,7 +319,7 @@ impl Runner for LocalRunner {
                 self.slices.probed(program, &within, &after);
                 Ok(())
             }
-            // One probe less.
+            // A lost generator only means one probe less.
             Err(Trouble::Generator(_)) => Ok(()),
             Err(Trouble::Server(failure)) => Err(failure),
         }
@@ -355,7 +355,7 @@ impl Runner for LocalRunner {
     }
 
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
-        // The server may be thawed to find out why it is silent, or to write its log.
+        // The server may have been thawed to find out why it is silent, or to write its log.
         self.then_freeze(participant, |instance| instance.lap(load))
     }
 
@@ -410,17 +410,17 @@ impl Runner for LocalRunner {
     }
 }
 
-/// Open files besides connections: event queues, logs, the store, supervisors.
+/// Open files that are not connections: event queues, logs, the store, supervisors.
 const BESIDES: usize = 128;
 
-/// Open files of a generator thread: its event queue, a waker, a timer.
+/// Open files of a generator thread: an event queue, a waker and a timer.
 const A_THREAD: usize = 3;
 
-/// Raises the limit of open files to what this many servers need under these loads, since all of
-/// them keep their connections between slices.
+/// Raises the limit on open files to the number that this many servers need under these loads. All
+/// servers keep their connections open between slices.
 ///
 /// # Errors
-/// The hard limit is lower. Says which load fits.
+/// Fails if the hard limit is lower. The error says which load fits.
 pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     let needed = needed(servers, loads);
@@ -430,7 +430,7 @@ pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
     let maximum = Some(limit.maximum.map_or(needed, |hard| hard.max(needed)));
     let wanted = match limit.maximum.is_none_or(|hard| hard >= needed) {
         true => Rlimit { current: Some(needed), maximum: limit.maximum },
-        // An administrator may raise it.
+        // A process with administrator rights may raise the hard limit.
         false => Rlimit { current: Some(needed), maximum },
     };
     setrlimit(Resource::Nofile, wanted)
@@ -479,7 +479,8 @@ mod tests {
         assert_eq!([slices(4_000, 1_000), slices(100, 1_000), slices(12, 1_000)], [2, 8, 8]);
     }
 
-    /// Regression: with 256 open files, a run failed in its first lap, server after server.
+    /// Regression: with a limit of 256 open files, one server after another failed in its first
+    /// lap.
     #[test]
     fn a_limit_that_is_too_low_is_reported_with_a_load_that_fits() {
         let load = Load::new;
@@ -495,8 +496,8 @@ mod tests {
         assert_eq!(allow_files(1, &[load(1)]), Ok(()));
     }
 
-    /// Regression: a step with the same response as the one below was said to do different work
-    /// than the first.
+    /// Regression: a step that sent the same response as the step below was reported to do
+    /// different work, because the comparison was with the first step.
     #[test]
     fn the_work_of_a_step_is_compared_with_the_step_below() {
         let participant = |name: &str, body: &[u8]| {

@@ -16,28 +16,28 @@ use hotlap_servers::verify::Requirements;
 /// A server's place in a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Participant {
-    /// Its name in tables, unique within its run.
+    /// The server's name in tables, unique within the run.
     pub name: String,
-    /// Its role.
+    /// The server's role.
     pub role: Role,
-    /// How it is started.
+    /// How the server is started.
     pub start: Origin,
-    /// The contract to verify it against. An unnamed one for a command or a URL, completed from its
-    /// first responses.
+    /// The contract to verify the server against. For a command or a URL, the contract has no name
+    /// and is completed from the first responses.
     pub contract: Contract,
-    /// Which checks are required beyond the contract.
+    /// The checks that are required beyond the contract.
     pub requirements: Requirements,
-    /// Its version, one line. Empty if unknown.
+    /// The server's version, in one line. Empty if unknown.
     pub version: String,
     /// A side effect that must happen for each request.
     pub counts: Option<Counts>,
-    /// The number of cores that it uses. `None`: as many as the other servers of the run.
+    /// The number of cores that the server uses. `None`: as many as the other servers of the run.
     pub cpus: Option<usize>,
 }
 
 impl Participant {
-    /// A server of unknown version that uses as many cores as the others. Nothing is required of it
-    /// beyond the contract.
+    /// Creates a server of unknown version that uses as many cores as the others. Nothing is
+    /// required of the server beyond the contract.
     pub fn new(name: impl Into<String>, role: Role, start: Origin, contract: Contract) -> Self {
         Self {
             name: name.into(),
@@ -57,19 +57,19 @@ impl Participant {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Compared with the reference.
+    /// A server that is compared with the reference.
     Plain,
     /// The server that the others are compared with.
     Reference,
-    /// The A/A control: the reference again under a hidden name. How far the two may be apart is
+    /// The A/A control: the reference again under a hidden name. The difference between the two is
     /// the noise floor.
     Control,
     /// hotlap's own minimal server.
     Ceiling,
 }
 
-/// The participant whose program this one is, given the role of each: the reference, for its
-/// control.
+/// Returns the participant whose program this participant runs, given the role of each. For the
+/// control, that is the reference.
 pub(crate) fn program(roles: impl IntoIterator<Item = Role>, participant: usize) -> usize {
     let roles: Vec<Role> = roles.into_iter().collect();
     let reference = roles.iter().position(|role| *role == Role::Reference);
@@ -80,20 +80,20 @@ pub(crate) fn program(roles: impl IntoIterator<Item = Role>, participant: usize)
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// As a process.
+    /// The server is started as a process.
     Launch(Launch),
-    /// It is already running. hotlap neither starts, stops nor freezes it.
+    /// The server is already running. hotlap neither starts, stops nor freezes it.
     Running {
-        /// Its URL, for tables.
+        /// The server's URL, for tables.
         url: String,
-        /// Its address.
+        /// The server's address.
         target: Target,
         /// The value of the `Host` header.
         host: String,
     },
 }
 
-/// How participants are started.
+/// The conditions under which participants are started.
 pub(crate) struct Starter<'a> {
     pub(crate) host: &'a dyn ServerHost,
     pub(crate) cores: &'a CpuAllocation,
@@ -104,31 +104,31 @@ pub(crate) struct Starter<'a> {
     pub(crate) counters: bool,
     /// Whether instruments are attached.
     pub(crate) observes: bool,
-    /// Set when the user interrupts.
+    /// Whether the user has interrupted the run.
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// A participant that answers.
+/// A participant that has responded.
 pub(crate) struct Started {
-    /// `None` if it runs on another machine than the one that was searched.
+    /// The server. `None` if it runs on a machine other than the one that was searched.
     pub(crate) server: Option<Box<dyn RunningServer>>,
-    /// The address at which the generator reaches it.
+    /// The address at which the generator reaches the server.
     pub(crate) target: Target,
     /// The value of the `Host` header.
     pub(crate) host: String,
-    /// The port on which it listens instead of `PORT`, if it does.
+    /// The port on which the server listens if it ignores `PORT`.
     pub(crate) fixed_port: Option<u16>,
-    /// Time from its start to its first response. `None` if it ran already.
+    /// Time from the server's start to its first response. `None` if it was already running.
     pub(crate) ready: Option<Duration>,
-    /// Why its instructions are not counted, if they should be.
+    /// Why the server's instructions are not counted, if they should be.
     pub(crate) uncounted: Option<String>,
     /// What the user should know.
     pub(crate) notes: Vec<String>,
 }
 
 impl Starter<'_> {
-    /// Starts a participant and waits until it answers. For one that is already running, finds its
-    /// processes, which are measured. Its log is named after `number`.
+    /// Starts a participant and waits until it responds. If it is already running, finds the
+    /// processes to measure. The participant's log is named after `number`.
     pub(crate) fn start(
         &self,
         number: usize,
@@ -186,34 +186,35 @@ impl Starter<'_> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Load {
-    /// Its name in tables if an experiment has several: `close`, `POST /bla`; empty if it is the
-    /// only one.
+    /// The load's name in tables if an experiment has several loads: `close`, `POST /bla`. Empty if
+    /// there is only one load.
     pub name: String,
-    /// How requests travel.
+    /// The connections, and how requests use them.
     #[serde(flatten)]
     pub shape: Shape,
-    /// Whether the number of threads follows from the generator's cores, as the user gave none.
+    /// Whether the number of threads follows from the generator's cores, because the user set none.
     pub has_usual_threads: bool,
     /// The version of HTTP.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub protocol: Protocol,
-    /// Whether servers are started with a certificate and spoken to over TLS. All loads of an
-    /// experiment agree, because servers are started once for all of them.
+    /// Whether servers are started with a certificate and reached over TLS. All loads of an
+    /// experiment agree, because servers are started once for all loads.
     pub https: bool,
-    /// Index of the contract's request to send. `None`: all of them, by weight.
+    /// The index of the contract's request to send. `None`: all requests, by weight.
     pub request: Option<usize>,
     /// The offered rate in requests/s. `None`: a closed loop.
     pub rate: Option<f64>,
-    /// The requests that it sends to servers, in words: `GET /`, `POST /x (request 1f0c3a55)`;
-    /// empty as long as the servers are unknown.
+    /// The requests that the load sends to servers, in words: `GET /`, `POST /x (request
+    /// 1f0c3a55)`. Empty as long as the servers are unknown.
     pub sends: String,
-    /// The names of its requests, in order, if it sends several, and the same to all servers.
+    /// The names of the load's requests, in order. Empty unless the load sends several requests,
+    /// and the same ones to all servers.
     pub requests: Vec<String>,
 }
 
 impl Load {
-    /// A closed loop of the contract's first request over HTTP/1.1 without TLS, on so many kept
-    /// connections of one thread. It has no name.
+    /// Creates a closed loop of the contract's first request over HTTP/1.1 without TLS. The load
+    /// has one thread, this many kept connections, and no name.
     pub fn new(connections: usize) -> Self {
         Self {
             name: String::new(),
@@ -228,9 +229,9 @@ impl Load {
         }
     }
 
-    /// Whether both are the same load, whatever their names. The servers of a run may be sent
-    /// different requests, and one of the servers may be missing in the other run, so one common
-    /// request is enough. An unknown request matches any.
+    /// Whether both are the same load, regardless of their names. The servers of a run may be sent
+    /// different requests, and one of the servers may be missing in the other run. One common
+    /// request is therefore enough. An unknown request matches any request.
     pub fn is_same(&self, other: &Self) -> bool {
         let shape = |l: &Self| (l.shape, l.protocol, l.https, l.rate);
         let is_unknown = self.sends.is_empty() || other.sends.is_empty();
@@ -239,7 +240,7 @@ impl Load {
     }
 
     /// Uses one thread for each core of the generator, but at most one for each connection. A
-    /// number that the user gave stays.
+    /// number of threads that the user set is kept.
     pub fn use_cores(&mut self, cores: usize) {
         if self.has_usual_threads {
             self.shape.threads = cores.clamp(1, self.shape.connections.max(1));

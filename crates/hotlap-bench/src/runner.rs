@@ -1,8 +1,8 @@
 //! The trait that separates the schedule from the costly operations: starting servers, warming them
-//! up, running laps, stopping them.
+//! up, running laps, and stopping servers.
 //!
-//! [`crate::schedule`] uses only this trait. The real runner starts processes. A scripted one
-//! returns what a test specified.
+//! [`crate::schedule`] uses only this trait. The real runner starts processes, and a scripted
+//! runner returns what a test specified.
 
 use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::launch::ServerFailure;
@@ -15,21 +15,21 @@ use hotlap_stats::{Class, Estimate};
 
 use crate::lap::{Count, Lap, LapKind};
 
-/// The shortest lap with an instrument on, because instruments take up to some milliseconds to be
-/// switched on.
+/// The shortest lap with an instrument on, because switching an instrument on may take some
+/// milliseconds.
 pub const OBSERVED: Duration = Duration::from_millis(300);
 
-/// Runs laps. If a method returns a failure, the participant is not measured any further.
+/// Runs laps. If a method returns a failure, the participant is no longer measured.
 pub trait Runner {
-    /// Starts a participant and waits until it answers. With `observes`, instruments can be used on
-    /// it, and its runtime is told to name its functions.
+    /// Starts a participant and waits until it responds. With `observes`, instruments can be used
+    /// on the participant, and its runtime is told to name its functions.
     ///
     /// # Errors
-    /// It cannot take part (any more).
+    /// Fails if the participant cannot take part, or can no longer take part.
     fn start(&mut self, participant: usize, observes: bool) -> Result<(), ServerFailure>;
 
-    /// Verifies started participants against their contracts. Returns for each, in order, its
-    /// properties, or why it cannot take part.
+    /// Verifies started participants against their contracts. Returns, in order, the properties of
+    /// each participant, or why it cannot take part.
     fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>>;
 
     /// Starts and verifies one participant.
@@ -47,11 +47,12 @@ pub trait Runner {
         watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure>;
 
-    /// The participants and loads to probe next, in both orders, in order to choose the slice
-    /// length. Called again after they were probed, until it returns none.
+    /// Returns the participants and loads to probe next, in both orders, to choose the slice
+    /// length. The schedule calls this method again after the probes, until nothing is left to
+    /// probe.
     fn probes(&mut self) -> Vec<(usize, usize)>;
 
-    /// Probes a participant under a load. The probe is excluded as a lap.
+    /// Probes a participant under a load. A probe does not count as a lap.
     fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
 
     /// The results of the probes, for each participant and load.
@@ -63,11 +64,12 @@ pub trait Runner {
     /// The number of slices per lap, the same for all participants.
     fn slices(&self, load: usize) -> u32;
 
-    /// Runs a participant for a slice, in a closed loop. It is frozen before and after.
+    /// Runs a participant for one slice, in a closed loop. The participant is frozen before and
+    /// after it.
     fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
 
-    /// Ends a lap: the sum of a participant's slices since the last one. The experiment fills in
-    /// restart, round and place.
+    /// Ends a lap: the sum of a participant's slices since the previous lap. The experiment fills
+    /// in restart, round and place.
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure>;
 
     /// Runs one lap at a rate, in requests/s, in one slice.
@@ -79,8 +81,8 @@ pub trait Runner {
     ) -> Result<Lap, ServerFailure>;
 
     /// Runs one lap of a search: an open loop with Poisson arrivals, in one slice. Failures are
-    /// data here, see [`crate::validity::judge_trial`]. Afterwards the server gets time to recover.
-    /// It is a failure if the server does not.
+    /// data here, see [`crate::validity::judge_trial`]. Afterwards, the server gets time to
+    /// recover. A server that does not recover has failed.
     fn trial_lap(
         &mut self,
         participant: usize,
@@ -102,13 +104,13 @@ pub trait Runner {
         self.lap(participant, load)
     }
 
-    /// The instruments that can be used on a running participant, and what they cannot see: the
-    /// cause, and what would permit it.
+    /// The instruments that can be used on a running participant. What they cannot see is returned
+    /// with its cause and a remedy.
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>);
 
     /// Runs a lap with an instrument on, in a closed loop and in one slice. The slice lasts at
     /// least [`OBSERVED`], so that the cost of thawing a server hardly shows. If only the
-    /// observation failed, there is still a lap.
+    /// observation fails, the lap is still returned.
     fn observed_lap(
         &mut self,
         participant: usize,
@@ -116,8 +118,9 @@ pub trait Runner {
         instrument: Instrument,
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure>;
 
-    /// Stops participants: one after another, so that each has the machine to itself while it ends;
-    /// all at once if the user is waiting. Returns a description of each problem.
+    /// Stops participants one after another, so that each has the machine to itself while it ends.
+    /// If the user is waiting, all participants are stopped at once. Returns a description of each
+    /// problem.
     fn stop(&mut self, participants: &[usize]) -> Vec<(usize, String)>;
 
     /// Time since the experiment began.
@@ -136,21 +139,21 @@ pub struct TrialWindow {
     pub length: Duration,
     /// The seed of the times at which requests are due.
     pub seed: u64,
-    /// Whether the window shows that the server meets the goals for longer. Other windows search
-    /// for the rate.
+    /// Whether the window tests if the server meets the goals for longer. Other windows search for
+    /// the rate.
     pub holds: bool,
 }
 
 impl TrialWindow {
-    /// The kind of its lap.
+    /// The kind of the window's lap.
     pub fn kind(&self) -> LapKind {
         let rate = self.rate;
         if self.holds { LapKind::Held { rate } } else { LapKind::Paced { rate } }
     }
 }
 
-/// The effect of slices on a server's cost, measured by probes: the server is thawed as for a slice
-/// but runs on for longer.
+/// The effect of slices on a server's cost, measured by probes. For a probe, the server is thawed
+/// as for a slice but runs on for longer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Probed {
@@ -158,12 +161,14 @@ pub struct Probed {
     pub participant: usize,
     /// The load, as an index.
     pub load: usize,
-    /// Length of the slices, in milliseconds: the run's, or a shorter one at which the server
-    /// already recovered.
+    /// Length of the slices, in milliseconds. This is the run's slice length, or a shorter one at
+    /// which the server already recovered.
     pub slice_ms: f64,
-    /// CPU time per request in the window of a slice over that after it, with its 95% interval.
+    /// CPU time per request in the window of a slice, divided by the CPU time per request after it,
+    /// with a 95% interval.
     pub ratio: Estimate,
-    /// The same for requests/s.
+    /// Requests/s in the window of a slice, divided by the requests/s after it, with a 95%
+    /// interval.
     pub rate: Estimate,
 }
 
@@ -173,15 +178,20 @@ pub struct Ready {
     /// Time from the start of the process to the first correct response, in milliseconds. `None`
     /// for a server that was already running.
     pub ready_ms: Option<f64>,
-    /// Conformance checks, which are reported but not required: passed, and total.
+    /// Conformance checks, which are reported but not required: the number passed, and the total.
     pub conformance: (u32, u32),
-    /// What the user should know (varying responses, another port).
+    /// The statements that the server's database executed for a request, by the name of the
+    /// request. Empty if they were not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<(String, f64)>,
+    /// What the user should know, for example varying responses or another port.
     pub notes: Vec<String>,
     /// Resident memory before any load, in bytes. `None` if unknown.
     pub rss_bytes: Option<u64>,
 }
 
-/// The limit of a warm-up is divided by this for a server that was never steady in an earlier one.
+/// The time limit of a warm-up is divided by this number if the server was never steady in an
+/// earlier warm-up.
 pub const UNSTEADY_AGAIN: u32 = 3;
 
 /// A start of a server, and its warm-ups.
@@ -193,7 +203,7 @@ pub struct Start {
     pub restart: u32,
     /// The verified server.
     pub ready: Ready,
-    /// Its warm-ups, one for each load. Empty before the first one.
+    /// The server's warm-ups, one for each load. Empty before the first warm-up.
     pub warmups: Vec<Warmup>,
 }
 
@@ -204,7 +214,7 @@ pub struct Warmup {
     pub load: usize,
     /// How the server became steady.
     pub class: Class,
-    /// Whether a compiler was seen, so that it was also loaded in bursts.
+    /// Whether a compiler was seen, so that the server was also loaded in bursts.
     pub compiles: bool,
     /// Time from the first request of the warm-up to the steady state, in milliseconds.
     pub steady_ms: f64,
@@ -212,19 +222,19 @@ pub struct Warmup {
     pub curve: Vec<f64>,
     /// Length of a window, in milliseconds.
     pub window_ms: f64,
-    /// CPU time per request at its end, when the server ran alone and was warm, in nanoseconds.
-    /// `None` if unknown.
+    /// CPU time per request at the end of the warm-up, when the server ran alone and was warm, in
+    /// nanoseconds. `None` if unknown.
     pub alone_cost_ns: Option<f64>,
-    /// Hardware counts right after it, if the kernel permits them.
+    /// Hardware counts right after the warm-up, if the kernel permits them.
     pub count: Option<Count>,
-    /// Why instructions are not counted. `None` where they are, and where that was not tried.
+    /// Why instructions are not counted. `None` if they are counted, or if counting was not tried.
     pub uncounted: Option<String>,
     /// What TLS negotiated. `None` without TLS.
     pub tls: Option<Negotiated>,
 }
 
 impl Warmup {
-    /// Of a server that needs none, with nothing measured.
+    /// Returns the warm-up of a server that needs none, with nothing measured.
     pub(crate) fn flat(load: usize) -> Self {
         Self {
             load,

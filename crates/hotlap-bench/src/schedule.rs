@@ -1,12 +1,12 @@
-//! The schedule: restarts of rounds of laps, until the intervals are narrow enough or the budget is
-//! spent.
+//! The schedule of a run: restarts of rounds of laps, until the intervals are narrow enough or the
+//! budget is spent.
 //!
-//! A restart starts every server again, in random order, and warms each up. A round runs every
-//! server for two laps, slice by slice: one slice of each server in random order and one in the
-//! mirrored order, `C A B · B A C`, then the next step in another order, so that disturbances
+//! A restart starts every server again, in random order, and warms it up. A round runs every server
+//! for two laps, slice by slice. In each step, every server runs once in random order, and then
+//! once in the mirrored order, `C A B · B A C`. The next step has another order, so disturbances
 //! affect all servers alike. The ceiling is measured in the first round of each restart, and the
-//! A/A control in every fourth. If requested, a restart ends with a paced lap of each server at a
-//! common rate.
+//! A/A control in every fourth round. If requested, a restart ends with a paced lap of each server
+//! at a common rate.
 
 use std::time::Duration;
 
@@ -23,21 +23,22 @@ use crate::runner::{Runner, UNSTEADY_AGAIN};
 mod explain;
 mod search;
 
-/// Typical warm-up time after a later start of a server whose first warm-up was flat: three windows
-/// and the time of the hardware counters. An estimate until the second restart has been timed.
+/// The typical warm-up time after a later start of a server whose first warm-up was flat: three
+/// windows and the time of the hardware counters. This estimate is used until the second restart
+/// has been timed.
 const FLAT_AGAIN: Duration = Duration::from_millis(600);
 
-/// The A/A control is measured in one of this many rounds. In the first round of each restart only,
-/// one disturbed round of five restarts made a noise floor of 17% next to intervals of 2%. In every
-/// round, it would take a third of the time of two servers.
+/// The A/A control is measured in one of this many rounds. When it ran only in the first round of
+/// each restart, one disturbed round in five made a 17% noise floor next to intervals of 2%. In
+/// every round, it would take a third of the time of two servers.
 const CONTROL_EVERY: u32 = 4;
 
-/// The throughput at the end of a warm-up is measured over this many windows.
+/// The number of windows over which the throughput at the end of a warm-up is measured.
 const LAST_WINDOWS: usize = 10;
 
-/// Runs the experiment to its end and reports each event to `watch` as it happens. If it has
-/// objectives, it is a search for the highest rate at which each server keeps them. Laps that
-/// explain differences follow, or take the place of both.
+/// Runs the experiment to its end and reports each event to `watch` as it happens. An experiment
+/// with goals is a search for the highest rate at which each server meets them. Laps that explain
+/// differences follow the comparison or search, or take its place.
 pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnMut(Event)) -> Over {
     let mut schedule = Schedule {
         experiment,
@@ -75,15 +76,15 @@ struct Schedule<'a> {
     running: Vec<bool>,
     out: Vec<bool>,
     budget: Budget,
-    /// The rate of paced laps. Set in the first restart and shared by all.
+    /// The rate of paced laps. The first restart sets the rate for all restarts.
     rate: Option<f64>,
-    /// The slice length has been chosen.
+    /// Whether the slice length has been chosen.
     sliced: bool,
     /// Requests/s at the end of the latest warm-up, by participant and load.
     reached: Vec<Vec<f64>>,
-    /// Restarts begun, those of an earlier part of the run included.
+    /// The number of restarts begun, including restarts of an earlier part of the run.
     restarts: u32,
-    /// Laps explain: servers are started to be observed.
+    /// Whether laps explain differences, so that servers are started to be observed.
     explains: bool,
     /// The instruments that can be used on each participant.
     usable: Vec<Vec<Instrument>>,
@@ -207,8 +208,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Starts and verifies all remaining servers in this order. Returns the time that the starts
-    /// took.
+    /// Starts and verifies all remaining servers in this order. Returns the sum of the times that
+    /// the servers took to start.
     fn bring_up(&mut self, restart: u32, order: &[usize]) -> Result<Duration, Over> {
         let participants: Vec<usize> = order.iter().copied().filter(|e| !self.out[*e]).collect();
         for &participant in &participants {
@@ -235,7 +236,7 @@ impl Schedule<'_> {
         Ok(took)
     }
 
-    /// Two laps of every server under every load.
+    /// Runs two laps of every server under every load.
     fn round(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
         for load in 0..self.experiment.loads.len() {
@@ -253,8 +254,9 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// The order of a step of a round. The ceiling is measured in the first round of each restart,
-    /// and the A/A control in some. They tell about the machine, and the time is the servers'.
+    /// Returns the order of a step of a round. The ceiling is measured in the first round of each
+    /// restart, and the A/A control in some rounds. They only show how the machine behaves, so most
+    /// of the time is spent on servers.
     fn order(&self, place: Place, step: (usize, u32)) -> Vec<usize> {
         let participants = &self.experiment.participants;
         let mut order = order(self.experiment.seed, place, step, participants.len());
@@ -267,7 +269,8 @@ impl Schedule<'_> {
     }
 
     /// Runs this many pairs of laps of every server. A pair takes as many steps as a lap has
-    /// slices. In each step, every server runs twice: in random order and then mirrored.
+    /// slices. In each step, every server runs twice: first in random order and then in the
+    /// mirrored order.
     fn sliced_laps(&mut self, place: Place, load: usize, pairs: u32) -> Result<(), Over> {
         let slices = self.runner.slices(load).max(1);
         let mut driven = vec![0_u32; self.running.len()];
@@ -288,11 +291,12 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Runs every server once, in random order, at a rate that all can sustain. Not mirrored: these
-    /// laps are not paired, but merged over the restarts, each of which has its own order.
+    /// Runs every server once, in random order, at a rate that all servers can sustain. The order
+    /// is not mirrored, because these laps are not paired. They are merged over the restarts, and
+    /// each restart has another order.
     fn paced_laps(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
-        // The first closed loop represents all: one rate, one question.
+        // The first closed loop represents all loads, so there is only one rate.
         let Some(load) = self.experiment.closed_loop() else { return Ok(()) };
         let rate = match self.rate.or_else(|| self.budget.common_rate()) {
             Some(rate) => *self.rate.insert(rate),
@@ -323,7 +327,8 @@ impl Schedule<'_> {
         self.driven(place, nth, participant, lap)
     }
 
-    /// Runs a slice of a server, if the server is running. Returns whether it was.
+    /// Runs a slice of a server, if the server is running. Returns whether the server is still
+    /// running.
     fn slice(&mut self, participant: usize, load: usize) -> Result<bool, Over> {
         self.go_on()?;
         if !self.running[participant] {
@@ -351,7 +356,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Records a lap and when it was run. A lap that explains is used for nothing else.
+    /// Records a lap and its place. A lap that explains differences is used for nothing else.
     fn record(&mut self, place: Place, nth: u32, mut lap: Lap, observation: Option<Observation>) {
         lap.at_ms += u64::try_from(self.experiment.past.spent.as_millis()).unwrap_or(u64::MAX);
         (lap.restart, lap.round, lap.place) = (place.restart, place.round, nth);
@@ -363,8 +368,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Drops a server. The others continue. A failure because the user interrupted is not the
-    /// server's.
+    /// Drops a server, while the others continue. If the user interrupted, the failure is not the
+    /// server's fault.
     fn retire(&mut self, participant: usize, why: &ServerFailure) -> Result<(), Over> {
         if self.runner.interrupted() {
             return Err(Over::Interrupted);
@@ -456,8 +461,8 @@ mod tests {
         vec![Script::new(1000.0, 9000.0), Script::new(1000.0, 9000.0), Script::new(900.0, 10_000.0)]
     }
 
-    /// Runs an experiment. Returns each lap as restart, round, place and participant, and why it
-    /// ended.
+    /// Runs an experiment. Returns each lap as restart, round, place and participant, and why the
+    /// experiment ended.
     fn laps(experiment: &Experiment, runner: &mut Scripted) -> (Vec<(u32, u32, u32, usize)>, Over) {
         let mut laps = Vec::new();
         let over = run(experiment, runner, &mut |event| {
@@ -473,7 +478,7 @@ mod tests {
         let mut runner = runner(three());
         let (laps, over) = laps(&experiment(Some(2), Some(3)), &mut runner);
         assert_eq!(over, Over::Done);
-        // The A/A control is measured in the first of these rounds.
+        // The A/A control is measured only in the first of the three rounds of a restart.
         assert_eq!(laps.len(), 2 * (3 + 2 + 2) * 2);
         let count = |what: &str| runner.log.iter().filter(|l| l.starts_with(what)).count();
         assert_eq!((count("start"), count("warm-up"), count("stop")), (6, 6, 6));
@@ -532,7 +537,7 @@ mod tests {
             back.reverse();
             back == step
         };
-        // Four steps of three servers, in both orders. A lap ends with its fourth slice.
+        // There are four steps of three servers, in both orders. A lap ends with its fourth slice.
         assert_eq!(slices.len(), 4 * 3 * 2);
         assert!(slices.chunks(6).all(mirrored), "{slices:?}");
         for n in 0..3 {
@@ -564,7 +569,7 @@ mod tests {
             (&kinds[3..5], &kinds[5..]),
             (&["slice".to_owned(), "stop".to_owned()][..], &restart.map(str::to_owned)[..])
         );
-        // Three servers, three probes in both orders.
+        // There are three servers, with three probes in both orders.
         assert_eq!(runner.log.iter().filter(|l| l.starts_with("probe")).count(), 3 * 2 * 3);
         assert_eq!(said, 1);
     }
@@ -572,7 +577,7 @@ mod tests {
     #[test]
     fn a_server_that_dies_in_its_slice_is_out_and_has_no_lap_of_it() {
         let mut scripts = three();
-        // Its start, its warm-up, two slices.
+        // The calls are the server's start, its warm-up, and two slices, and then it dies.
         scripts[1].dies_at = Some(4);
         let mut runner = runner(scripts);
         runner.slices = 4;
@@ -642,7 +647,8 @@ mod tests {
         assert!(spent < 100.0, "{spent} s");
     }
 
-    /// Suites of nine servers with slices of 1 s ended after one restart, without any verdict.
+    /// Regression: suites of nine servers with slices of 1 s ended after one restart, without a
+    /// verdict.
     #[test]
     fn a_budget_that_may_grow_has_time_for_five_restarts_of_two_rounds() {
         let budget = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! A runner without servers, for tests here and in the tool: laps come from a script, and so does
-//! the clock. A whole run takes milliseconds and has known figures.
+//! A runner without servers, for tests here and in the tool. The laps and the clock come from a
+//! script, so a whole run takes milliseconds and has known figures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,34 +22,34 @@ use hotlap_servers::launch::ServerFailure;
 /// The behaviour of a scripted server.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Requests/s that it reaches.
+    /// The requests/s that the server reaches.
     pub rate: f64,
     /// CPU time per request, in nanoseconds.
     pub cost_ns: f64,
     /// Resident memory, in bytes.
     pub rss_bytes: u64,
-    /// Time from start to first response.
+    /// Time from the server's start to its first response.
     pub ready: Duration,
     /// Factors for each lap's rate and cost, used in turn and repeated. Empty: always 1.
     pub wobble: Vec<(f64, f64)>,
-    /// Wrong responses in each lap.
+    /// The number of wrong responses in each lap.
     pub wrong: u64,
     /// How busy the generator is, from 0 to 1.
     pub busy: f64,
-    /// Its profile: stacks of functions, each with its library, outermost first, and their shares
-    /// of its cost.
+    /// The server's profile: stacks of functions, and their shares of the server's cost. Each
+    /// function has its library, and the outermost function comes first.
     pub profile: Vec<(Vec<(&'static str, &'static str)>, f64)>,
     /// System calls per request.
     pub calls: BTreeMap<String, f64>,
     /// Page faults and voluntary context switches per request.
     pub faults_and_switches: (f64, f64),
-    /// The server dies in its call with this number (starts, warm-ups, slices and laps counted
-    /// together, from 0).
+    /// The number of the call, from 0, in which the server dies. Starts, warm-ups, slices and laps
+    /// are counted together.
     pub dies_at: Option<usize>,
 }
 
 impl Script {
-    /// A server with this rate and cost that never fails.
+    /// Creates a server with this rate and cost that never fails.
     pub fn new(rate: f64, cost_ns: f64) -> Self {
         Self {
             rate,
@@ -68,7 +68,7 @@ impl Script {
 }
 
 impl Script {
-    /// Its profile over a lap, sampled every microsecond.
+    /// Returns the server's profile over a lap, sampled every microsecond.
     fn sampled(&self, usage: Usage) -> Profile {
         let mut profile = Profile { period_ns: 1_000, ..Profile::default() };
         let whole: f64 = self.profile.iter().map(|(_, share)| share).sum();
@@ -102,25 +102,25 @@ pub struct Scripted {
     laps: Vec<usize>,
     /// The number of slices per lap.
     pub slices: u32,
-    /// How often each server is probed, in both orders.
+    /// The number of probes of each server, in both orders.
     pub probes: u32,
-    /// The generator is late in trials from this rate on, in requests/s.
+    /// The rate, in requests/s, from which the generator is late in trials.
     pub late_from: Option<f64>,
-    /// The generator is late whenever a server is held.
+    /// Whether the generator is late whenever a server is held.
     pub late_when_held: bool,
     /// The capacity in the long window that ends a search, as a share of the capacity in short
     /// windows.
     pub held_share: f64,
-    /// Instruments that are not permitted.
+    /// The instruments that are not permitted.
     pub forbidden: Vec<Instrument>,
-    /// Interrupts the experiment when the clock reaches this time.
+    /// The time on the clock at which the experiment is interrupted.
     pub interrupted_at: Option<Duration>,
     /// The calls, in order: `start 0`, `lap 0`, `stop 0`.
     pub log: Vec<String>,
 }
 
 impl Scripted {
-    /// A runner for these servers, in the experiment's order.
+    /// Creates a runner for these servers, in the experiment's order.
     pub fn new(scripts: Vec<Script>, loads: Vec<Load>, lap: Duration) -> Self {
         let n = scripts.len();
         Self {
@@ -156,7 +156,7 @@ impl Scripted {
         Ok(())
     }
 
-    /// The next lap of a script.
+    /// Returns the next lap of a script.
     fn driven(&mut self, participant: usize, load: usize, kind: LapKind, at_ms: u64) -> Lap {
         let script = self.scripts[participant].clone();
         let nth = self.laps[participant];
@@ -194,7 +194,7 @@ impl Scripted {
         let window_ns = u64::try_from(self.lap.as_nanos()).unwrap_or(u64::MAX);
         let answers = (rate * self.lap.as_secs_f64()).round() as u64;
         let in_flight = load.shape.in_flight() as f64;
-        // Mean latency by Little's law.
+        // Little's law gives the mean latency.
         let mean_ns = (in_flight / rate * 1e9) as u64;
         let mut service = Histogram::new();
         for n in 0..answers {
@@ -242,11 +242,12 @@ impl Scripted {
     }
 }
 
-/// The part of its rate at which a scripted server keeps any latency goal between 1 ms and 1 s, if
-/// that allows 1% of misses.
+/// The share of its rate at which a scripted server still meets a latency goal. The limit may be
+/// anything between 1 ms and 1 s, and the goal must allow 1% of misses.
 pub const KEEPS: f64 = 0.9;
 
-/// The share of misses at a rate, relative to the highest that meets the goal.
+/// The share of requests that miss a goal at a rate. The rate is relative to the highest rate that
+/// meets the goal.
 fn missed_share(relative_rate: f64) -> f64 {
     let log_odds = (0.01_f64 / 0.99).ln() + 50.0 * relative_rate.ln();
     1.0 / (1.0 + (-log_odds).exp())
@@ -268,6 +269,7 @@ impl Runner for Scripted {
             Ok(Ready {
                 ready_ms: Some(script.ready.as_secs_f64() * 1e3),
                 conformance: (14, 14),
+                statements: Vec::new(),
                 notes: Vec::new(),
                 rss_bytes: Some(script.rss_bytes),
             })

@@ -1,5 +1,5 @@
-//! Goals for the latency and the errors of a server (service level objectives), and which requests
-//! of a window miss them.
+//! Goals for the latency and the errors of a server (service level objectives), and the requests of
+//! a window that miss them.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,49 +8,50 @@ use hotlap_load::{Failure, Outcome};
 use hotlap_stats::{Censored, Survival};
 use serde::{Deserialize, Serialize};
 
-/// One goal of an SLO.
+/// One goal of a service level objective.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "goal")]
 pub enum Objective {
     /// A percentile of the response time stays below a limit: `p99<10ms`. A request that fails
-    /// misses it.
+    /// misses the goal.
     Latency {
-        /// The percentile as a share, for instance 0.99.
+        /// The percentile as a share, for example 0.99.
         quantile: f64,
         /// The limit in nanoseconds.
         limit_ns: u64,
     },
-    /// A share of requests that fail stays below a limit: `errors<0.1%`.
+    /// The share of requests that fail stays below a limit: `errors<0.1%`.
     Errors {
-        /// The limit as a share, for instance 0.001.
+        /// The limit as a share, for example 0.001.
         share: f64,
     },
 }
 
-/// The shortest window of a search, and the longest.
+/// The shortest and the longest window of a search.
 pub const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
-/// The shortest window in which a server is held at the rate that a search found, and the longest.
+/// The shortest and the longest window in which a server is held at the rate that a search found.
 pub const HELD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
-/// A window takes this many times as long as the longest latency that a goal allows: a rate that is
-/// 1% above what a server can do needs that long until requests wait for too long.
+/// A window takes this many times as long as the longest latency that a goal allows. At a rate that
+/// is 1% above a server's capacity, it takes that long until requests wait for too long.
 const GOALS: u32 = 100;
 
-/// The length of a window for these goals, at a rate with enough requests.
+/// Returns the length of a window for these goals, at a rate with enough requests.
 pub fn usual_window(objectives: &[Objective]) -> Duration {
     let limits = objectives.iter().filter_map(Objective::latency);
     let longest = limits.map(|(_, ns)| Duration::from_nanos(ns)).max().unwrap_or_default();
     (longest * GOALS).clamp(WINDOW.0, WINDOW.1)
 }
 
-/// How many requests of a window missed a goal.
+/// The number of requests of a window that missed a goal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Misses {
-    /// Requests whose outcome is known. Not a whole number if requests were unanswered at the end.
+    /// Requests whose outcome is known. Not a whole number if some requests were unanswered at the
+    /// end.
     pub requests: f64,
-    /// Those that missed the goal.
+    /// Requests that missed the goal.
     pub missed: f64,
 }
 
@@ -68,7 +69,7 @@ impl Objective {
         goals.iter().map(Self::share).fold(1.0, f64::min)
     }
 
-    /// The percentile as a share and its limit in nanoseconds. `None` for other goals.
+    /// The percentile as a share, and its limit in nanoseconds. `None` for other goals.
     pub fn latency(&self) -> Option<(f64, u64)> {
         match *self {
             Self::Latency { quantile, limit_ns } => Some((quantile, limit_ns)),
@@ -76,19 +77,20 @@ impl Objective {
         }
     }
 
-    /// Whether a window met the goal. One without a request did not.
+    /// Whether a window met the goal. A window without a request did not.
     pub fn is_kept(&self, window: &Outcome) -> bool {
         let misses = self.misses(window);
         misses.requests > 0.0 && misses.share() <= self.share()
     }
 
-    /// The requests of a window that missed the goal.
+    /// Counts the requests of a window that missed the goal.
     ///
     /// Latency counts from the moment a request was due. A request that was unanswered when the
     /// window closed misses the goal if its age is above the limit. The product-limit estimator
-    /// ([`Survival`]) takes care of younger ones. One that was never sent misses it under the same
-    /// condition, and is left out while it is younger. Failures miss every goal. Timeouts count by
-    /// their age, which is above any limit that is shorter than the timeout.
+    /// ([`Survival`]) takes younger unanswered requests into account. A request that was never sent
+    /// also misses the goal if its age is above the limit, and is left out otherwise. Failures miss
+    /// every goal. Timeouts count by their age, which is above any limit that is shorter than the
+    /// timeout.
     pub fn misses(&self, window: &Outcome) -> Misses {
         let failed = window.failures.total() as f64;
         let limit_ns = match *self {
@@ -131,7 +133,7 @@ impl fmt::Display for Objective {
     }
 }
 
-/// A share in per cent, without the digits that binary fractions leave behind.
+/// Formats a share in per cent, without the digits that binary fractions leave behind.
 fn percent(share: f64) -> String {
     let text = format!("{:.6}", share * 100.0);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -157,14 +159,14 @@ mod tests {
 
     const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10 * MS };
 
-    /// Responses after these times in milliseconds.
+    /// Returns a histogram of responses after these times in milliseconds.
     fn times(times_ms: impl IntoIterator<Item = u64>) -> Histogram {
         let mut histogram = Histogram::new();
         times_ms.into_iter().for_each(|ms| histogram.record(ms * MS));
         histogram
     }
 
-    /// A window with these responses and other requests.
+    /// Returns a window with these responses and other requests.
     fn window(times: &Histogram, censored: &Censored, failures: &Failures) -> Outcome {
         Outcome {
             responses: times.len(),
@@ -197,10 +199,10 @@ mod tests {
         let answered = times((0..98).map(|_| 5));
         let old = Censored { open: ages(&[50, 60]), ..Censored::default() };
         assert_eq!(misses(&answered, &old, &Failures::default()), (100.0, 2.0));
-        // A young one tells nothing: as many of them are late as of all others.
+        // A young unanswered request says nothing: the estimate of the late share stays the same.
         let young = Censored { open: ages(&[1, 1]), ..Censored::default() };
         assert_eq!(misses(&answered, &young, &Failures::default()), (100.0, 0.0));
-        // One that was never sent is left out while it is young.
+        // A request that was never sent is left out while its age is below the limit.
         let waiting = Censored { waiting: ages(&[1, 50]), ..Censored::default() };
         assert_eq!(misses(&answered, &waiting, &Failures::default()), (99.0, 1.0));
     }
@@ -211,7 +213,7 @@ mod tests {
         let mut failures = Failures::default();
         failures.add(Failure::Reset, Phase::Body, 3);
         failures.add(Failure::Timeout, Phase::FirstByte, 1);
-        // The failed requests are among the censored ones, at their ages.
+        // The failed requests are among the censored requests, at their ages.
         let censored = Censored { open: ages(&[1, 1, 1, 2_000]), ..Censored::default() };
         let (requests, missed) = misses(&answered, &censored, &failures);
         assert_eq!(requests, 100.0);

@@ -1,12 +1,13 @@
 //! Measures what an attack does to a server and its normal clients.
 //!
-//! The normal clients' load is measured before, during and after each [`Scenario`]: did they get
-//! responses, did the server answer or close the attackers' connections, has it recovered
-//! ([`judge()`])? Servers are not compared with each other: each runs alone and is compared with
-//! itself a second earlier. A server that is down is started again for the next scenario.
+//! The normal clients' load is measured before, during and after each [`Scenario`]. The results
+//! show if the clients got responses, how the server treated the attackers' connections, and if it
+//! recovered ([`judge()`]). Servers are not compared with each other. Each server runs alone and is
+//! compared with its own results from a second earlier. A server that is down is started again for
+//! the next scenario.
 //!
-//! A server that runs already is attacked only if it is on this machine, unless the caller allows
-//! others.
+//! A server that is already running is attacked only if it is on this machine, unless the caller
+//! allows other machines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,9 +25,8 @@ use hotlap_servers::infer;
 use hotlap_servers::interrupt;
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::CpuAllocation;
-use hotlap_servers::running::ask;
 use hotlap_servers::running::{RunningServer, ServerHost, ServerState};
-use hotlap_servers::verify::LIMIT;
+use hotlap_servers::verify::{LIMIT, ask};
 
 mod attackers;
 mod judge;
@@ -40,64 +40,65 @@ pub use judge::{
 };
 pub use scenario::{Attack, Rude, Says, Scenario};
 
-/// Attempts at the first load while there are no responses: on a busy machine, a server may not get
-/// a core for that long.
+/// The maximum number of attempts at the first load while there are no responses. On a busy
+/// machine, a server may have to wait that long for a core.
 const WARMUP_ATTEMPTS: usize = 5;
 
-/// How often to read the CPU time of a server without requests: at first, a collector or compiler
-/// may still be at work.
+/// The maximum number of readings of a server's CPU time without requests. A collector or compiler
+/// may still be at work during the first readings.
 const IDLE_LOOKS: usize = 5;
 
-/// How often to measure the load after a scenario while the server is slow.
+/// The maximum number of times that the load after a scenario is measured while it is slow.
 const AFTER_LOOKS: usize = 4;
 
 /// A server that uses less than this share of a core counts as idle.
 const IS_IDLE: f64 = 0.1;
 
-/// Interval between attempts to get a response after the scenario.
+/// The interval between attempts to get a response after the scenario.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Maximum length of an attack that is a load. It is stopped once the normal clients' window has
-/// closed, and must not end earlier.
+/// The maximum length of an attack that is a load. The attack is stopped once the normal clients'
+/// window has closed, and must not end earlier.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// How servers are stressed.
+/// The settings of a stress.
 #[derive(Debug, Clone)]
 pub struct StressSetting {
     /// The scenarios, in order.
     pub scenarios: Vec<Scenario>,
-    /// Duration of each part.
+    /// The duration of each part of a scenario.
     pub timing: Timing,
-    /// Connections of the normal clients, on one generator thread.
+    /// The number of connections of the normal clients, on one generator thread.
     pub good: usize,
-    /// Which cores servers and generators use.
+    /// The cores that servers and generators use.
     pub cores: CpuAllocation,
-    /// Where servers are started.
+    /// The host on which servers are started.
     pub host: Arc<dyn ServerHost>,
     /// Time limit from a server's start to its first response.
     pub start_limit: Duration,
-    /// Time between SIGTERM and SIGKILL.
+    /// Time from SIGTERM to SIGKILL when a server is stopped.
     pub grace: Duration,
     /// Whether a server on another machine may be attacked.
     pub allow_remote: bool,
 }
 
-/// Duration of each part.
+/// The duration of each part of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Load before the first scenario.
+    /// The load before the first scenario.
     pub warm: Duration,
     /// The normal clients' load before a window opens.
     pub ramp: Duration,
     /// The windows before and after the attack.
     pub baseline: Duration,
-    /// From the start of the attack to the start of the normal clients' load.
+    /// The time from the start of the attack to the start of the normal clients' load.
     pub attack_lead: Duration,
     /// The window during the attack.
     pub attack: Duration,
     /// The normal clients' timeout.
     pub timeout: Duration,
-    /// The normal clients' timeout if the attack is a load, during which all clients wait longer.
+    /// The normal clients' timeout if the attack is a load. All clients wait longer during such an
+    /// attack.
     pub overload_timeout: Duration,
     /// How long a server may take to send a correct response after the attack.
     pub recover: Duration,
@@ -106,7 +107,7 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// About two and a half seconds per scenario.
+    /// The usual durations add up to about two and a half seconds per scenario.
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {
@@ -115,9 +116,10 @@ impl Default for Timing {
             baseline: ms(400),
             attack_lead: ms(300),
             attack: ms(1_200),
-            // Shorter than the attack, so that a client that never gets a response fails within it.
+            // The timeout is shorter than the attack, so that a client without a response fails
+            // during it.
             timeout: ms(1_000),
-            // wrk's timeout.
+            // wrk has the same timeout.
             overload_timeout: ms(2_000),
             recover: ms(5_000),
             idle: ms(200),
@@ -125,24 +127,24 @@ impl Default for Timing {
     }
 }
 
-/// The results of one server.
+/// The results of a stress of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
-    /// Its name in tables.
+    /// The server's name in tables.
     pub name: String,
-    /// Its version, as it reports it. Empty if unknown.
+    /// The version that the server reports. Empty if unknown.
     pub version: String,
-    /// Connections of the normal clients.
+    /// The number of connections of the normal clients.
     pub good: usize,
-    /// One for each scenario that was run.
+    /// The trials, one for each scenario that was run.
     pub trials: Vec<StressTrial>,
-    /// Why there are no more, if it could not be started (again).
+    /// Why there are no more trials, if the server could not be started or restarted.
     pub failure: Option<ServerFailure>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
 
-/// One scenario on one server.
+/// The result of one scenario on one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StressTrial {
     /// The scenario's name.
@@ -158,7 +160,7 @@ pub struct StressTrial {
 }
 
 impl Subject {
-    /// A result without trials.
+    /// Creates a result without trials.
     pub fn new(participant: &Participant, good: usize) -> Self {
         Self {
             name: participant.name.clone(),
@@ -170,7 +172,7 @@ impl Subject {
         }
     }
 
-    /// The scenarios that have not been run. None if the server could not be started.
+    /// The scenarios that have not been run yet. Empty if the server could not be started.
     pub fn left<'a>(&self, scenarios: &'a [Scenario]) -> Vec<&'a Scenario> {
         let is_done = |s: &&Scenario| self.trials.iter().any(|trial| trial.scenario == s.name);
         let left = scenarios.iter().filter(|s| !is_done(s));
@@ -179,15 +181,16 @@ impl Subject {
 }
 
 impl StressTrial {
-    /// Whether a busy machine may be the cause. It is never the cause of an exit, or of memory or
-    /// threads that a server keeps.
+    /// Whether a busy machine may be the cause of the impact. A busy machine never causes an exit,
+    /// or memory or threads that a server keeps.
     fn is_doubtful(&self) -> bool {
         let by_chance = [Impact::Slowed, Impact::Failing, Impact::Down];
         by_chance.contains(&self.judgement.impact) && self.observed.ended.is_none()
     }
 
-    /// The better of two trials of one scenario. Memory and threads after the second are compared
-    /// with those before the first, or the second would hide what the first left behind.
+    /// Returns the better of two trials of one scenario. Memory and threads after the second trial
+    /// are compared with the values before the first. Otherwise, the second trial would hide what
+    /// the first left behind.
     fn milder(self, mut again: Self) -> Self {
         if let (Some(first), Some(last)) = (&self.observed.held, &mut again.observed.held) {
             last[0] = first[0];
@@ -200,7 +203,7 @@ impl StressTrial {
     }
 }
 
-/// Runs the remaining scenarios on one server, and reports each to `on` when it begins and ends.
+/// Runs the remaining scenarios on one server, and reports the beginning and end of each to `on`.
 /// The server's log is named after `number`.
 pub fn stress(
     number: usize,
@@ -239,8 +242,8 @@ pub fn stress(
             Err(failure) => subject.failure = Some(failure),
         }
         let goes_on = !stop.load(Ordering::Relaxed) && subject.failure.is_none();
-        // A server that hotlap did not start cannot be restarted, so the next scenario uses it in
-        // its present state.
+        // A server that hotlap did not start cannot be restarted, so the next scenario uses the
+        // server in its current state.
         match goes_on && !(is_down && server.is_started()) {
             true => running = Some(server),
             false => server.stop(),
@@ -255,19 +258,19 @@ pub fn stress(
     subject
 }
 
-/// Progress of a stress.
+/// The progress of a stress.
 #[derive(Debug)]
 pub enum StressEvent<'a> {
-    /// A scenario begins.
+    /// A scenario is about to begin.
     Scenario {
         /// The server's name.
         server: &'a str,
         /// The scenario's name.
         scenario: &'a str,
     },
-    /// A scenario is over.
+    /// A scenario has ended.
     Trial {
-        /// The server, with this trial as its last.
+        /// The server's results, with this scenario's trial as the last one.
         subject: &'a Subject,
     },
 }
@@ -281,7 +284,7 @@ struct Attacked<'a> {
     host: String,
     exchange: Exchange,
     request: Request,
-    /// The share of a core that it used without requests, after the warm-up.
+    /// The share of a core that the server used without requests, after the warm-up.
     idle: Option<f64>,
 }
 
@@ -313,16 +316,16 @@ impl<'a> Attacked<'a> {
         let Started { server, target, host, notes: more, .. } =
             starter.start(number, participant)?;
         notes.extend(more);
-        let (exchange, answer) = match participant.contract.name {
-            Some(_) => {
-                let exchange = participant.contract.exchanges[0].clone();
+        let (exchange, answer) = match participant.contract.is_custom() {
+            false => {
+                let exchange = participant.contract.with_values(0).exchanges.swap_remove(0);
                 let answer = ask(&target, &host, LIMIT, &exchange, stop).map_err(|why| {
                     let cause = format!("{}: {why}", exchange.name);
                     failure("verify", cause, "`hotlap check` shows details")
                 })?;
                 (exchange, answer)
             }
-            None => infer_exchange(&target, &host, participant, notes, stop)?,
+            true => infer_exchange(&target, &host, participant, notes, stop)?,
         };
         let request = exchange.request(&host, Some(&answer), &Fields::default());
         let mut server =
@@ -368,8 +371,8 @@ impl<'a> Attacked<'a> {
         Ok(())
     }
 
-    /// Runs a scenario, and again if its normal clients fared badly, since other work on this
-    /// machine may be the cause. The better trial counts. `None` if interrupted.
+    /// Runs a scenario, and runs it again if its normal clients fared badly, because other work on
+    /// this machine may be the cause. The better trial counts. `None` if interrupted.
     fn run_and_confirm(
         &mut self,
         scenario: &Scenario,
@@ -378,7 +381,7 @@ impl<'a> Attacked<'a> {
         if !first.is_doubtful() {
             return Ok(Some(first));
         }
-        // A server that still does not answer is not silent by chance.
+        // A server that still does not respond is not silent by chance.
         if first.observed.recovered_ms.is_none() && self.recover().is_none() {
             return Ok(Some(first));
         }
@@ -444,8 +447,8 @@ impl<'a> Attacked<'a> {
         fared(hotlap_load::run(&self.normal_plan(window)))
     }
 
-    /// The same after the scenario: the best of several measurements, because a slow one may be due
-    /// to other work on this machine.
+    /// Measures the load of the normal clients after the scenario. The best of several measurements
+    /// counts, because a slow one may be due to other work on this machine.
     fn measure_after(&self, before: &ClientService) -> ClientService {
         let baseline = self.setting.timing.baseline;
         let mut best = self.measure(baseline);
@@ -462,7 +465,8 @@ impl<'a> Attacked<'a> {
         best
     }
 
-    /// The same during the attack, with the server's memory and threads towards its end.
+    /// Measures the load of the normal clients during the attack. Also returns the server's memory
+    /// and threads shortly before the end of the attack.
     fn measure_under_attack(&mut self, scenario: &Scenario) -> (ClientService, Option<Held>) {
         let timing = &self.setting.timing;
         let mut plan = self.normal_plan(timing.attack);
@@ -494,7 +498,7 @@ impl<'a> Attacked<'a> {
         plan
     }
 
-    /// Starts the attack.
+    /// Starts the attack of a scenario.
     fn attack(&self, scenario: &Scenario) -> Result<RunningAttack, ServerFailure> {
         let refused = |what: String| failure("stress", what, "raise that limit");
         match &scenario.attack {
@@ -531,7 +535,8 @@ impl<'a> Attacked<'a> {
         }
     }
 
-    /// Waits until it is idle, within limits. Returns the share of a core that it used last.
+    /// Waits until the server is idle, within limits. Returns the share of a core that it used
+    /// last.
     fn wait_until_idle(&mut self) -> Option<f64> {
         let mut share = None;
         for _ in 0..IDLE_LOOKS {
@@ -544,7 +549,7 @@ impl<'a> Attacked<'a> {
         share
     }
 
-    /// The share of a core that it uses without requests.
+    /// Measures the share of a core that the server uses without requests.
     fn idle_share(&mut self) -> Option<f64> {
         let server = self.server.as_mut()?;
         let before = server.sample(&|| 0);
@@ -564,7 +569,7 @@ impl<'a> Attacked<'a> {
     }
 }
 
-/// Checks that a server that runs already may be attacked.
+/// Checks that a server that is already running may be attacked.
 fn check_target(target: &Target, setting: &StressSetting) -> Result<(), ServerFailure> {
     let Endpoint::Tcp(address) = &target.endpoint else {
         let remedy = "make it listen on a port of 127.0.0.1";
@@ -577,7 +582,7 @@ fn check_target(target: &Target, setting: &StressSetting) -> Result<(), ServerFa
     Ok(())
 }
 
-/// The request for a server without a contract, with the inferred response.
+/// Infers the request and its correct response for a server without a contract.
 fn infer_exchange(
     target: &Target,
     host: &str,
@@ -632,7 +637,7 @@ fn fared(outcome: Result<Outcome, Error>) -> ClientService {
     }
 }
 
-/// Raises the limit of open files for the attackers and the normal clients.
+/// Raises the limit on open files for the attackers and the normal clients.
 fn allow_files(clients: usize) -> Result<(), String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let needed = clients as u64 + 512;
@@ -682,8 +687,8 @@ mod tests {
         }
     }
 
-    /// Regression: on a machine without an idle core, a server counted as harmed that was fine a
-    /// second later.
+    /// Regression: on a machine without an idle core, a server that was fine a second later counted
+    /// as harmed.
     #[test]
     fn the_better_of_two_trials_counts_and_an_exit_needs_no_second() {
         let (calm, hurt) = (trial(10_000, 20_000_000, false), trial(0, 20_000_000, false));

@@ -1,8 +1,8 @@
 //! Reads suites strictly: servers, loads, the question, and published figures.
 //!
-//! The file's keys and the resulting suite are separate types, as for manifests. An unknown key, an
-//! unknown name, or a published figure for a server that is not in the suite is an error with file
-//! and line (`suite/file.rs`).
+//! The file's keys and the resulting suite have separate types, as for manifests. An unknown key,
+//! an unknown name, or a published figure for a server that is not in the suite is an error. The
+//! error names file and line (`suite/file.rs`).
 
 use std::path::Path;
 
@@ -18,11 +18,12 @@ pub use definition::{
 };
 
 impl Suite {
-    /// Opens a suite of the folder by its name, or a file by its path: an argument that contains
-    /// `/` or ends in `.toml`.
+    /// Opens a suite of the folder by its name, or a file by its path. An argument that contains
+    /// `/` or ends in `.toml` is a path.
     ///
     /// # Errors
-    /// There is no such suite (with similar names), or it is invalid.
+    /// Fails if there is no such suite, or if the suite is invalid. The first error lists similar
+    /// names.
     pub fn open(named: &str, folder: &Path) -> Result<Self, SuiteError> {
         if named.contains('/') || named.ends_with(".toml") {
             return Self::read(Path::new(named));
@@ -34,10 +35,10 @@ impl Suite {
         }
     }
 
-    /// Reads a file.
+    /// Reads a suite from a file.
     ///
     /// # Errors
-    /// The file cannot be read or is invalid. Has file and line.
+    /// Fails if the file cannot be read or is invalid. The error has file and line.
     pub fn read(file: &Path) -> Result<Self, SuiteError> {
         let text = files::read_to_string(file).map_err(|error| SuiteError::Wrong {
             file: file.to_owned(),
@@ -50,7 +51,7 @@ impl Suite {
     /// Parses a suite.
     ///
     /// # Errors
-    /// The suite is invalid. Has file and line.
+    /// Fails if the suite is invalid. The error has file and line.
     pub fn parse(text: &str, file: &Path) -> Result<Self, SuiteError> {
         file::parse(text, file)
     }

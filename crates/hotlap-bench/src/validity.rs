@@ -1,9 +1,9 @@
-//! Validity checks: a lap's figures must agree with each other. A lap that fails one is left out,
-//! unless [`Violation::invalidates`] makes an exception.
+//! Validity checks: the figures of a lap must agree with each other. A lap that fails a check is
+//! left out, unless [`Violation::invalidates`] makes an exception.
 //!
-//! Pure functions: a lap and its load in, failed validity checks out. What a lap does not contain
-//! is passed to [`silence`] and [`side_effect`]. Several generators judge themselves
-//! (`hotlap_agent::outcome`). `local::instance::laps` puts all of it together.
+//! The checks are pure functions from a lap and its load to the failed checks. Facts that a lap
+//! does not contain are passed to [`silence`] and [`side_effect`]. Several generators check
+//! themselves (`hotlap_agent::outcome`). `local::instance::laps` combines all of these checks.
 
 use std::time::Duration;
 
@@ -14,24 +14,27 @@ use hotlap_stats::Histogram;
 use crate::lap::{Lap, LapKind, Violation};
 use crate::participant::Load;
 
-/// How busy a generator thread may be, as a share of the window. This and the limits below are
-/// conventions (METHODOLOGY, *Validity checks*).
+/// How busy a generator thread may be, as a share of the window. This limit and the limits below
+/// are conventions (METHODOLOGY, *Validity checks*).
 pub const BUSY: f64 = 0.90;
 
 /// The share of requests that may fail.
 const FAILING: f64 = 0.01;
 
-/// Allowed deviation from Little's law, as a share. A convention (METHODOLOGY, *Validity checks*).
+/// Allowed deviation from Little's law, as a share. The value is a convention (METHODOLOGY,
+/// *Validity checks*).
 pub const LITTLE: f64 = 0.03;
 
-/// How late a paced request may be sent at the 99th percentile, as a share of the mean gap between
-/// two requests of one connection. And an allowance in nanoseconds.
+/// How late a paced request may be sent at the 99th percentile. The first value is a share of the
+/// mean gap between two requests of one connection. The second value is an allowance in
+/// nanoseconds.
 pub const LATE: (f64, u64) = (0.5, 200_000);
 
-/// How long the host of a server may not answer. A lost packet is sent again after 0.2 s or more.
+/// How long a server's host may be silent. A lost packet is only sent again after 0.2 s or more.
 pub const SILENCE: Duration = Duration::from_millis(500);
 
-/// The validity checks that a lap fails. The limits are part of the method. No option changes them.
+/// Returns the validity checks that a lap fails. The limits are part of the method, so no option
+/// changes them.
 pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     [
         wrong_answers(lap, load),
@@ -48,22 +51,22 @@ pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     .collect()
 }
 
-/// The validity checks of this module that a lap of a search fails. Failures, wrong responses and a
-/// queue without end are what a search looks for, so of these checks only lateness excludes a lap.
+/// Returns the validity checks of this module that a lap of a search fails. A search looks for
+/// failures, wrong responses and endless queues, so only lateness excludes a lap here.
 pub fn judge_trial(lap: &Lap, load: &Load) -> Vec<Violation> {
     late(lap, load).into_iter().collect()
 }
 
-/// Checks the lines that a server wrote: at least one for each answered request, at most one for
-/// each request sent, since some are in flight when a lap ends. Separate from [`judge`] because the
-/// lines are counted outside of the lap.
+/// Checks the number of lines that a server wrote. There must be at least one line for each
+/// response. There may be at most one for each request sent, because some are in flight when a lap
+/// ends. This check is separate from [`judge`] because the lines are counted outside of the lap.
 pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation> {
     let right = (least..=most).contains(&counted);
     (!right).then_some(Violation::SideEffect { expected: least, counted })
 }
 
-/// Checks the connection to the server's host: while that is down, the server looks slow. Separate
-/// from [`judge`] because the lap does not contain it.
+/// Checks the connection to the server's host. While the connection is down, the server looks slow.
+/// This check is separate from [`judge`] because a lap does not contain the silence.
 pub fn silence(longest: Duration) -> Option<Violation> {
     (longest >= SILENCE).then_some(Violation::Silence { ms: longest.as_secs_f64() * 1e3 })
 }
@@ -75,7 +78,7 @@ fn wrong_answers(lap: &Lap, load: &Load) -> Option<Violation> {
         + failures.of(Failure::BadFraming);
     let example = lap.outcome.first_wrong.as_ref().map_or_else(String::new, |w| {
         let response = String::from_utf8_lossy(&w.first_bytes);
-        // One fixed request needs no mention.
+        // If there is only one fixed request, it need not be mentioned.
         let request = w.method_and_path().filter(|_| load.request.is_none());
         let request = request.map_or_else(String::new, |request| format!("{request}: "));
         format!("{request}{}: {}", w.why, response.escape_debug())
@@ -89,8 +92,8 @@ fn failures(lap: &Lap) -> Option<Violation> {
     is_failing([&lap.outcome]).then_some(Violation::Failures { failures, requests, most })
 }
 
-/// Whether more requests failed in these windows than `FAILING` allows. Without responses and
-/// without failures, the server stalled.
+/// Whether more requests failed in these windows than `FAILING` allows. A server without responses
+/// and without failures has stalled, and does not count as failing.
 pub fn is_failing<'a>(windows: impl IntoIterator<Item = &'a Outcome>) -> bool {
     let (mut failures, mut requests) = (0, 0);
     for window in windows {
@@ -102,8 +105,8 @@ pub fn is_failing<'a>(windows: impl IntoIterator<Item = &'a Outcome>) -> bool {
 
 fn connections(lap: &Lap) -> Option<Violation> {
     let c = lap.outcome.connections;
-    // For a server that closes each connection after its response, the number of open connections
-    // at one moment means nothing.
+    // If a server closes each connection after its response, the number of open connections at one
+    // moment means nothing.
     if is_reopened(&lap.outcome) {
         return None;
     }
@@ -121,8 +124,9 @@ fn streams(lap: &Lap, load: &Load) -> Option<Violation> {
     (lap.kind == LapKind::Flat && is_less).then_some(Violation::Streams { asked, open })
 }
 
-/// All bytes belong to right responses, except for what is in flight at the window's two edges: in
-/// HTTP/1.1 one response of each connection, in HTTP/2 one of each stream.
+/// Checks that all bytes belong to correct responses, except for bytes in flight at the window's
+/// two edges. In HTTP/1.1 that is one response for each connection, and in HTTP/2 one for each
+/// stream.
 fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
     if o.responses == 0 || o.failures.total() > 0 {
@@ -135,14 +139,14 @@ fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
     (expected.abs_diff(received) > edges).then_some(Violation::Bytes { expected, received })
 }
 
-/// Whether the server closes connections itself, so that most requests came on a new one.
+/// Whether the server closes connections itself, so that most requests came on a new connection.
 fn is_reopened(outcome: &Outcome) -> bool {
     outcome.connections.reopened > outcome.responses / 2
 }
 
-/// Little's law (Little 1961): in a closed loop, requests in flight × window length = total time in
-/// the system within the window. A request in flight at an edge counts for its time within the
-/// window only, so a server that stalls at an edge does not violate the law.
+/// Checks Little's law (Little 1961). In a closed loop, requests in flight × window length = total
+/// time in the system within the window. A request in flight at an edge counts only for its time
+/// within the window. A server that stalls at an edge therefore does not violate the law.
 fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
     if lap.kind != LapKind::Flat || o.failures.total() > 0 {
@@ -152,7 +156,7 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
     let served_ns = o.service_time.mean() * o.service_time.len() as f64;
     let by_law_ns = served_ns + o.edge_ages.at_close_ns as f64 - o.edge_ages.at_open_ns as f64;
     let off = (asked_ns - by_law_ns).abs() / asked_ns;
-    // With a new connection for each request, closing the old one is not timed.
+    // If each request has a new connection, the time for closing the old one is not measured.
     let is_new = load.shape.reuse == Reuse::Close || is_reopened(o);
     let between = if is_new { 0.10 } else { 0.0 };
     (off > LITTLE + between).then_some(Violation::LittlesLaw { off: off * 100.0 })
@@ -160,7 +164,7 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
 
 fn generator(lap: &Lap) -> Option<Violation> {
     let busy = lap.outcome.busiest();
-    // A paced generator may busy-wait. Lateness is the better check there.
+    // A paced generator may busy-wait, so lateness is the better check for paced laps.
     (lap.kind == LapKind::Flat && busy > BUSY)
         .then_some(Violation::Generator { busy: busy * 100.0 })
 }
@@ -172,8 +176,8 @@ fn late(lap: &Lap, load: &Load) -> Option<Violation> {
         .then(|| Violation::Late { lag_us: lag.quantile(0.99) as f64 / 1e3 })
 }
 
-/// Whether a generator sent too late for its times to be the server's ([`LATE`]), with this many
-/// connections at this rate.
+/// Whether a generator sent requests so late that its times are not the server's ([`LATE`]), with
+/// this many connections at this rate.
 pub fn is_late(lag: &Histogram, connections: usize, rate: f64) -> bool {
     let gap_ns = connections as f64 * 1e9 / rate;
     let limit_ns = (gap_ns * LATE.0).max(LATE.1 as f64);
@@ -199,7 +203,7 @@ mod tests {
         runner.whole_lap(0, 0, kind).unwrap()
     }
 
-    /// A valid lap, judged after `spoil` has changed it.
+    /// Judges a valid lap after `spoil` has changed it.
     fn judged(spoil: impl FnOnce(&mut Lap)) -> Vec<Violation> {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
         assert_eq!(judge(&lap, &load()), []);
@@ -207,7 +211,7 @@ mod tests {
         judge(&lap, &load())
     }
 
-    /// Judges a lap at 4,000 requests/s whose requests were all sent this late.
+    /// Judges a lap at 4,000 requests/s in which every request was sent this late.
     fn paced(lag_ns: u64) -> Vec<Violation> {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Paced { rate: 4_000.0 });
         (0..2_000).for_each(|_| lap.outcome.lag.record(lag_ns));
@@ -232,8 +236,8 @@ mod tests {
         assert_eq!(violations, [Violation::Connections { asked: 64, up: 63, most }]);
     }
 
-    /// Regression: a server that allows one stream was shown as measured with eight, and its laps
-    /// failed Little's law.
+    /// Regression: a server that allows one stream was shown as measured with eight streams, and
+    /// its laps failed Little's law.
     #[test]
     fn fewer_streams_than_requested_fail_the_lap() {
         let shape = Shape { pipeline: 8, ..load().shape };
@@ -247,7 +251,7 @@ mod tests {
         assert_eq!((with(8), with(0)), (None, None));
     }
 
-    /// Regression: a server that sends `Connection: close` each time had no lap that counted.
+    /// Regression: all laps were excluded for a server that sends `Connection: close` each time.
     #[test]
     fn a_server_that_closes_its_connections_is_valid() {
         let violations = judged(|lap| {
@@ -265,7 +269,7 @@ mod tests {
         assert_eq!(violations, [Violation::Bytes { expected: 1_000_000, received: 1_012_801 }]);
     }
 
-    /// Regression: with 10 streams per connection, laps of right responses did not count.
+    /// Regression: with 10 streams per connection, laps with correct responses were excluded.
     #[test]
     fn each_stream_may_have_a_response_at_the_edges() {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), LapKind::Flat);
@@ -347,7 +351,8 @@ mod tests {
 
     #[test]
     fn a_generator_that_sends_late_fails_a_paced_lap() {
-        // 64 connections at 4,000/s: 16 ms between two requests of one; half of that is allowed.
+        // With 64 connections at 4,000/s, two requests of a connection are 16 ms apart. Half of
+        // that is allowed.
         assert_eq!(paced(7_900_000), []);
         let violations = paced(8_100_000);
         let [Violation::Late { lag_us }] = violations[..] else { panic!("{violations:?}") };
@@ -374,7 +379,7 @@ mod tests {
         lap.outcome.edge_ages.at_close_ns = by_law_ns;
     }
 
-    /// The total for 64 connections in 0.5 s.
+    /// The total time in the system for 64 connections in 0.5 s.
     const ALL_NS: u64 = 64 * 500_000_000;
 
     #[test]
@@ -390,7 +395,7 @@ mod tests {
         let failed = |expected, received| vec![Violation::Bytes { expected, received }];
         assert_eq!(of(1_000_000, 987_200, 64), []);
         assert_eq!(of(1_000_000, 987_199, 64), failed(1_000_000, 987_199));
-        // 100.0001 bytes per response are rounded up: 2 × 64 × 101.
+        // 100.0001 bytes per response are rounded up, so the edges allow 2 × 64 × 101 bytes.
         assert_eq!(of(1_000_001, 1_000_001 + 12_928, 64), []);
         assert_eq!(of(1_000_001, 1_000_001 + 12_929, 64), failed(1_000_001, 1_012_930));
         // A load without connections still has two edges.
@@ -425,7 +430,7 @@ mod tests {
             failing(101),
             [Violation::Failures { failures: 101, requests: 10_001, most: Some(Failure::Timeout) }]
         );
-        // A server that answered nothing, with and without failures.
+        // A server that sent no response, with and without failures.
         let silent = |failures| {
             judged(|lap| {
                 in_system(lap, ALL_NS);
@@ -478,10 +483,10 @@ mod tests {
             is_late(&lag, connections, rate)
         };
         // The limit is half of the mean gap between two requests of a connection. 200,063 ns is the
-        // upper end of a bucket, and 400,126 connections at 10⁹/s have a gap of twice that.
+        // upper end of a bucket. With 400,126 connections at 10⁹/s, the gap is twice as long.
         assert!(!is_late_at(200_063, 400_126, 1e9));
         assert!(is_late_at(200_063, 400_124, 1e9));
-        // 200 µs are always allowed: 64 connections at 10⁶/s have a gap of 64 µs.
+        // A lag of 200 µs is always allowed. With 64 connections at 10⁶/s, the gap is only 64 µs.
         assert!(!is_late_at(199_900, 64, 1e6));
         assert!(is_late_at(201_000, 64, 1e6));
         assert!(!is_late(&Histogram::new(), 64, 1e6));
@@ -490,7 +495,7 @@ mod tests {
     #[test]
     fn a_mean_that_rate_and_connections_contradict_fails_littles_law() {
         let violations = judged(|lap| {
-            // As if a twentieth of the time in the system had been missed.
+            // The times are as if a twentieth of the time in the system had been missed.
             let mut seen = Histogram::new();
             (0..10_000).for_each(|_| seen.record(3_040_000));
             lap.outcome.service_time = seen;
@@ -499,7 +504,7 @@ mod tests {
         assert!((4.5..5.5).contains(&off), "{off}%");
     }
 
-    /// Regression: half a lap of stalling at its end violated Little's law and the lap was left
+    /// Regression: a stall over the second half of a lap violated Little's law. The lap was left
     /// out, so a long garbage collection went uncounted.
     #[test]
     fn a_server_that_stalls_at_an_edge_is_not_left_out() {
@@ -536,7 +541,7 @@ mod tests {
         }
     }
 
-    /// Regression: requests in flight when the window opened counted in full.
+    /// Regression: requests in flight when the window opened were counted in full.
     #[test]
     fn time_before_the_window_is_not_in_littles_law() {
         let opened = |opens_ns| {
@@ -563,7 +568,7 @@ mod tests {
             let violations = judge(&lap, &Load { shape, ..load() });
             let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
             assert_eq!(failed, fails, "closed by the client: {by_law_ns}: {violations:?}");
-            // Or because the server closes each connection.
+            // The limit is the same if the server closes each connection.
             lap.outcome.connections.reopened = 10_000;
             assert_eq!(judge(&lap, &load()), violations, "closed by the server: {by_law_ns}");
         }

@@ -1,8 +1,8 @@
-//! The protocol on one connection, as a state machine without sockets or clock: bytes in, responses
-//! out.
+//! The protocol on one connection, as a state machine without sockets or clock. Bytes go in, and
+//! responses come out.
 //!
-//! A connection knows the requests in flight, in order, whatever the protocol. One of two machines
-//! says which of them the incoming bytes answer.
+//! A connection knows its requests in flight, in order, whatever the protocol. A state machine for
+//! HTTP/1.1 or HTTP/2 decides which of the requests the incoming bytes answer.
 
 mod http1;
 mod http2;
@@ -23,16 +23,17 @@ pub(crate) const EVIDENCE: usize = 512;
 /// A request in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlight {
-    /// Which one it is.
+    /// The position of the request in the worker's sequence.
     pub(crate) turn: Turn,
-    /// When it was due. In a closed loop, when it was sent.
+    /// When the request was due. In a closed loop, when it was sent.
     pub(crate) due_ns: u64,
-    /// When it was sent, or connecting for it began.
+    /// When the request was sent, or when connecting for it began.
     pub(crate) sent_ns: u64,
 }
 
 impl InFlight {
-    /// When its latency begins: when it was due in an open loop, else when it was sent.
+    /// Returns when the latency begins: when the request was due in an open loop, and when it was
+    /// sent in a closed loop.
     pub(crate) fn start_ns(&self, is_open_loop: bool) -> u64 {
         if is_open_loop { self.due_ns } else { self.sent_ns }
     }
@@ -44,33 +45,33 @@ pub(crate) struct Completed {
     pub(crate) request: InFlight,
     pub(crate) status: u16,
     pub(crate) keep_alive: bool,
-    /// Its bytes on the wire, including interim responses.
+    /// The bytes of the response on the wire, including interim responses.
     pub(crate) bytes: u64,
-    /// How it is wrong, if it is. Boxed, so that a correct response is small.
+    /// How the response is wrong. `None` if it is correct. Boxed to keep a correct response small.
     pub(crate) wrong: Option<Box<Wrong>>,
 }
 
 /// A complete response that is not the expected one.
 #[derive(Debug)]
 pub(crate) struct Wrong {
-    /// How it differs from the expected response.
+    /// How the response differs from the expected one.
     pub(crate) mismatch: Mismatch,
     pub(crate) first_bytes: Vec<u8>,
 }
 
-/// Why a connection cannot be used any more.
+/// The reason why a connection cannot be used any more.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) failure: Failure,
     pub(crate) phase: Phase,
     pub(crate) why: &'static str,
-    /// The request whose response was malformed, if that is known, and the first bytes of the
-    /// response.
+    /// The request whose response was malformed, if that request is known.
     pub(crate) turn: Option<Turn>,
+    /// The first bytes of the malformed response.
     pub(crate) first_bytes: Vec<u8>,
 }
 
-/// A response that matched the template and so is correct.
+/// A response that matched the template and is therefore correct.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recognised {
     pub(crate) request: InFlight,
@@ -78,38 +79,38 @@ pub(crate) struct Recognised {
     pub(crate) keep_alive: bool,
 }
 
-/// The result of taking bytes.
+/// The result of [`Connection::take`].
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// All bytes are consumed.
+    /// All bytes are consumed, and no response is complete yet.
     NeedMore,
     Completed(Completed),
-    /// HTTP/2: a request failed; the connection goes on.
+    /// HTTP/2: a request failed, and the connection continues.
     Failed(FailedStream),
-    /// HTTP/2: the server did not process a request, which waits for a stream again.
+    /// HTTP/2: the server did not process a request. The request waits for a new stream.
     Refused,
     /// The connection cannot be used any more.
     Broken(Broken),
 }
 
-/// A request that failed alone.
+/// A request that failed while its connection continued.
 #[derive(Debug)]
 pub(crate) struct FailedStream {
     pub(crate) request: InFlight,
     pub(crate) failure: Failure,
     pub(crate) phase: Phase,
-    /// Why the response is malformed, or the code of a reset.
+    /// Why the response is malformed, or the error code of a reset.
     pub(crate) why: Why,
 }
 
-/// Why a request failed alone.
+/// The reason why a request failed while its connection continued.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Why {
     Malformed(&'static str),
     Reset(ErrorCode),
 }
 
-/// One connection.
+/// A connection: its requests in flight and the state of its protocol.
 #[derive(Debug)]
 pub(crate) struct Connection {
     in_flight: VecDeque<InFlight>,
@@ -122,7 +123,7 @@ enum Machine {
     Http2(Box<Http2>),
 }
 
-/// The limits of HTTP/2 for a plan, or `None` in HTTP/1.1.
+/// Returns the limits of HTTP/2 for a plan. Returns `None` for HTTP/1.1.
 pub(crate) fn limits(plan: &Plan, mix: &RequestMix) -> Option<Limits> {
     (plan.target.protocol == Protocol::Http2).then(|| Limits {
         streams: plan.shape.pipeline as u32,
@@ -133,7 +134,7 @@ pub(crate) fn limits(plan: &Plan, mix: &RequestMix) -> Option<Limits> {
 }
 
 impl Connection {
-    /// A connection that speaks HTTP/2 within limits. Without any, HTTP/1.1.
+    /// Creates a connection that speaks HTTP/2 within `limits`, or HTTP/1.1 without limits.
     pub(crate) fn new(limits: Option<Limits>) -> Self {
         let machine = match limits {
             None => Machine::Http1(Http1::default()),
@@ -142,7 +143,7 @@ impl Connection {
         Self { in_flight: VecDeque::new(), machine }
     }
 
-    /// The state of HTTP/2, if that is the protocol.
+    /// Returns the state of HTTP/2, if that is the protocol.
     #[inline]
     pub(crate) fn http2(&self) -> Option<&Http2> {
         match &self.machine {
@@ -159,7 +160,7 @@ impl Connection {
         }
     }
 
-    /// Whether another request may be sent, if at most `limit` may be in flight.
+    /// Returns whether another request may be sent, if at most `limit` may be in flight.
     #[inline]
     pub(crate) fn has_room(&self, limit: usize) -> bool {
         let in_flight = self.in_flight.len();
@@ -170,7 +171,7 @@ impl Connection {
     }
 
     /// HTTP/2: opens streams for the requests in flight that have none, as far as the server
-    /// allows; returns for how many. The others wait.
+    /// allows. The other requests wait. Returns the number of opened streams.
     pub(crate) fn open_streams(&mut self, mix: &mut RequestMix) -> usize {
         let Machine::Http2(http2) = &mut self.machine else { return 0 };
         let before = http2.sent();
@@ -180,14 +181,14 @@ impl Connection {
         http2.sent() - before
     }
 
-    /// HTTP/2: gives up the oldest request, and removes it.
+    /// HTTP/2: cancels and removes the oldest request.
     pub(crate) fn cancel_oldest(&mut self) -> Option<(InFlight, Phase)> {
         let Machine::Http2(http2) = &mut self.machine else { return None };
         http2.cancel_oldest(&mut self.in_flight)
     }
 
-    /// HTTP/2: the requests to send again on another connection, which are those that the server
-    /// has said it did not process.
+    /// HTTP/2: takes the requests to send again on another connection. The server has said that it
+    /// did not process them.
     pub(crate) fn take_retries(&mut self) -> VecDeque<InFlight> {
         match self.http2() {
             Some(http2) if http2.may_retry() => std::mem::take(&mut self.in_flight),
@@ -195,42 +196,42 @@ impl Connection {
         }
     }
 
-    /// A request is sent.
+    /// Adds a request that is being sent to the requests in flight.
     #[inline]
     pub(crate) fn send(&mut self, request: InFlight) {
         self.in_flight.push_back(request);
     }
 
-    /// The number of requests in flight.
+    /// Returns the number of requests in flight.
     #[inline]
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// The requests in flight, in the order in which they are answered.
+    /// Returns the requests in flight, in the order in which they were sent.
     pub(crate) fn requests(&self) -> impl Iterator<Item = &InFlight> {
         self.in_flight.iter()
     }
 
-    /// The request that is answered next.
+    /// Returns the request that was sent first.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<&InFlight> {
         self.in_flight.front()
     }
 
-    /// The request that was sent last.
+    /// Returns the request that was sent last.
     #[inline]
     pub(crate) fn newest(&self) -> Turn {
         self.in_flight.back().map_or_else(Turn::default, |r| r.turn)
     }
 
-    /// The last `count` requests that were sent, in order.
+    /// Returns the last `count` requests that were sent, in order.
     pub(crate) fn last(&self, count: usize) -> impl Iterator<Item = Turn> {
         self.in_flight.iter().skip(self.in_flight.len() - count).map(|r| r.turn)
     }
 
-    /// Moves the due and send times of all requests in flight by a pause, but not beyond `now`: no
-    /// time passes for them while the server is stopped.
+    /// Moves the due and send times of all requests in flight by a pause, but not beyond `now`. No
+    /// time passes for the requests while the server is stopped.
     pub(crate) fn shift(&mut self, pause_ns: u64, now: u64) {
         for request in &mut self.in_flight {
             request.due_ns = (request.due_ns + pause_ns).min(now);
@@ -238,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// The phase of the oldest request.
+    /// Returns the phase of the oldest request.
     pub(crate) fn phase(&self) -> Phase {
         match &self.machine {
             _ if self.in_flight.is_empty() => Phase::Idle,
@@ -256,9 +257,9 @@ impl Connection {
         }
     }
 
-    /// The response to the only request in flight, if `input` is exactly that and matches its
-    /// template. Nearly every read in HTTP/1.1 takes this cheap path. [`Connection::take`] would
-    /// give the same result.
+    /// Returns the response to the only request in flight, if `input` is exactly one response and
+    /// matches the template of the request. Nearly every read in HTTP/1.1 takes this cheap path.
+    /// [`Connection::take`] would give the same result.
     #[inline(always)]
     pub(crate) fn recognise(&mut self, input: &[u8], mix: &mut RequestMix) -> Option<Recognised> {
         let Machine::Http1(http1) = &self.machine else { return None };
@@ -283,8 +284,8 @@ impl Connection {
         }
     }
 
-    /// Handles the server closing the connection. Returns the response that this completes, if any.
-    /// A close without a request in flight is not a failure.
+    /// Handles a close by the server. Returns the response that the close completes, if any. A
+    /// close without a request in flight is not a failure.
     pub(crate) fn close(
         &mut self,
         mix: &mut RequestMix,
@@ -297,13 +298,13 @@ impl Connection {
         completed.map(Some).ok_or_else(|| (Failure::ClosedEarly, self.phase()))
     }
 
-    /// Whether the current body is delimited by the end of the connection.
+    /// Returns whether the current body is delimited by the end of the connection.
     pub(crate) fn is_until_close(&self) -> bool {
         matches!(&self.machine, Machine::Http1(http1) if http1.is_until_close())
     }
 
-    /// How many bytes may be discarded unread: the rest of a body of known length whose contents
-    /// are not checked.
+    /// Returns the number of bytes that may be discarded unread. Only a body of known length whose
+    /// contents are not checked may be discarded.
     pub(crate) fn skippable(&self) -> u64 {
         match &self.machine {
             Machine::Http1(http1) => http1.skippable(),
@@ -311,8 +312,8 @@ impl Connection {
         }
     }
 
-    /// Accounts for bytes that were discarded unread. [`Connection::take`] tells whether they
-    /// completed the response.
+    /// Accounts for bytes that were discarded unread. The next call of [`Connection::take`] tells
+    /// whether they completed the response.
     pub(crate) fn skip(&mut self, count: u64) {
         if let Machine::Http1(http1) = &mut self.machine {
             http1.skip(count);

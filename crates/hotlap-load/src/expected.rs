@@ -1,5 +1,5 @@
-//! Whether a response is the expected one: compared piece by piece as it arrives, or recognised at
-//! once, because an equal one has arrived before.
+//! Decides whether a response is the expected one. A response is compared piece by piece as it
+//! arrives, or recognised at once because an equal response has arrived before.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(crate) enum Mismatch {
         got: u64,
         expected: usize,
     },
-    /// The first byte of the body that differs.
+    /// The index of the first byte of the body that differs.
     Byte(usize),
 }
 
@@ -34,15 +34,15 @@ impl fmt::Display for Mismatch {
 /// The check of one response.
 #[derive(Debug, Default)]
 pub(crate) struct Check {
-    /// Bytes of the body so far.
+    /// The number of bytes of the body so far.
     length: u64,
     mismatch: Option<Mismatch>,
-    /// Whether the contents of the body are not checked.
+    /// Whether the contents of the body are left unchecked.
     skips_body: bool,
 }
 
 impl Check {
-    /// Starts with the head of a response: its status, and the length of its body if stated.
+    /// Starts the check of a response with its status, and with the length of the body if stated.
     pub(crate) fn new(
         status: u16,
         length: Option<u64>,
@@ -54,19 +54,19 @@ impl Check {
         if !expect.status.accepts(status) {
             mismatch = Some(Mismatch::Status(status));
         } else if let (true, Some(expected), Some(got)) = (is_head, expect.body.length(), length) {
-            // The response to a HEAD says how long the body would be. There is nothing else to
-            // check.
+            // The response to a HEAD request says how long the body would be. There is nothing else
+            // to check.
             mismatch = (got != expected as u64).then_some(Mismatch::Length { got, expected });
         }
         Self { length: 0, mismatch, skips_body }
     }
 
-    /// Whether the response is known to be wrong.
+    /// Returns whether the response is known to be wrong.
     pub(crate) fn is_wrong(&self) -> bool {
         self.mismatch.is_some()
     }
 
-    /// Whether the rest of the body may be discarded unread.
+    /// Returns whether the rest of the body may be discarded unread.
     pub(crate) fn skips_body(&self) -> bool {
         self.skips_body
     }
@@ -87,7 +87,7 @@ impl Check {
         self.length += data.len() as u64;
     }
 
-    /// The result for the complete response.
+    /// Returns the result of the check for the complete response.
     pub(crate) fn finish(&self, expect: &ExpectedResponse, is_head: bool) -> Result<(), Mismatch> {
         match (self.mismatch, expect.body.length()) {
             (Some(mismatch @ Mismatch::Status(_)), _) => Err(mismatch),
@@ -99,43 +99,44 @@ impl Check {
     }
 }
 
-/// The longest response that is compared as a whole. Beyond it, copying in the kernel costs so much
-/// (10 µs for 64 KiB) that parsing a head (0.3 µs) does not matter.
+/// The maximum length of a response that is compared as a whole. For longer responses, copying in
+/// the kernel costs so much (10 µs for 64 KiB) that parsing a head (0.3 µs) does not matter.
 const MAX_LENGTH: usize = 16 * 1024;
 
-/// A new template is learned after this many correct responses that did not match. Learning costs
-/// about three parses, so a server whose responses never match costs at most a fifth more. The
-/// responses need not be consecutive: if a header alternates between two values, every other
+/// The number of correct responses without a match after which a new template is learned. Learning
+/// costs about three parses, so a server whose responses never match costs at most a fifth more.
+/// The responses need not be consecutive. If a header alternates between two values, every other
 /// response matches, and the template must still learn that the header varies.
 const RELEARN_AFTER: u32 = 16;
 
-/// Headers that determine framing and the connection. Their values may not vary.
+/// Headers that determine the framing and the state of the connection. Their values may not vary.
 const FIXED_HEADERS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"connection"];
 
-/// The last correct response to a request, with which later ones are compared.
+/// The last correct response to a request. Later responses are compared with it.
 ///
 /// Servers answer the same request with the same bytes, except for a date, an id or a clock. Once a
-/// response has been parsed and fully checked, an identical one is correct too: one comparison
-/// replaces the parser, and nothing is left unchecked. A response that differs outside of the parts
-/// that are known to vary goes to the parser, which decides.
+/// response has been parsed and fully checked, an identical response is correct too. One comparison
+/// then replaces the parser, and nothing is left unchecked. If a response differs outside of the
+/// parts that are known to vary, the parser decides.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResponseTemplate {
     /// The last correct response. Empty if none is known.
     last: Vec<u8>,
-    /// Its head. `None` while no response can match.
+    /// The head of the last correct response. `None` while no response can match.
     head: Option<Head>,
-    /// Its head, whether or not a response can match.
+    /// The head of the last correct response, whether or not a response can match.
     known: Option<Head>,
-    /// Ranges of header values that may vary, limited to bytes that a value may contain.
+    /// The ranges of header values that may vary. Only bytes that are valid in a value may occur
+    /// there.
     values: Vec<Range<usize>>,
-    /// Ranges of the body that may vary.
+    /// The ranges of the body that may vary.
     body: Vec<Range<usize>>,
-    /// Correct responses that did not match since the template was learned.
+    /// The number of correct responses without a match since the template was learned.
     misses: u32,
 }
 
 impl ResponseTemplate {
-    /// Whether `input` starts with a response that matches: its head and its length.
+    /// Returns the head and the length of the response that `input` starts with, if it matches.
     #[inline]
     pub(crate) fn recognise(&mut self, input: &[u8]) -> Option<(Head, usize)> {
         let length = self.last.len();
@@ -145,8 +146,8 @@ impl ResponseTemplate {
             .then_some((head, length))
     }
 
-    /// Whether a response differs from the last one only in parts that may vary. If so, it becomes
-    /// the last one.
+    /// Returns whether a response differs from the last one only in parts that may vary. If so, the
+    /// response becomes the last one.
     #[inline(never)]
     fn differs_only_where_it_may(&mut self, response: &[u8]) -> bool {
         let mut at = 0;
@@ -166,12 +167,12 @@ impl ResponseTemplate {
         matches
     }
 
-    /// No response matches until the next call of [`Self::expect_body`].
+    /// Prevents any response from matching until the next call of [`Self::expect_body`].
     pub(crate) fn expect_none(&mut self) {
         self.head = None;
     }
 
-    /// Learns from a response that was parsed and found correct.
+    /// Learns the template from a response that was parsed and found correct.
     pub(crate) fn learn(&mut self, response: &[u8], head: &Head, expected: &ExpectedBody) {
         if self.known.is_some() && self.misses < RELEARN_AFTER {
             self.misses += 1;
@@ -201,8 +202,8 @@ impl ResponseTemplate {
         (self.head, self.known) = (Some(*head), Some(*head));
     }
 
-    /// Only a response with this body matches from now on. If its length differs from that of the
-    /// last response, so does a header, and none can match.
+    /// Accepts only responses with this body from now on. If the body has another length than the
+    /// last one, no response can match, because a header differs too.
     pub(crate) fn expect_body(&mut self, body: &[u8]) {
         let fits = |head: &Head| {
             matches!(head.framing, Framing::Length(_)) && self.last.len() == head.size + body.len()
@@ -214,7 +215,8 @@ impl ResponseTemplate {
     }
 }
 
-/// The ranges of a response in which its body may vary. `None` if it cannot be compared as a whole.
+/// Returns the ranges of a response in which its body may vary. Returns `None` if the response
+/// cannot be compared as a whole.
 fn varying_body(
     response: &[u8],
     head: &Head,
@@ -230,7 +232,7 @@ fn varying_body(
     };
     match expected {
         ExpectedBody::Bytes { varies, .. } if varies.is_empty() => Some(Vec::new()),
-        // Values are inserted before, which makes it the kind above.
+        // Does not occur here, because a body with inserted values is an `ExpectedBody::Bytes`.
         ExpectedBody::Fields(_) => None,
         ExpectedBody::Bytes { varies, .. } if is_plain && head.framing != Framing::NoBody => {
             Some(varies.iter().map(|r| r.start + head.size..r.end + head.size).collect())
@@ -243,8 +245,8 @@ fn varying_body(
     }
 }
 
-/// The ranges of names and values in a valid head's lines. Folded lines are left out: they may not
-/// vary.
+/// Returns the ranges of the names and values of the lines in a valid head. Folded lines are left
+/// out, because they may not vary.
 fn header_lines(head: &[u8]) -> Vec<(Range<usize>, Range<usize>)> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -260,8 +262,8 @@ fn header_lines(head: &[u8]) -> Vec<(Range<usize>, Range<usize>)> {
     found
 }
 
-/// RFC 9110 section 5.5: visible characters, space, tab and obs-text. Without line ends, a value
-/// cannot contain another header.
+/// Returns whether a byte may occur in a header value (RFC 9110 section 5.5): a visible character,
+/// a space, a tab or obs-text. Without line ends, a value cannot contain another header.
 fn is_value_byte(byte: &u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }
@@ -320,8 +322,8 @@ mod tests {
         assert!(template.recognise(&sample("d", "33", "Hello")).is_none());
     }
 
-    /// If a match reset the count of misses, the template would never be learned again here, and
-    /// every other response would be parsed forever.
+    /// If a match reset the count of misses, the template would never be learned again here. Every
+    /// other response would then be parsed forever.
     #[test]
     fn a_header_that_alternates_is_learned() {
         let (one, other) = (sample("d", "1", "Hello"), sample("d", "2", "Hello"));
@@ -334,7 +336,8 @@ mod tests {
                 parsed += 1;
             }
         }
-        // The first, those counted as misses, and the one that is learned.
+        // The first response, the counted misses, and the response that the template is learned
+        // from.
         assert_eq!(parsed, RELEARN_AFTER + 2);
     }
 

@@ -1,12 +1,12 @@
 //! HTTP/1.1 framing (RFC 9112) without sockets, so that it can be tested and fuzzed on its own.
 //!
-//! Two readers share the same rules. [`ResponseReader`] is for the engine: it takes bytes in any
+//! Two readers share the same rules. [`ResponseReader`] is for the engine. It takes bytes in any
 //! pieces that the network delivers, and buffers only a head that arrives in parts.
-//! [`read_response`] is for verification: a buffer in, a complete [`Response`] out, with its
-//! headers and decoded body.
+//! [`read_response`] is for verification. It takes a buffer and returns a complete [`Response`]
+//! with headers and decoded body.
 //!
-//! Both are strict where a lenient reader would hide a fault of the server: lines must end in CRLF,
-//! and a response with conflicting lengths, or with both a length and chunks, is an error.
+//! Both readers are strict where a lenient reader would hide a fault of the server. Lines must end
+//! in CRLF. A response with conflicting lengths, or with both a length and chunks, is an error.
 
 mod body;
 mod head;
@@ -16,16 +16,16 @@ use head::HEAD_LIMIT;
 pub use head::{Framing, Head};
 pub(crate) use head::{head_end, parse_head};
 
-/// Whether a text is a token, as the name of a header must be (RFC 9110 section 5.6.2).
+/// Returns whether a text is a token, as the name of a header must be (RFC 9110 section 5.6.2).
 pub fn is_token(text: &str) -> bool {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !text.is_empty() && text.chars().all(is_token)
 }
 
-/// Why bytes cannot be read as an HTTP/1.x response.
+/// The reason why bytes cannot be read as an HTTP/1.x response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
-    /// They violate RFC 9112. The text says how.
+    /// The bytes violate RFC 9112. The text says how.
     #[error("{0}")]
     Framing(&'static str),
     /// The connection closed before the response was complete.
@@ -41,41 +41,41 @@ impl ResponseError {
 /// An event of a [`ResponseReader`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ResponseEvent<'a> {
-    /// All bytes are consumed, and the response is not complete.
+    /// All bytes are consumed, but the response is not complete.
     NeedMore,
-    /// The head of a response. Interim responses are skipped.
+    /// The head of a final response. Interim responses are skipped.
     Head(Head),
-    /// Decoded bytes of its body.
+    /// Decoded bytes of the body.
     Data(&'a [u8]),
     /// The response is complete.
     End,
 }
 
-/// Reads responses from pieces of any size.
+/// Reads responses that arrive in pieces of any size.
 #[derive(Debug, Default)]
 pub struct ResponseReader {
-    /// The part of a head that has arrived, if the head is incomplete. Otherwise empty and without
-    /// an allocation.
+    /// The part of an incomplete head that has arrived. Empty and without an allocation at other
+    /// times.
     partial: Vec<u8>,
     state: State,
-    /// Interim responses since the last final one.
+    /// The number of interim responses since the last final one.
     interim: usize,
 }
 
-/// The most interim responses (RFC 9110 section 15.2) that may precede a final one. The RFC sets no
-/// limit, but a server that never stops sending interim responses never answers.
+/// The maximum number of interim responses (RFC 9110 section 15.2) before a final one. The RFC sets
+/// no limit, but a server that never stops sending interim responses never answers.
 const INTERIM_LIMIT: usize = 100;
 
 #[derive(Debug, Default)]
 enum State {
-    /// Before or within a head.
+    /// The reader is before or within a head.
     #[default]
     Head,
     Body(BodyReader),
 }
 
 impl ResponseReader {
-    /// Whether the reader is before the first byte of a response.
+    /// Returns whether the reader is before the first byte of a response.
     pub fn is_between_responses(&self) -> bool {
         matches!(self.state, State::Head) && self.partial.is_empty()
     }
@@ -83,7 +83,7 @@ impl ResponseReader {
     /// Consumes bytes from the front of `input` up to the next event.
     ///
     /// # Errors
-    /// The bytes violate RFC 9112. The reader cannot be used any more then.
+    /// The bytes violate RFC 9112. After an error, the reader cannot be used any more.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -120,13 +120,13 @@ impl ResponseReader {
         }
     }
 
-    /// Whether the reader is within a body that is delimited by the end of the connection (RFC 9112
-    /// section 6.3, rule 8).
+    /// Returns whether the reader is within a body that is delimited by the end of the connection
+    /// (RFC 9112 section 6.3, rule 8).
     pub fn is_until_close(&self) -> bool {
         matches!(self.state, State::Body(BodyReader::UntilClose))
     }
 
-    /// How many bytes of the body are still to come, if its length is known.
+    /// Returns the number of bytes of the body that are still to come, if its length is known.
     pub fn remaining(&self) -> Option<u64> {
         match &self.state {
             State::Body(BodyReader::Length(rest)) => Some(*rest),
@@ -144,7 +144,7 @@ impl ResponseReader {
     /// Tells the reader that the connection has closed.
     ///
     /// # Errors
-    /// This does not complete the response.
+    /// The end of the connection does not complete the response.
     pub fn close(&mut self) -> Result<(), ResponseError> {
         match self.state {
             State::Body(BodyReader::UntilClose) => {
@@ -166,7 +166,7 @@ impl ResponseReader {
             *input = &input[length..];
             return Ok(Some(head));
         }
-        // Up to three bytes of the blank line may have arrived before.
+        // Up to three of the four bytes that end the head may have arrived before.
         let before = self.partial.len();
         let room = (HEAD_LIMIT + 1).saturating_sub(before).min(input.len());
         self.partial.extend_from_slice(&input[..room]);
@@ -181,50 +181,50 @@ impl ResponseReader {
     }
 }
 
-/// A complete response. `B` keeps its body as a whole or in part.
+/// A complete response. `B` is the type that keeps the body, as a whole or in part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response<B = Vec<u8>> {
     /// The status code.
     pub status: u16,
     /// The minor version: 0 or 1, for HTTP/1.0 or HTTP/1.1.
     pub minor: u8,
-    /// The headers in order, with names as sent.
+    /// The headers in order, with their names as sent.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The decoded body.
     pub body: B,
-    /// How many bytes of the buffer the response takes.
+    /// The number of bytes of the buffer that the response takes.
     pub consumed: usize,
     /// Whether the connection can carry another request.
     pub keep_alive: bool,
     /// How the body was delimited.
     pub framing: Framing,
-    /// The status codes of the interim responses (100, 103) before it.
+    /// The status codes of the interim responses (100, 103) that came before the final one.
     pub interim: Vec<u16>,
 }
 
 impl<B> Response<B> {
-    /// The value of the first header with this name, ignoring case.
+    /// Returns the value of the first header with this name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_slice())
     }
 }
 
-/// A response that arrives piece by piece, at the end of one buffer. Each byte of the body is read
-/// only once, so that the time for a large response is in proportion to its size.
+/// A response that arrives piece by piece at the end of one buffer. Each byte of the body is read
+/// only once, so the time to read a response is in proportion to its size.
 #[derive(Debug, Default)]
 pub struct GrowingResponse<B = Vec<u8>> {
-    /// How much of the buffer has been read.
+    /// The number of bytes of the buffer that have been read.
     at: usize,
     interim: Vec<u16>,
-    /// The part from the head on, once the head is complete.
+    /// The response from its head on, once the head is complete.
     begun: Option<Begun>,
     body: B,
 }
 
-/// Keeps a body that arrives piece by piece, or the part of the body that is needed.
+/// A type that keeps a body that arrives piece by piece, or the part of the body that is needed.
 pub trait KeepBody {
-    /// Takes the next piece.
+    /// Takes the next piece of the body.
     fn piece(&mut self, piece: &[u8]);
 }
 
@@ -239,20 +239,20 @@ struct Begun {
     head: Head,
     headers: Vec<(String, Vec<u8>)>,
     reader: BodyReader,
-    /// Where the body begins in the buffer.
+    /// The position in the buffer at which the body begins.
     start: usize,
 }
 
-/// The most bytes of a body that stay in the buffer after they have been read.
+/// The maximum number of bytes of a body that stay in the buffer after they have been read.
 const STAYS: usize = 64 << 10;
 
 impl<B: KeepBody + Default> GrowingResponse<B> {
-    /// A response whose body is given to `body`.
+    /// Creates a response whose body is given to `body`.
     pub fn into(body: B) -> Self {
         Self { at: 0, interim: Vec::new(), begun: None, body }
     }
 
-    /// Removes from `buf` the bytes of a large body that have been read. Returns their number.
+    /// Removes the bytes of a large body that have been read from `buf`. Returns their number.
     pub fn drop_read(&mut self, buf: &mut Vec<u8>) -> usize {
         let Some(begun) = self.begun.as_ref().filter(|begun| self.at - begun.start > STAYS) else {
             return 0;
@@ -262,14 +262,14 @@ impl<B: KeepBody + Default> GrowingResponse<B> {
         read.len()
     }
 
-    /// Whether the final head is complete.
+    /// Returns whether the head of the final response is complete.
     pub fn has_head(&self) -> bool {
         self.begun.is_some()
     }
 
     /// Continues to read `buf`, which has grown at its end since the last call. Returns `None` if
-    /// more bytes are needed. `is_head` means that the request was a HEAD, `at_eof` that no more
-    /// bytes will come.
+    /// more bytes are needed. `is_head` means that the request was a HEAD. `at_eof` means that no
+    /// more bytes will come.
     ///
     /// # Errors
     /// The bytes violate RFC 9112, or end before the response does.
@@ -323,7 +323,7 @@ impl<B: KeepBody + Default> GrowingResponse<B> {
     }
 }
 
-/// Reads one response from the start of `buf`, see [`GrowingResponse::read`].
+/// Reads one response from the start of `buf`. See [`GrowingResponse::read`].
 ///
 /// # Errors
 /// The bytes violate RFC 9112, or end before the response does.
@@ -351,7 +351,7 @@ mod tests {
 
     const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello";
 
-    /// A reader that has consumed all of `bytes`.
+    /// Returns a reader that has consumed all of `bytes`.
     fn after(bytes: &[u8]) -> ResponseReader {
         let (mut reader, mut rest) = (ResponseReader::default(), bytes);
         while reader.next(&mut rest, false).unwrap() != ResponseEvent::NeedMore {}
@@ -384,11 +384,11 @@ mod tests {
         assert_eq!(reader.remaining(), Some(1));
         reader.skip(1);
         assert_eq!(reader.next(&mut &b""[..], false), Ok(ResponseEvent::End));
-        // More than there are.
+        // More bytes may be skipped than there are.
         let mut reader = after(&HELLO[..HELLO.len() - 3]);
         reader.skip(4);
         assert_eq!(reader.remaining(), Some(0));
-        // The length of other bodies is not known.
+        // The length of a body without `Content-Length` is not known.
         let mut reader = after(b"HTTP/1.1 200 OK\r\n\r\nHel");
         reader.skip(2);
         assert_eq!(reader.remaining(), None);
@@ -461,7 +461,7 @@ mod tests {
         }
     }
 
-    /// Regression: a large response was kept twice, as it arrived and as its body.
+    /// Regression: a large response was stored twice, in the buffer and as its body.
     #[test]
     fn bytes_of_a_large_body_leave_the_buffer_once_they_are_read() {
         let body = vec![b'a'; 5 * STAYS];
@@ -478,7 +478,7 @@ mod tests {
         assert_eq!((found.consumed, found.body), (buf.len(), body));
     }
 
-    /// Regression: a server that sent interim responses for ever was read for ever.
+    /// Regression: a server that never stopped sending interim responses was read forever.
     #[test]
     fn a_hundred_interim_responses_are_permitted_and_one_more_is_not() {
         let after = |count: usize| {

@@ -1,4 +1,4 @@
-//! HTTP/2 (RFC 9113) for clients, without sockets or clock: bytes in, events out.
+//! HTTP/2 (RFC 9113) for clients, without sockets or clock. Bytes go in, and events come out.
 //!
 //! ```text
 //! client    the state machine of one connection: ClientConnection, StreamEvent, Limits
@@ -9,11 +9,12 @@
 //! hpack     header compression (RFC 7541)
 //! ```
 //!
-//! As for HTTP/1.1, the client is strict where a lenient one would hide a fault of the server.
+//! Like the readers of HTTP/1.1, the client is strict where a lenient one would hide a fault of the
+//! server.
 //!
-//! Nearly every header block that arrives is one of the last few (`head`), and a frame that is
-//! complete in the input is read in place. So a response with a body of 13 bytes takes about 530
-//! instructions, and some 3000 if its header block must be decoded (counted with callgrind).
+//! Nearly every header block that arrives is one of the last few (`head`). A frame that is complete
+//! in the input is read in place. A response with a body of 13 bytes therefore takes about 530
+//! instructions, or some 3000 if its header block must be decoded (counted with callgrind).
 
 mod client;
 mod encode;

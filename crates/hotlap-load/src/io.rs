@@ -1,13 +1,13 @@
 //! The system calls of the engine: connect, send, receive, wait, close.
 //!
 //! A socket is registered once, edge-triggered, for reading and writing. The caller sends at once
-//! and reads until a read comes back short, so that a request costs one send, one receive, and its
-//! share of one wait.
+//! and reads until a read comes back short. A request therefore costs one send, one receive, and
+//! its share of one wait.
 //!
-//! There is one backend, mio's epoll or kqueue. A bare io_uring loop (multishot receive, buffer
-//! ring, fixed files, skipped completions) was compared with a bare epoll loop, by CPU time per
-//! request: equal with 10 and with 1,000 connections, 6% less with 100, and a third more with
-//! bodies of 64 KiB and 1 MiB. That does not justify a second backend.
+//! There is one backend, which is mio's epoll or kqueue. A bare io_uring loop (multishot receive,
+//! buffer ring, fixed files, skipped completions) was compared with a bare epoll loop. The CPU time
+//! per request was equal with 10 and with 1,000 connections, and 6% less with 100. With bodies of
+//! 64 KiB and 1 MiB, it was a third more. That does not justify a second backend.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,22 +30,22 @@ pub(crate) const BACKEND: &str = if cfg!(target_os = "linux") { "epoll" } else {
 
 const WAKER: Token = Token(usize::MAX);
 
-/// Events fetched from the kernel at once.
+/// The maximum number of events that are fetched from the kernel at once.
 const EVENTS: usize = 1024;
 
-/// What a socket is ready for.
+/// A socket, and what it is ready for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ready {
     /// The key that the socket was registered with.
     pub(crate) key: usize,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The peer has closed its side, or the socket has failed. A read says which.
+    /// Whether the peer has closed its side, or the socket has failed. A read says which.
     pub(crate) ended: bool,
 }
 
-/// The events of one wake-up, as the kernel delivers them. Allocated by the thread that waits, so
-/// that it shares no cache lines with another.
+/// The events of one wake-up, as the kernel delivers them. The thread that waits allocates them, so
+/// that it shares no cache lines with another thread.
 #[derive(Debug)]
 pub(crate) struct Events(mio::Events);
 
@@ -54,13 +54,13 @@ impl Events {
         Self(mio::Events::with_capacity(EVENTS))
     }
 
-    /// Whether nothing has happened.
+    /// Returns whether nothing has happened.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The sockets that are ready, without the waker and the timer.
+    /// Returns the sockets that are ready, without the waker and the timer.
     #[inline(always)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Ready> + '_ {
         let is_socket = |e: &&Event| e.token() != WAKER && e.token() != TIMER;
@@ -76,9 +76,9 @@ impl Events {
 /// The result of starting to connect.
 #[derive(Debug)]
 pub(crate) enum Connect {
-    /// In progress, or done: the socket becomes writable.
+    /// Connecting is in progress or done. The socket becomes writable.
     Started(Socket),
-    /// The server's accept queue is full (Unix sockets): try again.
+    /// The server's accept queue is full (Unix sockets), so the caller must try again.
     QueueFull,
     Failed(Failure, io::Error),
 }
@@ -91,7 +91,7 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    /// Opens the queue, and a waker for other threads.
+    /// Opens the queue, with a waker for other threads.
     pub(crate) fn new() -> io::Result<(Self, Arc<Waker>)> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -128,13 +128,14 @@ impl Io {
     }
 
     /// Waits until a socket is ready or `until_ns` (monotonic) has passed, and stores the events.
-    /// With `None` it fetches events without waiting.
+    /// With `None`, fetches the events without waiting.
     pub(crate) fn wait(&mut self, until_ns: Option<u64>, events: &mut Events) {
         let timeout = match until_ns {
             Some(at) => self.timer.arm(at),
             None => Some(Duration::ZERO),
         };
-        // The only possible error is an interruption by a signal: a wake-up without events.
+        // The only possible error is an interruption by a signal, which is a wake-up without
+        // events.
         if self.poll.poll(&mut events.0, timeout).is_err() {
             events.0.clear();
         }
@@ -152,7 +153,7 @@ pub(crate) enum Received {
     Failed(Failure),
 }
 
-/// A stream socket that is connected or connecting. Closed when dropped.
+/// A stream socket that is connected or connecting. It is closed when dropped.
 #[derive(Debug)]
 pub(crate) struct Socket(OwnedFd);
 
@@ -161,7 +162,7 @@ impl Socket {
         Self(socket.into())
     }
 
-    /// Whether connecting succeeded. Call this when the socket first becomes writable.
+    /// Returns whether connecting succeeded. Call this when the socket first becomes writable.
     pub(crate) fn finish_connect(&self) -> Result<(), (Failure, io::Error)> {
         match rustix::net::sockopt::socket_error(self.0.as_fd()) {
             Ok(Ok(())) => Ok(()),
@@ -172,7 +173,7 @@ impl Socket {
         }
     }
 
-    /// Sends as much as fits, which may be nothing.
+    /// Sends as many bytes as fit, which may be none. Returns their number.
     #[inline]
     pub(crate) fn send(&self, bytes: &[u8]) -> Result<usize, Failure> {
         loop {
@@ -185,14 +186,14 @@ impl Socket {
         }
     }
 
-    /// Receives what is available, up to the size of the buffer.
+    /// Receives the available bytes, up to the size of the buffer.
     #[inline]
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Received {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
-    /// Discards what is available, up to the size of the buffer, without copying it where the
-    /// system can (tcp(7), `MSG_TRUNC`).
+    /// Discards the available bytes, up to the size of the buffer. Where the system can, the bytes
+    /// are not copied (tcp(7), `MSG_TRUNC`).
     pub(crate) fn discard(&self, buffer: &mut [u8]) -> Received {
         let can_truncate = cfg!(target_os = "linux");
         self.receive_with(buffer, if can_truncate { RecvFlags::TRUNC } else { RecvFlags::empty() })
@@ -212,8 +213,8 @@ impl Socket {
     }
 }
 
-/// Opens a socket and starts connecting. The outer error is a local one. The inner error comes from
-/// connecting.
+/// Opens a socket and starts connecting. The outer error comes from setting up the socket, and the
+/// inner error comes from connecting.
 fn connect(plan: &Plan, source: Option<IpAddr>) -> io::Result<(socket2::Socket, io::Result<()>)> {
     let (domain, address) = match &plan.target.endpoint {
         Endpoint::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
@@ -236,8 +237,9 @@ fn connect(plan: &Plan, source: Option<IpAddr>) -> io::Result<(socket2::Socket, 
     Ok((socket, started))
 }
 
-/// Whether this machine has an address from which it can connect. Without one, the error is the
-/// same as without a free port. The ports of UDP are others, so this finds one.
+/// Returns whether this machine has an address from which it can connect. Without such an address,
+/// the error is the same as without a free port. A UDP socket does not need one of the TCP ports,
+/// so it can tell the two cases apart.
 #[cold]
 fn has_address_for(endpoint: &Endpoint) -> bool {
     let Endpoint::Tcp(address) = endpoint else { return false };
@@ -245,15 +247,15 @@ fn has_address_for(endpoint: &Endpoint) -> bool {
     socket.and_then(|socket| socket.connect(&SockAddr::from(*address))).is_ok()
 }
 
-/// Leaves the choice of the port to `connect`, which knows the peer, so that one port can serve
+/// Leaves the choice of the port to `connect`, which knows the peer. One port can then serve
 /// several peers (ip(7), `IP_BIND_ADDRESS_NO_PORT`).
 #[cfg(target_os = "linux")]
 fn bind_address_no_port(socket: &socket2::Socket) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let on: libc::c_int = 1;
     #[expect(unsafe_code, reason = "no safe crate in use offers this option")]
-    // SAFETY: the descriptor is open as long as `socket` lives; the option's value is an int, and
-    // pointer and size are those of `on`, which the kernel only reads.
+    // SAFETY: the descriptor is open as long as `socket` lives. The value of the option is an int.
+    // The pointer and the size describe `on`, which the kernel only reads.
     let code = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -284,7 +286,7 @@ fn failure(error: &io::Error) -> Failure {
     }
 }
 
-/// The token of the timer's own event.
+/// The token of the timer's events.
 const TIMER: Token = Token(usize::MAX - 1);
 
 /// A timer in the event queue.
@@ -308,7 +310,7 @@ impl Timer {
         Ok(Self { fd, armed_ns: 0 })
     }
 
-    /// Arms the timer, unless it is armed for that time already. Returns the timeout for the wait
+    /// Arms the timer, unless it is already armed for that time. Returns the timeout for the wait
     /// itself, which is none.
     fn arm(&mut self, at_ns: u64) -> Option<Duration> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
@@ -316,14 +318,14 @@ impl Timer {
             self.armed_ns = at_ns;
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             let spec = Itimerspec { it_interval: zero, it_value: timespec(at_ns) };
-            // This fails only for times out of range, which never come.
+            // This fails only for times out of range, which do not occur.
             let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec);
         }
         None
     }
 }
 
-/// A monotonic time, to the nanosecond. Zero would disarm the timer.
+/// Converts a monotonic time in nanoseconds. Zero would disarm the timer, so it becomes one.
 #[cfg(target_os = "linux")]
 fn timespec(at_ns: u64) -> rustix::time::Timespec {
     let at_ns = at_ns.max(1);
@@ -333,7 +335,7 @@ fn timespec(at_ns: u64) -> rustix::time::Timespec {
     }
 }
 
-/// On other systems, the timeout of the wait itself.
+/// On other systems, the wait itself has a timeout instead of a timer.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 struct Timer;
@@ -358,7 +360,7 @@ mod tests {
         let (mut io, _waker) = Io::new().expect("an event queue");
         let at_ns = crate::clock::now() + 1_333_333;
         io.wait(Some(at_ns), &mut Events::new());
-        // The wait ends at that time by the same clock, not earlier.
+        // The wait does not end before that time on the same clock.
         assert!(crate::clock::now() >= at_ns);
     }
 

@@ -1,20 +1,21 @@
-//! The load generator: runs a [`Plan`] and returns an [`Outcome`]. It knows nothing of TOML, flags,
-//! processes or terminals, and never prints.
+//! The load generator, which runs a [`Plan`] and returns an [`Outcome`]. This crate knows nothing
+//! about TOML, flags, processes or terminals, and it never prints.
 //!
-//! Its main types, in the order in which they are needed:
+//! The main types, in the order in which a caller needs them:
 //!
-//! 1. [`url::resolve`] turns what a user types into a [`Target`](plan::Target), and
+//! 1. [`url::resolve`] turns what a user types into a [`Target`](plan::Target).
 //!    [`Request::build`](plan::Request::build) makes a [`Request`](plan::Request), with the
 //!    [expected response](plan::ExpectedResponse).
 //! 2. A [`Plan`] says what to send, over how many connections and threads, how fast ([closed or
 //!    open loop](plan::Pace)), and [when to stop](plan::Stop).
-//! 3. [`run`] runs it to its end. A [`Session`] is a load in progress, for callers that sample the
-//!    server at the edges of the [`Window`], show the [`Progress`], or need several windows.
+//! 3. [`run`] runs a plan to its end. A [`Session`] is a load in progress. It is for callers that
+//!    sample the server at the edges of the [`Window`], show the [`Progress`], or need several
+//!    windows.
 //! 4. The [`Outcome`] has histograms, [`Failures`] by kind and [`Phase`],
-//!    [censored](hotlap_stats::Censored) latency, and the generator's own usage. Outcomes merge
-//!    without loss.
+//!    [censored](hotlap_stats::Censored) latency, and the resource usage of the generator. Outcomes
+//!    merge without loss.
 //!
-//! Failures under load are counted. An [`Error`] only says why a load could not be run.
+//! Failures under load are counted in the outcome. An [`Error`] only says why a load could not run.
 //!
 //! ```no_run
 //! use hotlap_load::plan::{Pace, Plan, Request};
@@ -30,24 +31,24 @@
 //!
 //! # Inside
 //!
-//! A worker thread owns some connections. When a request is due, the worker sends its bytes, frames
-//! the response and compares it with the expected one, records its time in the worker's own
-//! histogram, and sends the next request at once. Workers share nothing that is written per
-//! request.
+//! Each worker thread owns some of the connections. When a request is due, the worker sends its
+//! bytes, reads the response, and compares the response with the expected one. Then the worker
+//! records the time in its own histogram and sends the next request at once. Workers share no data
+//! that is written for each request.
 //!
 //! ```text
 //! session       starts workers, waits for them, merges their outcomes
 //!   worker      one loop; worker/requests sends, receives and counts
 //!     tally         counts             schedule    due times of an open loop
-//!     connection    the protocol on one connection, without sockets: one of two machines
+//!     connection    the protocol on one connection, without sockets: HTTP/1.1 or HTTP/2
 //!       requests      the next request, rendered      expected    whether a response is right
 //!         http          HTTP/1.1 framing                http2       HTTP/2 on one connection
 //!     io, tls       sockets, events, encryption
-//!   shared        what a session and its workers tell each other
+//!   shared        what a session and its workers share
 //! outcome, plan, clock
 //! ```
 //!
-//! Modules use only those below them.
+//! Each module uses only the modules below it.
 
 mod clock;
 mod connection;

@@ -1,4 +1,4 @@
-//! What happened: counts and histograms that can be stored and merged without loss.
+//! The outcome of a load: counts and histograms that can be stored and merged without loss.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,106 +13,112 @@ use serde::{Deserialize, Serialize};
 /// windows of one load, can be [merged](Self::merge).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Which backend waited for events (`epoll`, `kqueue`).
+    /// The backend that waited for events (`epoll`, `kqueue`).
     pub backend: String,
-    /// Length of the window.
+    /// The length of the window in nanoseconds.
     pub window_ns: u64,
-    /// Correct responses.
+    /// The number of correct responses.
     pub responses: u64,
-    /// Service time of each correct response: from the first byte sent (from the start of
-    /// connecting, with [`crate::plan::Reuse::Close`]) to the last byte received.
+    /// The service time of each correct response, from the first byte sent to the last byte
+    /// received. With [`crate::plan::Reuse::Close`], the service time begins with the start of
+    /// connecting.
     pub service_time: Histogram,
-    /// Response time of each correct response: from the moment the request was due to the last byte
-    /// received. Empty in a closed loop, which has no due times.
+    /// The response time of each correct response, from the moment the request was due to the last
+    /// byte received. Empty in a closed loop, which has no due times.
     pub response_time: Histogram,
-    /// Ages, since they were sent, of requests whose service time was not observed completely.
+    /// The ages of requests whose service time was not observed completely. An age begins when the
+    /// request is sent.
     pub service_time_censored: Censored,
-    /// The same for response times: ages since they were due. Empty in a closed loop.
+    /// The ages of requests whose response time was not observed completely. An age begins when the
+    /// request is due. Empty in a closed loop.
     pub response_time_censored: Censored,
     /// How late the generator itself sent requests. Waiting for a free connection is excluded,
-    /// because the server keeps connections busy. Waiting behind a stall of the generator does
-    /// count. Empty in a closed loop.
+    /// because the server keeps connections busy. Waiting behind a stall of the generator is
+    /// included. Empty in a closed loop.
     pub lag: Histogram,
-    /// Time to connect: of all connections if they are kept, of those opened within the window if
-    /// each request has its own.
+    /// The time to connect. If connections are kept, the histogram has all of them. If each request
+    /// has its own connection, the histogram has those opened within the window.
     pub connect_time: Histogram,
-    /// Time of the TLS handshakes of the same connections, after connecting.
+    /// The time of the TLS handshakes after connecting, of the same connections as in
+    /// `connect_time`.
     pub handshake_time: Histogram,
-    /// Failures.
+    /// The failures, by kind and phase.
     pub failures: Failures,
-    /// HTTP/2: streams that the server reset, by error code (RFC 9113 section 7).
+    /// HTTP/2: the number of streams that the server reset, by error code (RFC 9113 section 7).
     #[serde(default)]
     pub stream_resets: BTreeMap<u32, u64>,
-    /// HTTP/2: connections that the server ended with an error, by the code and text of its GOAWAY
-    /// (RFC 9113 section 6.8).
+    /// HTTP/2: the number of connections that the server ended with an error, by the code and text
+    /// of the GOAWAY (RFC 9113 section 6.8).
     #[serde(default)]
     pub goaways: BTreeMap<String, u64>,
     /// What TLS negotiated on the first connection. `None` without TLS.
     #[serde(default)]
     pub tls: Option<Negotiated>,
-    /// Responses by status code, correct or not.
+    /// The number of responses by status code, correct or not.
     pub statuses: BTreeMap<u16, u64>,
     /// The first wrong or malformed response.
     pub first_wrong: Option<WrongResponse>,
-    /// Connections, over the whole load unless a field says otherwise.
+    /// Counts of connections, over the whole load unless a field says otherwise.
     pub connections: ConnectionCounts,
-    /// Why the first connection attempt failed, among those made before any load was sent.
+    /// Why the first connection attempt failed, among the attempts made before any load was sent.
     pub first_connect_error: Option<String>,
-    /// Bytes received and sent.
+    /// The numbers of bytes received and sent.
     pub bytes: ByteCounts,
-    /// Requests in flight when the window closed.
+    /// The number of requests in flight when the window closed.
     pub in_flight: u64,
-    /// Ages of the requests in flight when the window opened and when it closed.
+    /// The ages of the requests in flight when the window opened and when it closed.
     pub edge_ages: EdgeAges,
-    /// Open loop: requests that were due when the window closed but not sent, because no connection
-    /// was free.
+    /// Open loop: the number of requests that were due when the window closed but not sent, because
+    /// no connection was free.
     pub queued: u64,
-    /// Age of the oldest request in flight or queued when the window closed: since it was due in an
-    /// open loop, since it was sent in a closed loop.
+    /// The age of the oldest request in flight or queued when the window closed. The age begins
+    /// when the request was due in an open loop, and when it was sent in a closed loop.
     pub oldest_ns: u64,
-    /// Connections on which, when the window closed, no byte of a response had arrived for more
-    /// than half of the timeout.
+    /// The number of stalled connections when the window closed. On a stalled connection, no byte
+    /// of a response has arrived for more than half of the timeout.
     pub stalled: u64,
     /// Counts for each tenth of a second of the window, in order.
     pub series: Vec<Tick>,
-    /// The generator's own usage, one entry per thread.
+    /// The resource usage of the generator, with one entry per thread.
     pub threads: Vec<ThreadUsage>,
-    /// Open loop: requests that became due within the window. 0 in a closed loop.
+    /// Open loop: the number of requests that became due within the window. 0 in a closed loop.
     pub due: u64,
     /// Counts over the whole load, inside and outside of the window.
     pub totals: Totals,
-    /// One entry for each request of the plan, in order. Empty if the plan has one request, or over
-    /// [`MAX_BY_REQUEST`](crate::plan::MAX_BY_REQUEST).
+    /// One entry for each request of the plan, in order. Empty if the plan has only one request, or
+    /// more than [`MAX_BY_REQUEST`](crate::plan::MAX_BY_REQUEST).
     #[serde(default)]
     pub by_request: Vec<RequestOutcome>,
 }
 
-/// How the offered rate of an open loop compares with the achieved rate.
+/// The offered and the achieved rate of an open loop.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
-    /// Requests that became due per second.
+    /// The number of requests that became due per second.
     pub offered_per_s: f64,
-    /// Correct responses per second.
+    /// The number of correct responses per second.
     pub reached_per_s: f64,
-    /// Requests that became due within the window.
+    /// The number of requests that became due within the window.
     pub due: u64,
-    /// Requests that were due and neither answered nor failed when the window closed, sent or not.
+    /// The number of requests that were waiting when the window closed. They were due, sent or not,
+    /// and had neither a response nor a failure.
     pub waiting: u64,
-    /// Growth of that number during the window, in requests per second.
+    /// The growth of the number of waiting requests during the window, in requests per second.
     pub growth_per_s: f64,
-    /// Time since the oldest of them was due, in nanoseconds.
+    /// The time since the oldest waiting request was due, in nanoseconds.
     pub oldest_ns: u64,
-    /// The server did not keep up: some requests found no free connection, and the queue grew by
-    /// more than 1% of the requests that became due.
+    /// Whether the server fell behind: some requests found no free connection, and the queue grew
+    /// by more than 1% of the requests that became due.
     pub is_behind: bool,
 }
 
-/// The offered rate is not reached if the queue grew by more than this share of the requests that
-/// became due.
+/// The share of the requests that became due by which the queue may grow. Beyond it, the offered
+/// rate is not reached.
 const BEHIND: f64 = 0.01;
 
 impl Outcome {
-    /// Its histograms: service time, response time, lag, time to connect, time of TLS handshakes.
+    /// Returns the histograms: service time, response time, lag, time to connect, time of TLS
+    /// handshakes.
     pub fn histograms_mut(&mut self) -> [&mut Histogram; 5] {
         [
             &mut self.service_time,
@@ -123,7 +129,8 @@ impl Outcome {
         ]
     }
 
-    /// The share of the window in which the busiest thread had something to do, from 0 to 1.
+    /// Returns the share of the window in which the busiest thread had something to do, from 0 to
+    /// 1.
     pub fn busiest(&self) -> f64 {
         self.threads.iter().map(|thread| thread.busy()).fold(0.0, f64::max)
     }
@@ -180,26 +187,26 @@ impl Outcome {
         }
     }
 
-    /// Requests with a response or a failure.
+    /// Returns the number of requests with a response or a failure.
     pub fn requests(&self) -> u64 {
         self.responses + self.failures.total()
     }
 
-    /// Correct responses per second.
+    /// Returns the number of correct responses per second.
     pub fn rate(&self) -> f64 {
         self.responses as f64 * 1e9 / self.window_ns.max(1) as f64
     }
 
-    /// How the offered rate compares with the achieved rate, over one window. `None` in a closed
-    /// loop.
+    /// Compares the offered rate with the achieved rate, over one window. Returns `None` in a
+    /// closed loop.
     pub fn open_loop(&self) -> Option<OpenLoop> {
         OpenLoop::over([self])
     }
 }
 
 impl OpenLoop {
-    /// How the offered rate compares with the achieved rate, over windows that came one after the
-    /// other. `None` without one, and in a closed loop.
+    /// Compares the offered rate with the achieved rate, over successive windows. Returns `None`
+    /// without a window and in a closed loop.
     pub fn over<'a>(windows: impl IntoIterator<Item = &'a Outcome>) -> Option<Self> {
         let [mut window_ns, mut responses, mut due, mut queued, mut waiting, mut before] = [0; 6];
         let mut oldest_ns = 0;
@@ -236,30 +243,31 @@ pub enum Failure {
     Reset,
     /// The server closed the connection before the response was complete.
     ClosedEarly,
-    /// No complete response within the timeout.
+    /// There was no complete response within the timeout.
     Timeout,
-    /// Not an HTTP response, or more bytes than requested.
+    /// The bytes are not an HTTP response, or there are more bytes than requested.
     BadFraming,
-    /// A well-formed response with the expected status, and an unexpected body or length.
+    /// The response is well-formed and has the expected status, but an unexpected body or length.
     WrongBody,
-    /// A well-formed response with an unexpected status.
+    /// The response is well-formed but has an unexpected status.
     WrongStatus,
     /// The TLS handshake or a TLS record failed.
     Tls,
     /// A TLS connection ended without `close_notify` within a response that the end of the
-    /// connection delimits, so it may be incomplete (RFC 8446 section 6.1, RFC 9112 section 9.8).
+    /// connection delimits. The response may be incomplete (RFC 8446 section 6.1, RFC 9112 section
+    /// 9.8).
     Truncated,
-    /// The server reset the stream of the request (HTTP/2). The connection goes on.
+    /// The server reset the stream of the request (HTTP/2). The connection continues.
     StreamReset,
-    /// No local port is free for another connection: each closed connection occupies its port for a
+    /// No local port is free for another connection. Each closed connection occupies its port for a
     /// minute (TIME_WAIT).
     NoPort,
-    /// Any other error of the system (too many open files, no route).
+    /// Any other error of the system, such as too many open files or no route.
     Other,
 }
 
 impl Failure {
-    /// All kinds, in order: `ALL[kind as usize]` is `kind`.
+    /// All kinds, in the order of their numbers: `ALL[kind as usize]` is `kind`.
     pub(crate) const ALL: [Self; 12] = [
         Self::Refused,
         Self::Reset,
@@ -276,7 +284,7 @@ impl Failure {
     ];
 }
 
-/// The name of the failure in JSON, such as `closed-early`.
+/// Writes the name of the failure in JSON, such as `closed-early`.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -287,43 +295,43 @@ impl fmt::Display for Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// While connecting, including the TLS handshake.
+    /// The generator was connecting, including the TLS handshake.
     Connect,
-    /// While sending the request.
+    /// The generator was sending the request.
     Send,
-    /// While waiting for the first byte of the response.
+    /// The generator was waiting for the first byte of the response.
     FirstByte,
-    /// While reading the rest of the response.
+    /// The generator was reading the rest of the response.
     Body,
-    /// Between requests.
+    /// The connection was between requests.
     Idle,
 }
 
 impl Phase {
-    /// All phases, in order: `ALL[phase as usize]` is `phase`.
+    /// All phases, in the order of their numbers: `ALL[phase as usize]` is `phase`.
     pub(crate) const ALL: [Self; 5] =
         [Self::Connect, Self::Send, Self::FirstByte, Self::Body, Self::Idle];
 }
 
-/// The name of the phase in JSON, such as `first-byte`.
+/// Writes the name of the phase in JSON, such as `first-byte`.
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// Failures, counted by kind and phase.
+/// The failures of a load, counted by kind and phase.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Failures(pub Vec<FailureCount>);
 
 /// The failures of one kind in one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureCount {
-    /// The kind.
+    /// The kind of the failures.
     pub failure: Failure,
-    /// The phase.
+    /// The phase of the failures.
     pub phase: Phase,
-    /// Their number.
+    /// The number of failures.
     pub count: u64,
 }
 
@@ -336,17 +344,17 @@ impl Failures {
         }
     }
 
-    /// The number of all failures.
+    /// Returns the number of all failures.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|c| c.count).sum()
     }
 
-    /// The number of failures of one kind, in any phase.
+    /// Returns the number of failures of one kind, in any phase.
     pub fn of(&self, failure: Failure) -> u64 {
         self.0.iter().filter(|c| c.failure == failure).map(|c| c.count).sum()
     }
 
-    /// The most frequent kind.
+    /// Returns the most frequent kind of failure.
     pub fn most(&self) -> Option<Failure> {
         Failure::ALL.into_iter().rev().max_by_key(|kind| self.of(*kind)).filter(|k| self.of(*k) > 0)
     }
@@ -360,12 +368,12 @@ impl Failures {
 }
 
 /// Counts over a whole load, from its first request to its last. Side effects of requests, such as
-/// rows in a database, are compared with them.
+/// rows in a database, are compared with these counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// Correct responses.
+    /// The number of correct responses.
     pub responses: u64,
-    /// Requests of which at least one byte was sent.
+    /// The number of requests of which at least one byte was sent.
     pub sent: u64,
 }
 
@@ -376,16 +384,16 @@ impl Totals {
     }
 }
 
-/// The sum of the ages of all requests in flight at the two edges of the window.
+/// The sums of the ages of all requests in flight at the two edges of the window.
 ///
-/// They make Little's law exact: the time that requests spent in the system within the window is
-/// the sum of the service times, minus the ages at the opening edge, plus the ages at the closing
-/// edge.
+/// The sums make Little's law exact. The time that requests spent in the system within the window
+/// has three parts. It is the sum of the service times, minus the ages at the opening edge, plus
+/// the ages at the closing edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EdgeAges {
-    /// When the window opened, in nanoseconds.
+    /// The sum of the ages when the window opened, in nanoseconds.
     pub at_open_ns: u64,
-    /// When the window closed, in nanoseconds.
+    /// The sum of the ages when the window closed, in nanoseconds.
     pub at_close_ns: u64,
 }
 
@@ -396,12 +404,12 @@ impl EdgeAges {
     }
 }
 
-/// A tenth of a second.
+/// The counts of a tenth of a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tick {
-    /// Correct responses.
+    /// The number of correct responses.
     pub responses: u64,
-    /// Failures of any kind.
+    /// The number of failures of any kind.
     pub failures: u64,
     /// The longest service time, in nanoseconds.
     pub max_ns: u64,
@@ -421,13 +429,13 @@ impl Tick {
 /// What a TLS handshake negotiated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Negotiated {
-    /// `TLS 1.3`.
+    /// The version, such as `TLS 1.3`.
     pub version: String,
-    /// The cipher suite by its name in the IANA's registry: `TLS_AES_256_GCM_SHA384`.
+    /// The cipher suite, by its name in the IANA's registry, such as `TLS_AES_256_GCM_SHA384`.
     pub cipher: String,
 }
 
-/// `TLS 1.3, TLS_AES_256_GCM_SHA384`.
+/// Writes the version and the cipher suite, such as `TLS 1.3, TLS_AES_256_GCM_SHA384`.
 impl std::fmt::Display for Negotiated {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, {}", self.version, self.cipher)
@@ -437,17 +445,17 @@ impl std::fmt::Display for Negotiated {
 /// A wrong or malformed response, kept as evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrongResponse {
-    /// What is wrong with it, in words.
+    /// What is wrong with the response, in words.
     pub why: String,
-    /// Its first bytes, at most 512.
+    /// The first bytes of the response, at most 512.
     pub first_bytes: Vec<u8>,
-    /// The first bytes of the request that it answered, at most 512. Empty if there was none.
+    /// The first bytes of the request, at most 512. Empty if there was no request.
     #[serde(default)]
     pub request: Vec<u8>,
 }
 
 impl WrongResponse {
-    /// Method and path of the request that it answered. `None` if there was none.
+    /// Returns the method and path of the request. Returns `None` if there was no request.
     pub fn method_and_path(&self) -> Option<String> {
         let line = self.request.split(|byte| *byte == b'\r').next()?;
         let line = String::from_utf8_lossy(line);
@@ -456,17 +464,18 @@ impl WrongResponse {
     }
 }
 
-/// What happened to one of the plan's requests.
+/// The outcome of one of the plan's requests.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RequestOutcome {
-    /// Correct responses.
+    /// The number of correct responses.
     pub responses: u64,
-    /// Requests that failed, wrong responses included.
+    /// The number of requests that failed, including those with a wrong response.
     pub failures: u64,
-    /// Latency of correct responses: response time in an open loop, else service time. Only
-    /// non-empty buckets are kept, because a run has this for each request of each lap.
+    /// The latency of correct responses: the response time in an open loop, and the service time in
+    /// a closed loop. Only non-empty buckets are kept, because a run has this field for each
+    /// request of each lap.
     pub latency: Ages,
-    /// Ages of requests whose latency was not observed completely.
+    /// The ages of requests whose latency was not observed completely.
     pub censored: Censored,
 }
 
@@ -482,18 +491,20 @@ impl RequestOutcome {
 /// Counts of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ConnectionCounts {
-    /// Connections that the plan requests.
+    /// The number of connections that the plan requests.
     pub requested: u64,
-    /// Open when the window opened. With [`crate::plan::Reuse::Close`], before the first request.
+    /// The number of open connections when the window opened. With [`crate::plan::Reuse::Close`],
+    /// this is the number before the first request.
     pub established: u64,
-    /// Opened again within the window, because a connection failed or the server closed it.
+    /// The number of connections opened again within the window, because a connection failed or the
+    /// server closed it.
     pub reopened: u64,
-    /// Attempts to connect, over the whole load.
+    /// The number of attempts to connect, over the whole load.
     pub opened: u64,
-    /// TLS handshakes within the window that resumed a session.
+    /// The number of TLS handshakes within the window that resumed a session.
     #[serde(default)]
     pub resumed: u64,
-    /// HTTP/2: the most streams that were open at the same time on one connection.
+    /// HTTP/2: the highest number of streams that were open at the same time on one connection.
     #[serde(default)]
     pub streams: u64,
 }
@@ -509,14 +520,14 @@ impl ConnectionCounts {
     }
 }
 
-/// Bytes on the wire, including those of TLS.
+/// The numbers of bytes on the wire. Each field says whether it includes the bytes of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ByteCounts {
     /// All bytes from the server, without those of TLS.
     pub received: u64,
-    /// The bytes of correct responses, head and body, without those of TLS.
+    /// The bytes of correct responses, with head and body, without those of TLS.
     pub responses: u64,
-    /// All bytes to the server.
+    /// All bytes to the server, including those of TLS.
     pub sent: u64,
 }
 
@@ -528,25 +539,26 @@ impl ByteCounts {
     }
 }
 
-/// Usage of one worker thread within the window.
+/// The resource usage of one worker thread within the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ThreadUsage {
-    /// CPU time, in nanoseconds.
+    /// The CPU time in nanoseconds.
     pub cpu_ns: u64,
-    /// Wall time, in nanoseconds.
+    /// The wall time in nanoseconds.
     pub wall_ns: u64,
-    /// How often the thread waited for events, or found some without waiting.
+    /// The number of times that the thread waited for events, or found some without waiting.
     pub wakeups: u64,
-    /// The part of the CPU time in which it waited for events without sleeping, in nanoseconds.
+    /// The part of the CPU time in which the thread waited for events without sleeping, in
+    /// nanoseconds.
     pub idle_ns: u64,
-    /// Requests sent.
+    /// The number of requests sent.
     pub sent: u64,
     /// The core that the thread is pinned to.
     pub cpu: Option<usize>,
 }
 
 impl ThreadUsage {
-    /// The share of the window in which the thread had something to do, from 0 to 1.
+    /// Returns the share of the window in which the thread had something to do, from 0 to 1.
     pub fn busy(&self) -> f64 {
         self.cpu_ns.saturating_sub(self.idle_ns) as f64 / self.wall_ns.max(1) as f64
     }
@@ -574,7 +586,7 @@ mod tests {
         };
         let request = b"POST /orders?id=7 HTTP/1.1\r\nAuthorization: Bearer a\r\n\r\nbody";
         assert_eq!(of(request).as_deref(), Some("POST /orders?id=7"));
-        // Only the beginning of a request is kept.
+        // Only the beginning of the request is kept.
         assert_eq!(of(b"GET /a-long-pa").as_deref(), Some("GET /a-long-pa"));
         assert_eq!(of(b""), None);
     }

@@ -1,7 +1,7 @@
 //! A plan: what to send, how fast, and for how long.
 //!
-//! A plan is a value: it can be stored, and run on another machine. [`Plan::check`] validates it,
-//! and [`Session::start`](crate::Session::start) calls that first.
+//! A plan is a value that can be stored and run on another machine. [`Plan::check`] validates a
+//! plan, and [`Session::start`](crate::Session::start) calls it first.
 
 mod field;
 mod request;
@@ -19,61 +19,67 @@ pub use request::{
     fill, first_difference, has_fields,
 };
 
-/// A load: everything that the generator needs to know.
+/// A load: everything that the generator needs to know about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The server.
     pub target: Target,
-    /// What to send, in proportion to the weights unless there is an order.
+    /// The requests to send, in proportion to their weights unless there is an order.
     pub requests: Vec<Request>,
-    /// The order in which requests are sent, then again from the first entry. `None`: by weights.
-    /// All threads together send it: with n of them, each sends every n-th entry.
+    /// The order in which requests are sent. After the last entry, it starts again from the first.
+    /// `None` means by weights. Each of n threads sends every n-th entry, so that all together send
+    /// the order.
     #[serde(default)]
     pub order: Option<Shared<OrderEntry>>,
     /// The fields that requests and expected bodies refer to.
     pub fields: Vec<Field>,
-    /// The seed of random values of fields.
+    /// The seed of the random values of fields.
     pub seed: u64,
-    /// Tells loads with the same seed apart: their UUIDs differ, all other values are the same.
+    /// A number that tells loads with the same seed apart. Their UUIDs differ, and all other values
+    /// are the same.
     pub unique: u64,
-    /// Where the sequences of all fields begin: how many values were used before. With an order,
-    /// how many of its entries were.
+    /// Where the sequences of all fields begin: the number of values that were used before. With an
+    /// order, this is the number of entries that were used before.
     pub first_value: u64,
-    /// How requests travel.
+    /// The connections, and how they carry requests.
     #[serde(flatten)]
     pub shape: Shape,
     /// When requests are sent.
     pub pace: Pace,
-    /// How long to send before the measurement window opens, once all connections are open. There
-    /// is no warm-up with [`Stop::Requests`], so that the server gets exactly that many.
+    /// How long to send before the measurement window opens, once all connections are open. With
+    /// [`Stop::Requests`] there is no warm-up, so that the server gets exactly that number of
+    /// requests.
     pub warmup: Duration,
     /// When the load ends.
     pub stop: Stop,
-    /// How long a request may take, from its first byte sent to the last byte of the response. And
-    /// how long connecting may take. Waiting for a free connection in an open loop has no limit: it
-    /// counts as response time.
+    /// How long a request may take, from its first byte sent to the last byte of the response.
+    /// Connecting may take as long. In an open loop, waiting for a free connection has no limit,
+    /// and counts as response time.
     pub timeout: Duration,
-    /// Check the body of one response in this many. Status and length are checked in all.
+    /// The body of one response in this many is checked. The status and the length are checked in
+    /// all.
     pub check_one_in: u32,
-    /// The cores that the worker threads are pinned to, one after the other. Empty: not pinned.
+    /// The cores that the worker threads are pinned to, one after the other. If empty, threads are
+    /// not pinned.
     pub cpus: Vec<usize>,
-    /// While the load is under way, poll without sleeping, if each thread has a core of its own.
-    /// Waking up takes tens of microseconds, which would count as latency of the server, and the
-    /// server would pay for waking the generator. Nothing else should use the cores.
+    /// Whether the threads poll without sleeping while the load is under way, if each has a core of
+    /// its own. Waking up takes tens of microseconds, which would count as latency of the server.
+    /// The server would also pay for waking the generator. Nothing else should use the cores.
     pub busy_poll: bool,
-    /// The local addresses to connect from, one after the other. Empty: the system chooses.
+    /// The local addresses to connect from, one after the other. If empty, the system chooses.
     pub sources: Vec<IpAddr>,
-    /// Start at this time, so that generators on several machines start together.
+    /// The time at which to start, so that generators on several machines start together.
     pub start_at: Option<SystemTime>,
-    /// Which part of the load this generator sends. The whole of it unless several share it.
+    /// The part of the load that this generator sends. This is the whole load unless several
+    /// generators share it.
     #[serde(default)]
     pub part: LoadPart,
 }
 
-/// Which part of a load one of several generators sends. Connections, threads, cores and source
-/// addresses are those of this generator. Rate, number of requests, their order and the values of
-/// their fields are those of the whole load. All generators must have equally many threads: they
-/// send the load as one generator with all of these threads would.
+/// The part of a load that one of several generators sends. The connections, threads, cores and
+/// source addresses of a plan belong to this generator. The rate, the number of requests, their
+/// order and the values of their fields belong to the whole load. All generators must have the same
+/// number of threads. Together they send the load as one generator with all of these threads would.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadPart {
     /// The number of this generator, from 0.
@@ -95,7 +101,7 @@ impl LoadPart {
     }
 }
 
-/// The whole load.
+/// The default part is the whole load.
 impl Default for LoadPart {
     fn default() -> Self {
         Self { index: 0, of: 1 }
@@ -119,7 +125,7 @@ pub struct Shape {
     pub pipeline: usize,
 }
 
-/// [`CONNECTIONS`], kept alive, on 1 thread, without pipelining.
+/// The default is [`CONNECTIONS`] kept connections on 1 thread, without pipelining.
 impl Default for Shape {
     fn default() -> Self {
         Self { connections: CONNECTIONS, threads: 1, reuse: Reuse::KeepAlive, pipeline: 1 }
@@ -127,7 +133,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// The most requests in flight on all connections together.
+    /// Returns the maximum number of requests in flight on all connections together.
     pub fn in_flight(&self) -> usize {
         self.connections * self.pipeline
     }
@@ -171,43 +177,45 @@ impl Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reuse {
-    /// It carries the next request.
+    /// The connection carries the next request.
     KeepAlive,
-    /// It is closed, and the next request opens another. Connecting is part of the service time.
+    /// The connection is closed, and the next request opens another. Connecting is part of the
+    /// service time.
     Close,
 }
 
 impl Reuse {
-    /// One request per connection, or as many as the server takes.
+    /// Returns `Close` (one request per connection) if `closes` is true, and `KeepAlive` otherwise.
     pub fn of(closes: bool) -> Self {
         if closes { Self::Close } else { Self::KeepAlive }
     }
 }
 
-/// When requests are sent.
+/// The times at which requests are sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// Closed loop: as soon as a connection is free.
+    /// Closed loop: a request is sent as soon as a connection is free.
     Closed,
-    /// Open loop: every 1/rate seconds, over all connections together.
+    /// Open loop: a request is due every 1/rate seconds, over all connections together.
     Constant {
-        /// Requests per second.
+        /// The number of requests per second.
         rate: f64,
     },
-    /// Open loop: a Poisson process, with exponential gaps of 1/rate seconds on average.
+    /// Open loop: requests are due at the times of a Poisson process. The gaps are exponential,
+    /// with 1/rate seconds on average.
     Poisson {
-        /// Requests per second.
+        /// The average number of requests per second.
         rate: f64,
-        /// The seed of the gaps: the same seed gives the same due times.
+        /// The seed of the gaps. The same seed gives the same due times.
         seed: u64,
     },
-    /// Open loop: each request at its own time. Nothing is due after the last.
+    /// Open loop: each request is due at its own time. Nothing is due after the last.
     Recorded(DueTimes),
 }
 
 impl Pace {
-    /// Requests per second, on average. `None` for a closed loop.
+    /// Returns the number of requests per second, on average. Returns `None` for a closed loop.
     pub fn rate(&self) -> Option<f64> {
         match self {
             Self::Closed => None,
@@ -217,40 +225,40 @@ impl Pace {
     }
 }
 
-/// When a load ends.
+/// When a load ends: after a time, or after a number of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
-    /// This long after the warm-up.
+    /// The load ends this long after the warm-up.
     After(Duration),
-    /// After this many requests were answered or failed.
+    /// The load ends after this many requests were answered or failed.
     Requests(u64),
 }
 
-/// The maximum number of connections of one generator, which the key of a socket's events limits.
+/// The maximum number of connections of one generator. The key of a socket's events limits it.
 const MAX_CONNECTIONS: usize = 1 << 24;
 
-/// The highest rate, about ten times what a generator can send on a large machine. When a window
-/// closes, requests that were due and not sent are counted one by one, at about 10 ns each. Without
-/// a limit, that could take forever.
+/// The highest rate, which is about ten times what a generator can send on a large machine. When a
+/// window closes, requests that were due and not sent are counted one by one, at about 10 ns each.
+/// Without a limit, counting could take forever.
 const MAX_RATE: f64 = 1e7;
 
 /// The maximum number of requests in flight on one connection.
 const MAX_PIPELINE: usize = 1024;
 
-/// The highest sum of weights, because the order of requests is laid out in memory.
+/// The highest sum of weights. It is limited because the order of requests is laid out in memory.
 const MAX_WEIGHTS: u64 = 100_000;
 
-/// The maximum number of requests for which an outcome has figures of their own, because each needs
-/// a histogram of 256 KiB in each thread.
+/// The maximum number of requests for which an outcome has separate figures. Each such request
+/// needs a histogram of 256 KiB in each thread.
 pub const MAX_BY_REQUEST: usize = 100;
 
-/// The connections of a load for which nobody names a number. A convention.
+/// The default number of connections of a load, which is a convention.
 pub const CONNECTIONS: usize = 64;
 
 impl Plan {
-    /// A closed loop of one request over the usual connections ([`Shape::default`]). 100 ms of
-    /// warm-up, then 10 s. A timeout of 2 s.
+    /// Creates a closed loop of one request over the usual connections ([`Shape::default`]). The
+    /// warm-up takes 100 ms, and the measurement takes 10 s. The timeout is 2 s.
     pub fn new(target: Target, request: Request) -> Self {
         Self {
             target,
@@ -274,34 +282,34 @@ impl Plan {
         }
     }
 
-    /// Whether the worker threads may poll without sleeping: the plan allows it, and each has a
-    /// core of its own.
+    /// Returns whether the worker threads may poll without sleeping. The plan must allow it, and
+    /// each thread must have a core of its own.
     pub fn may_busy_poll(&self) -> bool {
         self.busy_poll && self.shape.threads <= self.cpus.len()
     }
 
-    /// The number of requests with figures of their own: all of them, or none.
+    /// Returns the number of requests with separate figures, which is all of them or none.
     pub(crate) fn by_request(&self) -> usize {
         let count = self.requests.len();
         if (2..=MAX_BY_REQUEST).contains(&count) { count } else { 0 }
     }
 
-    /// The threads of all generators that share the load.
+    /// Returns the number of threads of all generators that share the load.
     pub(crate) fn workers(&self) -> usize {
         (self.shape.threads * self.part.of).max(1)
     }
 
-    /// The number of a worker thread among those of all generators.
+    /// Returns the number of a worker thread among the threads of all generators.
     pub(crate) fn worker(&self, thread: usize) -> usize {
         thread * self.part.of + self.part.index
     }
 
-    /// The core that a worker thread is pinned to.
+    /// Returns the core that a worker thread is pinned to.
     pub(crate) fn cpu(&self, worker: usize) -> Option<usize> {
         self.cpus.get(worker % self.cpus.len().max(1)).copied()
     }
 
-    /// Whether the pace is an open loop.
+    /// Returns whether the pace is an open loop.
     pub(crate) fn is_open_loop(&self) -> bool {
         self.pace != Pace::Closed
     }
@@ -309,7 +317,7 @@ impl Plan {
     /// Checks whether the plan can be run.
     ///
     /// # Errors
-    /// The first reason why it cannot.
+    /// Returns the first reason why the plan cannot be run.
     pub fn check(&self) -> Result<(), PlanError> {
         self.shape.check(self.target.protocol)?;
         let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
@@ -355,7 +363,7 @@ impl Plan {
         self.requests.iter().try_for_each(|request| request.check(self.fields.len()))
     }
 
-    /// Checks the order of requests and their times.
+    /// Checks the order of requests, and the due times.
     fn check_order(&self) -> Result<(), PlanError> {
         let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
         if let Some(order) = &self.order {
@@ -377,7 +385,7 @@ impl Plan {
     }
 }
 
-/// Why a plan cannot be run.
+/// The reason why a plan cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A load needs at least one connection.
@@ -408,7 +416,7 @@ pub enum PlanError {
     OutOfRange(String),
 }
 
-/// The server's address, and how it is spoken to.
+/// The server's address, and how the generator talks to the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The socket to connect to.
@@ -427,8 +435,8 @@ pub enum Protocol {
     /// HTTP/1.1 (RFC 9112).
     #[default]
     Http1,
-    /// HTTP/2 (RFC 9113): over TLS if the server agrees to it (ALPN), without TLS at once (prior
-    /// knowledge, section 3.3).
+    /// HTTP/2 (RFC 9113). Over TLS, the server must agree to it (ALPN). Without TLS, HTTP/2 is
+    /// spoken at once (prior knowledge, section 3.3).
     Http2,
 }
 
@@ -447,19 +455,21 @@ pub enum Endpoint {
 pub struct Tls {
     /// The name that the certificate must be valid for.
     pub server_name: String,
-    /// Accept any certificate (`--insecure`).
+    /// Whether to accept any certificate (`--insecure`).
     pub insecure: bool,
-    /// The certificates to trust instead of the system's, in DER. Empty: the system's.
+    /// The certificates to trust instead of the system's, in DER. If empty, the system's are
+    /// trusted.
     #[serde(default)]
     pub authorities: Vec<Vec<u8>>,
-    /// The client's own certificate.
+    /// The client's own certificate. `None` if the client has none.
     #[serde(default)]
     pub identity: Option<Identity>,
     /// Whether a connection resumes the session of an earlier one (RFC 8446 section 2.2). Otherwise
-    /// all handshakes are full ones.
+    /// all handshakes are full.
     #[serde(default)]
     pub resumes: bool,
-    /// The cipher suites to offer, by their names in the IANA's registry. Empty: all.
+    /// The cipher suites to offer, by their names in the IANA's registry. If empty, all are
+    /// offered.
     #[serde(default)]
     pub ciphers: Vec<String>,
 }
@@ -467,9 +477,9 @@ pub struct Tls {
 /// A certificate with which the client identifies itself.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The certificate, followed by those that lead to an authority, in DER.
+    /// The certificate in DER, followed by the certificates that lead to an authority.
     pub chain: Vec<Vec<u8>>,
-    /// Its private key, in DER. It is a secret.
+    /// The private key of the certificate, in DER. The key is a secret.
     pub key: Vec<u8>,
 }
 
@@ -480,8 +490,8 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Tls {
-    /// Full handshakes with a server that has a certificate for this name, from an authority that
-    /// the system trusts.
+    /// Returns settings for full handshakes with a server. Its certificate must be valid for this
+    /// name, and must come from an authority that the system trusts.
     pub fn with(server_name: String) -> Self {
         Self {
             server_name,
@@ -495,14 +505,14 @@ impl Tls {
 }
 
 impl Target {
-    /// HTTP/1.1 without TLS.
+    /// Creates a target for HTTP/1.1 without TLS.
     pub fn plain(endpoint: Endpoint) -> Self {
         Self { endpoint, tls: None, protocol: Protocol::Http1 }
     }
 }
 
 impl Endpoint {
-    /// Whether connections stay on this machine.
+    /// Returns whether connections to the endpoint stay on this machine.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),
@@ -510,7 +520,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a socket bound to `source` can connect to the endpoint.
+    /// Returns whether a socket bound to `source` can connect to the endpoint.
     fn accepts_source(&self, source: &IpAddr) -> bool {
         match self {
             Self::Tcp(address) => address.is_ipv4() == source.is_ipv4(),
@@ -519,7 +529,7 @@ impl Endpoint {
     }
 }
 
-/// The target as it appears in messages: `http://127.0.0.1:8080`, `unix:/path`.
+/// Writes the target as it appears in messages, such as `http://127.0.0.1:8080` or `unix:/path`.
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
@@ -563,14 +573,14 @@ mod tests {
         assert!(why(&|p| p.sources = vec![[0; 16].into()]).contains("cannot be reached"));
         let field = |source: ValueSource| {
             move |p: &mut Plan| {
-                p.fields = vec![Field { name: "id".to_owned(), source: source.clone() }];
+                p.fields = vec![Field::new("id", source.clone())];
             }
         };
         assert!(
             why(&field(ValueSource::Integer { min: 2, max: 1 })).contains("field id: its minimum")
         );
         assert!(why(&field(ValueSource::Text { length: 0 })).contains("length is 0"));
-        let id = Field { name: "id".to_owned(), source: ValueSource::Uuid };
+        let id = Field::new("id", ValueSource::Uuid);
         let unknown = Text::parse(b"/${id}", &[id]).unwrap();
         assert!(why(&|p| p.requests[0].path = unknown.clone()).contains("no such field"));
         let entry = OrderEntry { request: 1, value: 0 };

@@ -1,5 +1,5 @@
 //! The requests of a plan, ready to send: their bytes, the order in which they are sent, and the
-//! templates of their responses. Each worker has its own.
+//! templates of their responses. Each worker has its own copy.
 
 mod prepared;
 mod values;
@@ -11,8 +11,8 @@ use prepared::Http2Requests;
 pub(crate) use prepared::PreparedRequest;
 use values::Values;
 
-/// A place in a worker's sequence of requests. Everything about the request follows from it. One
-/// number, because it is copied with each request.
+/// A position in a worker's sequence of requests. The position determines everything about the
+/// request. It is a single number, because it is copied with each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Turn(u64);
 
@@ -21,57 +21,60 @@ impl Turn {
         Self(u64::from(number) << 32 | u64::from(request))
     }
 
-    /// The index of the request.
+    /// Returns the index of the request.
     #[inline]
     pub(crate) fn request(self) -> usize {
         self.0 as u32 as usize
     }
 
-    /// Its number in the worker's sequence, or that of its values if the plan has an order.
+    /// Returns the number of the request in the worker's sequence. If the plan has an order,
+    /// returns the number of its values.
     #[inline]
     fn number(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// How the next request is found.
+/// How to find the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sequence {
-    /// There is one request, which is always the same.
+    /// There is only one request, which is always the same.
     Fixed,
-    /// By its position in the order.
+    /// The next request has a position in the order.
     Positions,
-    /// By a number that may exceed the positions, or by the plan's order.
+    /// The next request has a number that may exceed the positions, or an entry in the plan's
+    /// order.
     Numbers,
 }
 
-/// All requests, and their order.
+/// All requests of a worker, and their order.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestMix {
     requests: Vec<PreparedRequest>,
-    /// Indices of `requests`, sent in this order repeatedly. As long as the pool, if there is one.
+    /// Indices of `requests`, sent in this order repeatedly. The list is as long as the pool,
+    /// unless the pool is empty.
     order: Vec<u32>,
     /// The position in `order` of the next request.
     position: usize,
-    /// The number of the next request, which may exceed the positions.
+    /// The number of the next request, which may exceed the positions in `order`.
     number: u32,
-    /// The order of the plan, if it has one. The one above is not used then.
+    /// The order of the plan, if the plan has one. The field `order` is not used then.
     recorded: Option<Recorded>,
     sequence: Sequence,
     /// Whether any request has fields.
     varies: bool,
     pool: Pool,
-    /// The same requests for HTTP/2, if the plan uses it.
+    /// The same requests for HTTP/2, if the plan uses HTTP/2.
     http2: Option<Box<Http2Requests>>,
     values: Values,
-    /// Check the body of one response in this many.
+    /// The body of one response in this many is checked.
     check_one_in: u32,
-    /// Bodies skipped since the last one checked.
+    /// The number of bodies skipped since the last checked one.
     skipped: u32,
 }
 
 impl RequestMix {
-    /// The mix of one worker. Each worker starts at another place in the order.
+    /// Creates the mix of one worker. Each worker starts at another position in the order.
     pub(crate) fn new(plan: &Plan, worker: usize) -> Self {
         let mut order = order(&plan.requests.iter().map(|r| r.weight).collect::<Vec<_>>());
         let position = plan.worker(worker) * order.len() / plan.workers();
@@ -106,7 +109,7 @@ impl RequestMix {
         }
     }
 
-    /// The request to send next.
+    /// Returns the request to send next.
     #[inline]
     pub(crate) fn next(&mut self) -> Turn {
         match self.sequence {
@@ -119,7 +122,7 @@ impl RequestMix {
         }
     }
 
-    /// The index of the next request in the order.
+    /// Returns the index of the next request in the order.
     #[inline]
     fn next_request(&mut self) -> u32 {
         let position = self.position;
@@ -127,7 +130,7 @@ impl RequestMix {
         self.order[position]
     }
 
-    /// Not inlined, which would cost a fixed request 2%.
+    /// Returns the next request by number. Inlining this function would cost a fixed request 2%.
     #[inline(never)]
     fn next_number(&mut self) -> Turn {
         if let Some(recorded) = &mut self.recorded {
@@ -135,13 +138,13 @@ impl RequestMix {
             return Turn::new(entry.request, entry.value);
         }
         let number = self.number;
-        // Numbers start again only where an order ends.
+        // Numbers start again only at the end of an order.
         let end = u32::MAX - u32::MAX % self.order.len() as u32;
         self.number = if number + 1 == end { 0 } else { number + 1 };
         Turn::new(self.next_request(), number)
     }
 
-    /// The indices of the requests that are sent next, in order and without end.
+    /// Returns the indices of the requests that are sent next, in order and without end.
     pub(crate) fn upcoming(&self) -> impl Iterator<Item = usize> {
         let entries = |mut recorded: Recorded| {
             std::iter::repeat_with(move || recorded.next().request as usize)
@@ -151,13 +154,13 @@ impl RequestMix {
         recorded.chain(by_weight.map(|request| *request as usize))
     }
 
-    /// The bytes of a request.
+    /// Returns the bytes of a request.
     #[inline]
     pub(crate) fn bytes(&mut self, turn: Turn) -> &[u8] {
         if !self.varies {
             return self.requests[turn.request()].sent.bytes();
         }
-        // The pool is as long as the order.
+        // The pool is as long as the order, so a position is also an index of the pool.
         match self.sequence {
             Sequence::Positions => &self.pool.0[turn.number() as usize],
             _ => self.rendered_bytes(turn),
@@ -171,32 +174,32 @@ impl RequestMix {
         sent.bytes()
     }
 
-    /// The header block in this form, and the body, of a request for HTTP/2.
+    /// Returns the header block in this form, and the body, of a request for HTTP/2.
     #[inline]
     pub(crate) fn http2(&mut self, turn: Turn, form: BlockForm) -> (&[u8], &[u8]) {
         let Some(http2) = &mut self.http2 else { return (&[], &[]) };
         http2.get(turn, form, &mut self.values)
     }
 
-    /// The size that the fields which all requests share take in a server's header table (HTTP/2).
+    /// Returns the size of the fields that all requests share in a server's header table (HTTP/2).
     pub(crate) fn table_size(&self) -> u32 {
         self.http2.as_ref().map_or(0, |http2| http2.table_size())
     }
 
-    /// Whether a request is a HEAD.
+    /// Returns whether a request is a HEAD.
     #[inline]
     pub(crate) fn is_head(&self, turn: Turn) -> bool {
         self.requests[turn.request()].is_head
     }
 
-    /// The template of a request that [`RequestMix::next`] returned. It matches nothing if the
-    /// expected body varies.
+    /// Returns the template of a request that [`RequestMix::next`] returned. The template matches
+    /// nothing if the expected body varies.
     #[inline]
     pub(crate) fn template(&mut self, turn: Turn) -> &mut ResponseTemplate {
         &mut self.requests[turn.request()].template
     }
 
-    /// A request that [`RequestMix::next`] returned, with the response that it expects.
+    /// Returns a request that [`RequestMix::next`] returned, with the expected response.
     #[inline]
     pub(crate) fn get(&mut self, turn: Turn) -> &mut PreparedRequest {
         let prepared = &mut self.requests[turn.request()];
@@ -206,7 +209,7 @@ impl RequestMix {
         prepared
     }
 
-    /// The same, after the last use of the expected body.
+    /// Ends the use of the expected body of a request, after the last call of [`RequestMix::get`].
     pub(crate) fn done(&mut self, turn: Turn) {
         let prepared = &mut self.requests[turn.request()];
         if prepared.body.is_some() {
@@ -214,7 +217,7 @@ impl RequestMix {
         }
     }
 
-    /// Whether the body of the response that has just begun need not be checked.
+    /// Returns whether the body of the response that has just begun need not be checked.
     pub(crate) fn skips_next_body(&mut self) -> bool {
         self.skipped += 1;
         if self.skipped >= self.check_one_in {
@@ -223,24 +226,26 @@ impl RequestMix {
         self.skipped != 0
     }
 
-    /// Whether some bodies are not checked.
+    /// Returns whether some bodies are not checked.
     pub(crate) fn skips_bodies(&self) -> bool {
         self.check_one_in > 1
     }
 }
 
-/// The entries of a recorded order that one worker sends, and then again from the first. Of n
-/// workers, each sends every n-th entry, so that together they send the order.
+/// The entries of a recorded order that one worker sends. After the last entry, the worker starts
+/// again from the first. Each of n workers sends every n-th entry, so that together they send the
+/// order.
 #[derive(Debug, Clone)]
 struct Recorded {
     entries: Shared<OrderEntry>,
-    /// The place of the next entry, and the distance to the one after it.
+    /// The position of the next entry.
     next: usize,
+    /// The distance from each entry of this worker to the next.
     step: usize,
 }
 
 impl Recorded {
-    /// The share of worker `worker` in the entries of a plan.
+    /// Creates the share of worker `worker` in the entries of a plan.
     fn new(entries: &Shared<OrderEntry>, plan: &Plan, worker: usize) -> Self {
         let count = entries.len().max(1);
         let first = (plan.first_value + plan.worker(worker) as u64) % count as u64;
@@ -259,21 +264,22 @@ impl Recorded {
     }
 }
 
-/// The bytes of a worker's whole sequence of requests, rendered in advance. Sending one costs
-/// almost nothing, however many fields it has.
+/// The bytes of a worker's whole sequence of requests, rendered in advance. Sending a request from
+/// the pool costs almost nothing, however many fields the request has.
 #[derive(Debug, Clone, Default)]
 struct Pool(Vec<Box<[u8]>>);
 
-/// The most requests of a pool. At 100,000 requests/s, they repeat after half a second. A list of a
-/// quarter of that is still sent several times in that time.
+/// The maximum number of requests in a pool. At 100,000 requests/s, the requests repeat after about
+/// 0.7 s. A list with a quarter as many values is still sent several times in that time.
 const POOL: usize = 65_536;
 
-/// The most bytes of a pool, of each thread.
+/// The maximum number of bytes of a pool in each thread.
 const POOL_BYTES: usize = 16 << 20;
 
 impl Pool {
-    /// Renders a pool, unless values may not repeat, or have more than a quarter as many values as
-    /// the pool has requests: then it would send but a part of them.
+    /// Renders a pool. The pool stays empty if values may not repeat. It also stays empty if a
+    /// field has more than a quarter as many values as the pool has requests. Many of its values
+    /// would never be sent.
     fn new(
         plan: &Plan,
         order: &[u32],
@@ -308,7 +314,8 @@ impl Pool {
     }
 }
 
-/// Each request as often as its weight, spread evenly: the j-th of w is (j + ½) / w of the way.
+/// Returns each request as often as its weight, spread evenly. The j-th of w copies is (j + ½) / w
+/// of the way through the order.
 fn order(weights: &[u32]) -> Vec<u32> {
     let mut places: Vec<(f64, u32)> = Vec::new();
     for (request, weight) in (0..).zip(weights) {
@@ -333,8 +340,7 @@ mod tests {
     }
 
     fn plan(threads: usize) -> Plan {
-        let fields =
-            vec![Field { name: "id".to_owned(), source: ValueSource::Counter { from: 8 } }];
+        let fields = vec![Field::new("id", ValueSource::Counter { from: 8 })];
         let build = |path: &str| Request::with_fields("GET", path, "h", &[], b"", &fields).unwrap();
         let mut varying = build("/${id}");
         varying.expect.body = ExpectedBody::Fields(Text::parse(b"<${id}>", &fields).unwrap());
@@ -372,7 +378,7 @@ mod tests {
         assert_eq!(mix.next().number(), 0);
     }
 
-    /// Otherwise a cache would see the same few values again and again.
+    /// If such values were pooled, a cache would see the same few values again and again.
     #[test]
     fn values_that_may_not_repeat_are_not_pooled() {
         let is_pooled = |source| !RequestMix::new(&with_source(source), 0).pool.0.is_empty();
@@ -384,7 +390,7 @@ mod tests {
         assert!(!is_pooled(ValueSource::Text { length: 4_096 }));
     }
 
-    /// Requests may be answered in any order of connections, long after others were sent.
+    /// A response may arrive long after other requests were sent, in any order of connections.
     #[test]
     fn bytes_and_expected_body_follow_from_the_turn() {
         let mut mix = RequestMix::new(&plan(1), 0);
@@ -416,8 +422,8 @@ mod tests {
         assert_eq!(mix.bytes(turn), expected);
     }
 
-    /// The plan above, with the order 0 (10), 1 (11), 1 (7): the request, and the number of its
-    /// value.
+    /// Returns the plan above, with the order 0 (10), 1 (11), 1 (7). Each entry is a request and
+    /// the number of its value.
     fn recorded(threads: usize) -> Plan {
         let entry = |(request, value)| OrderEntry { request, value };
         let order: Vec<OrderEntry> = [(0, 10), (1, 11), (1, 7)].map(entry).into();
@@ -451,7 +457,7 @@ mod tests {
                 ["/19", "/", "/15"].map(str::to_owned).into(),
             )
         );
-        // More threads than entries.
+        // There are more threads than entries.
         let share = |worker| paths(&mut RequestMix::new(&recorded(4), worker), 2);
         assert_eq!(share(3), ["/", "/19"]);
     }
@@ -465,7 +471,7 @@ mod tests {
         assert_eq!((mix.next().number(), mix.position), (0, 1));
     }
 
-    /// Regression: requests of a log that were due and not sent counted for others.
+    /// Regression: requests of a log that were due but not sent were counted for other requests.
     #[test]
     fn upcoming_requests_are_those_that_are_sent_next() {
         for plan in [recorded(1), recorded(2), plan(2)] {

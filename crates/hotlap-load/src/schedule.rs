@@ -1,8 +1,8 @@
-//! Computes when requests are due, as a pure function that reads no clock.
+//! Computes when requests are due, without reading a clock.
 //!
-//! The requests of an open loop are numbered, and each worker sends every n-th of them, so that
-//! threads send one after another rather than all at once. Overdue requests need no queue: the due
-//! time of the next request and the present time determine them.
+//! The requests of an open loop are numbered. Each of n workers sends every n-th request, so that
+//! threads send one after another rather than all at once. Overdue requests need no queue, because
+//! the due time of the next request and the present time determine them.
 
 use crate::plan::{DueTimes, Pace};
 use crate::plan::{mix, number};
@@ -14,25 +14,26 @@ pub(crate) struct Schedule {
     arrivals: Arrivals,
     /// The number of requests that this worker has taken.
     taken: u64,
-    /// When the next one is due.
+    /// When the next request is due.
     next_ns: u64,
 }
 
 #[derive(Debug, Clone)]
 enum Arrivals {
-    /// Request k of worker w of n is request k·n + w overall, due (k·n + w + ½) / rate after the
-    /// start, so errors do not add up. With the half, a time of m / rate has m requests, not one
-    /// more at its end.
+    /// Request k of worker w of n is request k·n + w overall. It is due (k·n + w + ½) / rate after
+    /// the start, so errors do not add up. The half ensures that exactly m requests are due in a
+    /// time of m / rate.
     Constant { rate: f64, worker: u64, workers: u64 },
-    /// Each worker runs a process with 1/n of the rate. Together they are a process with the whole
-    /// rate (superposition of Poisson processes).
+    /// Each of n workers runs a process with 1/n of the rate. Together they are a process with the
+    /// whole rate (superposition of Poisson processes).
     Poisson { mean_ns: f64, seed: u64, at_ns: f64 },
     /// Request k of worker w of n is request k·n + w of the recording.
     Recorded { due: DueTimes, worker: u64, workers: u64 },
 }
 
 impl Schedule {
-    /// The share of worker `worker` of `workers`, from `start_ns` on. `None` for a closed loop.
+    /// Creates the share of worker `worker` of `workers`, from `start_ns` on. Returns `None` for a
+    /// closed loop.
     pub(crate) fn new(pace: &Pace, worker: usize, workers: usize, start_ns: u64) -> Option<Self> {
         let (worker, workers) = (worker as u64, workers as u64);
         let arrivals = match pace {
@@ -48,7 +49,7 @@ impl Schedule {
         Some(Self { start_ns, arrivals, taken: 0, next_ns: 0 }.restarted())
     }
 
-    /// The same schedule, from its start.
+    /// Returns the same schedule, from its start.
     pub(crate) fn restarted(&self) -> Self {
         let mut schedule = Self { taken: 0, ..self.clone() };
         if let Arrivals::Poisson { at_ns, .. } = &mut schedule.arrivals {
@@ -58,13 +59,13 @@ impl Schedule {
         schedule
     }
 
-    /// When the next request is due.
+    /// Returns when the next request is due.
     #[inline]
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// Takes the next request, and returns when it was due.
+    /// Takes the next request. Returns when it was due.
     #[inline]
     pub(crate) fn take(&mut self) -> u64 {
         let due = self.next_ns;
@@ -73,7 +74,7 @@ impl Schedule {
         due
     }
 
-    /// Takes all requests that are due before `end_ns`, and returns their number.
+    /// Takes all requests that are due before `end_ns`. Returns their number.
     pub(crate) fn take_until(&mut self, end_ns: u64) -> u64 {
         let before = self.taken;
         while self.next_ns < end_ns {
@@ -82,14 +83,14 @@ impl Schedule {
         self.taken - before
     }
 
-    /// The due times of the next requests, up to `end_ns`, without taking them.
+    /// Returns the due times of the next requests, up to `end_ns`, without taking the requests.
     pub(crate) fn due_before(&self, end_ns: u64) -> impl Iterator<Item = u64> + use<> {
         let mut ahead = self.clone();
         std::iter::from_fn(move || (ahead.next_ns < end_ns).then(|| ahead.take()))
     }
 
-    /// When request `taken` is due. Call this once for each request, in order, because a Poisson
-    /// process accumulates its gaps.
+    /// Returns when request `taken` is due. Call this once for each request, in order, because a
+    /// Poisson process accumulates its gaps.
     #[inline(never)]
     fn due(&mut self) -> u64 {
         match &mut self.arrivals {
@@ -98,8 +99,9 @@ impl Schedule {
                 self.start_ns.saturating_add(((number as f64 + 0.5) * 1e9 / *rate).round() as u64)
             }
             Arrivals::Poisson { mean_ns, seed, at_ns } => {
-                // Uniform in (0, 1], so that the logarithm is finite. Inverse of the exponential
-                // distribution's cumulative function (Knuth, TAOCP 2, section 3.4.1 D).
+                // The number is uniform in (0, 1], so that its logarithm is finite. The gap is the
+                // inverse of the cumulative function of the exponential distribution (Knuth, TAOCP
+                // 2, section 3.4.1 D).
                 let bits = number(*seed, self.taken) >> 11;
                 let uniform = (bits + 1) as f64 / (1u64 << 53) as f64;
                 *at_ns -= *mean_ns * uniform.ln();
@@ -155,12 +157,12 @@ mod tests {
 
     #[test]
     fn a_constant_rate_does_not_drift() {
-        // A third of a second is not a whole number of nanoseconds, but three thirds are.
+        // A third of a second is not a whole number of nanoseconds, but a second is.
         let all = due_times(&Pace::Constant { rate: 3.0 }, 0, 1, 1_000_001);
         assert_eq!(all[999_999], 1_000 + 333_333 * 1_000_000_000 + 166_666_667);
     }
 
-    /// Regression: 1 request/s for 4 s was 5 requests, of which the last had no time.
+    /// Regression: a rate of 1 request/s for 4 s gave 5 requests, and the last one had no time.
     #[test]
     fn a_rate_for_some_time_is_as_many_requests() {
         let due = |rate, s: u64| {
@@ -170,7 +172,7 @@ mod tests {
         assert_eq!((due(1.0, 4), due(0.5, 4), due(1_000.0, 1), due(0.1, 4)), (4, 2, 1_000, 0));
     }
 
-    /// Regression: the sum wrapped around, so the second request, due in 3 million years, was
+    /// Regression: the sum wrapped around, so a request that was due in 3 million years was
     /// overdue.
     #[test]
     fn a_request_due_after_the_end_of_the_clock_is_never_due() {
@@ -182,8 +184,8 @@ mod tests {
 
     #[test]
     fn poisson_gaps_are_exponential() {
-        // In an exponential distribution, the standard deviation equals the mean, and a share of
-        // 1/e is longer than the mean. 200,000 gaps determine both within 1%.
+        // In an exponential distribution, the standard deviation equals the mean. A share of 1/e is
+        // longer than the mean. With 200,000 gaps, both are within 1%.
         let all = due_times(&Pace::Poisson { rate: 1e6, seed: 7 }, 0, 1, 200_001);
         let gaps: Vec<f64> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let n = gaps.len() as f64;
@@ -214,7 +216,7 @@ mod tests {
         );
     }
 
-    /// The due times of all workers within the first second, in order.
+    /// Returns the due times of all workers within the first second, in order.
     fn first_second(rate: f64, workers: usize) -> Vec<u64> {
         let mut all: Vec<u64> = (0..workers)
             .flat_map(|worker| {
@@ -226,7 +228,8 @@ mod tests {
         all
     }
 
-    /// Two generators with two threads each share a load: their workers are 0 and 2, 1 and 3.
+    /// Two generators with two threads each share a load. The first has workers 0 and 2, and the
+    /// second has workers 1 and 3.
     #[test]
     fn generators_that_share_a_load_send_one_after_the_other() {
         let mut plan = crate::plan::Plan::new(
@@ -243,8 +246,8 @@ mod tests {
         assert_eq!(workers, [0, 2, 1, 3]);
     }
 
-    /// wrk2 gives each connection its own schedule, and all start together. Here the threads share
-    /// one schedule.
+    /// In wrk2, each connection has its own schedule, and all schedules start together. Here the
+    /// threads share one schedule.
     #[test]
     fn wrk2_sends_in_bursts_over_many_connections() {
         for workers in [1, 3, 16] {

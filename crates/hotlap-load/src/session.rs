@@ -1,4 +1,4 @@
-//! A load in progress: started, observed, ended.
+//! A load in progress, which can be started, observed and ended.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,25 +14,26 @@ use crate::shared::{Error, Mode, OpenFiles, Progress, Shared, Window, pin};
 use crate::tls::TlsConfig;
 use crate::worker::Worker;
 
-/// A load in progress. Dropping it ends the load.
+/// A load in progress. Dropping the session ends the load.
 ///
-/// There are two kinds. [`Session::start`] runs a plan with one measurement window, whose outcome
-/// [`Session::join`] returns; [`Session::start_waiting`] does the same at a time that is set once
-/// all connections are open. [`Session::start_held`] keeps the load running between any number of
-/// windows: each [`Session::open_window`] opens one, and [`Session::collect`] returns their
-/// outcome.
+/// There are two kinds of sessions. [`Session::start`] runs a plan with one measurement window, and
+/// [`Session::join`] returns the outcome. [`Session::start_waiting`] does the same at a time that
+/// is set once all connections are open. [`Session::start_held`] keeps the load running between any
+/// number of windows. Each [`Session::open_window`] opens a window, and [`Session::collect`]
+/// returns the outcome of the windows.
 #[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Outcome>>,
     target: String,
-    /// Threads that take values in turn, and requests in flight at most.
+    /// The number of threads that take values in turn, and the maximum number of requests in
+    /// flight.
     size: (u64, u64),
-    /// Released once all workers have ended.
+    /// The reserved files, which are released once all workers have ended.
     _files: OpenFiles,
 }
 
-/// How many values of its fields a load has used, so that the next load can go on from there.
+/// The number of field values that a load has used, so that the next load can continue from there.
 #[derive(Debug, Clone)]
 pub struct ValuesUsed {
     shared: Arc<Shared>,
@@ -40,7 +41,7 @@ pub struct ValuesUsed {
 }
 
 impl ValuesUsed {
-    /// An upper bound.
+    /// Returns an upper bound of the number of used values.
     pub fn most(&self) -> u64 {
         let Progress { responses, failures, .. } = Progress::sum(&self.shared.progress);
         let (threads, in_flight) = self.size;
@@ -52,7 +53,7 @@ impl ValuesUsed {
 /// Runs a plan to its end.
 ///
 /// # Errors
-/// As [`Session::start`] and [`Session::join`].
+/// The errors of [`Session::start`] and [`Session::join`].
 pub fn run(plan: &Plan) -> Result<Outcome, Error> {
     Session::start(plan)?.join()
 }
@@ -61,28 +62,28 @@ impl Session {
     /// Starts the worker threads, which open the connections and run the plan.
     ///
     /// # Errors
-    /// The plan is invalid, or the system refuses a resource that it needs.
+    /// The plan is invalid, or the system refuses a resource that the load needs.
     pub fn start(plan: &Plan) -> Result<Self, Error> {
         Self::open(plan, Mode::Once)
     }
 
-    /// Opens all connections and then waits for [`Session::begin`], so that several generators can
+    /// Opens all connections and then waits for [`Session::begin`]. Several generators can thus
     /// agree on a time at which all of them are ready. The plan's `start_at` is ignored.
     ///
     /// # Errors
-    /// As [`Session::start`].
+    /// The errors of [`Session::start`].
     pub fn start_waiting(plan: &Plan) -> Result<Self, Error> {
         Self::open(plan, Mode::Waiting)
     }
 
-    /// Starts a held load: once all connections are open it sends without end, and only the windows
-    /// that [`Session::open_window`] opens count. The server may be stopped (SIGSTOP) between them:
-    /// for requests in flight no time passes then, however long that takes. The plan's warm-up and
+    /// Starts a held load, which sends without end once all connections are open. Only the windows
+    /// that [`Session::open_window`] opens count. Between windows, the server may be stopped
+    /// (SIGSTOP) for any time, and no time passes for requests in flight. The plan's warm-up and
     /// stop are ignored.
     ///
     /// # Errors
-    /// As [`Session::start`], and if the plan is an open loop: its requests are due at times of a
-    /// clock that does not stop between windows.
+    /// The errors of [`Session::start`]. An open loop is an error too, because its requests are due
+    /// at times of a clock that does not stop between windows.
     pub fn start_held(plan: &Plan) -> Result<Self, Error> {
         if plan.pace != Pace::Closed {
             let why = "a load that is held between windows cannot keep a rate: use a closed loop";
@@ -103,7 +104,7 @@ impl Session {
         let shared = Arc::new(Shared::new(plan, mode, wakers));
         let target = plan.target.to_string();
         let plan = Arc::new(plan.clone());
-        // The entries of an order may be sent again. The values of a sequence may not.
+        // The entries of an order may be sent again, but the values of a sequence may not.
         let takers = if plan.order.is_some() { 1 } else { plan.workers() as u64 };
         let size = (takers, plan.shape.in_flight() as u64);
         let mut session = Self { shared, workers: Vec::new(), target, size, _files: files };
@@ -118,15 +119,15 @@ impl Session {
         Ok(session)
     }
 
-    /// Whether each connection is open or has failed once, and the load has not ended. A load that
-    /// waits for [`Session::begin`] can begin then.
+    /// Returns whether each connection is open or has failed once, and the load has not ended. A
+    /// waiting load can then begin with [`Session::begin`].
     pub fn is_ready(&self) -> bool {
         self.shared.is_ready()
     }
 
-    /// Lets a load that waits begin at this time, or now if that has passed. Its window opens and
-    /// closes as the plan says, counted from `start`, and not before it begins. So if it begins too
-    /// late, the window is cut short. `None` if the load does not wait, is not ready or has ended.
+    /// Lets a waiting load begin at `start`, or now if that time has passed. The window opens and
+    /// closes as the plan says, counted from `start`. If the load begins too late, the window is
+    /// cut short. Returns `None` if the load does not wait, is not ready or has ended.
     pub fn begin(&self, start: Instant) -> Option<Window> {
         let now = Instant::now();
         let wait = start.saturating_duration_since(now);
@@ -135,51 +136,53 @@ impl Session {
         can_begin.then(|| self.shared.begin(wait, late))
     }
 
-    /// Waits until each connection is open or has failed once, and returns when the window opens
-    /// and closes. `None` if the session ends before.
+    /// Waits until each connection is open or has failed once. Returns when the window opens and
+    /// closes, or `None` if the session ends before.
     pub fn wait_for_window(&self) -> Option<Window> {
         self.shared.wait_for_window()
     }
 
-    /// Opens a window of a held load, after `warmup` and for `length`. The last one must have
-    /// closed.
+    /// Opens a window of a held load, after `warmup` and for `length`. The previous window must
+    /// have closed.
     pub fn open_window(&self, warmup: Duration, length: Duration) -> Window {
         self.shared.open_window(warmup, length)
     }
 
-    /// Stops sending until the next window, and waits until every request in flight is answered or
-    /// has failed, for at most `limit`. Returns whether all are, so that the server can be stopped
-    /// without a request in progress.
+    /// Stops sending until the next window, and waits at most `limit` until every request in flight
+    /// is answered or has failed. Returns whether no request is in flight, so that the server can
+    /// be stopped.
     pub fn pause(&self, limit: Duration) -> bool {
         self.shared.pause(limit)
     }
 
-    /// The outcome of the windows of a held load since the last call. `None` if the load has ended.
+    /// Returns the outcome of the windows of a held load since the last call. Returns `None` if the
+    /// load has ended.
     pub fn collect(&self) -> Option<Outcome> {
         self.shared.collect()
     }
 
-    /// The progress of the load. Cheap, at any time and from any thread.
+    /// Returns the progress of the load. This is cheap at any time and from any thread.
     pub fn progress(&self) -> Progress {
         Progress::sum(&self.shared.progress)
     }
 
-    /// What tells how many values of its fields the load has used, during the load and after it.
+    /// Returns a handle that tells how many field values the load has used, during the load and
+    /// after it.
     pub fn values_used(&self) -> ValuesUsed {
         ValuesUsed { shared: self.shared.clone(), size: self.size }
     }
 
-    /// Whether the load has ended, so that [`Session::join`] returns at once.
+    /// Returns whether the load has ended, so that [`Session::join`] returns at once.
     pub fn is_finished(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Ends the load now and keeps what was measured so far.
+    /// Ends the load now, and keeps what was measured so far.
     pub fn stop(&self) {
         self.shared.end();
     }
 
-    /// Waits for the end of the load.
+    /// Waits for the end of the load, and returns its outcome.
     ///
     /// # Errors
     /// No connection could be opened, or a worker thread panicked.
@@ -226,7 +229,7 @@ impl Drop for Session {
     }
 }
 
-/// Starts a worker thread. If it panics, the session ends, so that nothing waits for it forever.
+/// Starts a worker thread. If the thread panics, the session ends, so that nothing waits forever.
 fn spawn(
     number: usize,
     shared: &Arc<Shared>,
@@ -249,7 +252,7 @@ fn spawn(
     thread.map_err(|why| Error::System { what: "start a worker thread".to_owned(), why })
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().cloned();
     text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()

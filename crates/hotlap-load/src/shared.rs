@@ -1,5 +1,5 @@
-//! State shared between a session and its workers, and the system resources that they need. Apart
-//! from the progress, the state is written a few times per load, never per request.
+//! State that a session shares with its workers, and the system resources that they need. Except
+//! for the progress, the state is written a few times per load, never per request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,28 +13,28 @@ use crate::clock;
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Plan, PlanError, Stop};
 
-/// State shared between a session and its workers.
+/// The state that a session shares with its workers.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Written by one worker each.
+    /// The progress of each worker, which only that worker writes.
     pub(crate) progress: Vec<WorkerProgress>,
-    /// When the load starts. 0 until all workers are ready.
+    /// The start of the load. 0 until all workers are ready.
     start_ns: AtomicU64,
     opens_ns: AtomicU64,
     closes_ns: AtomicU64,
     is_stopped: AtomicBool,
     mode: Mode,
-    /// The number of commands that were given to the workers of a held load, and the number of the
-    /// last command of each kind.
+    /// The number of commands that were given to the workers of a held load.
     commands: AtomicU64,
+    /// The number of the last command of each kind.
     windows: AtomicU64,
     collects: AtomicU64,
     pauses: AtomicU64,
-    /// When the last pause ended. From then on the server may have been stopped.
+    /// When the last pause ended. From then on, the server may have been stopped.
     paused_ns: AtomicU64,
-    /// Workers that are still opening connections.
+    /// The number of workers that are still opening connections.
     connecting: AtomicUsize,
-    /// Connections that have been open at least once.
+    /// The number of connections that have been open at least once.
     reached: AtomicU64,
     wakers: Vec<Arc<Waker>>,
     warmup: Duration,
@@ -47,32 +47,33 @@ pub(crate) struct Shared {
     pub(crate) panics: AtomicUsize,
 }
 
-/// When a load begins, and whether it goes on.
+/// When a load begins, and whether it continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It has one window, and begins once all connections are open.
+    /// The load has one window, and begins once all connections are open.
     Once,
-    /// It has one window, and begins on command.
+    /// The load has one window, and begins on command.
     Waiting,
-    /// It continues between windows, which are opened one by one.
+    /// The load continues between windows, which are opened one by one.
     Held,
 }
 
-/// The last command of each kind that the session of a held load has given. All commands are
-/// numbered in their order, from 1.
+/// The numbers of the last command of each kind that the session of a held load has given. All
+/// commands are numbered in their order, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Commands {
-    /// Open a window.
+    /// The number of the last command to open a window.
     pub(crate) windows: u64,
-    /// Hand over the outcome of the windows so far.
+    /// The number of the last command to hand over the outcome of the windows so far.
     pub(crate) collects: u64,
-    /// Send nothing until the next window.
+    /// The number of the last command to send nothing until the next window.
     pub(crate) pauses: u64,
 }
 
 impl Commands {
-    /// The commands to carry out now, after `done`. A command that was given after a window waits
-    /// until that window has closed. A worker that woke up late finds both at the same time.
+    /// Returns the commands to carry out now, after `done`. A command that was given after a window
+    /// waits until that window has closed. A worker that wakes up late finds the window and the
+    /// command at the same time.
     pub(crate) fn next_after(self, done: Self) -> Self {
         if self.windows == done.windows {
             return self;
@@ -86,18 +87,19 @@ impl Commands {
     }
 }
 
-/// Reports of the workers.
+/// The reports of the workers.
 #[derive(Debug, Default)]
 struct State {
-    /// The window. `Some(None)` if there will be none.
+    /// The window. `Some(None)` means that there will be no window.
     window: Option<Option<Window>>,
     /// Whether all workers are ready.
     is_ready: bool,
     first_connect_error: Option<(Failure, String)>,
     is_unreachable: bool,
-    /// The outcomes that were collected from the workers of a held load.
+    /// The outcomes collected from the workers of a held load.
     collected: Vec<Outcome>,
-    /// The number of a pause, and how many workers have had no request in flight since then.
+    /// The number of a pause, and the number of workers without a request in flight since that
+    /// pause.
     idle: (u64, usize),
 }
 
@@ -128,7 +130,7 @@ impl Shared {
         }
     }
 
-    // For workers to read.
+    // Methods with which workers read the state.
 
     #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
@@ -140,8 +142,8 @@ impl Shared {
         self.mode == Mode::Held
     }
 
-    /// When the load starts, and when its window opens and closes. `None` until all workers are
-    /// ready.
+    /// Returns when the load starts, and when its window opens and closes. Returns `None` until all
+    /// workers are ready.
     pub(crate) fn times(&self) -> Option<Times> {
         let start_ns = self.start_ns.load(Ordering::Acquire);
         let opens_ns = self.opens_ns.load(Ordering::Relaxed);
@@ -149,7 +151,7 @@ impl Shared {
         (start_ns > 0).then_some(Times { start_ns, opens_ns, closes_ns })
     }
 
-    /// The last command of each kind.
+    /// Returns the last command of each kind.
     #[inline]
     pub(crate) fn commands(&self) -> Commands {
         let read = |number: &AtomicU64| number.load(Ordering::Acquire);
@@ -158,15 +160,15 @@ impl Shared {
         Commands { windows: read(&self.windows), collects, pauses }
     }
 
-    /// When the last pause ended. From then on the server may have been stopped.
+    /// Returns when the last pause ended. From then on, the server may have been stopped.
     pub(crate) fn paused_ns(&self) -> u64 {
         self.paused_ns.load(Ordering::Acquire)
     }
 
-    // For workers to report.
+    // Methods with which workers report.
 
     /// Reports that all connections of a worker have been open or have failed, and that `reached`
-    /// have been open. The last worker to report sets the times.
+    /// of them have been open. The last worker to report sets the times.
     pub(crate) fn ready(&self, reached: u64) {
         let reached = self.reached.fetch_add(reached, Ordering::AcqRel) + reached;
         if self.connecting.fetch_sub(1, Ordering::AcqRel) > 1 {
@@ -185,7 +187,7 @@ impl Shared {
         self.begin(wait.unwrap_or_default(), Duration::ZERO);
     }
 
-    /// Sets the times of a load that starts after `wait`, and should have started `late` ago.
+    /// Sets the times of a load that starts after `wait` and should have started `late` ago.
     pub(crate) fn begin(&self, wait: Duration, late: Duration) -> Window {
         let (warmup, length) = match self.stop {
             // The first window opens on command.
@@ -222,7 +224,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    // For the session.
+    // Methods that the session calls.
 
     /// Ends the load.
     pub(crate) fn end(&self) {
@@ -231,7 +233,7 @@ impl Shared {
         self.wake();
     }
 
-    /// Waits until the window is known. `None` if there will be none.
+    /// Waits until the window is known. Returns `None` if there will be no window.
     pub(crate) fn wait_for_window(&self) -> Option<Window> {
         let is_unknown = |state: &mut State| state.window.is_none();
         let state = self.changed.wait_while(self.lock(), is_unknown);
@@ -247,8 +249,8 @@ impl Shared {
         window
     }
 
-    /// Makes the workers of a held load pause, and waits until no request is in flight, for at most
-    /// `limit`. Returns whether none is.
+    /// Makes the workers of a held load pause, and waits at most `limit` until no request is in
+    /// flight. Returns whether no request is in flight.
     pub(crate) fn pause(&self, limit: Duration) -> bool {
         let pause = self.give(&self.pauses);
         let all_idle = (pause, self.progress.len());
@@ -259,7 +261,7 @@ impl Shared {
         state.idle == all_idle
     }
 
-    /// Collects the outcome of the windows of a held load. `None` if the load has ended.
+    /// Collects the outcome of the windows of a held load. Returns `None` if the load has ended.
     pub(crate) fn collect(&self) -> Option<Outcome> {
         self.give(&self.collects);
         let workers = self.progress.len();
@@ -276,22 +278,22 @@ impl Shared {
         Some(sum)
     }
 
-    /// Whether the load begins on command.
+    /// Returns whether the load begins on command.
     pub(crate) fn is_waiting(&self) -> bool {
         self.mode == Mode::Waiting
     }
 
-    /// Whether all workers are ready and the load has not ended.
+    /// Returns whether all workers are ready and the load has not ended.
     pub(crate) fn is_ready(&self) -> bool {
         self.lock().is_ready && !self.is_stopped()
     }
 
-    /// Why the first of the connections that failed before any load was sent did so.
+    /// Returns why the first connection failed, among those that failed before any load was sent.
     pub(crate) fn first_connect_error(&self) -> Option<(Failure, String)> {
         self.lock().first_connect_error.clone()
     }
 
-    /// Whether no connection could be opened.
+    /// Returns whether no connection could be opened.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.lock().is_unreachable
     }
@@ -301,7 +303,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Gives a command to the workers, and returns its number.
+    /// Gives a command to the workers. Returns its number.
     fn give(&self, command: &AtomicU64) -> u64 {
         let number = self.commands.fetch_add(1, Ordering::AcqRel) + 1;
         command.store(number, Ordering::Release);
@@ -321,7 +323,7 @@ impl Shared {
     }
 }
 
-/// Why a load cannot be run. Failures under load are not errors: they are counted in the
+/// The reason why a load cannot be run. Failures under load are not errors, and are counted in the
 /// [`Outcome`](crate::Outcome).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -331,9 +333,9 @@ pub enum Error {
     /// The system refused a resource that the generator needs.
     #[error("{what}: {why}")]
     System {
-        /// What the generator tried, and what the user can do about it.
+        /// What the generator tried, and what the user can do about the error.
         what: String,
-        /// The system's error. Not a source, because the message contains it.
+        /// The system's error. It is not a source, because the message contains it.
         why: std::io::Error,
     },
     /// A worker thread panicked, which is a bug in the generator. Its counts are lost, so the load
@@ -351,11 +353,11 @@ pub enum Error {
     /// No connection could be opened.
     #[error("cannot connect to {target}: {why}")]
     Unreachable {
-        /// The address.
+        /// The address of the server.
         target: String,
-        /// How the first attempt failed.
+        /// The kind of failure of the first attempt.
         failure: Failure,
-        /// Why.
+        /// The reason why the first attempt failed.
         why: String,
     },
 }
@@ -363,16 +365,16 @@ pub enum Error {
 /// The progress of a load, over all workers. Each worker updates it at every wake-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// Correct responses so far, including the warm-up.
+    /// The number of correct responses so far, including the warm-up.
     pub responses: u64,
-    /// Failures so far, including the warm-up.
+    /// The number of failures so far, including the warm-up.
     pub failures: u64,
-    /// Connections that are open now.
+    /// The number of connections that are open now.
     pub connected: u64,
 }
 
-/// The part that one worker shows to other threads. It occupies 128 bytes alone, because processors
-/// fetch cache lines in pairs.
+/// The progress that one worker shows to other threads. It has 128 bytes of memory to itself,
+/// because processors fetch cache lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerProgress {
@@ -391,7 +393,7 @@ impl WorkerProgress {
 }
 
 impl Progress {
-    /// Requests that were answered or have failed so far.
+    /// Returns the number of requests that were answered or have failed so far.
     pub fn completed(&self) -> u64 {
         self.responses + self.failures
     }
@@ -403,7 +405,7 @@ impl Progress {
         self.connected += other.connected;
     }
 
-    /// The sum over all workers.
+    /// Returns the progress summed over all workers.
     pub(crate) fn sum(workers: &[WorkerProgress]) -> Self {
         let mut sum = Self::default();
         for worker in workers {
@@ -417,12 +419,12 @@ impl Progress {
     }
 }
 
-/// The measurement window: after the warm-up, before the end.
+/// The measurement window, which begins after the warm-up.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
-    /// When it opens.
+    /// When the window opens.
     pub opens: Instant,
-    /// When it closes. `None` if the plan limits requests instead of time.
+    /// When the window closes. `None` if the plan limits requests instead of time.
     pub closes: Option<Instant>,
 }
 
@@ -431,7 +433,7 @@ pub struct Window {
 pub(crate) struct Times {
     pub(crate) start_ns: u64,
     pub(crate) opens_ns: u64,
-    /// `u64::MAX` if the plan limits requests instead of time.
+    /// The end of the window. `u64::MAX` if the plan limits requests instead of time.
     pub(crate) closes_ns: u64,
 }
 
@@ -440,9 +442,9 @@ impl Times {
     pub(crate) const UNKNOWN: Self =
         Self { start_ns: u64::MAX, opens_ns: u64::MAX, closes_ns: u64::MAX };
 
-    /// A load that starts after `wait`, with a window that opens after `warmup` and stays open for
-    /// `length`. A load that is `late` by some time does without that much of the warm-up and, if
-    /// that is not enough, of the window.
+    /// Returns the times of a load that starts after `wait`. Its window opens after `warmup` and
+    /// stays open for `length`. If the load is `late`, the warm-up is shorter by that time. If the
+    /// warm-up is not long enough, the window is shorter too.
     pub(crate) fn after(
         wait: Duration,
         late: Duration,
@@ -463,13 +465,13 @@ impl Times {
     }
 }
 
-/// Files that the sessions of this process have reserved.
+/// The number of files that the sessions of this process have reserved.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
 
-/// Other files that the process has open.
+/// The number of other files that the process may have open.
 const OTHER_FILES: u64 = 128;
 
-/// The open files of one session, released on drop.
+/// The number of open files of one session, released on drop.
 #[derive(Debug)]
 pub(crate) struct OpenFiles(u64);
 
@@ -477,9 +479,9 @@ impl OpenFiles {
     /// Reserves the files that a plan needs, and raises the limit of open files if necessary.
     ///
     /// # Errors
-    /// The system does not allow that many.
+    /// The system does not allow that many open files.
     pub(crate) fn reserve(plan: &Plan) -> Result<Self, Error> {
-        // A file for each connection, and three for each worker: event queue, waker, timer.
+        // Each connection needs a file. Each worker needs three: event queue, waker and timer.
         let reserved = Self(plan.shape.connections as u64 + 3 * plan.shape.threads as u64);
         let others = RESERVED.fetch_add(reserved.0, Ordering::Relaxed);
         raise_limit(plan, others + reserved.0 + OTHER_FILES)?;
@@ -493,7 +495,7 @@ impl Drop for OpenFiles {
     }
 }
 
-/// Raises the limit on open files to what is needed.
+/// Raises the limit on open files to `needed`, unless it is high enough.
 fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|soft| soft >= needed) {
@@ -512,8 +514,8 @@ fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
     })
 }
 
-/// Pins the calling thread to its core. If that is not permitted, the thread runs on any core:
-/// callers check the pinning that they rely on.
+/// Pins the calling thread to its core. If that is not permitted, the thread runs on any core.
+/// Callers must check a pinning that they rely on.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin(plan: &Plan, worker: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};
@@ -530,10 +532,10 @@ pub(crate) fn pin(_plan: &Plan, _worker: usize) {}
 mod tests {
     use super::*;
 
-    /// What a thread writes at each wake-up shares no cache line with what another reads or writes.
-    /// The progress of all workers is one allocation, and the only data that threads share and
-    /// write while a load runs: a worker itself is moved to its thread's stack, and that thread
-    /// also allocates its slots, counts and events.
+    /// The data that a thread writes at each wake-up shares no cache line with the data of another
+    /// thread. The progress of all workers is one allocation, and the only data that threads share
+    /// and write while a load runs. A worker itself is moved to the stack of its thread. That
+    /// thread also allocates its slots, counts and events.
     #[test]
     fn no_two_workers_share_a_cache_line_or_a_pair_of_lines() {
         const PAIR: usize = 128;
@@ -554,14 +556,14 @@ mod tests {
         let window = Commands { windows: 3, ..done };
         assert_eq!(all.next_after(done), window);
         assert_eq!(all.next_after(window), all);
-        // Commands before the window are carried out before the window opens.
+        // Commands before the window are carried out before it opens.
         let reverse = Commands { windows: 5, collects: 4, pauses: 3 };
         assert_eq!(reverse.next_after(done), reverse);
     }
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// How long after its start the window opens, and how long it is open, in milliseconds.
+    /// Returns how long after its start the window opens, and how long it is open, in milliseconds.
     fn window(late: Duration) -> (u64, u64) {
         let (times, _) = Times::after(Duration::ZERO, late, SECOND, Some(2 * SECOND));
         let ms = |from: u64, to: u64| (to - from) / 1_000_000;

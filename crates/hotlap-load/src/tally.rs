@@ -1,4 +1,4 @@
-//! The counts of one worker: plain numbers that no other thread accesses while it runs.
+//! The counts of one worker, which no other thread accesses while the worker runs.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::outcome::{
 };
 use crate::requests::Turn;
 
-/// Length of a tick: a tenth of a second.
+/// The length of a tick, which is a tenth of a second.
 const TICK_NS: u64 = 100_000_000;
 
-/// The maximum number of ticks: a day. The last tick takes everything after it.
+/// The maximum number of ticks, which is one day. The last tick takes everything after that.
 const MAX_TICKS: usize = 864_000;
 
-/// The most reasons of a GOAWAY that are kept.
+/// The maximum number of different GOAWAY reasons that are kept.
 const MAX_REASONS: usize = 8;
 
 /// The counts of one worker.
@@ -34,31 +34,31 @@ pub(crate) struct Tally {
     pub(crate) connect_time: Histogram,
     pub(crate) handshake_time: Histogram,
     pub(crate) reopened: u64,
-    /// TLS handshakes that resumed a session.
+    /// The number of TLS handshakes that resumed a session.
     pub(crate) resumed: u64,
     failures: [[u64; Phase::ALL.len()]; Failure::ALL.len()],
-    /// Streams that the server reset, by error code.
+    /// The number of streams that the server reset, by error code.
     stream_resets: BTreeMap<u32, u64>,
-    /// Connections that the server ended with an error, by its reason.
+    /// The number of connections that the server ended with an error, by its reason.
     goaways: BTreeMap<String, u64>,
-    /// The most streams that were open on one connection.
+    /// The highest number of streams that were open on one connection.
     pub(crate) streams: u64,
-    /// By status code, which is below 1,000.
+    /// The number of responses by status code, which is below 1,000.
     statuses: Vec<u64>,
     pub(crate) bytes: ByteCounts,
     series: Vec<Tick>,
     tick: Tick,
     tick_ends_ns: u64,
     pub(crate) wakeups: u64,
-    /// Time in which the worker waited awake.
+    /// The time in which the worker waited without sleeping.
     pub(crate) idle_ns: u64,
     pub(crate) sent: u64,
     first_wrong: Option<WrongResponse>,
-    /// One entry for each request of the plan. Empty if the plan has one request only.
+    /// One entry for each request of the plan. Empty if requests have no separate figures.
     by_request: Vec<RequestTally>,
     has_by_request: bool,
     opens_ns: u64,
-    /// When counting was paused. 0 while counting.
+    /// When counting was paused. 0 while the tally counts.
     paused_ns: u64,
 }
 
@@ -79,8 +79,7 @@ impl From<RequestTally> for RequestOutcome {
 }
 
 impl Tally {
-    /// Starts counting at this time. `requests` is the number of requests with figures of their
-    /// own.
+    /// Starts counting at this time. `requests` is the number of requests with separate figures.
     pub(crate) fn new(opens_ns: u64, requests: usize) -> Self {
         Self {
             responses: 0,
@@ -114,12 +113,12 @@ impl Tally {
         }
     }
 
-    /// Counts nothing until it is resumed.
+    /// Creates a tally that counts nothing until it is resumed.
     pub(crate) fn paused(now_ns: u64, requests: usize) -> Self {
         Self { paused_ns: now_ns, ..Self::new(now_ns, requests) }
     }
 
-    /// Stops counting until it is resumed.
+    /// Stops counting until the tally is resumed.
     pub(crate) fn pause(&mut self, now_ns: u64) {
         self.paused_ns = now_ns;
     }
@@ -132,7 +131,7 @@ impl Tally {
         self.paused_ns = 0;
     }
 
-    /// Counts a response, correct or not. Returns whether it is kept as evidence.
+    /// Counts a response, correct or not. Returns whether the response is kept as evidence.
     pub(crate) fn completed(
         &mut self,
         response: Completed,
@@ -180,8 +179,8 @@ impl Tally {
         }
     }
 
-    /// Counts what a closed loop of one request has not: the response time, and the figures of each
-    /// request.
+    /// Counts what a closed loop of one request does not need: the response time, and the figures
+    /// of each request.
     #[inline(never)]
     fn correct_further(&mut self, turn: Turn, latency_ns: u64, is_open_loop: bool) {
         if is_open_loop {
@@ -193,7 +192,7 @@ impl Tally {
         }
     }
 
-    /// Counts a failure for its request.
+    /// Counts a failure for the figures of its request.
     #[cold]
     pub(crate) fn failed_request(&mut self, request: &InFlight) {
         if let Some(own) = self.by_request.get_mut(request.turn.request()) {
@@ -227,7 +226,7 @@ impl Tally {
     }
 
     /// Counts a connection that the server ended with an error. Only the first few reasons are
-    /// kept, so that a server with another reason for each connection does not fill the memory.
+    /// kept, so that a server with a new reason for each connection does not fill the memory.
     #[cold]
     pub(crate) fn connection_ended(&mut self, reason: String) {
         if self.goaways.len() < MAX_REASONS || self.goaways.contains_key(&reason) {
@@ -235,7 +234,7 @@ impl Tally {
         }
     }
 
-    /// Keeps a wrong or malformed response, if it is the first. Returns whether it is.
+    /// Keeps a wrong or malformed response if it is the first one. Returns whether it is.
     pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, first_bytes: Vec<u8>) -> bool {
         let is_first = self.first_wrong.is_none();
         self.first_wrong.get_or_insert_with(|| WrongResponse {
@@ -271,8 +270,8 @@ impl Tally {
         }
     }
 
-    /// Records the age of a request without a correct response: it failed, or is in flight when the
-    /// window closes.
+    /// Records the age of a request without a correct response. The request failed, or is in flight
+    /// when the window closes.
     pub(crate) fn unfinished(&mut self, request: &InFlight, now_ns: u64, is_open_loop: bool) {
         self.service_time_censored.open.record(now_ns.saturating_sub(request.sent_ns));
         if is_open_loop {
@@ -284,7 +283,7 @@ impl Tally {
         }
     }
 
-    /// Records the age of a request that was due and not sent when the window opened.
+    /// Records the age of a request that was due but not sent when the window opened.
     pub(crate) fn queued_at_open(&mut self, request: usize, age_ns: u64) {
         self.response_time_censored.entered.record(age_ns);
         if let Some(own) = self.by_request.get_mut(request) {
@@ -292,8 +291,8 @@ impl Tally {
         }
     }
 
-    /// Records the age of a request that was due and not sent when the window closed. `has_free` if
-    /// a connection was free.
+    /// Records the age of a request that was due but not sent when the window closed. `has_free`
+    /// says whether a connection was free.
     pub(crate) fn queued_at_close(&mut self, request: usize, age_ns: u64, has_free: bool) {
         let record = |censored: &mut Censored| match has_free {
             true => censored.open.record(age_ns),
@@ -324,8 +323,8 @@ impl Tally {
         }
     }
 
-    /// The counts of a window that closes now. The worker adds the figures of its connections and
-    /// its thread.
+    /// Returns the counts of a window that closes now. The worker adds the figures of its
+    /// connections and its thread.
     pub(crate) fn into_outcome(mut self, now_ns: u64) -> Outcome {
         let now_ns = if self.paused_ns > 0 { self.paused_ns } else { now_ns };
         let window_ns = now_ns - self.opens_ns;
@@ -340,8 +339,7 @@ impl Tally {
             }
         }
         let seen = (0u16..).zip(&self.statuses).filter(|(_, count)| **count > 0);
-        // Every field is written out, because a default outcome would allocate histograms for
-        // nothing.
+        // Every field is written out, because a default outcome would allocate unused histograms.
         Outcome {
             backend: String::new(),
             window_ns,
@@ -404,7 +402,8 @@ mod tests {
         assert_eq!(outcome.series.iter().map(|t| t.failures).collect::<Vec<_>>(), [3]);
     }
 
-    /// Correct responses, one each microsecond, that take 1 ms. After a million, 5 ms.
+    /// Returns the outcome of correct responses, one each microsecond, that take 1 ms. After a
+    /// million responses, each takes 5 ms.
     fn responses(count: u64) -> Outcome {
         let mut tally = Tally::new(0, 0);
         for number in 0..count {
@@ -431,11 +430,11 @@ mod tests {
     #[test]
     fn oha_keeps_every_response() {
         let size = |outcome: Outcome| {
-            // There is one tick per tenth of a second, whatever happens in it.
+            // There is one tick per tenth of a second, whatever happens in that time.
             let outcome = Outcome { series: Vec::new(), ..outcome };
             serde_json::to_vec(&outcome).expect("plain data").len()
         };
-        // A hundred times as many responses give the same numbers, some with more digits.
+        // A hundred times as many responses give the same numbers, some of them with more digits.
         let (few, many) = (size(responses(10_000)), size(responses(1_000_000)));
         assert!(many < few + 100, "{few} bytes for 10,000, {many} for a million");
     }

@@ -1,26 +1,27 @@
-//! The protocol on one connection without a network, for tests and fuzzing: bytes go to the
-//! engine's own state machine as a worker would pass them.
+//! Runs the protocol of one connection without a network, for tests and fuzzing. The engine's own
+//! state machine gets bytes as a worker would pass them.
 
 use crate::connection::{Connection, Http2, InFlight, Step, limits};
 use crate::outcome::{Failure, Phase};
 use crate::plan::{Plan, Reuse};
 use crate::requests::RequestMix;
 
-/// What the engine read from some bytes.
+/// The result of [`replay`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Replayed {
-    /// The responses in order: status, bytes, and whether they were correct.
+    /// The responses in order: the status, the number of bytes, and whether the response was
+    /// correct.
     pub responses: Vec<(u16, u64, bool)>,
-    /// In HTTP/2, how requests failed while their connection continued.
+    /// In HTTP/2, the failures of requests whose connection continued.
     pub failed: Vec<(Failure, Phase)>,
-    /// Why the connection broke, if it did.
+    /// Why the connection broke. `None` if it did not.
     pub broken: Option<(Failure, Phase)>,
-    /// Requests in flight at the end.
+    /// The number of requests in flight at the end.
     pub in_flight: usize,
 }
 
-/// Sends the plan's requests, as many at a time as it pipelines, and answers them with `pieces`,
-/// then closes the connection if `closes`.
+/// Sends the plan's requests, as many at a time as the plan pipelines, and passes `pieces` to the
+/// engine as the server's bytes. If `closes` is set, the server then closes the connection.
 pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replayed {
     let mut mix = RequestMix::new(plan, 0);
     let mut conn = Connection::new(limits(plan, &mix));
@@ -51,7 +52,7 @@ pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replayed {
                         break 'pieces;
                     }
                     // A worker sends the next requests once it has read everything. Here they are
-                    // sent at once, so that it makes no difference how the bytes are split.
+                    // sent at once, so that the result does not depend on how the bytes are split.
                     fill(&mut conn, &mut mix);
                 }
                 Step::Failed(failed) => {
@@ -69,7 +70,7 @@ pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replayed {
             }
         }
         if conn.http2().is_some_and(Http2::is_drained) {
-            // The server takes no more requests.
+            // The server accepts no more requests.
             found.broken = Some((Failure::ClosedEarly, conn.phase()));
             break;
         }

@@ -1,4 +1,4 @@
-//! TLS by rustls, without sockets: bytes from the wire in, plain bytes out, and the reverse.
+//! TLS by rustls, without sockets. Bytes from the wire become plain bytes, and the reverse.
 
 mod self_signed;
 
@@ -21,15 +21,15 @@ use crate::outcome::Negotiated;
 use crate::plan::{PlanError, Protocol, Target};
 use crate::shared::Error;
 
-/// The name of HTTP/2 over TLS (RFC 9113 section 3.2).
+/// The ALPN name of HTTP/2 over TLS (RFC 9113 section 3.2).
 const ALPN_HTTP2: &[u8] = b"h2";
 
-/// How many servers' sessions are kept for resumption. A load has one server, and each of its
-/// sessions has several tickets.
+/// The number of servers whose sessions are kept for resumption. A load has one server, and each of
+/// its sessions has several tickets.
 const SESSIONS: usize = 8;
 
-/// The cipher suites with AES-128 in Galois/Counter Mode, of TLS 1.3 and 1.2: the first that
-/// browsers offer.
+/// The cipher suites of TLS 1.3 and 1.2 with AES-128 in Galois/Counter Mode. Browsers offer them
+/// first.
 pub const AES_128_GCM: [&str; 3] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
@@ -44,7 +44,8 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// For connections to a target. `None` if it does not use TLS.
+    /// Returns the settings for connections to a target. Returns `None` if the target does not use
+    /// TLS.
     ///
     /// # Errors
     /// The server name is not valid in a certificate, there are no trusted certificates, or the
@@ -97,7 +98,7 @@ impl TlsConfig {
         Ok(Some(Self { config: Arc::new(config), name }))
     }
 
-    /// Starts TLS for a new connection. `None` if rustls refuses.
+    /// Starts TLS for a new connection. Returns `None` if rustls refuses.
     pub fn connect(&self) -> Option<Box<TlsConnection>> {
         let mut client = ClientConnection::new(self.config.clone(), self.name.clone()).ok()?;
         client.set_buffer_limit(None);
@@ -105,7 +106,7 @@ impl TlsConfig {
     }
 }
 
-/// Offers these cipher suites. If none are named, all.
+/// Returns a provider that offers these cipher suites, or all if none are named.
 fn provider(ciphers: &[String]) -> Result<CryptoProvider, PlanError> {
     let mut provider = ring::default_provider();
     let known: Vec<String> =
@@ -122,7 +123,7 @@ fn provider(ciphers: &[String]) -> Result<CryptoProvider, PlanError> {
     Ok(provider)
 }
 
-/// A cipher suite's name in the IANA's registry. rustls has names of its own for those of TLS 1.3.
+/// Returns the name of a cipher suite in the IANA's registry. For TLS 1.3, rustls uses other names.
 fn name_of(suite: CipherSuite) -> String {
     suite.as_str().unwrap_or("unknown").replace("TLS13_", "TLS_")
 }
@@ -131,7 +132,7 @@ fn system(what: &str, source: impl std::error::Error + Send + Sync + 'static) ->
     Error::System { what: what.to_owned(), why: std::io::Error::other(source) }
 }
 
-/// These certificates, which are trusted instead of the system's.
+/// Returns a store of these certificates, which are trusted instead of the system's.
 fn authorities(certificates: &[Vec<u8>]) -> Result<RootCertStore, Error> {
     let mut store = RootCertStore::empty();
     for der in certificates {
@@ -142,8 +143,8 @@ fn authorities(certificates: &[Vec<u8>]) -> Result<RootCertStore, Error> {
     Ok(store)
 }
 
-/// The certificates that the system trusts, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Read
-/// once, because that takes some milliseconds.
+/// Returns the certificates that the system trusts, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+/// The certificates are read only once, because reading takes some milliseconds.
 fn roots() -> Result<Arc<RootCertStore>, Error> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     if let Some(roots) = ROOTS.get() {
@@ -172,17 +173,17 @@ pub struct TlsConnection {
 }
 
 impl TlsConnection {
-    /// Whether the handshake is in progress.
+    /// Returns whether the handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.client.is_handshaking()
     }
 
-    /// Whether the server has agreed to HTTP/2.
+    /// Returns whether the server has agreed to HTTP/2.
     pub fn speaks_http2(&self) -> bool {
         self.client.alpn_protocol() == Some(ALPN_HTTP2)
     }
 
-    /// What the handshake has negotiated. `None` before it is over.
+    /// Returns what the handshake has negotiated. Returns `None` before the end of the handshake.
     pub fn negotiated(&self) -> Option<Negotiated> {
         let version = self.client.protocol_version()?;
         let cipher = name_of(self.client.negotiated_cipher_suite()?.suite());
@@ -190,12 +191,13 @@ impl TlsConnection {
         Some(Negotiated { version, cipher })
     }
 
-    /// Whether the server has sent `close_notify`: it sends no more data (RFC 8446 section 6.1).
+    /// Returns whether the server has sent `close_notify`, after which it sends no more data (RFC
+    /// 8446 section 6.1).
     pub fn peer_has_closed(&self) -> bool {
         self.peer_has_closed
     }
 
-    /// Whether the handshake resumed an earlier session.
+    /// Returns whether the handshake resumed an earlier session.
     pub fn has_resumed(&self) -> bool {
         self.client.handshake_kind() == Some(HandshakeKind::Resumed)
     }
@@ -203,7 +205,7 @@ impl TlsConnection {
     /// Takes bytes from the wire, and appends the decrypted data to `plain`.
     ///
     /// # Errors
-    /// What is wrong with the bytes. An alert may have to be sent then.
+    /// The bytes are not valid, and the text says why. An alert may have to be sent then.
     pub fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !wire.is_empty() {
             self.client.read_tls(&mut wire).map_err(|e| e.to_string())?;
@@ -220,7 +222,7 @@ impl TlsConnection {
     /// Encrypts data to send.
     ///
     /// # Errors
-    /// The error of rustls.
+    /// The data cannot be encrypted, and the text is the error of rustls.
     pub fn send(&mut self, plain: &[u8]) -> Result<(), String> {
         self.client.writer().write_all(plain).map_err(|e| e.to_string())
     }
@@ -231,7 +233,7 @@ impl TlsConnection {
     }
 }
 
-/// Accepts any certificate, for `--insecure`. Signatures are still verified.
+/// A verifier that accepts any certificate, for `--insecure`. Signatures are still verified.
 #[derive(Debug)]
 struct AcceptAny(Arc<CryptoProvider>);
 
@@ -272,10 +274,10 @@ impl ServerCertVerifier for AcceptAny {
     }
 }
 
-/// The certificates in a PEM file, in DER, in order.
+/// Returns the certificates in a PEM file, in DER, in order.
 ///
 /// # Errors
-/// There are none, or one of them is malformed.
+/// The file has no certificate, or one of them is malformed.
 pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let found: Result<Vec<CertificateDer<'_>>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
@@ -285,17 +287,17 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     }
 }
 
-/// The first private key in a PEM file, in DER.
+/// Returns the first private key in a PEM file, in DER.
 ///
 /// # Errors
-/// There is none, or it is malformed.
+/// The file has no private key, or the key is malformed.
 pub fn private_key(pem: &[u8]) -> Result<Vec<u8>, String> {
     let found = PrivateKeyDer::from_pem_slice(pem);
     let found = found.map_err(|why| format!("its private key cannot be read: {why}"))?;
     Ok(found.secret_der().to_vec())
 }
 
-/// The cause, as a clause.
+/// Returns the cause of an error as a clause.
 fn why(error: &rustls::Error) -> String {
     match error {
         rustls::Error::AlertReceived(alert) => refusal(*alert),
@@ -311,7 +313,7 @@ fn why(error: &rustls::Error) -> String {
     }
 }
 
-/// An alert of the server (RFC 8446 section 6.2).
+/// Returns the meaning of an alert of the server (RFC 8446 section 6.2).
 fn refusal(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::NoApplicationProtocol => {
@@ -338,12 +340,12 @@ fn refusal(alert: AlertDescription) -> String {
     .to_owned()
 }
 
-/// The name of an alert, or its number.
+/// Returns the name of an alert, or the number of an alert without a name.
 fn number(alert: AlertDescription) -> String {
     alert.as_str().map_or_else(|| u8::from(alert).to_string(), str::to_owned)
 }
 
-/// What is wrong with the server's certificate (RFC 5280).
+/// Returns what is wrong with the server's certificate (RFC 5280).
 fn certificate(wrong: &CertificateError) -> String {
     let what = match wrong {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
@@ -379,7 +381,7 @@ fn certificate(wrong: &CertificateError) -> String {
 mod tests {
     use super::*;
 
-    /// Base64 of `abc`.
+    /// The base64 text is `abc`.
     const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n";
 
     #[test]
@@ -396,7 +398,7 @@ mod tests {
         assert!(certificates(CERTIFICATE.replace("YWJj", "!").as_bytes()).is_err());
     }
 
-    /// Regression: the message to each of these asked whether the port speaks https.
+    /// Regression: for each of these causes, the message used to ask whether the port speaks https.
     #[test]
     fn causes_are_named() {
         let alert = |alert| why(&rustls::Error::AlertReceived(alert));

@@ -1,5 +1,5 @@
-//! Parses URLs as users type them: `http://`, `https://` and `unix:` URLs, and `host:port` without
-//! a scheme, which means `http://`.
+//! Parses URLs as users type them: `http://`, `https://` and `unix:` URLs. `host:port` without a
+//! scheme means `http://`.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -7,24 +7,24 @@ use std::time::Duration;
 
 use crate::plan::{Endpoint, Protocol, Target, Tls};
 
-/// How long to wait for a connection to each address, if a name has several.
+/// How long to wait for a connection to each address, if a name has several addresses.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A URL, parsed and resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedUrl {
-    /// Where to connect, and how.
+    /// The server to connect to, and how to connect.
     pub target: Target,
     /// The value of the `Host` header: name and port, without the default port of the scheme.
     pub host: String,
-    /// Path and query, at least `/`.
+    /// The path and the query, at least `/`.
     pub path: String,
 }
 
-/// What is wrong with a URL.
+/// The reason why a URL cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// No scheme, or an unsupported one.
+    /// The URL has no scheme, or an unsupported one.
     #[error(
         "{0:?} is not a URL: write http://…, https://…, host:port or \
          unix:/path/to/socket"
@@ -42,17 +42,17 @@ pub enum UrlError {
     /// The host is malformed.
     #[error("{url:?}: {host:?} is not a host name or address")]
     Host {
-        /// The URL.
+        /// The whole URL.
         url: String,
-        /// Its host.
+        /// The malformed host.
         host: String,
     },
     /// The port is not a number from 1 to 65535.
     #[error("{url:?}: {port:?} is not a port: use a number from 1 to 65535")]
     Port {
-        /// The URL.
+        /// The whole URL.
         url: String,
-        /// Its port.
+        /// The invalid port.
         port: String,
     },
     /// The URL contains credentials, which belong in a header.
@@ -61,10 +61,10 @@ pub enum UrlError {
     /// The path contains a space or a control character.
     #[error("{0:?} has a space or a control character in its path: write %20 for a space")]
     Path(String),
-    /// The name has no address.
+    /// The host name has no address.
     #[error("cannot resolve {host:?}: {why}")]
     Unresolved {
-        /// The name.
+        /// The host name.
         host: String,
         /// The error of the resolver.
         why: String,
@@ -74,7 +74,7 @@ pub enum UrlError {
 /// Parses a URL, or `host:port`, and looks up its address.
 ///
 /// # Errors
-/// As [`Url::parse`] and [`Url::resolve`].
+/// The errors of [`Url::parse`] and [`Url::resolve`].
 pub fn resolve(url: &str) -> Result<ResolvedUrl, UrlError> {
     Url::parse(url)?.resolve()
 }
@@ -84,11 +84,11 @@ pub fn resolve(url: &str) -> Result<ResolvedUrl, UrlError> {
 pub struct Url {
     /// Whether the scheme is `https`.
     pub is_tls: bool,
-    /// The server, unresolved.
+    /// The server, before its name is looked up.
     pub authority: Authority,
     /// The value of the `Host` header: name and port, without the default port of the scheme.
     pub host: String,
-    /// Path and query, at least `/`.
+    /// The path and the query, at least `/`.
     pub path: String,
 }
 
@@ -138,12 +138,12 @@ impl Url {
         })
     }
 
-    /// Looks up the address. If the name has several, this is the first that accepts a connection,
-    /// or the first if none does: `localhost` is `::1` and `127.0.0.1`, and many servers listen on
-    /// only one of them.
+    /// Looks up the address. If the name has several addresses, chooses the first that accepts a
+    /// connection, or else the first. For example, `localhost` is `::1` and `127.0.0.1`, and many
+    /// servers listen on only one of them.
     ///
     /// # Errors
-    /// If the name has no address.
+    /// The name has no address.
     pub fn resolve(self) -> Result<ResolvedUrl, UrlError> {
         let Self { is_tls, authority, host, path } = self;
         let (endpoint, server_name) = match authority {
@@ -155,8 +155,8 @@ impl Url {
     }
 }
 
-/// Whether a text without a scheme is a server's address: `localhost:8080/path`, `127.0.0.1:80`,
-/// `[::1]:8080`, or `localhost` alone. It means an `http://` URL then.
+/// Returns whether a text without a scheme is a server's address, which means an `http://` URL.
+/// Examples are `localhost:8080/path`, `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone.
 pub fn is_address(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let is_bare = authority == "localhost" || authority.parse::<std::net::Ipv4Addr>().is_ok();
@@ -190,7 +190,7 @@ fn unix(url: &str, rest: &str) -> Result<Url, UrlError> {
     })
 }
 
-/// Splits an authority into the host as written (IPv6 in its brackets) and the port, if any.
+/// Splits an authority into the host as written (IPv6 in brackets) and the port, if there is one.
 fn host_and_port<'a>(url: &str, authority: &'a str) -> Result<(&'a str, Option<u16>), UrlError> {
     if authority.contains('@') {
         return Err(UrlError::UserInfo(url.to_owned()));
@@ -230,10 +230,10 @@ fn host_and_port<'a>(url: &str, authority: &'a str) -> Result<(&'a str, Option<u
     }
 }
 
-/// The path of a request to `url`, at least `/`.
+/// Returns the path of a request to `url`, at least `/`.
 ///
 /// # Errors
-/// If it contains a space or a control character, which would break the request line.
+/// The path contains a space or a control character, which would break the request line.
 pub fn request_path(url: &str, path: &str) -> Result<String, UrlError> {
     if path.bytes().any(|b| b <= b' ' || b == 0x7f) {
         return Err(UrlError::Path(url.to_owned()));
@@ -241,7 +241,7 @@ pub fn request_path(url: &str, path: &str) -> Result<String, UrlError> {
     Ok(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
 }
 
-/// The address of a host, preferring one that accepts connections.
+/// Returns the address of a host, preferring an address that accepts connections.
 fn address(host: &str, port: u16) -> Result<SocketAddr, UrlError> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, port));

@@ -1,14 +1,15 @@
-//! A worker: one thread with its own connections and counts.
+//! A worker is one thread with its own connections and counts.
 //!
-//! It loops: wait for events, read the clock, handle ready sockets, send due requests. Nothing that
-//! it writes per request is shared. Other threads see what it publishes at each wake-up. While a
-//! window is open it does not sleep if it has a core to itself (`Polling`).
+//! A worker loops: it waits for events, reads the clock, handles ready sockets, and sends due
+//! requests. Nothing that a worker writes per request is shared. Other threads see only what the
+//! worker publishes at each wake-up. While a window is open, a worker with a core to itself does
+//! not sleep (`Polling`).
 //!
 //! The clock is read once per wake-up and once after each read, which is when one request ends and
-//! the next begins. Its bytes leave a fraction of a microsecond later. With one reading per
-//! wake-up, the hundredth response of a wake-up would be recorded 0.6 ms early, and the service
-//! time of the next request would be too long by as much. The second reading costs about 50 of
-//! 14,000 instructions.
+//! the next begins. The bytes of the next request leave a fraction of a microsecond later. With one
+//! reading per wake-up, the hundredth response of a wake-up would be recorded 0.6 ms early. The
+//! service time of the next request would be too long by the same time. The second reading costs
+//! about 50 of 14,000 instructions.
 
 mod connect;
 mod measurement;
@@ -32,11 +33,11 @@ use crate::shared::Times;
 use crate::shared::{Commands, Shared};
 use crate::tls::TlsConfig;
 
-/// Size of the buffer that all connections of a worker read into. Longer responses are handled in
-/// pieces.
+/// The size of the buffer into which all connections of a worker are read. Longer responses are
+/// handled in pieces.
 const BUFFER: usize = 256 * 1024;
 
-/// A worker.
+/// A worker, which sends its share of the requests over its share of the connections.
 pub(crate) struct Worker {
     number: usize,
     plan: Arc<Plan>,
@@ -46,50 +47,53 @@ pub(crate) struct Worker {
     is_multiplexed: bool,
     io: Io,
     stage: Stage,
-    /// When the load starts, and when its window opens and closes.
+    /// The start of the load, and the times at which its window opens and closes.
     times: Times,
     slots: Slots,
     requests: Requests,
     measurement: Measurement,
     /// What TLS negotiated on the first connection.
     negotiated: Option<Negotiated>,
-    /// Decrypted bytes, or the bytes of several requests.
+    /// A buffer for decrypted bytes, or for the bytes of several requests.
     scratch: Vec<u8>,
-    /// Sockets that have more to read.
+    /// The sockets that have more to read.
     unread: Vec<Unread>,
-    /// The length of a stall of the worker itself behind which requests still wait, in nanoseconds,
-    /// or 0 if requests wait for nothing but the server.
+    /// The length of a stall of the worker behind which requests still wait, in nanoseconds. 0 if
+    /// requests wait only for the server.
     behind_ns: u64,
     timeout_ns: u64,
-    /// When to check for timed-out requests, and how often.
+    /// When to check for timed-out requests next.
     scan_ns: u64,
+    /// The interval between two checks for timed-out requests.
     scan_every_ns: u64,
     /// The commands of a held load that have been carried out.
     done: Commands,
-    /// When the last window of a held load closed. 0 while one is open, and before the first.
+    /// When the last window of a held load closed. 0 while a window is open, and before the first
+    /// window.
     closed_ns: u64,
-    /// Whether requests are in flight that were sent before a pause.
+    /// Whether requests that were sent before a pause are still in flight.
     is_draining: bool,
 }
 
-/// The stages of a worker's life.
+/// The stages of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Connections are being opened. Nothing is sent.
     Connecting,
     /// All connections are open or have failed once. Other workers are not ready yet.
     Ready,
-    /// Requests are sent, and nothing counts: before the window, and between those of a held load.
+    /// Requests are sent but do not count: before the window, and between the windows of a held
+    /// load.
     Unmeasured,
-    /// Everything counts.
+    /// Requests are sent and count.
     Measured,
     /// The load has ended.
     Done,
 }
 
 impl Worker {
-    /// A worker with its share of the plan's connections and requests. If they cannot be divided
-    /// evenly, the first workers take one more each.
+    /// Creates a worker with its share of the plan's connections and requests. If the plan cannot
+    /// be divided evenly, the first workers take one more connection or request each.
     pub(crate) fn new(
         number: usize,
         plan: &Arc<Plan>,
@@ -145,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// Runs until the window closes or the session is stopped.
+    /// Runs the load until the window closes or the session is stopped. Returns the outcome.
     pub(crate) fn run(mut self) -> Outcome {
         let (mut events, mut buffer) = (Events::new(), vec![0; BUFFER]);
         let mut polling = self.plan.may_busy_poll().then(|| Polling::new(&self.plan));
@@ -170,7 +174,7 @@ impl Worker {
                 break;
             }
             for event in events.iter() {
-                // A due request waits for one response to be read, not for all of them.
+                // A due request waits until one response has been read, rather than all of them.
                 if self.requests.is_due(now) {
                     self.send_due();
                 }
@@ -179,13 +183,13 @@ impl Worker {
             if !self.unread.is_empty() {
                 now = self.read_on(now, &mut buffer);
             }
-            // Everything that has arrived has been read by now, so no response is late because the
+            // Everything that has arrived has been read by now. No response is late because the
             // worker itself was late.
             if now >= self.scan_ns {
                 self.scan_ns = now + self.scan_every_ns;
                 self.find_timeouts(now);
             }
-            // The last connection may just have opened. Tell the other workers at once.
+            // The last connection may have just opened, so tell the other workers at once.
             self.report_ready();
             if self.requests.is_due(now) {
                 self.send_due();
@@ -199,14 +203,15 @@ impl Worker {
         self.finish()
     }
 
-    /// Whether the session has ended the load or given a command.
+    /// Returns whether the session has ended the load or given a command.
     #[inline]
     fn has_commands(&self) -> bool {
         self.shared.is_stopped() || (self.shared.is_held() && self.shared.commands() != self.done)
     }
 
-    /// When the next task is due, regardless of sockets. The worker wakes when a request becomes
-    /// due, even if no connection is free: how late it wakes is its own delay.
+    /// Returns when the next task is due, regardless of sockets. The worker wakes up when a request
+    /// becomes due, even if no connection is free, because a late wake-up is the worker's own
+    /// delay.
     fn next_ns(&self, now: u64) -> u64 {
         if !self.unread.is_empty() {
             return 0;
@@ -225,15 +230,15 @@ impl Worker {
         next
     }
 
-    /// Whether requests are sent, or will be soon: from the command to open a window until the
-    /// window closes. The server may be stopped at other times.
+    /// Returns whether requests are sent now or soon: from the command to open a window until the
+    /// window closes. At other times, the server may be stopped.
     #[inline]
     fn is_under_way(&self) -> bool {
         self.times.start_ns < clock::FAR_NS && self.times.opens_ns < clock::FAR_NS
     }
 
-    /// Polls once it is time to, and stores the events. Returns the time. Not inlined, because a
-    /// worker that sleeps should not pay for it.
+    /// Polls when the next poll is due, and stores the events. Returns the time. Not inlined,
+    /// because a worker that sleeps should not pay for polling.
     #[inline(never)]
     fn poll(&mut self, polling: &mut Polling, next_ns: u64, events: &mut Events) -> u64 {
         let began_ns = clock::now();
@@ -272,7 +277,7 @@ impl Worker {
         self.measurement.publish(&self.shared.progress[self.number], self.slots.open);
     }
 
-    /// The outcome at the end of the load.
+    /// Returns the outcome at the end of the load.
     fn finish(mut self) -> Outcome {
         self.publish();
         let opens_ns = self.times.opens_ns;
@@ -281,7 +286,7 @@ impl Worker {
         self.complete(outcome)
     }
 
-    /// Adds the worker's own usage to an outcome.
+    /// Adds the figures of this worker to an outcome.
     fn complete(&self, mut outcome: Outcome) -> Outcome {
         outcome.backend = io::BACKEND.to_owned();
         outcome.tls.clone_from(&self.negotiated);
@@ -289,13 +294,13 @@ impl Worker {
         outcome
     }
 
-    /// The measurement, and the state that it looks at.
+    /// Returns the measurement, and the state that it needs.
     fn measurement_at(&mut self, now: u64) -> (&mut Measurement, Snapshot<'_>) {
         let (plan, slots, requests) = (&*self.plan, &self.slots, &self.requests);
         (&mut self.measurement, Snapshot { now, plan, slots, requests })
     }
 
-    /// Whether each request has its own connection.
+    /// Returns whether each request has its own connection.
     #[inline]
     fn closes_connections(&self) -> bool {
         self.plan.shape.reuse == Reuse::Close
@@ -304,7 +309,7 @@ impl Worker {
 
 impl Worker {
     /// Does everything that is due: edges of the window, connections to open, and commands of the
-    /// session. Time-outs are found elsewhere.
+    /// session. Timeouts are found in [`find_timeouts`](Self::find_timeouts).
     #[cold]
     fn keep_time(&mut self, now: u64) {
         if self.shared.is_stopped() {
@@ -327,7 +332,8 @@ impl Worker {
             }
             self.close_window(now);
         }
-        // Commands may have come while the window was open, so handle them after closing it.
+        // Commands may have come while the window was open, so they are handled after the window
+        // closes.
         if self.stage == Stage::Unmeasured && self.shared.is_held() {
             self.carry_out_commands(now);
         }
@@ -338,7 +344,7 @@ impl Worker {
         self.retry_full_queues(now);
     }
 
-    /// Reports, once, that all slots have been open or have failed. The last worker to do so sets
+    /// Reports once that all slots have been open or have failed. The last worker that reports sets
     /// the times.
     fn report_ready(&mut self) {
         if self.stage == Stage::Connecting && self.slots.are_settled() {
@@ -347,7 +353,7 @@ impl Worker {
         }
     }
 
-    /// Starts to send.
+    /// Starts to send requests.
     fn start(&mut self, now: u64) {
         self.stage = Stage::Unmeasured;
         self.measurement.start(self.slots.open);
@@ -360,7 +366,8 @@ impl Worker {
         self.activate_all(now);
     }
 
-    /// Handles all permitted requests being answered or failed: the end of the load, or a pause.
+    /// Handles the moment when all permitted requests are answered or failed. This is the end of
+    /// the load, or the start of a pause.
     #[cold]
     fn requests_done(&mut self) {
         if !self.shared.is_held() {
@@ -370,7 +377,7 @@ impl Worker {
         }
     }
 
-    /// Carries out the session's commands to a held load, between two windows.
+    /// Carries out the session's commands to a held load. No window is open.
     fn carry_out_commands(&mut self, now: u64) {
         let commands = self.shared.commands().next_after(self.done);
         #[cfg(test)]
@@ -394,18 +401,18 @@ impl Worker {
         }
     }
 
-    /// Prepares for a window of a held load that opens soon.
+    /// Prepares for a window of a held load.
     fn prepare_window(&mut self, now: u64) {
         if let Some(times) = self.shared.times() {
             (self.times.opens_ns, self.times.closes_ns) = (times.opens_ns, times.closes_ns);
         }
         if self.closed_ns > 0 {
-            // No time passed for requests in flight.
+            // No time has passed for requests in flight.
             let since_ns = std::mem::take(&mut self.closed_ns).max(self.shared.paused_ns());
             let pause_ns = now.saturating_sub(since_ns);
             self.slots.iter_mut().for_each(|slot| slot.shift(pause_ns, now));
         }
-        // A timeout before the window opens should count in it.
+        // A timeout before the window opens should count in the window.
         self.scan_ns = self.times.opens_ns.saturating_add(self.scan_every_ns);
         if self.requests.left == 0 {
             self.requests.left = u64::MAX;
@@ -434,7 +441,7 @@ impl Worker {
     /// Ends the load.
     fn end(&mut self, now: u64) {
         if self.stage < Stage::Measured {
-            // It was stopped early, so nothing is counted.
+            // The load was stopped early, so nothing is counted.
             self.open_window(now);
         }
         self.stage = Stage::Done;
@@ -442,64 +449,67 @@ impl Worker {
     }
 }
 
-/// Polls per mean service time. A response waits for a sixteenth of its service time on average,
-/// which a saturated server does not notice. Differences of 0.5 to 4 µs were found within 6%, both
-/// with 8 and with 16.
+/// The number of polls per mean service time. On average, a response waits for a sixteenth of its
+/// service time, which a saturated server does not notice. Differences of 0.5 to 4 µs were found
+/// within 6%, both with 8 and with 16 polls.
 const POLLS: u64 = 8;
 
-/// The longest interval between two polls. It bounds what polling adds to the response of a server
-/// that is not saturated: 25 µs on average.
+/// The longest interval between two polls. It limits how much polling adds to the response time of
+/// a server that is not saturated: 25 µs on average.
 const LONGEST_NS: u64 = 50_000;
 
-/// With fewer requests in flight, a server would run out of work between two polls.
+/// The minimum number of requests in flight for an interval between polls. With fewer requests, a
+/// server would run out of work between two polls.
 const FEWEST: u64 = 16;
 
-/// How often the interval is adapted to the service time.
+/// The interval at which polling is adapted to the service time.
 const ADAPT_NS: u64 = 1_000_000;
 
-/// When a worker polls, while it waits for responses without sleeping.
+/// Decides when a worker polls while it waits for responses without sleeping.
 ///
-/// What a server pays for a response depends on what its client does meanwhile. If the client
-/// sleeps, the server's `write` wakes it, for up to 1 µs. If the client polls all the time, each
-/// poll takes the cache lines of its event queue away from the server's core, for 0.2 µs. A client
-/// at its limit does neither: it finds a dozen responses whenever it polls. So a fast server would
-/// get a bonus over a slow one (METHODOLOGY, *The generator is not in the figure*).
+/// The cost of a response to a server depends on what its client does meanwhile. If the client
+/// sleeps, the server's `write` wakes it, which takes up to 1 µs. If the client polls all the time,
+/// each poll takes the cache lines of its event queue away from the server's core. This costs
+/// 0.2 µs. A client at its limit does neither, because it finds a dozen responses whenever it
+/// polls. A fast server would therefore get a bonus over a slow one (METHODOLOGY, *The generator is
+/// not in the figure*).
 ///
-/// A worker with a core to itself therefore never sleeps while a load is under way, and polls at
-/// intervals at which it finds several responses, however fast the server is.
+/// For this reason, a worker with a core to itself never sleeps while a load is under way. It polls
+/// at intervals at which it finds several responses, however fast the server is.
 #[derive(Debug)]
 struct Polling {
-    /// Whether responses may wait for a poll. In an open loop their times are the result. And each
-    /// request with its own connection would wait twice.
+    /// Whether responses may wait for a poll. They may not in an open loop, where their times are
+    /// the result. They also may not if each request has its own connection, because each would
+    /// wait twice.
     may_wait: bool,
     interval_ns: u64,
     last_ns: u64,
-    /// When the interval was adapted last, and the requests completed until then.
+    /// When the interval was last adapted, and the number of requests completed until then.
     adapted: (u64, u64),
 }
 
 impl Polling {
-    /// Without an interval, until the service time is known.
+    /// Creates the state without an interval, until the service time is known.
     fn new(plan: &Plan) -> Self {
         let may_wait = !plan.is_open_loop() && plan.shape.reuse == Reuse::KeepAlive;
         Self { may_wait, interval_ns: 0, last_ns: 0, adapted: (0, 0) }
     }
 
-    /// When to poll next.
+    /// Returns when to poll next.
     #[inline]
     fn due_ns(&self) -> u64 {
         self.last_ns + self.interval_ns
     }
 
-    /// Records a poll, with the requests in flight and completed, and adapts the interval.
+    /// Records a poll, with the numbers of requests in flight and completed. Adapts the interval.
     #[inline]
     fn polled(&mut self, now: u64, in_flight: u64, completed: u64) {
         self.last_ns = now;
         self.adapt(now, in_flight, completed);
     }
 
-    /// Sets the interval to a share of the mean service time, which by Little's law is the number
-    /// of requests in flight divided by their rate.
+    /// Sets the interval to a share of the mean service time. By Little's law, the mean service
+    /// time is the number of requests in flight divided by their rate.
     fn adapt(&mut self, now: u64, in_flight: u64, completed: u64) {
         let (since_ns, before) = self.adapted;
         if !self.may_wait || now < since_ns + ADAPT_NS {
@@ -508,7 +518,7 @@ impl Polling {
         self.adapted = (now, completed);
         self.interval_ns = match completed.checked_sub(before) {
             _ if in_flight < FEWEST => 0,
-            // The counts began again with a window.
+            // The counts began again with a window, so the interval stays.
             None => self.interval_ns,
             Some(0) => LONGEST_NS,
             Some(count) => ((now - since_ns) * in_flight / count / POLLS).min(LONGEST_NS),
@@ -528,7 +538,7 @@ mod tests {
         Plan::new(target, Request::get("/", "test"))
     }
 
-    /// The interval after a millisecond with these requests in flight and completed.
+    /// Returns the interval after a millisecond with these requests in flight and completed.
     fn interval_ns(plan: &Plan, in_flight: u64, completed: u64) -> u64 {
         let mut polling = Polling::new(plan);
         polling.adapted = (5 * ADAPT_NS, 100);
@@ -538,7 +548,7 @@ mod tests {
 
     #[test]
     fn a_worker_polls_eight_times_in_the_mean_service_time() {
-        // 64 requests in flight at 320,000/s take 200 µs each.
+        // With 64 requests in flight at 320,000/s, each takes 200 µs.
         assert_eq!(interval_ns(&plan(), 64, 320), 25_000);
         assert_eq!(interval_ns(&plan(), 64, 10), LONGEST_NS);
         assert_eq!(interval_ns(&plan(), 64, 0), LONGEST_NS);
@@ -567,7 +577,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A worker with one connection, and a request due every 5 ms from 2.5 ms on.
+    /// Creates a worker with one connection, and with a request due every 5 ms from 2.5 ms on.
     fn paced() -> Worker {
         let mut plan = Plan { pace: Pace::Constant { rate: 200.0 }, ..plan() };
         plan.shape.connections = 1;
@@ -575,7 +585,7 @@ mod tests {
         let shared = Shared::new(&plan, Mode::Once, vec![waker]);
         let mut worker = Worker::new(0, &Arc::new(plan), &Arc::new(shared), None, io);
         worker.requests.start(Schedule::new(&worker.plan.pace, 0, 1, 0));
-        // Nothing but requests is due.
+        // Only requests are due.
         worker.scan_ns = clock::FAR_NS;
         worker.slots.take_new(0).for_each(drop);
         worker.slots.settle(0);
@@ -593,19 +603,19 @@ mod tests {
         (lag.len(), lag.max() / MS)
     }
 
-    /// Regression: requests that waited for a busy connection while the generator was stopped were
-    /// late because of the server.
+    /// Regression: requests waited for a busy connection while the generator was stopped. Their
+    /// lateness was blamed on the server.
     #[test]
     fn requests_behind_a_stall_of_the_generator_are_late_because_of_it() {
         let mut worker = paced();
         responded(&mut worker, 3 * MS);
         assert_eq!(worker.next_ns(3 * MS), 7_500_000, "it wakes though its connection is busy");
         worker.notice_stall(7_500_000, 7_600_000);
-        // The server took long, so this request waited for it.
+        // The server took long, so this request waited for the server.
         responded(&mut worker, 12 * MS);
         assert_eq!(late(&worker), (0, 0));
-        // Then the worker is stopped for a second. 200 requests become due, and 50 more while the
-        // server answers one in each millisecond.
+        // Then the worker is stopped for a second. In that time, 200 requests become due. 50 more
+        // become due while the server answers one request in each millisecond.
         worker.notice_stall(worker.next_ns(12 * MS), 1_012 * MS);
         for ms in 1_012..1_312 {
             responded(&mut worker, ms * MS);
@@ -614,7 +624,8 @@ mod tests {
         assert_eq!(worker.behind_ns, 0, "no request waits");
     }
 
-    /// A server that is too slow would make its own queue the generator's for ever.
+    /// Without this rule, the queue of a server that is too slow would count as the generator's
+    /// forever.
     #[test]
     fn a_queue_that_outgrows_a_stall_is_the_servers() {
         let mut worker = paced();

@@ -1,5 +1,5 @@
-//! Misbehaving HTTP/2 servers, as bytes: the client reports the same of each server, however the
-//! bytes are cut.
+//! Tests of misbehaving HTTP/2 servers, given as bytes. The client must report the same events
+//! however the bytes are cut.
 
 #[path = "http2/replay.rs"]
 mod replay;
@@ -35,9 +35,9 @@ fn a_window_that_is_never_opened_holds_the_body_back() {
         let data = frames.iter().filter(|(header, _)| header.kind == kind::DATA);
         data.map(|(_, payload)| payload.len()).sum()
     };
-    // RFC 9113 section 6.9.2: 65535 bytes at first.
+    // The initial window has 65,535 bytes (RFC 9113 section 6.9.2).
     assert_eq!(sent(&after(&settings(&[]))), 65_535);
-    // Opening one of the two windows is not enough.
+    // Opening only one of the two windows is not enough.
     let stream = window_update(9, 34_465);
     assert_eq!(sent(&after(&[settings(&[]), stream.clone()].concat())), 65_535);
     assert_eq!(sent(&after(&[settings(&[]), window_update(0, 34_465)].concat())), 65_535);
@@ -45,7 +45,7 @@ fn a_window_that_is_never_opened_holds_the_body_back() {
     assert_eq!(sent(&both), 100_000);
     let frames = both.frames();
     assert!(frames.last().unwrap().0.has(END), "the last frame ends the stream");
-    // SETTINGS open and close the windows of streams: by 34465 and by 1 - 65535.
+    // SETTINGS change the windows of streams, here by 34,465 and by 1 − 65,535 bytes.
     let wide = [settings(&[(4, 100_000)]), window_update(0, 1 << 20)].concat();
     assert_eq!(sent(&after(&wide)), 100_000);
     let narrow = [settings(&[(4, 1)]), window_update(9, 65_534), window_update(0, 1 << 20)];
@@ -56,7 +56,8 @@ fn a_window_that_is_never_opened_holds_the_body_back() {
 
 #[test]
 fn a_complete_response_ends_the_request_whose_body_is_held_back() {
-    // RFC 9113 section 8.1: the server may then reset the stream with NO_ERROR.
+    // After a complete response, the server may reset the stream with NO_ERROR (RFC 9113 section
+    // 8.1).
     let bytes = [settings(&[]), headers(9, WHOLE | END, OK), rst_stream(9, 0)].concat();
     let seen = after(&bytes);
     assert_eq!(seen.text(), "head 4 200; end 4");
@@ -78,7 +79,7 @@ fn pings_and_settings_are_answered() {
 fn windows_are_refilled_when_more_than_half_of_them_is_used() {
     let mut bytes = [settings(&[]), headers(1, WHOLE, OK)].concat();
     let piece = data(1, 0, &[0; 16_384]);
-    // 2^23 - 1 is half of the window: 512 frames of 2^14 bytes are one byte more.
+    // Half of the window is 2^23 − 1 bytes. 512 frames of 2^14 bytes exceed that by one byte.
     bytes.extend(piece.repeat(511));
     assert!(
         after(&bytes)
@@ -95,7 +96,7 @@ fn windows_are_refilled_when_more_than_half_of_them_is_used() {
 
 #[test]
 fn a_smaller_header_table_is_confirmed_once_and_not_used() {
-    // RFC 7541 section 4.2. 20 is a table size update to 0.
+    // The byte 0x20 is a table size update to 0 (RFC 7541 section 4.2).
     let bytes = [settings(&[(1, 0)]), headers(1, WHOLE | END, OK), headers(3, WHOLE | END, OK)];
     let seen = replay(replay::Setup { refills: true, ..FIVE }, [&bytes.concat()[..]]);
     let frames = seen.frames();
@@ -129,7 +130,7 @@ fn streams_are_limited_by_the_server_and_end_with_goaway() {
     assert_eq!(request(&mut client, 7), Some(1));
     assert_eq!(request(&mut client, 8), Some(3));
     assert_eq!((client.can_open(), request(&mut client, 9)), (0, None));
-    // The server may lower its limit below what is open.
+    // The server may lower its limit below the number of open streams.
     take(&mut client, &settings(&[(3, 1)]), &mut out);
     assert_eq!(client.can_open(), 0);
     client.cancel(1, &mut out);
@@ -181,12 +182,14 @@ proptest! {
         agree(refills, &bytes, pieces(&bytes, &cuts));
     }
 
-    /// The same block means another head after the table has changed (RFC 7541 section 2.3.3).
+    /// Once the dynamic table has changed, the same block stands for a different head (RFC 7541
+    /// section 2.3.3).
     #[test]
     fn a_head_is_reused_only_while_the_table_is_the_same(
         choices in prop::collection::vec((0_u8..8, b'0'..=b'9'), 1..60),
     ) {
-        // Two fields for the indices 62 and 63: 48 inserts :status, 5c content-length.
+        // The first block inserts two fields, at the indices 62 and 63. The byte 0x48 inserts
+        // `:status`, and 0x5c inserts `content-length`.
         let first = b"\x5c\x017\x48\x03299".to_vec();
         let blocks = choices.iter().map(|(choice, digit)| match choice {
             0 => vec![0x48, 3, b'2', b'0', *digit],
@@ -225,7 +228,7 @@ proptest! {
     }
 }
 
-/// Some bytes, cut at some places.
+/// Cuts bytes into pieces at these places.
 fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     cuts.extend([0, bytes.len()]);

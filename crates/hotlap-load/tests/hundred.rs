@@ -1,8 +1,8 @@
-//! A hundred generators against one server, simulated: what merging their outcomes does where their
-//! clocks are skewed and some of them are late (docs/sizing.md).
+//! Simulates a hundred generators that load one server (docs/sizing.md). The tests show how skewed
+//! clocks and late generators affect the merged outcome.
 //!
-//! Each generator counts within a window that was agreed on, by its own clock, of which an offset
-//! was measured with some error. The server's own log has the true times.
+//! Each generator counts within an agreed window by its own clock. The offset of each clock was
+//! measured with some error. The server's log has the true times.
 
 use hotlap_load::Outcome;
 use hotlap_stats::Histogram;
@@ -11,23 +11,23 @@ use rand_pcg::Pcg64Mcg;
 
 const GENERATORS: usize = 100;
 
-/// Requests/s of each.
+/// The rate of each generator, in requests/s.
 const RATE: f64 = 2_000.0;
 
-/// The window in seconds, and how long every load runs around it.
+/// The beginning and end of the window, and the length of each load around it, in seconds.
 const WINDOW: (f64, f64) = (0.5, 1.5);
 const RUNS: f64 = 2.0;
 
 struct Pool {
-    /// Standard deviation of the error of each clock's offset, in seconds.
+    /// The standard deviation of the error of each clock's offset, in seconds.
     offset_error: f64,
-    /// How many begin late, and by how much.
+    /// The number of generators that begin late, and their delay in seconds.
     stragglers: usize,
     late_s: f64,
 }
 
-/// The merged outcome, the responses that the server sent within the window while all loads ran on
-/// time, and all latencies that generators counted, in order.
+/// Returns the merged outcome, the number of responses that the server sent within the window, and
+/// all latencies that the generators counted, in order.
 fn merged(pool: &Pool, window: (f64, f64)) -> (Outcome, u64, Vec<u64>) {
     let mut random = Pcg64Mcg::seed_from_u64(100);
     let mut uniform = move || random.random::<f64>();
@@ -74,8 +74,9 @@ fn merged_counts_and_percentiles_are_those_of_all_samples() {
     }
 }
 
-/// An edge is wrong by the rate times the offset's error, and the errors of many generators cancel:
-/// rate × error × √(2 × generators) requests, here 2,000 × 0.001 × 14 = 28 of 200,000.
+/// At each edge, a generator miscounts by its rate times the error of its offset. The errors of
+/// many generators mostly cancel. The sum of the errors is rate × error × √(2 × generators)
+/// requests, here 2,000 × 0.001 × 14 = 28 of 200,000.
 #[test]
 fn skewed_clocks_move_the_edges_and_hardly_the_counts() {
     for (offset_error, limit) in [(0.001, 1e-4), (0.01, 1e-3)] {
@@ -86,8 +87,9 @@ fn skewed_clocks_move_the_edges_and_hardly_the_counts() {
     }
 }
 
-/// Three of a hundred that begin after three quarters of the window cost 2.25% of all requests:
-/// as much as a regression. Windows that are cut to what all shared lose time, and no requests/s.
+/// Three of a hundred generators that begin after three quarters of the window lose 2.25% of all
+/// requests, as much as a regression. Windows cut to the time that all generators share are
+/// shorter, but their rate is right.
 #[test]
 fn stragglers_bias_the_rate_unless_windows_are_cut() {
     let pool = Pool { offset_error: 0.001, stragglers: 3, late_s: 1.25 };

@@ -1,49 +1,49 @@
-//! Known defects of other load generators, each with the test that shows that this one does not
-//! have it. Tests in other files are named with their module.
+//! Known defects of other load generators. Each entry names the test that shows that hotlap does
+//! not have the defect. Tests in other files are named with their module.
 //!
-//! - wrk: EAGAIN of a read is an error:
+//! - wrk: a read that returns EAGAIN counts as an error:
 //!   `wrk_counts_a_read_that_finds_nothing_as_an_error`
 //! - wrk: a request that is never answered does not time out:
 //!   `misbehaving::a_request_that_is_never_answered_times_out`
 //! - wrk: a connection that fails once is lost (#509):
 //!   `misbehaving::every_tenth_connection_is_refused_and_reopened`
-//! - wrk: a remainder of connections is dropped (#157):
+//! - wrk: if threads do not divide the connections evenly, the rest is dropped (#157):
 //!   `session::the_remainder_of_connections_is_not_lost`
-//! - wrk: with `Connection: close`, latency excludes connecting:
+//! - wrk: with `Connection: close`, the latency does not include connecting:
 //!   `wrk_leaves_connecting_out_of_the_latency`
-//! - wrk: reads the wall clock:
+//! - wrk: times are read from the wall clock:
 //!   `clock::wrk_reads_the_wall_clock`
-//! - wrk: notices the end on a tick of 100 ms:
+//! - wrk: the end is noticed at a tick of 100 ms:
 //!   `wrk_divides_by_a_time_that_it_did_not_measure`
-//! - wrk: connects within the measured time:
+//! - wrk: the measured time includes connecting:
 //!   `wrk_measures_while_it_connects`
 //! - wrk: only the last of a pipelined batch is timed:
 //!   `session::a_pipelined_response_is_timed_when_it_arrives`
 //! - wrk: threads share counters that are written per request:
 //!   `shared::no_two_workers_share_a_cache_line_or_a_pair_of_lines`
-//! - wrk2: sleeps whole milliseconds (#78):
+//! - wrk2: sleeps last whole milliseconds (#78):
 //!   `io::wrk2_sleeps_whole_milliseconds`
-//! - wrk2: the end is set before threads start (#138):
+//! - wrk2: the end of the load is set before the threads start (#138):
 //!   `wrk2_sets_its_end_before_its_threads_start`
-//! - wrk2: many connections send in bursts (#89):
+//! - wrk2: a load over many connections sends in bursts (#89):
 //!   `schedule::wrk2_sends_in_bursts_over_many_connections`
-//! - gcannon: running out of buffers is a disconnect:
+//! - gcannon: running out of buffers counts as a disconnect:
 //!   `gcannon_reconnects_when_its_buffers_are_full`
-//! - gcannon: a connection closed within a response is no error:
+//! - gcannon: a connection closed within a response does not count as an error:
 //!   `misbehaving::a_connection_closed_within_a_response_is_counted_by_phase`
 //! - gcannon: failed sends count as failed reads:
 //!   `gcannon_counts_failed_sends_as_failed_reads`
-//! - gcannon: no timeout:
+//! - gcannon: requests have no timeout:
 //!   `misbehaving::a_request_that_is_never_answered_times_out`
-//! - gcannon: a missing length is taken for 0:
+//! - gcannon: a missing Content-Length is taken for 0:
 //!   `misbehaving::correct_responses_in_unusual_forms_are_correct`
-//! - gcannon: HEAD, 204 and 304 have a body:
+//! - gcannon: responses to HEAD, and with status 204 or 304, are expected to have a body:
 //!   `framing::a_response_to_a_head_a_204_and_a_304_have_no_body`
 //! - gcannon: a partial send continues with the wrong bytes:
 //!   `gcannon_goes_on_after_a_partial_send_with_other_bytes`
 //! - gcannon: waiting takes two system calls instead of one:
 //!   `gcannon_waits_twice_in_each_round`
-//! - h2load: latency is measured from a late send:
+//! - h2load: latency is measured from the time of sending, even if the request is late:
 //!   `session::a_hang_delays_every_request_that_is_due`
 //! - h2load: a timer of 10 ms or more sets the pace:
 //!   `schedule::h2load_sends_in_clumps_of_ten_milliseconds`
@@ -51,7 +51,7 @@
 //!   `misbehaving::requests_in_flight_at_the_end_are_reported`
 //! - hey: wrong figures after a million responses (#112, #227):
 //!   `tally::hey_keeps_the_first_million_responses`
-//! - vegeta: the tail is approximate:
+//! - vegeta: high percentiles are approximate:
 //!   `vegeta_approximates_the_tail`
 //! - vegeta: saturation hides requests that were due:
 //!   `censored::a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_reported`
@@ -61,7 +61,7 @@
 //!   `schedule::autocannon_sends_a_seconds_requests_at_once`
 //! - oha: memory grows with the number of requests (#806):
 //!   `tally::oha_keeps_every_response`
-//! - zrk: the achieved rate is that of the last interval only:
+//! - zrk: the achieved rate covers the last interval only:
 //!   `zrk_reports_the_rate_of_its_last_interval`
 //! - HttpArena: the p99 column contains the mean:
 //!   `output::tests::httparena_prints_the_mean_as_p99` (hotlap)
@@ -164,7 +164,7 @@ fn wrk_divides_by_a_time_that_it_did_not_measure() {
 fn wrk2_sets_its_end_before_its_threads_start() {
     const LATE: Duration = Duration::from_millis(300);
     const WINDOW: Duration = Duration::from_millis(200);
-    // The last of 32 connections is up late.
+    // The last of 32 connections is established late.
     let server = secure(
         valid(),
         HELLO,
@@ -201,7 +201,7 @@ fn gcannon_reconnects_when_its_buffers_are_full() {
     plan.requests[0] = Request::get("/", "test").expecting(&body);
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (32, vec![]));
-    // Not `opened`: on a busy machine a slow connection is retried.
+    // `opened` is not checked, because a slow connection is retried on a busy machine.
     assert_eq!((outcome.connections.established, outcome.connections.reopened), (8, 0));
 }
 
@@ -246,7 +246,7 @@ fn gcannon_waits_twice_in_each_round() {
     let server = TestServer::responding(HELLO);
     let outcome = run(&server.plan(1, 1_000)).expect("a load");
     assert_eq!(counts(&outcome), (1_000, vec![]));
-    // One wait per response. The others are those of timers, about ten a second.
+    // There is one wait per response. Timers cause about ten more waits per second.
     let waits = outcome.threads[0].wakeups;
     let timers = outcome.window_ns / (20 * MS);
     assert!(waits <= 1_000 + 20 + timers, "{waits} waits");
@@ -254,7 +254,7 @@ fn gcannon_waits_twice_in_each_round() {
 
 #[test]
 fn vegeta_approximates_the_tail() {
-    // One in a thousand takes a hundred times as long, and no two are equal.
+    // One time in a thousand is a hundred times as long, and no two times are equal.
     let ns = |i: u64| if i.is_multiple_of(1_000) { 100 * MS + 7_919 * i } else { MS + 13 * i };
     let mut all: Vec<u64> = (1..=200_000).map(ns).collect();
     let mut histogram = Histogram::new();
@@ -285,7 +285,7 @@ fn zrk_reports_the_rate_of_its_last_interval() {
     let outcome = run(&plan).expect("a load");
     let found = outcome.open_loop().expect("an open loop");
     let window_s = outcome.window_ns as f64 / 1e9;
-    // A hundred are answered at once, then at most forty per second.
+    // The server responds to a hundred requests immediately, then to at most forty per second.
     let asked = count.load(Ordering::SeqCst) as u64;
     let range = outcome.responses..=outcome.responses + outcome.in_flight;
     assert!(range.contains(&asked), "{asked} requests, {range:?}");
@@ -293,8 +293,8 @@ fn zrk_reports_the_rate_of_its_last_interval() {
     assert!(found.is_behind, "{found:?}");
 }
 
-/// Both routes get equally many requests, and one is much slower: the 60th percentile of all
-/// requests belongs to the slow route, unlike the mean of the two 60th percentiles.
+/// Both routes get the same number of requests, and one route is much slower. The 60th percentile
+/// of all requests belongs to the slow route. The mean of the two 60th percentiles is lower.
 #[test]
 fn the_benchmarker_averages_percentiles_over_routes() {
     let server = TestServer::start(|mut client: Peer| {

@@ -1,5 +1,5 @@
-//! Loads of servers that misbehave at random: each load ends in time, without a panic, and counts
-//! what the server counts. `HOTLAP_SEEDS=20000` tries 20,000 servers.
+//! Tests of loads on servers that misbehave at random. Each load must end in time, without a panic,
+//! and must count what the server counts. `HOTLAP_SEEDS=20000` tries 20,000 servers.
 
 #[path = "support/certificate.rs"]
 mod certificate;
@@ -21,10 +21,10 @@ use socket2::Socket;
 
 use certificate::valid;
 
-/// How long a load may take beyond its time.
+/// How much longer a load may take than its planned time.
 const BEYOND: Duration = Duration::from_secs(2);
 
-/// The load of a seed.
+/// Returns the plan for a seed.
 fn plan(seed: u64, server: &TestServer, speaks: Speaks) -> Plan {
     let mut target = Target::plain(Endpoint::Tcp(server.address()));
     match speaks {
@@ -73,17 +73,18 @@ fn try_one(seed: u64) {
     assert!(is_read, "{why:?}: {responses}");
 }
 
-/// The failures in some phases.
+/// Returns the number of failures in these phases.
 fn in_phase(outcome: &Outcome, phases: &[Phase]) -> u64 {
     let failures = outcome.failures.0.iter().filter(|failure| phases.contains(&failure.phase));
     failures.map(|failure| failure.count).sum()
 }
 
-/// Each request that was sent has a response, has failed, or is in flight.
+/// Checks that each request that was sent has a response, has failed, or is in flight.
 fn adds_up(plan: &Plan, outcome: &Outcome, why: &dyn Debug) {
-    // Requests that failed in these phases were sent as a whole.
+    // Requests that failed in these phases were sent completely.
     let least = outcome.totals.responses + in_phase(outcome, &[Phase::FirstByte, Phase::Body]);
-    // Some of the following were begun but not sent, because their connection was not open.
+    // Some of the requests added here were begun but not sent, because their connection was not
+    // open.
     let most = least + in_phase(outcome, &[Phase::Send]) + outcome.in_flight;
     let sent = outcome.totals.sent;
     let counts = || format!("{why:?}: {sent} sent, {least} to {most}, {:?}", outcome.failures);
@@ -104,10 +105,10 @@ fn loads_of_unruly_servers_end_and_add_up() {
 enum Meaning {
     Correct,
     Wrong,
-    /// The response is correct so far, and never becomes complete.
+    /// The response is correct so far, but never becomes complete.
     Waits,
     Closes,
-    /// The count depends on how much is read at the same time, or when it is read.
+    /// The count depends on how much the load reads at once, or on when it reads.
     Depends,
 }
 
@@ -118,7 +119,7 @@ fn meaning(plan: &Plan, deed: Deed<'_>) -> Meaning {
         Deed::Closes => return Meaning::Closes,
         Deed::Sends(bytes, takes, again) => (bytes, takes, again),
     };
-    // Enough bytes to exceed the limits of a head and of interim responses.
+    // The repeated bytes exceed the limits of a head and of interim responses.
     let repeats = if again.is_empty() { 0 } else { (1 << 20) / again.len() };
     let all = [bytes, &again.repeat(repeats)].concat();
     let is_http2 = plan.target.protocol == Protocol::Http2;
@@ -127,11 +128,11 @@ fn meaning(plan: &Plan, deed: Deed<'_>) -> Meaning {
     let failed = found.failed.first().copied().or(found.broken);
     match (found.responses.first(), failed) {
         _ if takes > plan.timeout / 4 => Meaning::Depends,
-        // Frames may change what later frames mean.
+        // Earlier frames may change the meaning of later frames.
         _ if is_http2 && plan.shape.reuse == Reuse::KeepAlive => Meaning::Depends,
         (None, Some(_)) => Meaning::Wrong,
         (None, None) => Meaning::Waits,
-        // The rest is the beginning of the next response.
+        // The remaining bytes are the beginning of the next response.
         (Some((_, length, _)), _) if *length < all.len() as u64 && !is_http2 => Meaning::Depends,
         (Some((_, _, true)), _) => Meaning::Correct,
         (Some((_, _, false)), _) => Meaning::Wrong,
@@ -164,7 +165,7 @@ fn count_one(seed: u64) {
     assert_eq!(outcome.in_flight, 0, "{why}");
     let (responses, failures) = (outcome.responses, &outcome.failures);
     let fewest = responses + in_phase(&outcome, &[Phase::Send, Phase::FirstByte, Phase::Body]);
-    // A failed connection without a request takes the place of a request, if there are any left.
+    // A failed connection without a request takes the place of a request, if any requests are left.
     let range = fewest..=responses + failures.total();
     assert!(range.contains(&REQUESTS), "{range:?}: {why}");
     let sent = outcome.totals.sent;
@@ -184,9 +185,9 @@ fn count_one(seed: u64) {
     let (read, correct) = (unruly.requests(), unruly.sent() + count(Meaning::Correct));
     let depends = count(Meaning::Depends);
     if depends > 0 {
-        // The server may have closed a connection with a request on it. In HTTP/2, a request that
-        // the server has not processed was sent again. The server does not read what arrives while
-        // it sends byte by byte.
+        // The server may have closed a connection with a request on it. In HTTP/2, the load sends a
+        // request again if the server has not processed it. While the server sends byte by byte, it
+        // does not read.
         let most = read + count(Meaning::Closes);
         let is_slow = |(deed, done): (Deed<'_>, u64)| match deed {
             Deed::Sends(_, takes, _) => done > 0 && takes > plan.timeout,
@@ -213,7 +214,7 @@ fn count_one(seed: u64) {
     is(of(&wrong) + of(&closed), by_server, "wrong responses and closed connections");
 }
 
-/// The server at this address over TLS: each connection is passed on to the server.
+/// Starts a TLS server that passes each connection on to the server at this address.
 fn over_tls(address: SocketAddr) -> TestServer {
     let mut config = Arc::unwrap_or_clone(valid());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -223,14 +224,14 @@ fn over_tls(address: SocketAddr) -> TestServer {
         let tls = ServerConnection::new(Arc::clone(&config)).expect("a connection");
         client.stream.set_nonblocking(true).expect("a socket option");
         server.set_nonblocking(true).expect("a socket option");
-        // If either side disconnects, so does the other, since both are dropped here.
+        // If either side disconnects, the other side does too, because both are dropped here.
         if pass_on(tls, &client.stream, &server).is_err() {
             let _ = client.stream.set_linger(Some(Duration::ZERO));
         }
     })
 }
 
-/// Passes bytes on until the client disconnects.
+/// Passes bytes on in both directions until the client disconnects.
 fn pass_on(mut tls: ServerConnection, mut client: &Socket, mut server: &TcpStream) -> Result<()> {
     let would_block = |error: &Error| error.kind() == ErrorKind::WouldBlock;
     let (mut bytes, mut has_ended) = (vec![0; 16_384], false);
@@ -272,8 +273,8 @@ fn a_load_counts_what_the_server_counts() {
     for_seeds(120, 16, count_one);
 }
 
-/// Each case is a rule that the server breaks, how many requests the load sends at once, and what
-/// the load counts.
+/// Each case has a rule that the server breaks, the number of requests that the load sends at once,
+/// and the expected counts.
 #[test]
 fn a_load_counts_correctly_if_the_server_breaks_one_rule() {
     let all_fail = |failure| (0, Some((failure, REQUESTS)));

@@ -1,27 +1,29 @@
-//! The caller of a function that keeps no frame.
+//! Finds the caller of a function that keeps no frame.
 //!
-//! Frame pointers skip the caller of a function that sets up no frame of its own, as `memset` and
-//! the wrappers of system calls in libc do: the frame that the register points to is the caller's.
-//! While such a function has pushed nothing, the word on top of the stack is where it returns to.
-//! That word may be anything else, so it counts only if the instruction before it calls the
-//! function that was sampled, or calls through a register and that function keeps no frame.
+//! Some functions set up no frame, such as `memset` and the wrappers of system calls in libc. Frame
+//! pointers skip the caller of such a function, because the register points to the caller's frame.
+//! While the function has pushed nothing, the word on top of the stack is its return address.
+//! Otherwise, this word may be anything. The word counts only if the instruction before this
+//! address calls the sampled function. A call through a register also counts if the sampled
+//! function keeps no frame.
 
-/// The longest instruction that is looked at: `call *offset(%rip)`.
+/// The length of the longest instruction that is examined, `call *offset(%rip)`, in bytes.
 const LONGEST: usize = 6;
 
-/// What a call instruction calls.
+/// The target of a call instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// The function that begins at this address.
+    /// The call leads to the function that begins at this address.
     Function(u64),
-    /// What a register pointed to.
+    /// The call leads to the address in a register.
     Register,
 }
 
-/// What the call before `returns_to` calls. `None` if there is no call. `read` reads memory of the
-/// process.
+/// Returns the target of the call before `returns_to`. `None` if there is no call. `read` reads
+/// memory of the process.
 ///
-/// Encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CALL and JMP.
+/// The encodings are in the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2,
+/// CALL and JMP.
 pub(crate) fn target(
     returns_to: u64,
     read: impl Fn(u64, &mut [u8]) -> Option<()>,
@@ -42,16 +44,17 @@ pub(crate) fn target(
     }
 }
 
-/// Whether a function begins by setting up a frame: `push %rbp`, also after `endbr64`. Also if it
-/// cannot be read.
+/// Returns whether a function begins by setting up a frame, with `push %rbp`, possibly after
+/// `endbr64`. A function that cannot be read counts as keeping a frame.
 pub(crate) fn keeps_frame(start: u64, read: impl Fn(u64, &mut [u8]) -> Option<()>) -> bool {
     let mut code = [0; 5];
     read(start, &mut code).is_none() || matches!(code, [0x55, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x55])
 }
 
-/// Where a stub of the procedure linkage table jumps to. `None` if there is no stub.
+/// Returns the address to which a stub of the procedure linkage table jumps. `None` if there is no
+/// stub.
 fn behind_stub(stub: u64, read: &impl Fn(u64, &mut [u8]) -> Option<()>) -> Option<u64> {
-    // endbr64, bnd
+    // A stub may begin with `endbr64` and a `bnd` prefix.
     let mut code = [0; 11];
     read(stub, &mut code)?;
     let skipped = match code {
@@ -64,7 +67,7 @@ fn behind_stub(stub: u64, read: &impl Fn(u64, &mut [u8]) -> Option<()>) -> Optio
     pointer(relative(stub + after as u64, code.get(skipped + 2..after)?)?, read)
 }
 
-/// An address with the signed offset of 32 bits that an instruction ends in.
+/// Adds the signed 32-bit offset at the end of an instruction to the address after the instruction.
 fn relative(after: u64, offset: &[u8]) -> Option<u64> {
     after.checked_add_signed(i32::from_le_bytes(offset.try_into().ok()?).into())
 }
@@ -79,7 +82,7 @@ fn pointer(at: u64, read: &impl Fn(u64, &mut [u8]) -> Option<()>) -> Option<u64>
 mod tests {
     use super::*;
 
-    /// Memory that begins at address 0x1000.
+    /// Returns the target of a call in memory that begins at address 0x1000.
     fn found(memory: &[u8], returns_to: u64) -> Option<Target> {
         target(returns_to, |address, into| {
             let at = usize::try_from(address.checked_sub(0x1000)?).ok()?;
@@ -146,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_call_has_no_target() {
-        // A jump. Memory that is not mapped.
+        // The first case is a jump, and the others read memory that is not mapped.
         assert_eq!(found(&memory(&[(0x10, &[0xe9, 0x2b, 0, 0, 0])]), 0x1015), None);
         assert_eq!(found(&[], 0x1015), None);
         assert_eq!(found(&[], 3), None);

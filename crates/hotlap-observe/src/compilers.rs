@@ -1,7 +1,8 @@
-//! Compilers that run as threads of a server.
+//! Finds compilers that run as threads of a server.
 //!
-//! A server is not warm while its compiler is at work, however level its cost looks: compilers
-//! pause between their tiers. Most runtimes compile on named threads that do nothing else.
+//! A server is not warm while its compiler is at work. The cost of the server may look level too
+//! early, because compilers pause between their tiers. Most runtimes compile on named threads that
+//! do nothing else.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,22 +11,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::processes::{thread_cpu_ns, threads};
 
-/// What compiles a server while it runs.
+/// The compiler of a server that compiles while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compiler {
-    /// Nothing that hotlap knows of.
+    /// hotlap knows no compiler of this server.
     Unknown,
-    /// Threads that also do other work, or that no name tells apart.
+    /// The server compiles on threads that also do other work, or that cannot be told apart by
+    /// name.
     Unnamed,
-    /// Threads that do nothing else.
+    /// The server compiles on threads that do nothing else.
     Named {
-        /// Their CPU time so far, in nanoseconds.
+        /// The CPU time of the compiler threads so far, in nanoseconds.
         cpu_ns: u64,
     },
 }
 
-/// Threads that only compile, by the beginning of their names: C1 and C2 of HotSpot, Graal (in
-/// HotSpot, and for Truffle languages), OpenJ9, and the tiers of .NET.
+/// The beginnings of the names of threads that only compile. These threads belong to C1 and C2 of
+/// HotSpot, Graal (in HotSpot, and for Truffle languages), OpenJ9, and the tiers of .NET.
 const THREADS: [&str; 6] = [
     "C1 CompilerThre",
     "C2 CompilerThre",
@@ -35,12 +37,12 @@ const THREADS: [&str; 6] = [
     ".NET Tiered Com",
 ];
 
-/// Programs on V8. It compiles on threads that are named after the program, or after a pool that
-/// also collects garbage.
+/// Programs that run on V8. V8 compiles on threads that are named after the program, or after a
+/// pool that also collects garbage.
 const PROGRAMS: [&str; 3] = ["node", "nodejs", "deno"];
 
-/// The compiler threads of a server. Keep one for as long as the server runs: HotSpot ends
-/// compiler threads that have nothing to do, and their time still counts.
+/// The compiler threads of a server. Keep one value for as long as the server runs. HotSpot ends
+/// idle compiler threads, and their time still counts.
 #[derive(Debug, Default)]
 pub struct Compilers {
     /// The last known CPU time of each thread, in nanoseconds.
@@ -48,7 +50,7 @@ pub struct Compilers {
 }
 
 impl Compilers {
-    /// What compiles these processes.
+    /// Returns the compiler of these processes.
     pub fn look(&mut self, pids: &[u32]) -> Compiler {
         let named = |name: &str| THREADS.iter().any(|known| name.starts_with(known));
         let mut is_unnamed = false;
@@ -70,8 +72,8 @@ impl Compilers {
     }
 }
 
-/// The file name of a process's program. Its own name is that of its main thread, which it may
-/// change.
+/// Returns the file name of a process's program. The name of the process is the name of its main
+/// thread, which may change.
 fn program(pid: u32) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     Some(path.file_name()?.to_str()?.to_owned())

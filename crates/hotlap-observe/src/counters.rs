@@ -1,9 +1,9 @@
-//! Hardware counters of a server: instructions and cycles, where the kernel permits it.
+//! Hardware counters of a server, which count instructions and cycles if the kernel permits it.
 //!
-//! The counters are attached to a supervisor before it starts its server, and inherited by every
-//! process and thread of the server. Counts of ended ones are kept. They are off until enabled,
-//! because a counter that is on is saved and restored at every context switch, which costs the
-//! server time.
+//! The counters are attached to a supervisor before it starts its server, and every process and
+//! thread of the server inherits them. The counts of ended processes and threads are kept. The
+//! counters are off until they are enabled. A counter that is on is saved and restored at every
+//! context switch, which costs the server time.
 
 use std::io;
 
@@ -15,13 +15,13 @@ use crate::usage::HardwareCounts;
 
 const WHAT: &str = "instructions and cycles";
 
-/// The counters of one server.
+/// The hardware counters of one server.
 #[derive(Debug)]
 pub struct Counters {
     user: Counter,
     kernel: Option<Counter>,
     cycles: Counter,
-    /// The reading when they were switched on.
+    /// The reading when the counters were switched on.
     began: Option<Tally>,
 }
 
@@ -37,15 +37,15 @@ struct Tally {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Reading {
     count: u64,
-    /// How long the counter was enabled, and how long it actually ran: if there are more counters
-    /// than hardware registers, the kernel multiplexes them.
+    /// The time for which the counter was enabled, and the time for which it actually ran. If there
+    /// are more counters than hardware registers, the kernel multiplexes the counters.
     enabled_ns: u64,
     running_ns: u64,
 }
 
 impl Reading {
-    /// The count since an earlier reading, scaled up for multiplexing: perf_event_open(2), "Reading
-    /// results". `None` if the counter never ran.
+    /// Returns the count since an earlier reading, scaled up for multiplexing (perf_event_open(2),
+    /// "Reading results"). `None` if the counter never ran.
     fn since(self, earlier: Self) -> Option<u64> {
         let count = self.count.saturating_sub(earlier.count);
         let enabled = self.enabled_ns.saturating_sub(earlier.enabled_ns);
@@ -62,9 +62,9 @@ impl Reading {
 }
 
 impl Counters {
-    /// Attaches counters, switched off, to everything that a supervisor will start.
+    /// Attaches counters, switched off, to all processes that a supervisor will start.
     ///
-    /// If the kernel permits counting in user mode only, user mode alone is counted.
+    /// If the kernel permits counting only in user mode, only user mode is counted.
     ///
     /// # Errors
     /// Counters are unavailable.
@@ -72,7 +72,8 @@ impl Counters {
         Self::of(supervisor, Hardware::INSTRUCTIONS, Hardware::CPU_CYCLES)
     }
 
-    /// Attaches to a process that has one thread so far, and to everything that it will start.
+    /// Attaches counters to a process that has one thread so far, and to everything that the
+    /// process will start.
     fn of<E: Event + Copy>(pid: u32, instructions: E, cycles: E) -> Result<Self, ObserveError> {
         let user = open(pid, instructions, true, false).map_err(|error| refused(&error))?;
         let kernel = open(pid, instructions, false, true).ok();
@@ -84,7 +85,7 @@ impl Counters {
     /// Switches the counters on in every present and future process of the server.
     ///
     /// # Errors
-    /// The kernel's. The counters are off then.
+    /// The kernel cannot enable or read a counter. The counters are off then.
     pub fn begin(&mut self) -> io::Result<()> {
         let began = self.each(Counter::enable).and_then(|()| self.read());
         if began.is_err() {
@@ -94,15 +95,16 @@ impl Counters {
         Ok(())
     }
 
-    /// Switches the counters off. Returns what they counted since they were switched on. `None` if
-    /// one of them never ran.
+    /// Switches the counters off. Returns the counts since the counters were switched on. `None` if
+    /// a counter never ran.
     pub fn end(&mut self) -> Option<HardwareCounts> {
         let ended = self.read();
         self.switch_off();
         ended.ok()?.since(&self.began.take()?)
     }
 
-    /// If one cannot be switched off, still switches off the others.
+    /// Switches the counters off. If one counter cannot be switched off, the others are still
+    /// switched off.
     fn switch_off(&mut self) {
         let _ = self.user.disable();
         let _ = self.kernel.as_mut().map(Counter::disable);
@@ -125,7 +127,7 @@ impl Counters {
 }
 
 impl Tally {
-    /// The counts since an earlier reading. `None` if a counter never ran.
+    /// Returns the counts since an earlier reading. `None` if a counter never ran.
     fn since(&self, earlier: &Self) -> Option<HardwareCounts> {
         let kernel = match (self.kernel, earlier.kernel) {
             (Some(now), Some(then)) => Some(now.since(then)?),
@@ -157,7 +159,7 @@ fn read(counter: &mut Counter) -> io::Result<Reading> {
     })
 }
 
-/// Why the counters cannot be opened.
+/// Explains why the counters cannot be opened.
 fn refused(error: &io::Error) -> ObserveError {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => ObserveError {
@@ -179,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Says that a test was skipped, past the test harness's capture of output.
+    /// Prints that a test was skipped. The line bypasses the capture of output by the test harness.
     fn skipped(refused: &ObserveError) {
         let line = format!("skipped: nothing was counted: {refused}\n");
         std::io::stderr().write_all(line.as_bytes()).unwrap();
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn a_counter_that_never_ran_is_unknown_rather_than_zero() {
         assert_eq!(reading(0, 300, 0).since(reading(0, 100, 0)), None);
-        // The server did not run at all: zero is right.
+        // The server did not run at all, so zero is right.
         assert_eq!(reading(7, 100, 100).since(reading(7, 100, 100)), Some(0));
     }
 

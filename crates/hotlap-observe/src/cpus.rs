@@ -1,5 +1,5 @@
-//! Hardware threads by the system's numbers: which ones this process may use, pinning to them, and
-//! which of them share a physical core.
+//! Hardware threads, identified by the system's numbers. This module lists the hardware threads
+//! that this process may use, pins threads to them, and finds which ones share a physical core.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Formats a list of cores: `0-3,6`.
+/// Formats a list of cores, such as `0-3,6`.
 pub fn list(cpus: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
@@ -23,7 +23,7 @@ pub fn list(cpus: &[usize]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// Parses such a list. `None` if it is malformed.
+/// Parses a list of cores, such as `0-3,6`. `None` if the list is malformed.
 pub fn parse(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for run in list.trim().split(',').filter(|run| !run.is_empty()) {
@@ -33,8 +33,8 @@ pub fn parse(list: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Groups hardware threads by physical core, ordered by the first thread of each. A thread without
-/// known siblings is a core of its own. `root` is the folder that contains `/sys`.
+/// Groups hardware threads by physical core, ordered by the first thread of each core. A thread
+/// without known siblings is treated as a separate core. `root` is the folder that contains `/sys`.
 pub fn physical_in(root: &Path, cpus: &[usize]) -> Vec<Vec<usize>> {
     group(cpus, |cpu| {
         let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -66,13 +66,14 @@ mod platform {
 
     use crate::processes::threads;
 
-    /// How often threads are looked for at most: a thread may start another before it is moved.
+    /// The largest number of searches for threads. A thread may start another thread before it is
+    /// moved, so several searches may be needed.
     const MOST_LOOKS: usize = 10;
 
-    /// The cores that this thread may use.
+    /// Returns the cores that this thread may use.
     ///
     /// # Errors
-    /// The system does not report them.
+    /// The system does not report the cores.
     pub fn allowed() -> io::Result<Vec<usize>> {
         allowed_to(None)
     }
@@ -82,9 +83,10 @@ mod platform {
         Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
     }
 
-    /// Moves threads of these processes to the cores `to`, if they may use exactly the cores `from`
-    /// or any core outside of `to`. A thread that pinned itself to some of `to` stays there, and so
-    /// does a thread that the system does not let us move. Both lists are sorted.
+    /// Moves the threads of these processes to the cores `to`. A thread is moved if it may use
+    /// exactly the cores `from`, or any core outside of `to`. A thread that pinned itself to some
+    /// of `to` stays there, and so does a thread that the system does not let us move. Both lists
+    /// must be sorted.
     ///
     /// # Errors
     /// The processes cannot be listed.
@@ -119,10 +121,10 @@ mod platform {
         set
     }
 
-    /// Pins this thread, and threads that it starts from now on, to cores.
+    /// Pins this thread, and threads that it starts later, to cores.
     ///
     /// # Errors
-    /// Not permitted, or no such core. Callers report this and go on.
+    /// Pinning is not permitted, or there is no such core. Callers report this error and go on.
     pub fn pin(cpus: &[usize]) -> io::Result<()> {
         Ok(sched_setaffinity(None, &set(cpus))?)
     }
@@ -132,7 +134,7 @@ mod platform {
 mod platform {
     use std::io;
 
-    /// All cores: this system does not report which ones a thread may use.
+    /// Returns all cores, because this system does not report which cores a thread may use.
     ///
     /// # Errors
     /// The number of cores is unknown.
@@ -140,7 +142,7 @@ mod platform {
         std::thread::available_parallelism().map(|count| (0..count.get()).collect())
     }
 
-    /// Does nothing: this system cannot move threads.
+    /// Does nothing, because this system cannot move threads.
     ///
     /// # Errors
     /// Never.
@@ -152,51 +154,52 @@ mod platform {
         Ok(())
     }
 
-    /// Pins this thread to cores.
+    /// Fails, because this system cannot pin threads to cores.
     ///
     /// # Errors
-    /// Always: not supported on this system.
+    /// Always.
     pub fn pin(_cpus: &[usize]) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this system cannot pin threads to cores"))
     }
 }
 
-/// How long a visit waits for the other cores. Most helpers run within some microseconds. On a core
-/// whose thread is not preempted at once, the kernel brought the clock up to date when the helper
-/// became ready, if both are in one control group and session.
+/// How long a flush waits for the helpers on the other cores. Most helpers run within some
+/// microseconds. Even if a helper does not run immediately, the kernel updates the running thread's
+/// clock when the helper becomes ready. This is the case if both threads are in one control group
+/// and session.
 const LIMIT: Duration = Duration::from_micros(300);
 
-/// Brings the CPU clock of a running server up to date, by a short visit to each of its cores.
+/// Brings the CPU clock of a running server up to date by running briefly on each of its cores.
 ///
 /// The kernel adds to a thread's CPU time when its core switches threads, when another thread
-/// becomes ready there, or at the next clock tick. So the CPU clock of a process that is running,
-/// read from another core, is up to one tick behind for each running thread: 4 ms at 250 Hz, a
-/// third of a 12 ms slice. All cores tick at the same time, so these errors do not average out over
-/// many cores.
+/// becomes ready there, or at the next clock tick. So if another core reads the CPU clock of a
+/// running process, the clock is up to one tick behind for each running thread. One tick is 4 ms at
+/// 250 Hz, a third of a 12 ms slice. All cores tick at the same time, so these errors do not
+/// average out over many cores.
 ///
-/// `clock_read`, a bench of `hotlap-servers`, measures what a visit costs and how exact the clock
+/// `clock_read`, a bench of `hotlap-servers`, measures the cost of a flush, and how exact the clock
 /// is afterwards.
 ///
-/// The calling thread moves to the last of the cores and stays there, in place of what was running,
-/// until this is dropped. On each of the other cores, a parked helper thread runs for a moment, all
-/// at the same time.
+/// The calling thread moves to the last of the cores. The thread that ran there is displaced until
+/// the `ClockFlush` is dropped. On each of the other cores, a parked helper thread runs for a
+/// moment, and all helpers run at the same time.
 ///
-/// So a flush costs one move for any number of cores. Moving to one core after the other costs one
-/// move for each core, and by the end the clocks of the first cores are behind again.
+/// A flush therefore costs one move for any number of cores. Moving from core to core would cost
+/// one move for each, and the clocks of the first cores would be behind again at the end.
 #[derive(Debug)]
 pub struct ClockFlush {
     home: Option<Vec<usize>>,
 }
 
 impl ClockFlush {
-    /// Visits these cores, or all that this thread may use if the list is empty. Does nothing on
-    /// systems that cannot pin threads.
+    /// Flushes the clocks of these cores, or of all cores that this thread may use if the list is
+    /// empty. Does nothing on systems that cannot pin threads.
     pub fn to(cpus: &[usize]) -> Self {
         let Ok(home) = allowed() else { return Self { home: None } };
         let cpus = if cpus.is_empty() { &home } else { cpus };
         if let Some((last, others)) = cpus.split_last() {
-            // Move first: on a busy core this may wait for a tick, during which the clocks of the
-            // other cores would fall behind again.
+            // The calling thread moves first. On a busy core, the move may wait for a tick, in
+            // which the clocks of the other cores would fall behind again.
             if pin(&[*last]).is_ok() && !others.is_empty() {
                 let helpers = Helpers::on(others);
                 let answers = helpers.call();
@@ -215,7 +218,7 @@ impl Drop for ClockFlush {
     }
 }
 
-/// Parked threads, each pinned to a core. They live as long as the process.
+/// Parked threads, each pinned to a core, that live as long as the process.
 #[derive(Debug)]
 struct Helpers {
     threads: Vec<Thread>,
@@ -230,7 +233,7 @@ struct State {
 }
 
 impl Helpers {
-    /// The helpers for a list of cores, started on first use.
+    /// Returns the helpers for a list of cores, which are started on first use.
     fn on(cpus: &[usize]) -> Arc<Self> {
         type Known = Vec<(Vec<usize>, Arc<Helpers>)>;
         static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
@@ -252,7 +255,7 @@ impl Helpers {
                 let _ = pin(&[cpu]);
                 let mut answered = 0;
                 loop {
-                    // A missed call is answered together with the next one.
+                    // A missed call is answered together with the next call.
                     while state.calls.load(Ordering::Acquire) == answered {
                         thread::park();
                     }
@@ -260,13 +263,14 @@ impl Helpers {
                     state.answers.fetch_add(1, Ordering::Release);
                 }
             });
-            // Without a helper there, that core's clock stays behind.
+            // If the helper cannot be started, the clock of its core stays behind.
             Some(thread.ok()?.thread().clone())
         };
         Self { threads: cpus.iter().filter_map(start).collect(), state }
     }
 
-    /// Wakes all helpers. Returns the number of answers once all have run.
+    /// Wakes all helpers. Returns the number of answers that there will be once all helpers have
+    /// run.
     fn call(&self) -> u32 {
         let before = self.state.answers.load(Ordering::Acquire);
         self.state.calls.fetch_add(1, Ordering::Release);
@@ -314,7 +318,7 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// A child process is moved, because this one also has the threads of other tests.
+    /// A child process is moved, because the test process also has the threads of other tests.
     #[cfg(target_os = "linux")]
     #[test]
     fn threads_are_moved_unless_they_pinned_themselves() {
@@ -340,10 +344,10 @@ mod tests {
         assert_eq!(cores_of(child.id()), cpus);
         move_all(child.id(), &cpus, &[first]);
         assert_eq!(cores_of(child.id()), [first]);
-        // As if it had chosen one of the cores itself.
+        // The child is treated as if it had chosen one of the cores itself.
         move_all(child.id(), &[last], &cpus);
         assert_eq!(cores_of(child.id()), [first]);
-        // As if it had chosen a core that it may not use.
+        // The child is treated as if it had chosen a core that it may not use.
         move_all(child.id(), &cpus, &[last]);
         assert_eq!(cores_of(child.id()), [last]);
         child.kill().unwrap();

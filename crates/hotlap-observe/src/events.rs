@@ -1,7 +1,7 @@
-//! Events that the kernel counts for every process anyway, read at both ends of a slice.
+//! Reads events that the kernel always counts for every process, at both ends of a slice.
 //!
-//! A freeze adds to them: every thread stops and goes on once per slice, which is a voluntary
-//! context switch or two.
+//! Freezing a server adds to the counts. Every thread stops and goes on once per slice, which makes
+//! one or two voluntary context switches.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,47 +17,47 @@ use crate::rings::to_attach;
 use crate::segments::{Sockets, Traffic};
 use crate::usage::{Sampler, Switches};
 
-/// A thread that used less than the total divided by this does no work: it only stopped and went
-/// on when the server was frozen.
+/// A thread counts as idle if it used less CPU time than the total divided by this. Such a thread
+/// only stopped and went on when the server was frozen.
 const ONE_IN: u64 = 100;
 
-/// Reads the events of a server.
+/// The instrument that reads the events of a server.
 #[derive(Debug)]
 pub(crate) struct EventCounts {
     supervisor: Option<u32>,
     sampler: Sampler,
-    /// One for each thread that ran when they were attached.
+    /// A counter for each thread that ran when the counters were attached.
     migrations: Result<Vec<Counter>, ObserveError>,
     began: Option<Edge>,
     sum: Option<Events>,
-    /// CPU time of each thread in all slices, in nanoseconds.
+    /// The CPU time of each thread in all slices, in nanoseconds.
     threads: HashMap<u32, u64>,
 }
 
-/// What is read at one end of a slice.
+/// The readings at one end of a slice.
 #[derive(Debug)]
 struct Edge {
     sums: Sums,
     switches: Option<Switches>,
     migrations: Option<u64>,
     sockets: Option<Sockets>,
-    /// CPU time of each thread, in nanoseconds.
+    /// The CPU time of each thread, in nanoseconds.
     threads: HashMap<u32, u64>,
 }
 
-/// Sums over all processes, with those of ended children that their parents waited for.
+/// Sums over all processes, including ended children that their parents waited for.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     minor_faults: u64,
     major_faults: u64,
     user_ticks: u64,
     kernel_ticks: u64,
-    /// Whether the kernel measures user and kernel time instead of guessing at ticks.
+    /// Whether the kernel measures user and kernel time, instead of estimating both at ticks.
     is_exact: bool,
 }
 
 impl EventCounts {
-    /// Prepares to read them. Those that may not be read are unknown.
+    /// Prepares to read the events. Events that may not be read are unknown.
     pub(crate) fn open(roots: &Roots) -> Self {
         let open = |thread: u32| {
             let mut builder = Builder::new(Software::CPU_MIGRATIONS);
@@ -128,7 +128,7 @@ impl Device for EventCounts {
     }
 }
 
-/// What happened between two ends of a slice, without the number of threads.
+/// Returns the events between both ends of a slice, without the number of threads.
 fn between(began: &Edge, ended: &Edge) -> Events {
     let since = |now: u64, then: u64| Some(now.saturating_sub(then));
     let switches = began.switches.zip(ended.switches);
@@ -151,15 +151,15 @@ fn between(began: &Edge, ended: &Edge) -> Events {
     }
 }
 
-/// How many of these CPU times are of threads that do work.
+/// Returns how many of these CPU times belong to threads that do work.
 fn workers(times: impl Iterator<Item = u64> + Clone) -> u64 {
     let all: u64 = times.clone().sum();
     times.filter(|ns| *ns > 0 && ns.saturating_mul(ONE_IN) >= all).count() as u64
 }
 
 impl Sums {
-    /// Reads `/proc/PID/stat` of all processes: proc_pid_stat(5). A process that is waited for
-    /// hands its events to its parent, so the sum stays right when it ends.
+    /// Reads `/proc/PID/stat` of all processes, see proc_pid_stat(5). When a parent waits for an
+    /// ended process, it receives the counts of this process, so the sum stays right.
     fn of(supervisor: Option<u32>, pids: &[u32]) -> Self {
         let stat = |pid: u32| Process::new(pid.cast_signed()).ok()?.stat().ok();
         let mut sum = Self { is_exact: is_exact(pids), ..Self::default() };
@@ -184,9 +184,10 @@ impl Sums {
     }
 }
 
-/// Whether the kernel measures user and kernel time at every entry to the kernel. It does so on
-/// cores without regular ticks only (`nohz_full`, Documentation/timers/no_hz.rst). Elsewhere it
-/// divides the CPU time, which is exact, by where ticks found the process.
+/// Returns whether the kernel measures user and kernel time at every entry to the kernel. The
+/// kernel does so only on cores without regular ticks (`nohz_full`,
+/// Documentation/timers/no_hz.rst). Elsewhere, the kernel divides the exact CPU time by where ticks
+/// found the process.
 fn is_exact(pids: &[u32]) -> bool {
     let tickless = fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
     let tickless = cpus::parse(&tickless).unwrap_or_default();
@@ -199,7 +200,7 @@ fn runs_only_on(pid: u32, cores: &[usize]) -> bool {
     allowed.is_some_and(|allowed| allowed.iter().all(|one| cores.contains(one)))
 }
 
-/// The CPU time of each thread of a process, in nanoseconds.
+/// Returns the CPU time of each thread of a process, in nanoseconds.
 fn thread_times(pid: u32) -> impl Iterator<Item = (u32, u64)> {
     threads(pid).into_iter().filter_map(move |thread| Some((thread, thread_cpu_ns(pid, thread)?)))
 }

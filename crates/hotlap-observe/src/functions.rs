@@ -1,4 +1,5 @@
-//! Functions by address: of an ELF file, of the running kernel, and of what a runtime compiles.
+//! Finds functions by address in ELF files, in the running kernel, and in the code that a runtime
+//! compiles.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -20,16 +21,17 @@ use object::{
 use crate::observation::{Frame, KERNEL};
 use crate::processes::status_field;
 
-/// Functions of one file or address space, and where they are.
+/// The functions of one file or address space, with their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
-    /// Start, end and name, by start.
+    /// The start, end and name of each function, sorted by start.
     sorted: Vec<(u64, u64, String)>,
 }
 
 impl Functions {
-    /// From start, size and name of each, in the order in which they came to be: of two at the same
-    /// place, the later one counts. One without a size reaches to the next.
+    /// Builds the functions from the start, size and name of each. Of two functions at the same
+    /// address, the later one in the list counts. A function without a size reaches to the next
+    /// function.
     pub(crate) fn new(list: impl IntoIterator<Item = (u64, u64, String)>) -> Self {
         let mut by_start: HashMap<u64, (u64, String)> = HashMap::new();
         for (start, size, name) in list {
@@ -41,14 +43,15 @@ impl Functions {
         for at in 0..sorted.len() {
             let next = sorted.get(at + 1).map_or(u64::MAX, |next| next.0);
             let one = &mut sorted[at];
-            // From here on, the second value is the end.
+            // From here on, the second value is the end of the function.
             one.1 = if one.1 == 0 { next } else { one.0.saturating_add(one.1).min(next) };
         }
         Self { sorted }
     }
 
-    /// From start, size and name of each, as a runtime lists what it compiles: of functions that
-    /// overlap, the latest is there, and the memory of the others was freed.
+    /// Builds the functions from the list of a runtime that compiles, with the start, size and name
+    /// of each. Of functions that overlap, only the latest counts, because the memory of the others
+    /// was freed.
     pub(crate) fn latest(list: impl IntoIterator<Item = (u64, u64, String)>) -> Self {
         let mut alive: BTreeMap<u64, (u64, String)> = BTreeMap::new();
         for (start, size, name) in list {
@@ -63,25 +66,26 @@ impl Functions {
         Self { sorted: alive.into_iter().map(|(start, (end, name))| (start, end, name)).collect() }
     }
 
-    /// The name of the function that contains an address.
+    /// Returns the name of the function that contains an address.
     pub(crate) fn at(&self, address: u64) -> Option<&str> {
         self.place(address).map(|(_, name)| name)
     }
 
-    /// The function that contains an address: how far into it the address is, and its name.
+    /// Returns the offset of an address in the function that contains it, and the name of the
+    /// function.
     pub(crate) fn place(&self, address: u64) -> Option<(u64, &str)> {
         let after = self.sorted.partition_point(|(start, ..)| *start <= address);
         let (start, end, name) = self.sorted.get(after.checked_sub(1)?)?;
         (address < *end).then_some((address - start, name.as_str()))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no functions.
     pub(crate) fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 }
 
-/// A name as its language writes it, without the hash of Rust and the parameters of C++.
+/// Returns a name as its language writes it, without the hash of Rust and the parameters of C++.
 pub(crate) fn demangled(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
@@ -95,22 +99,23 @@ pub(crate) fn demangled(name: &str) -> String {
 /// The functions of an ELF file.
 #[derive(Debug, Default)]
 pub(crate) struct Elf {
-    /// Offset in the file, size and address of each part that is loaded.
+    /// The offset in the file, size and address of each part that is loaded.
     parts: Vec<(u64, u64, u64)>,
     functions: Functions,
 }
 
 impl Elf {
-    /// Reads an executable or a library. `root` is the folder in which its debug file is looked
-    /// for: `usr/lib/debug/.build-id/ab/cdef….debug`.
+    /// Reads an executable or a library. Its debug file is `usr/lib/debug/.build-id/ab/cdef….debug`
+    /// in the folder `root`.
     ///
     /// # Errors
-    /// It is not a 64-bit ELF file, or cannot be read.
+    /// The file is not a 64-bit ELF file, or cannot be read.
     pub(crate) fn read(file: File, root: &Path) -> io::Result<Self> {
         Self::parse(file, root)
     }
 
-    /// Reads the file that the kernel maps into every process, from a copy of it.
+    /// Reads an ELF file from any source, such as a copy of the vDSO that the kernel maps into
+    /// every process.
     pub(crate) fn parse(source: impl Read + Seek, root: &Path) -> io::Result<Self> {
         let cache = ReadCache::new(source);
         let elf = open(&cache)?;
@@ -128,7 +133,7 @@ impl Elf {
         }
         list.extend(elf.dynamic_symbols().filter_map(|symbol| function(&elf, &symbol)));
         list.extend(elf.symbols().filter_map(|symbol| function(&elf, &symbol)));
-        // Of several names of one function (`write`, `__write`), the plainest counts.
+        // If one function has several names (`write`, `__write`), the plainest name counts.
         let underscores = |name: &str| name.len() - name.trim_start_matches('_').len();
         list.sort_by_cached_key(|(.., name)| {
             Reverse((underscores(name), name.len(), name.clone()))
@@ -136,7 +141,8 @@ impl Elf {
         Ok(Self { parts: parts.collect(), functions: Functions::new(list) })
     }
 
-    /// The function at an offset in the file: how far into it that is, and its name.
+    /// Returns the position of an offset of the file in the function that contains it, and the name
+    /// of the function.
     pub(crate) fn place(&self, offset: u64) -> Option<(u64, &str)> {
         let within = |(start, size, _): &&(u64, u64, u64)| (*start..start + size).contains(&offset);
         let (start, _, address) = self.parts.iter().find(within)?;
@@ -150,8 +156,8 @@ fn open<R: ReadCacheOps>(
     ElfFile64::parse(cache).map_err(io::Error::other)
 }
 
-/// Start, size and name of a function. Assembly may leave out the type of a symbol, or its size: it
-/// reaches to the end of its section then, or to the next symbol.
+/// Returns the start, size and name of a function. Assembly may leave out the type or the size of a
+/// symbol. A symbol without a size reaches to the end of its section, or to the next symbol.
 fn function<'a>(
     elf: &impl Object<'a>,
     symbol: &impl ObjectSymbol<'a>,
@@ -185,7 +191,8 @@ fn debug_file(root: &Path, id: &[u8]) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Kernel(Functions);
 
-/// Read when it is first asked for: a list of 100,000 lines.
+/// Returns the functions of the running kernel. The list has about 100,000 lines and is read at the
+/// first call.
 pub(crate) fn kernel() -> &'static Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
     KERNEL.get_or_init(|| {
@@ -194,20 +201,20 @@ pub(crate) fn kernel() -> &'static Kernel {
 }
 
 impl Kernel {
-    /// Whether the kernel shows its addresses.
+    /// Returns whether the kernel shows its addresses.
     pub(crate) fn is_readable(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// The function at an address of the kernel.
+    /// Returns the function at an address of the kernel.
     pub(crate) fn frame(&self, address: u64) -> Frame {
         let function = self.0.at(address).unwrap_or("[kernel]").to_owned();
         Frame { function, library: KERNEL.to_owned() }
     }
 }
 
-/// Lines like `ffffffff81000000 T _text` and `ffffffffc0000000 t probe [module]`. Where addresses
-/// are hidden, all are zero.
+/// Parses lines such as `ffffffff81000000 T _text` and `ffffffffc0000000 t probe [module]`. If the
+/// kernel hides its addresses, all of them are zero.
 fn parse_kallsyms(text: &str) -> Functions {
     Functions::new(text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -218,36 +225,40 @@ fn parse_kallsyms(text: &str) -> Functions {
     }))
 }
 
-/// How long a JVM may take to write its list. It does so at its next safe point, in some
-/// milliseconds. Starting `jcmd` takes most of the time.
+/// The time limit for a JVM to write its list. The JVM writes the list at its next safe point,
+/// within some milliseconds. Starting `jcmd` takes most of the time.
 const JVM_LIMIT: Duration = Duration::from_secs(10);
 
-/// The longest list that is read, in bytes. A list of 100,000 functions has about 10 MB.
+/// The number of bytes of a list that are read at most. A list of 100,000 functions has about 10
+/// MB.
 const LONGEST: u64 = 256 << 20;
 
-/// The file in which a process's runtime lists the functions that it compiles: in its own root
-/// folder, with its process id as it sees it.
+/// Returns the path of the file in which a process's runtime lists the functions that it compiles.
+/// The file is in the root folder of the process, and is named by the id that the process itself
+/// sees.
 ///
 /// The kernel's tools/perf/Documentation/jit-interface.txt defines the format: one line for each
-/// function, `START SIZE NAME`, both numbers in hexadecimal, in `/tmp/perf-PID.map`. Node writes it
-/// as it compiles (`--perf-basic-prof`), as does Python (`-X perf`). A JVM writes it when asked.
+/// function, `START SIZE NAME`, with hexadecimal numbers, in `/tmp/perf-PID.map`. Node
+/// (`--perf-basic-prof`) and Python (`-X perf`) write the file while they compile. A JVM writes it
+/// on request.
 pub(crate) fn perf_map(pid: u32) -> PathBuf {
     let ids = status_field(pid, "NSpid:");
     let own = ids.split_whitespace().last().and_then(|id| id.parse().ok()).unwrap_or(pid);
     PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{own}.map"))
 }
 
-/// The socket at which a JVM takes requests, next to its list. A JVM that is killed leaves the
-/// socket behind.
+/// Returns the path of the socket at which a JVM takes requests, next to its list. A JVM that is
+/// killed leaves the socket behind.
 pub(crate) fn jvm_socket(list: &Path) -> PathBuf {
     let name = list.file_stem().unwrap_or_default().to_string_lossy().replace("perf-", ".java_pid");
     list.with_file_name(name)
 }
 
-/// Reads a list. It must belong to the process's user or root, because anyone may write to `/tmp`.
+/// Reads the list of a runtime. The list must belong to the process's user or to root, because
+/// anyone may write to `/tmp`.
 ///
 /// # Errors
-/// There is none, or it belongs to another user.
+/// There is no list, or the list belongs to another user.
 pub(crate) fn compiled(pid: u32, path: &Path) -> io::Result<Functions> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let (meta, process) = (file.metadata()?, fs::metadata(format!("/proc/{pid}"))?);
@@ -272,9 +283,10 @@ fn parse_perf_map(text: &str) -> Functions {
     }))
 }
 
-/// The name of a function, whichever of a runtime's compilers compiled it.
+/// Returns the name of a function without the marks of the compiler that compiled it.
 fn plain(name: &str) -> String {
-    // V8: kind, then how it is run: interpreted, baseline, mid-tier, optimized.
+    // V8 writes the kind of the function, then a mark for how it runs: interpreted, baseline,
+    // mid-tier or optimized.
     let kinds = ["JS:", "LazyCompile:", "Function:", "Eval:", "Script:"];
     let javascript = kinds.iter().find_map(|kind| name.strip_prefix(kind));
     let Some(function) = javascript else { return name.to_owned() };
@@ -285,8 +297,8 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// Asks a JVM to write its list, which JDK 17 and later can. `jcmd` must come with the JVM itself,
-/// or be found in `PATH`. Returns whether the JVM wrote its list. The process must not be frozen.
+/// Asks a JVM to write its list, which JDK 17 and later can do. Returns whether the JVM wrote its
+/// list. `jcmd` must be next to the JVM's program or in `PATH`, and the process must not be frozen.
 pub(crate) fn ask_jvm(pid: u32) -> bool {
     let own = fs::read_link(format!("/proc/{pid}/exe"));
     let own = own.ok().map(|java| java.with_file_name("jcmd")).filter(|jcmd| jcmd.exists());
@@ -339,8 +351,8 @@ mod tests {
         assert_eq!(functions.at(0x190), None);
     }
 
-    /// Regression: time in new code was given to functions whose memory had been freed, because
-    /// their addresses were still listed within it.
+    /// Regression: time in new code was attributed to functions whose memory had been freed. Their
+    /// addresses were still listed within the new code.
     #[test]
     fn code_that_was_freed_is_not_there() {
         let one = |start, size, name: &str| (start, size, name.to_owned());

@@ -1,16 +1,18 @@
-//! The processes of a server, seen from outside: their ids, their use of resources, and their work.
+//! Observes the processes of a server from outside: their ids, their use of resources, and their
+//! work.
 //!
-//! This crate starts and stops nothing, and knows nothing of contracts or experiments. [`Roots`]
-//! are where the processes of a server begin, and a [`ProcessTree`] finds the others. An [`Owner`]
-//! says whose processes answer at an address. A [`Sampler`] reads CPU time, context switches and
-//! memory, [`Counters`] count instructions, and [`Compilers`] read what a runtime's compilers use.
+//! This crate neither starts nor stops servers, and does not know contracts or experiments.
+//! [`Roots`] are the processes with which a server begins, and a [`ProcessTree`] finds the others.
+//! An [`Owner`] says whose processes respond at an address. A [`Sampler`] reads CPU time, context
+//! switches and memory, [`Counters`] count instructions, and [`Compilers`] read what a runtime's
+//! compilers use.
 //!
 //! An [`Observer`] shows what a server does during a lap: a CPU profile, system calls by name, and
-//! kernel events. It has one instrument for each. They cost CPU time themselves, so a lap that is
-//! observed counts for no other figure, and only one instrument is on at a time. What they saw is
-//! an [`Observation`].
+//! kernel events. The observer has one instrument for each of these. Instruments cost CPU time, so
+//! a lap with an instrument counts for no other figure, and only one instrument is on at a time.
+//! The result of an instrument is an [`Observation`].
 //!
-//! What the kernel shows of processes is under `/proc` on Linux. On other systems, most of this is
+//! On Linux, the kernel describes processes under `/proc`. On other systems, most figures are
 //! unknown.
 
 #[cfg(target_os = "linux")]
@@ -56,18 +58,18 @@ pub use owner_search::owner;
 pub use processes::{Member, ProcessTree, Roots};
 pub use usage::{Cpu, HardwareCounts, Memory, Sampler, Switches};
 
-/// Hardware counters, which are read on Linux only.
+/// The hardware counters of a server, which can be read on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub type Counters = Uncounted;
 
-/// What no system but Linux has.
+/// The type of hardware counters on systems other than Linux, which has no values.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub enum Uncounted {}
 
 #[cfg(not(target_os = "linux"))]
 impl Uncounted {
-    /// Counts nothing.
+    /// Fails, because this system has no hardware counters for hotlap.
     ///
     /// # Errors
     /// Always.
@@ -79,7 +81,7 @@ impl Uncounted {
         })
     }
 
-    /// Cannot be called.
+    /// This method cannot be called, because the type has no values.
     ///
     /// # Errors
     /// Never.
@@ -87,7 +89,7 @@ impl Uncounted {
         match *self {}
     }
 
-    /// Cannot be called.
+    /// This method cannot be called, because the type has no values.
     pub fn end(&mut self) -> Option<HardwareCounts> {
         match *self {}
     }

@@ -1,4 +1,5 @@
-//! What an instrument saw, or why it cannot be used: plain values that can be stored.
+//! The results of instruments, and the reasons why instruments cannot be used. Both are plain
+//! values that can be stored.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// What is observed during a lap. Instruments disturb each other, so a lap has one.
+/// The kinds of instruments. Instruments disturb each other, so a lap has only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Instrument {
@@ -15,31 +16,31 @@ pub enum Instrument {
     Profile,
     /// System calls, counted by name.
     SystemCalls,
-    /// Events that the kernel counts at no cost that matters: page faults, context switches,
-    /// migrations, and TCP segments.
+    /// Events that the kernel counts at negligible cost: page faults, context switches, migrations,
+    /// and TCP segments.
     Events,
 }
 
-/// What one instrument saw in the windows of one lap.
+/// The result of one instrument in the windows of one lap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observation {
-    /// [`Instrument::Profile`].
+    /// The result of [`Instrument::Profile`].
     Profile(Profile),
-    /// [`Instrument::SystemCalls`]: counts by name (`epoll_wait`).
+    /// The result of [`Instrument::SystemCalls`], as counts by name (`epoll_wait`).
     SystemCalls(BTreeMap<String, u64>),
-    /// [`Instrument::Events`].
+    /// The result of [`Instrument::Events`].
     Events(Events),
 }
 
-/// A CPU profile: how often each stack was on a core when the sampling clock fired.
+/// A CPU profile, which says how often each stack was on a core when the sampling clock fired.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Profile {
     /// The CPU time between two samples of one thread, in nanoseconds.
     pub period_ns: u64,
-    /// Samples that the kernel dropped because a buffer was full.
+    /// The number of samples that the kernel dropped because a buffer was full.
     pub lost: u64,
-    /// Every frame that occurs, once. Stacks refer to them by index.
+    /// Every frame that occurs, once. Stacks refer to frames by index.
     pub frames: Vec<Frame>,
     /// Every stack that was sampled, once, with its number of samples.
     pub stacks: Vec<Stack>,
@@ -48,10 +49,11 @@ pub struct Profile {
 /// A function on a stack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Frame {
-    /// Its name, demangled. The address within its library if it has none.
+    /// The demangled name of the function, or the name of its library in brackets if the function
+    /// is unknown.
     pub function: String,
-    /// The file that it was loaded from (`libc.so.6`), `kernel`, or `jit` for code that a runtime
-    /// compiled and named in a perf map.
+    /// The file from which the function was loaded (`libc.so.6`), `kernel`, or `jit` for code that
+    /// a runtime compiled.
     pub library: String,
 }
 
@@ -60,22 +62,23 @@ pub struct Frame {
 pub struct Stack {
     /// The process's name as the kernel knows it (`node`).
     pub process: String,
-    /// Indices of its frames, outermost first. Frames of the kernel follow those of the process.
+    /// The indices of the frames, outermost first. Frames of the kernel follow the frames of the
+    /// process.
     pub frames: Vec<u32>,
-    /// How often it was sampled.
+    /// The number of samples of this stack.
     pub samples: u64,
 }
 
-/// Events that the kernel counts. `None`: not permitted, or not known here.
+/// Events that the kernel counts. A count is `None` if it is not permitted or not known.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Events {
     /// Page faults that needed no disk.
     pub minor_faults: Option<u64>,
     /// Page faults that read from a disk.
     pub major_faults: Option<u64>,
-    /// Context switches because a thread waited.
+    /// Context switches that happened because a thread waited.
     pub voluntary_switches: Option<u64>,
-    /// Context switches because another thread needed the core.
+    /// Context switches that happened because another thread needed the core.
     pub involuntary_switches: Option<u64>,
     /// Moves of a thread to another core.
     pub migrations: Option<u64>,
@@ -83,22 +86,23 @@ pub struct Events {
     pub segments_sent: Option<u64>,
     /// TCP segments with data that the server received.
     pub segments_received: Option<u64>,
-    /// CPU time in user mode, in nanoseconds, where the kernel accounts for it exactly.
+    /// CPU time in user mode, in nanoseconds, if the kernel accounts for it exactly.
     pub user_ns: Option<u64>,
-    /// CPU time in the kernel, in nanoseconds, where it accounts for it exactly.
+    /// CPU time in the kernel, in nanoseconds, if the kernel accounts for it exactly.
     pub kernel_ns: Option<u64>,
-    /// Threads that used CPU time.
+    /// The number of threads that did work.
     pub threads: Option<u64>,
 }
 
 impl Profile {
-    /// All samples.
+    /// Returns the number of all samples.
     pub fn samples(&self) -> u64 {
         self.stacks.iter().map(|stack| stack.samples).sum()
     }
 
-    /// The frames of one of its stacks, outermost first. The last one has spent the time: where the
-    /// sampling clock saw a function instead of its caller, the stack ends with the caller.
+    /// Returns the frames of a stack of this profile, outermost first. The last frame has spent the
+    /// time. If the sampling clock saw a function instead of its caller, the stack ends with the
+    /// caller.
     pub fn stack<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = &'a Frame> {
         let frames = stack.frames.iter().filter_map(|at| self.frames.get(*at as usize));
         let mut frames: Vec<&Frame> = frames.collect();
@@ -110,8 +114,8 @@ impl Profile {
 }
 
 impl Events {
-    /// Adds the events of another time. A sum with an unknown part is unknown. The number of
-    /// threads is the larger one.
+    /// Adds the events of another slice. A sum with an unknown part is unknown. The number of
+    /// threads is the larger of the two.
     pub(crate) fn merge(&mut self, other: Self) {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
         *self = Self {
@@ -129,34 +133,34 @@ impl Events {
     }
 }
 
-/// The library of functions of the kernel.
+/// The library name of functions of the kernel.
 pub(crate) const KERNEL: &str = "kernel";
 
-/// The beginnings of the names of functions in which a section with interrupts off ends.
+/// The functions in which a section with interrupts off ends, by the beginning of their names.
 const ENDS: [&str; 8] = [
-    // The end of a lock that its holder took with interrupts off.
+    // These functions release a lock that was taken with interrupts off.
     "_raw_spin_unlock_irq",
     "_raw_read_unlock_irq",
     "_raw_write_unlock_irq",
-    // The end of a switch to another thread, which `__schedule` makes.
+    // This function ends a switch to another thread in `__schedule`.
     "finish_task_switch",
-    // The start of deferred work: interrupts were off in what called for it.
+    // These functions start deferred work, and interrupts were off in their callers.
     "handle_softirqs",
     "__do_softirq",
     "do_softirq",
-    // The end of an interrupt.
+    // This function ends an interrupt.
     "irqentry_exit",
 ];
 
-/// How many frames at the end of a stack, outermost first, the sampling clock saw instead of their
-/// caller. A caller in user mode has not spent the kernel's time. Each frame is a function and its
-/// library.
+/// Returns how many frames at the end of a stack the sampling clock saw instead of their caller.
+/// The outermost frame comes first, and each frame is a function and its library. A caller in user
+/// mode does not count, because it has not spent the kernel's time.
 ///
 /// The clock is a timer, and a timer cannot interrupt code that runs with interrupts off. A sample
-/// of such code is taken where interrupts are switched on again. So time on top of these functions
-/// is not their own: their caller has spent it. Functions that enter and leave the kernel by a
-/// system call switch interrupts on too. They are not listed, because the time before them is spent
-/// in entering and leaving.
+/// of such code is taken where interrupts are switched on again. The time of the functions in
+/// [`ENDS`] was therefore spent by their callers. Functions that enter and leave the kernel by a
+/// system call switch interrupts on too. Such functions are not listed, because the time before
+/// them is spent in entering and leaving.
 fn seen_instead(stack: &[(&str, &str)]) -> usize {
     let stands_for_caller = |pair: &&[(&str, &str)]| {
         let ends = ENDS.iter().any(|beginning| pair[1].0.starts_with(beginning));
@@ -165,41 +169,41 @@ fn seen_instead(stack: &[(&str, &str)]) -> usize {
     stack.windows(2).rev().take_while(stands_for_caller).count()
 }
 
-/// One instrument, attached to a server.
+/// An instrument that is attached to a server.
 pub(crate) trait Device: std::fmt::Debug + Send {
-    /// Switches it on.
+    /// Switches the instrument on.
     fn enable(&mut self) -> Result<(), ObserveError>;
 
-    /// Switches it off.
+    /// Switches the instrument off.
     fn disable(&mut self);
 
-    /// What it saw since the last call.
+    /// Returns what the instrument saw since the last call.
     fn take(&mut self) -> Result<Observation, ObserveError>;
 
-    /// What it cannot see here, or only at a price.
+    /// Returns what the instrument cannot see on this system, or only at a price.
     fn limits(&self) -> Vec<ObserveError> {
         Vec::new()
     }
 }
 
-/// Why an instrument cannot be used.
+/// The reason why an instrument cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{what} cannot be observed: {why}; {remedy}")]
 pub struct ObserveError {
-    /// What would have been observed (`system calls`).
+    /// The thing that would have been observed (`system calls`).
     pub what: Cow<'static, str>,
-    /// The cause.
+    /// The reason why it cannot be observed.
     pub why: String,
-    /// The remedy: the command that would permit it.
+    /// The remedy, usually the command that would permit the observation.
     pub remedy: String,
 }
 
-/// The remedy where the system has no such instrument.
+/// The remedy if the system has no such instrument.
 #[cfg(target_os = "linux")]
 pub(crate) const GOES_WITHOUT: &str = "the rest is observed without it";
 
-/// Why perf_event_open(2) refuses an event.
+/// Explains why perf_event_open(2) refuses an event.
 #[cfg(target_os = "linux")]
 pub(crate) fn refusal(what: &'static str, error: &io::Error) -> ObserveError {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
@@ -208,7 +212,7 @@ pub(crate) fn refusal(what: &'static str, error: &io::Error) -> ObserveError {
 
 #[cfg(target_os = "linux")]
 fn refusal_at(what: &'static str, error: &io::Error, paranoid: Option<i32>) -> ObserveError {
-    // The kernel's own setting refuses with EACCES, and a seccomp profile usually with EPERM.
+    // The kernel's setting refuses with EACCES, and a seccomp profile usually with EPERM.
     let is_reserved = |level: &i32| match error.raw_os_error() {
         Some(libc::EACCES) => *level > 1,
         Some(libc::EPERM) => *level > 2,
@@ -254,7 +258,7 @@ mod tests {
         assert_eq!((one.minor_faults, one.migrations, one.threads), (Some(7), None, Some(3)));
     }
 
-    /// The function that has a sample of `main` and these functions of the kernel.
+    /// Returns the function to which a sample of `main` and these functions of the kernel belongs.
     fn spent_by(in_kernel: &[&str]) -> String {
         let kernel = in_kernel.iter().map(|function| (*function, KERNEL));
         let stack: Vec<(&str, &str)> = std::iter::once(("main", "app")).chain(kernel).collect();
@@ -284,7 +288,7 @@ mod tests {
 
     #[test]
     fn time_with_interrupts_on_stays_where_it_is() {
-        // Work that such a function calls has interrupts on.
+        // Interrupts are on in the deferred work that such a function calls.
         assert_eq!(spent_by(&["do_softirq", "handle_softirqs", "net_rx_action"]), "net_rx_action");
         assert_eq!(spent_by(&["tcp_recvmsg", "_raw_spin_unlock_bh"]), "_raw_spin_unlock_bh");
         assert_eq!(spent_by(&["entry_SYSCALL_64", "do_syscall_64"]), "do_syscall_64");

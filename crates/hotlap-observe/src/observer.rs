@@ -1,4 +1,4 @@
-//! The instruments of one server.
+//! The instruments that observe one server.
 
 #[cfg(target_os = "linux")]
 use crate::events::EventCounts;
@@ -9,7 +9,7 @@ use crate::profile::Profiler;
 #[cfg(target_os = "linux")]
 use crate::system_calls::SystemCalls;
 
-/// An instrument, or why it cannot be used.
+/// An instrument, or the reason why it cannot be used.
 type Attached = Result<Box<dyn Device>, ObserveError>;
 
 /// The instruments of one server, off until an observation begins.
@@ -20,15 +20,15 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Attaches instruments to the processes of a server. Never fails as a whole: see
-    /// [`Observer::instruments`].
+    /// Attaches instruments to the processes of a server. This function never fails as a whole,
+    /// because [`Observer::instruments`] reports each instrument that cannot be used.
     pub fn open(roots: &Roots) -> Self {
         Self { devices: attach(roots), on: None }
     }
 
-    /// The instruments that can be used. Then what is missing, each with the command that would
-    /// permit it: the other instruments, and what the usable ones cannot see here or see only at a
-    /// price (for a profile of user mode alone, the kernel's part).
+    /// Returns the instruments that can be used, and what is missing, each with the command that
+    /// would permit it. Missing are the other instruments, and what the usable ones cannot see, or
+    /// see only at a price. For example, a profile of user mode alone lacks the kernel's part.
     pub fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
         let (mut usable, mut missing, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         for (instrument, device) in &self.devices {
@@ -44,11 +44,11 @@ impl Observer {
         (usable, missing)
     }
 
-    /// Switches an instrument on at the beginning of a slice, and any other one off. The server is
-    /// frozen or idle.
+    /// Switches an instrument on at the beginning of a slice, and any other instrument off. The
+    /// server must be frozen or idle.
     ///
     /// # Errors
-    /// It cannot be used, or the server has ended. All are off then.
+    /// The instrument cannot be used, or the server has ended. All instruments are off then.
     pub fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError> {
         self.disable();
         self.device(instrument)?.enable()?;
@@ -56,7 +56,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Switches all instruments off, at the end of a slice. The server is frozen or idle.
+    /// Switches all instruments off, at the end of a slice. The server must be frozen or idle.
     pub fn disable(&mut self) {
         if let Some(on) = self.on.take()
             && let Ok(device) = self.device(on)
@@ -65,11 +65,12 @@ impl Observer {
         }
     }
 
-    /// Everything that an instrument saw since the last call: the sum of the slices of one lap.
-    /// Reads symbols, so call it outside of every slice, while the server runs and is not frozen.
+    /// Returns everything that an instrument saw since the last call, usually the sum of the slices
+    /// of one lap. This call reads symbols, so make it outside of slices, while the server runs and
+    /// is not frozen.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// The instrument cannot be used.
     pub fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError> {
         self.disable();
         self.device(instrument)?.take()
@@ -107,7 +108,7 @@ fn attach(roots: &Roots) -> Vec<(Instrument, Attached)> {
     ]
 }
 
-/// Nothing can be observed on this system.
+/// Returns no instruments, because nothing can be observed on this system.
 #[cfg(not(target_os = "linux"))]
 fn attach(_roots: &Roots) -> Vec<(Instrument, Attached)> {
     Vec::new()

@@ -1,10 +1,10 @@
-//! Finds the processes that answer at an address: the owners of its listening socket.
+//! Finds the processes that respond at an address, which are the owners of its listening socket.
 //!
-//! A command need not be the server: `docker run`, `systemd-run` and `ssh` ask a daemon to start
-//! it, outside of the process tree that hotlap started. CPU time of that tree is the client's,
-//! close to nothing. So once a server answers, hotlap looks up the owner of the socket. An owner
-//! outside of the tree is measured if it can be found. Otherwise CPU time is unknown. The same
-//! lookup finds the server behind a URL on this machine.
+//! A command need not be the server. `docker run`, `systemd-run` and `ssh` ask a daemon to start
+//! the server, outside of the process tree that hotlap started. The CPU time of this tree then
+//! belongs to a client and is close to zero. So once a server responds, hotlap looks up the owner
+//! of the socket. An owner outside of the tree is measured if it can be found. Otherwise, CPU time
+//! is unknown. This lookup also finds the server behind a URL on this machine.
 
 use std::net::UdpSocket;
 
@@ -12,21 +12,22 @@ use hotlap_load::plan::Endpoint;
 
 use crate::processes::{Member, Roots};
 
-/// Whose processes answer.
+/// The processes that respond at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
-    /// Processes of the tree that hotlap started.
+    /// The processes belong to the tree that hotlap started.
     Started,
-    /// Processes that hotlap did not start: the topmost of each tree. They may be measured but
-    /// never stopped.
+    /// hotlap did not start the processes. These are the topmost processes of each tree, which may
+    /// be measured but never stopped.
     Others(Vec<Member>),
-    /// Not found: the cause and a remedy, in one or two sentences.
+    /// The processes were not found. The text states the cause and a remedy, in one or two
+    /// sentences.
     Unknown(String),
 }
 
 impl Owner {
-    /// Where the processes that answer begin. `None` if they are unknown. `supervisor` is the
-    /// supervisor of the server that hotlap started for the address, if any.
+    /// Returns the roots of the processes that respond. `None` if these processes are unknown.
+    /// `supervisor` is the supervisor of the server that hotlap started for the address, if any.
     pub fn roots(&self, supervisor: Option<u32>) -> Option<Roots> {
         match self {
             Self::Started => Some(Roots { supervisor, tops: Vec::new() }),
@@ -35,7 +36,7 @@ impl Owner {
         }
     }
 
-    /// What the user must know. `None` for a server that hotlap started.
+    /// Returns a note for the user. `None` for a server that hotlap started.
     pub fn note(&self) -> Option<String> {
         match self {
             Self::Started => None,
@@ -49,25 +50,26 @@ impl Owner {
     }
 }
 
-/// Whether an address belongs to this machine.
+/// Returns whether an address belongs to this machine.
 pub fn is_here(endpoint: &Endpoint) -> bool {
     match endpoint {
         Endpoint::Unix(_) => true,
-        // Only a local address can be bound to, and binding a UDP socket sends nothing.
+        // Only local addresses can be bound, and binding a UDP socket sends nothing.
         Endpoint::Tcp(address) => {
             address.ip().is_loopback() || UdpSocket::bind((address.ip(), 0)).is_ok()
         }
     }
 }
 
-/// Without process ids, which change at every start, so that the same note is printed only once.
+/// Returns the names of processes. Process ids are left out because they change at every start, so
+/// the same note is printed only once.
 fn names(members: &[Member]) -> String {
     let mut names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     names.dedup();
     names.join(", ")
 }
 
-/// The owner of an address: not looked up on this system, where a command is taken to be the
+/// Returns the owner of an address. This system has no lookup, so a command is assumed to be the
 /// server.
 #[cfg(not(target_os = "linux"))]
 pub fn owner(_endpoint: &Endpoint, tree: &[Member]) -> Owner {

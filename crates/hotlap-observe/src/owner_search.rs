@@ -1,4 +1,5 @@
-//! Looks for the owner of an address: which sockets listen there, and which processes hold them.
+//! Searches for the owner of an address: the sockets that listen there, and the processes that hold
+//! these sockets.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -29,13 +30,14 @@ const FORWARDERS: [&str; 11] = [
     "systemd-socket-",
 ];
 
-/// The owner of an address. `tree` is what hotlap started for it.
+/// Returns the owner of an address. `tree` contains the processes that hotlap started for this
+/// address.
 pub fn owner(endpoint: &Endpoint, tree: &[Member]) -> Owner {
     let myself = Myself { pid: std::process::id(), uid: rustix::process::geteuid().as_raw() };
     Search { tables: Tables(Path::new("/proc")), myself }.run(endpoint, tree)
 }
 
-/// hotlap's own process, which searches.
+/// hotlap's process, which runs the search.
 #[derive(Debug, Clone, Copy)]
 struct Myself {
     pid: u32,
@@ -93,9 +95,9 @@ impl Search<'_> {
         self.judge(&table, &all, tree)
     }
 
-    /// The topmost processes that hold the socket and that hotlap did not start.
+    /// Finds the topmost processes that hold the socket and that hotlap did not start.
     fn judge(&self, table: &BTreeMap<u32, Member>, all: &Holders, tree: &[Member]) -> Owner {
-        // A service manager opens sockets for its services and keeps them open.
+        // A service manager opens sockets for its services, and keeps the sockets open.
         let is_manager =
             |pid: &u32| *pid == 1 || table.get(pid).is_some_and(|member| member.name == "systemd");
         let mut holders: HashSet<u32> = all.by_pid.keys().copied().collect();
@@ -150,7 +152,7 @@ impl Search<'_> {
         ))
     }
 
-    /// A user's name and id.
+    /// Returns the name and id of a user.
     fn user(&self, uid: u32) -> String {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let name = passwd.lines().find_map(|line| {
@@ -174,16 +176,16 @@ fn forwarded(forwarder: &Member) -> Owner {
         forwarder.name
     ))
 }
-/// The kernel's tables under `/proc`.
+/// Access to the kernel's tables under `/proc`.
 #[derive(Debug, Clone, Copy)]
 struct Tables<'a>(&'a Path);
 
-/// A listening socket: its inode, and its user if the kernel reports it.
+/// The inode of a listening socket, and its user if the kernel reports the user.
 type Socket = (u64, Option<u32>);
 
 impl Tables<'_> {
-    /// The listening sockets that accept connections to an address, by best match. There are
-    /// several if they share a port (`SO_REUSEPORT`).
+    /// Returns the listening sockets that best match connections to an address. There are several
+    /// sockets if they share a port (`SO_REUSEPORT`).
     fn listening(&self, endpoint: &Endpoint) -> io::Result<Vec<Socket>> {
         let net = self.0.join("self/net");
         match endpoint {
@@ -217,7 +219,7 @@ impl Tables<'_> {
         }
     }
 
-    /// Which of these processes hold which of the sockets.
+    /// Returns which of these processes hold which of the sockets.
     fn holders(&self, pids: impl Iterator<Item = u32>, wanted: &HashSet<u64>) -> Holders {
         let mut holders = Holders::default();
         for pid in pids {
@@ -232,21 +234,21 @@ impl Tables<'_> {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     holders.hidden.insert(pid);
                 }
-                // It ended.
+                // The process has ended.
                 Err(_) => {}
             }
         }
         holders
     }
 
-    /// All processes, by process id.
+    /// Returns all processes, by process id.
     fn table(&self) -> BTreeMap<u32, Member> {
         let names = fs::read_dir(self.0).into_iter().flatten();
         let pids = names.filter_map(|name| name.ok()?.file_name().to_str()?.parse::<u32>().ok());
         pids.filter_map(|pid| Some((pid, member_in(self.0, pid)?))).collect()
     }
 
-    /// The effective user of a process.
+    /// Returns the effective user of a process.
     fn uid(&self, pid: u32) -> Option<u32> {
         let status = fs::read_to_string(self.0.join(format!("{pid}/status"))).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -262,9 +264,9 @@ struct Holders {
     hidden: HashSet<u32>,
 }
 
-/// Whether a socket bound to `bound` accepts connections to `asked`, and how well it matches: an
-/// exact address is preferred to a wildcard, and IPv4's wildcard to IPv6's, as in the kernel
-/// (`compute_score` in net/ipv4/inet_hashtables.c).
+/// Returns how well a socket bound to `bound` matches connections to `asked`, with 0 as the best.
+/// `None` if the socket does not accept them. An exact address is preferred to a wildcard, and
+/// IPv4's wildcard to IPv6's, as in the kernel (`compute_score` in net/ipv4/inet_hashtables.c).
 fn fit(bound: IpAddr, asked: IpAddr) -> Option<u8> {
     let bound = bound.to_canonical();
     match (bound, asked) {
@@ -283,17 +285,17 @@ mod tests {
 
     use super::*;
 
-    /// hotlap's own process in the process tables below.
+    /// hotlap's process in the process tables of these tests.
     const ME: Myself = Myself { pid: 50, uid: 1000 };
 
-    /// A line of /proc/net/tcp: bound address, user and inode.
+    /// Returns a line of /proc/net/tcp with this bound address, user and inode.
     fn tcp(bound: &str, uid: u32, inode: u64) -> String {
         format!(
             "   0: {bound} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {uid:5} 0 {inode}\n"
         )
     }
 
-    /// A process table: process id, parent, name and sockets.
+    /// Creates a folder with a process table. Each process has an id, a parent, a name and sockets.
     fn proc(tcp: &[String], table: &[(u32, u32, &str, &[u64])]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
@@ -318,7 +320,7 @@ mod tests {
         Member { pid, parent, group: 1, name, started, zombie: false, reaped_ticks }
     }
 
-    /// The owner of 127.0.0.1:8080.
+    /// Returns the owner of 127.0.0.1:8080.
     fn found(proc: &Path, tree: &[Member]) -> Owner {
         let endpoint = Endpoint::Tcp("127.0.0.1:8080".parse().unwrap());
         Search { tables: Tables(proc), myself: ME }.run(&endpoint, tree)
@@ -333,7 +335,7 @@ mod tests {
         assert_eq!(found(proc.path(), &tree), Owner::Started);
     }
 
-    /// `systemd-run`: the command is a client, and a daemon with its workers answers.
+    /// With `systemd-run`, the command is a client, and a daemon with its workers responds.
     #[test]
     fn a_delegated_server_is_the_topmost_process_with_the_socket() {
         let proc = proc(
@@ -356,7 +358,7 @@ mod tests {
         assert_eq!(found(proc.path(), &[]), Owner::Others(vec![member(1, 0, "node")]));
     }
 
-    /// Two servers share a port, one of them not started by hotlap.
+    /// Two servers share a port, and hotlap did not start one of them.
     #[test]
     fn of_several_sockets_on_one_port_all_owners_count() {
         let proc = proc(
@@ -405,7 +407,7 @@ mod tests {
         assert!(told.contains("is not visible here"), "{told}");
     }
 
-    /// Root may read all files, so this tests nothing when run as root.
+    /// Root may read all files, so this test checks nothing if it runs as root.
     #[test]
     fn the_note_names_the_user_to_run_as() {
         let proc = proc(&[tcp(ANY_8080, 0, 77)], &[(60, 50, "sudo", &[]), (70, 1, "app", &[77])]);

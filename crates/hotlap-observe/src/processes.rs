@@ -1,8 +1,8 @@
-//! Finds the processes of a server, and where they listen.
+//! Finds the processes of a server, and the addresses at which they listen.
 //!
-//! A tree is everything below a supervisor, found by parent ids in the process table. The
-//! supervisor is a subreaper, so a process whose parent dies becomes its child: once in a tree, a
-//! process stays in it. That makes a [`ProcessTree`] cheap.
+//! A tree contains all processes below a supervisor, found by parent ids in the process table. The
+//! supervisor is a subreaper, so a process whose parent dies becomes the supervisor's child. A
+//! process therefore never leaves its tree, which makes a [`ProcessTree`] cheap.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,41 +16,43 @@ use std::sync::OnceLock;
 /// A process of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// Its parent's process id.
+    /// The process id of the parent.
     pub parent: u32,
-    /// Its process group id.
+    /// The process group id.
     pub group: u32,
-    /// Its name, truncated by the kernel.
+    /// The name, truncated by the kernel.
     pub name: String,
-    /// When it started, in the kernel's unit. Tells it from an earlier process with the same id. 0
-    /// if unknown.
+    /// The start time in the kernel's unit, or 0 if unknown. The start time distinguishes the
+    /// process from an earlier process with the same id.
     pub started: u64,
-    /// It has ended, but its parent has not waited for it yet.
+    /// Whether the process has ended without its parent having waited for it yet.
     pub zombie: bool,
-    /// CPU time of its ended children that were waited for, including theirs, in clock ticks.
+    /// CPU time of ended children that were waited for, including their own such children, in clock
+    /// ticks.
     pub reaped_ticks: u64,
 }
 
-/// Where the processes of a server begin.
+/// The processes with which a server begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roots {
-    /// The supervisor that starts the server. All processes below it belong to the server, but the
-    /// supervisor does not.
+    /// The supervisor that starts the server. All processes below the supervisor belong to the
+    /// server, but the supervisor does not.
     pub supervisor: Option<u32>,
-    /// Processes that hotlap did not start. They and all processes below them belong to the server.
+    /// Processes that hotlap did not start. These processes and all processes below them belong to
+    /// the server.
     pub tops: Vec<Member>,
 }
 
 impl Roots {
-    /// Everything that a supervisor has started or will start.
+    /// Returns the roots of everything that a supervisor has started or will start.
     pub fn below(supervisor: u32) -> Self {
         Self { supervisor: Some(supervisor), tops: Vec::new() }
     }
 }
 
-/// Every process below `root`, without `root` itself, in no particular order.
+/// Returns every process below `root`, without `root` itself, in no particular order.
 ///
 /// # Errors
 /// The process table cannot be read.
@@ -58,7 +60,7 @@ pub fn descendants(root: u32) -> io::Result<Vec<Member>> {
     Ok(below(root, all()?))
 }
 
-/// The members of a process table that are below `root`.
+/// Returns the members of a process table that are below `root`.
 fn below(root: u32, table: Vec<Member>) -> Vec<Member> {
     let mut children: HashMap<u32, Vec<Member>> = HashMap::new();
     for member in table {
@@ -77,19 +79,19 @@ fn below(root: u32, table: Vec<Member>) -> Vec<Member> {
 
 /// The processes of a tree, kept up to date cheaply.
 ///
-/// The kernel reports which process or thread was created last (`/proc/loadavg`). While that does
-/// not change, there are no new processes. When it does, only processes not seen before are
+/// The kernel reports which process or thread was created last (`/proc/loadavg`). While this id
+/// does not change, there are no new processes. When the id changes, only new processes are
 /// examined, because a process outside of the tree never becomes a member.
 #[derive(Debug)]
 pub struct ProcessTree {
     roots: Roots,
     newest: Option<u32>,
-    /// Whether a process is a member, for all processes that are settled.
+    /// All processes that are classified, with `None` for processes outside of the tree.
     known: HashMap<u32, Option<Member>>,
 }
 
 impl ProcessTree {
-    /// A tree that has not been looked at yet.
+    /// Returns a tree that has not been looked at yet.
     pub fn new(roots: Roots) -> Self {
         Self { roots, newest: None, known: HashMap::new() }
     }
@@ -102,7 +104,7 @@ impl ProcessTree {
         self.refresh_by(if tells_newest() { newest() } else { None })
     }
 
-    /// The same, given the process or thread that was created last, if known.
+    /// Looks for new processes, given the process or thread that was created last, if known.
     fn refresh_by(&mut self, newest: Option<u32>) -> io::Result<bool> {
         if newest.is_some() && newest == self.newest {
             return Ok(false);
@@ -111,7 +113,7 @@ impl ProcessTree {
         Ok(true)
     }
 
-    /// Looks for new members, forgets ended ones, and rereads the others. Returns whether every
+    /// Looks for new members, forgets ended members, and rereads the others. Returns whether every
     /// process could be classified.
     ///
     /// # Errors
@@ -129,14 +131,15 @@ impl ProcessTree {
                     Some(now) if now.started == then.started => {
                         self.known.insert(pid, Some(now));
                     }
-                    // The id was reused.
+                    // The id was reused by another process.
                     other => unsettled.extend(other),
                 },
                 None => unsettled.extend(member(pid)),
             }
         }
-        // A child may have a lower id than its parent, so this takes as many passes as there are
-        // generations. A process whose parent is still not settled is examined again next time.
+        // A child may have a lower id than its parent, so the loop makes as many passes as there
+        // are generations. A process whose parent is still not classified is examined again next
+        // time.
         loop {
             let before = unsettled.len();
             unsettled.retain(|new| !self.settle(new));
@@ -146,7 +149,8 @@ impl ProcessTree {
         }
     }
 
-    /// One call of `ps` lists all processes here. Trees without a supervisor are not looked for.
+    /// Looks for the members with one call of `ps`, which lists all processes. Trees without a
+    /// supervisor are not looked for.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn look(&mut self) -> io::Result<bool> {
         let found = self.roots.supervisor.map_or(Ok(Vec::new()), descendants)?;
@@ -154,17 +158,17 @@ impl ProcessTree {
         Ok(true)
     }
 
-    /// The members at the last look.
+    /// Returns the members at the last look.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.known.values().flatten()
     }
 
-    /// The ids of the members at the last look that have not ended.
+    /// Returns the ids of the members at the last look that have not ended.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.members().filter(|member| !member.zombie).map(|member| member.pid).collect()
     }
 
-    /// Whether a process at the top of one of the trees has ended since it was found.
+    /// Returns whether a process at the top of one of the trees has ended since it was found.
     pub(crate) fn has_lost_a_top(&self) -> bool {
         let runs = |top: &Member| {
             let now = self.known.get(&top.pid).and_then(Option::as_ref);
@@ -179,7 +183,7 @@ impl ProcessTree {
             _ if Some(new.parent) == self.roots.supervisor => true,
             _ if self.roots.tops.iter().any(|top| is_same(top, new)) => true,
             Some(parent) => parent.is_some(),
-            // Parents of all: init, and processes that the process table does not show.
+            // The parent is init, or a process that the process table does not show.
             None if new.parent <= 1 => false,
             None => return false,
         };
@@ -192,7 +196,7 @@ fn is_same(one: &Member, other: &Member) -> bool {
     one.pid == other.pid && one.started == other.started
 }
 
-/// Whether the system reports which process or thread was created last.
+/// Returns whether the system reports which process or thread was created last.
 #[cfg(target_os = "linux")]
 fn tells_newest() -> bool {
     static TELLS: OnceLock<bool> = OnceLock::new();
@@ -204,7 +208,8 @@ fn tells_newest() -> bool {
     false
 }
 
-/// Whether the reported id changes when a thread is started. On gVisor it never does.
+/// Returns whether the reported id changes when a thread is started. On gVisor, the id never
+/// changes.
 #[cfg(target_os = "linux")]
 fn changes(newest: impl Fn() -> Option<u32>) -> bool {
     let before = newest();
@@ -212,22 +217,22 @@ fn changes(newest: impl Fn() -> Option<u32>) -> bool {
     before.is_some() && newest() != before
 }
 
-/// The process or thread that was created last in this process's namespace.
+/// Returns the process or thread that was created last in this process's namespace.
 fn newest() -> Option<u32> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().nth(4)?.parse().ok()
 }
 
-/// The whole process table.
+/// Returns the whole process table.
 ///
 /// # Errors
-/// It cannot be read.
+/// The process table cannot be read.
 #[cfg(target_os = "linux")]
 pub fn all() -> io::Result<Vec<Member>> {
     Ok(pids()?.into_iter().filter_map(member).collect())
 }
 
-/// The whole process table, from POSIX `ps`.
+/// Returns the whole process table, as printed by POSIX `ps`.
 ///
 /// # Errors
 /// `ps` cannot be run.
@@ -254,20 +259,19 @@ fn pids() -> io::Result<Vec<u32>> {
     Ok(names.filter_map(|name| name.parse().ok()).collect())
 }
 
-/// A process as the kernel describes it. `None` if it has ended.
+/// Returns a process as the kernel describes it. `None` if the process has ended.
 #[cfg(target_os = "linux")]
 pub(crate) fn member(pid: u32) -> Option<Member> {
     member_in(Path::new("/proc"), pid)
 }
 
-/// The same. `proc` is the folder with the process table.
+/// Returns a process as described in `proc`, the folder with the process table.
 #[cfg(target_os = "linux")]
 pub(crate) fn member_in(proc: &Path, pid: u32) -> Option<Member> {
     read(fs::File::open(proc.join(format!("{pid}/stat"))).ok()?)
 }
 
-/// Whether this process still runs. The process may have ended, and a later process may have its
-/// id.
+/// Returns whether a process still runs. A later process with the same id does not count.
 pub fn is_still(known: &Member) -> bool {
     #[cfg(target_os = "linux")]
     return member(known.pid).is_some_and(|now| is_same(&now, known));
@@ -275,7 +279,7 @@ pub fn is_still(known: &Member) -> bool {
     return true;
 }
 
-/// Reads `/proc/<pid>/stat`: proc_pid_stat(5).
+/// Reads `/proc/<pid>/stat`, see proc_pid_stat(5).
 #[cfg(target_os = "linux")]
 fn read(stat: impl io::Read) -> Option<Member> {
     let stat = <procfs::process::Stat as procfs::FromRead>::from_read(stat).ok()?;
@@ -290,12 +294,12 @@ fn read(stat: impl io::Read) -> Option<Member> {
     })
 }
 
-/// The state of a process, as one letter. `None` if it has ended. It is read in a loop until a
-/// freeze holds, so the rest of the line is not parsed.
+/// Returns the state of a process, as one letter. `None` if the process has ended. Callers read the
+/// state in a loop until a process is frozen, so the rest of the line is not parsed.
 #[cfg(target_os = "linux")]
 pub fn state(pid: u32) -> Option<char> {
     use std::io::Read;
-    // The name, in parentheses before it, has at most 15 bytes, or 63 for a kernel thread.
+    // The name, in parentheses before the state, has at most 15 bytes, or 63 for a kernel thread.
     let mut line = [0; 128];
     let length = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
     let line = line.get(..length)?;
@@ -303,35 +307,37 @@ pub fn state(pid: u32) -> Option<char> {
     line.get(close + 2).map(|&byte| char::from(byte))
 }
 
-/// The ids of the threads of a process. Empty if it has ended, and on other systems than Linux.
+/// Returns the ids of the threads of a process. Empty if the process has ended, and on systems
+/// other than Linux.
 pub(crate) fn threads(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The CPU time of a thread in nanoseconds: the first number of its `schedstat`
-/// (Documentation/scheduler/sched-stats.rst). `None` if it has ended.
+/// Returns the CPU time of a thread in nanoseconds, which is the first number of its `schedstat`
+/// (Documentation/scheduler/sched-stats.rst). `None` if the thread has ended.
 pub(crate) fn thread_cpu_ns(pid: u32, thread: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The words after a name at the start of a line: `Threads:` in `/proc/<pid>/status`. Empty if
-/// there is no such line.
+/// Returns the words after a name at the start of a line, such as `Threads:` in
+/// `/proc/<pid>/status`. Empty if there is no such line.
 pub(crate) fn field<'a>(text: &'a str, name: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
 }
 
-/// A field of `/proc/<pid>/status`. Empty if the process has ended.
+/// Returns a field of `/proc/<pid>/status`. Empty if the process has ended.
 #[cfg(target_os = "linux")]
 pub(crate) fn status_field(pid: u32, name: &str) -> String {
     field(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(), name).to_owned()
 }
 
-/// The inodes of the sockets that a process holds. `proc` is the folder with the process table.
+/// Returns the inodes of the sockets that a process holds. `proc` is the folder with the process
+/// table.
 ///
 /// # Errors
-/// It has ended, or its open files may not be read.
+/// The process has ended, or its open files may not be read.
 #[cfg(target_os = "linux")]
 pub(crate) fn sockets(proc: &Path, pid: u32) -> io::Result<Vec<u64>> {
     let files = fs::read_dir(proc.join(format!("{pid}/fd")))?;
@@ -342,9 +348,9 @@ pub(crate) fn sockets(proc: &Path, pid: u32) -> io::Result<Vec<u64>> {
     Ok(files.filter_map(inode).collect())
 }
 
-/// The TCP addresses at which these processes listen, in order. An IPv4 address to which an IPv6
-/// socket is bound is one of IPv4 (RFC 4291, section 2.5.5.2). Processes that have ended or belong
-/// to another user are skipped.
+/// Returns the TCP addresses at which these processes listen, in order. If an IPv6 socket is bound
+/// to an IPv4 address, the IPv4 address is returned (RFC 4291, section 2.5.5.2). Processes that
+/// have ended or belong to another user are skipped.
 ///
 /// # Errors
 /// The kernel's socket tables cannot be read.
@@ -354,8 +360,8 @@ pub fn listening(pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
     Ok(in_order(entries.into_iter().map(|entry| entry.local_address)))
 }
 
-/// The TCP addresses to which these processes have connections that they opened, in order.
-/// Processes that have ended or belong to another user are skipped.
+/// Returns the TCP addresses to which these processes have opened connections, in order. Processes
+/// that have ended or belong to another user are skipped.
 ///
 /// # Errors
 /// The kernel's socket tables cannot be read.
@@ -363,12 +369,13 @@ pub fn listening(pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
 pub fn connected(pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
     let own: Vec<u16> = listening(pids)?.iter().map(SocketAddr::port).collect();
     let mut entries = tcp_sockets(pids, procfs::net::TcpState::Established)?;
-    // A client's connection leads to a port at which the process listens.
+    // Connections from clients have a local port at which the process listens.
     entries.retain(|entry| !own.contains(&entry.local_address.port()));
     Ok(in_order(entries.into_iter().map(|entry| entry.remote_address)))
 }
 
-/// The addresses in order, without duplicates. IPv4 addresses in IPv6 form become IPv4 addresses.
+/// Returns the addresses in order, without duplicates. IPv4 addresses in IPv6 form become IPv4
+/// addresses.
 #[cfg(target_os = "linux")]
 fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let canonical = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
@@ -378,7 +385,7 @@ fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     addresses
 }
 
-/// The TCP sockets of these processes that are in this state.
+/// Returns the TCP sockets of these processes that are in this state.
 #[cfg(target_os = "linux")]
 fn tcp_sockets(
     pids: &[u32],
@@ -391,8 +398,8 @@ fn tcp_sockets(
         if held.is_empty() {
             continue;
         }
-        // Read the process's own tables, because it may be in another network namespace. A kernel
-        // without IPv6 has no tcp6.
+        // The process's own tables are read, because it may be in another network namespace. A
+        // kernel without IPv6 has no tcp6.
         let mut entries = process.tcp().map_err(io::Error::other)?;
         entries.extend(process.tcp6().unwrap_or_default());
         found.extend(
@@ -402,10 +409,10 @@ fn tcp_sockets(
     Ok(found)
 }
 
-/// The TCP addresses at which these processes listen: unknown on this system.
+/// Fails, because the TCP addresses at which processes listen are unknown on this system.
 ///
 /// # Errors
-/// Always. The remedy is to pass the port to the command.
+/// Always. The message names the remedy, which is to pass the port to the command.
 #[cfg(not(target_os = "linux"))]
 pub fn listening(_pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
     Err(io::Error::new(
@@ -414,7 +421,7 @@ pub fn listening(_pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
     ))
 }
 
-/// The TCP addresses to which these processes have connections: unknown on this system.
+/// Fails, because the connections of processes are unknown on this system.
 ///
 /// # Errors
 /// Always.
@@ -447,7 +454,8 @@ mod tests {
         assert_eq!(pids, [2, 3]);
     }
 
-    /// Regression: where `/proc/loadavg` never changes, workers forked later were not found.
+    /// Regression: on systems where `/proc/loadavg` never changes, workers that were forked later
+    /// were not found.
     #[cfg(target_os = "linux")]
     #[test]
     fn without_the_newest_process_id_every_look_finds_new_ones() {
@@ -483,7 +491,7 @@ mod tests {
         if let Ok(v6) = std::net::TcpListener::bind("[::1]:0") {
             let found = listening(&[std::process::id()]).unwrap();
             assert!(found.contains(&v6.local_addr().unwrap()), "{found:?}");
-            // As Java binds an IPv4 address.
+            // Java binds an IPv4 address in this form.
             let mapped = std::net::TcpListener::bind("[::ffff:127.0.0.1]:0").unwrap();
             let address = ([127, 0, 0, 1], mapped.local_addr().unwrap().port()).into();
             let found = listening(&[std::process::id()]).unwrap();

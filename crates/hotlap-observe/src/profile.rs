@@ -1,14 +1,15 @@
-//! A CPU profile by sampling.
+//! Makes a CPU profile by sampling.
 //!
 //! The clock is the kernel's `cpu-clock` event, which needs no PMU. A high-resolution timer runs
-//! while a thread is on a core and keeps what is left of its period while it is not, so samples
-//! come at even intervals of each thread's CPU time, however short the times for which it runs. The
-//! timer cannot interrupt a section of the kernel with interrupts off: its time is seen at the
-//! instruction that switches them on again. [`Profile::stack`] gives it to the caller.
+//! while a thread is on a core, and keeps the rest of its period while the thread is not. So
+//! samples come at even intervals of each thread's CPU time, even if the thread runs only for short
+//! times. The timer cannot interrupt a section of the kernel with interrupts off. The time of such
+//! a section appears at the instruction that switches interrupts on again. [`Profile::stack`]
+//! attributes this time to the caller.
 //!
-//! Callers are found by frame pointers, and the caller of a function that keeps no frame by the
-//! word on top of the stack ([`crate::call`]). Code that is compiled without frame pointers has a
-//! reliable leaf only. Of its callers, those that are not in executable memory are left out.
+//! Callers are found by frame pointers. The caller of a function that keeps no frame is found by
+//! the word on top of the stack ([`crate::call`]). In code compiled without frame pointers, only
+//! the leaf is reliable. Callers that are not in executable memory are left out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -25,48 +26,50 @@ use crate::symbols::Symbols;
 
 const WHAT: &str = "a CPU profile";
 
-/// CPU time between two samples of one thread, in nanoseconds. Not a divisor of a timer tick (1,
-/// 3⅓, 4 or 10 ms), so that work that happens at ticks is seen as often as other work.
+/// The CPU time between two samples of one thread, in nanoseconds. The period does not divide a
+/// timer tick (1, 3⅓, 4 or 10 ms), so work at ticks is sampled as often as other work.
 ///
-/// The bench `observe` of `hotlap-servers` measures what it costs: a server that takes 6 µs for a
-/// request takes 4% more CPU time with 0.5 to 1 ms, and 2% with 2 ms.
+/// The bench `observe` of `hotlap-servers` measures the cost of sampling. A server that takes 6 µs
+/// per request takes 4% more CPU time with a period of 0.5 to 1 ms, and 2% more with 2 ms.
 const PERIOD_NS: u64 = 733_000;
 
-/// Frames of a stack that are recorded. A sample takes 8 bytes for each.
+/// The largest number of frames of a stack that are recorded. A sample takes 8 bytes for each
+/// frame.
 const DEEPEST: u16 = 100;
 
-/// Bytes of the stack that are recorded: the word on top.
+/// The number of bytes of the stack memory that are recorded, enough for the word on top.
 const STACK: u32 = 8;
 
-/// The markers within a stack before addresses of the kernel and of the program, and the lowest of
-/// all markers: `enum perf_callchain_context` in include/uapi/linux/perf_event.h.
+/// The markers in a stack before addresses of the kernel and before addresses of the program, and
+/// the lowest of all markers. The markers are defined by `enum perf_callchain_context` in
+/// include/uapi/linux/perf_event.h.
 const KERNEL: u64 = -128_i64 as u64;
 const USER: u64 = -512_i64 as u64;
 const FIRST_MARKER: u64 = -4095_i64 as u64;
 
-/// Samples a server's stacks.
+/// The instrument that samples a server's stacks.
 #[derive(Debug)]
 pub(crate) struct Profiler {
     rings: Rings,
-    /// Not part of the server, which it has started.
+    /// The supervisor, which has started the server but is not part of it.
     supervisor: Option<u32>,
     symbols: Symbols,
-    /// Why the kernel's part is missing, if it is.
+    /// The reason why the kernel's part is missing, if it is missing.
     user_only: Option<ObserveError>,
-    /// Samples by process and stack.
+    /// The number of samples by process and stack.
     seen: HashMap<Sampled, u64>,
     /// The names of processes that were sampled.
     names: BTreeMap<u32, String>,
     lost: u64,
 }
 
-/// What a sample says of where a process was.
+/// The position of a process in a sample.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sampled {
     pid: u32,
-    /// Addresses of the stack, innermost first, with markers between its parts.
+    /// The addresses of the stack, innermost first, with markers between the parts of the stack.
     chain: Vec<u64>,
-    /// The word on top of the stack in user mode, if it is an address of code.
+    /// The word on top of the stack in user mode, if this word is an address of code.
     on_top: Option<u64>,
 }
 
@@ -107,7 +110,7 @@ impl Profiler {
             if Some(pid) == supervisor {
                 return;
             }
-            // It may have ended by the time symbols are read.
+            // Read the name now, because the process may have ended by the time symbols are read.
             names.entry(pid).or_insert_with(|| {
                 symbols.remember(pid);
                 let name = fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -170,7 +173,8 @@ impl Device for Profiler {
     }
 }
 
-/// Where in a stack the caller that frame pointers skip may belong, and its address.
+/// Returns the place in a stack where the caller that frame pointers skip may belong, and the
+/// address in this caller.
 fn skipped_caller(chain: &[u64], on_top: Option<u64>) -> Option<(usize, u64)> {
     let user = chain.iter().position(|&address| address == USER)?;
     let (leaf, next) = (chain.get(user + 1)?, chain.get(user + 2));
@@ -178,9 +182,10 @@ fn skipped_caller(chain: &[u64], on_top: Option<u64>) -> Option<(usize, u64)> {
     (*leaf < FIRST_MARKER).then_some((user + 2, on_top))
 }
 
-/// The frames of a stack, outermost first, the kernel's last.
+/// Returns the frames of a stack, outermost first, with the kernel's frames last.
 ///
-/// Every address but the first of each part is where a call returns to, so the call is before it.
+/// Every address except the first of each part is the address to which a call returns, so the call
+/// itself is before this address.
 fn frames(chain: &[u64], mut user: impl FnMut(u64) -> Option<Frame>) -> Vec<Frame> {
     let (mut of_kernel, mut of_user) = (Vec::new(), Vec::new());
     let (mut is_kernel, mut is_leaf) = (false, true);
@@ -199,12 +204,12 @@ fn frames(chain: &[u64], mut user: impl FnMut(u64) -> Option<Frame>) -> Vec<Fram
     }
     let mut frames: Vec<Frame> =
         of_user.into_iter().rev().chain(of_kernel.into_iter().rev()).collect();
-    // Several functions without a name, one called by the other, are one frame.
+    // Functions without a name that call each other become one frame.
     frames.dedup_by(|one, other| one == other && one.function.starts_with('['));
     frames
 }
 
-/// Unifies frames and stacks.
+/// A collection of stacks in which equal frames and stacks are merged.
 #[derive(Debug, Default)]
 struct Fold {
     frames: HashMap<Frame, u32>,

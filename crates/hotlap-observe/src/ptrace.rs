@@ -1,8 +1,8 @@
-//! System calls counted by stopping every thread at each of them: ptrace(2).
+//! Counts system calls by stopping every thread at each call, with ptrace(2).
 //!
-//! It needs no privileges, but each call takes two stops of some microseconds. A thread of hotlap
-//! traces all threads of the server. If hotlap ends in any way, the kernel detaches them, and they
-//! go on.
+//! Tracing needs no privileges, but each call takes two stops of some microseconds. A thread of
+//! hotlap traces all threads of the server. However hotlap ends, the kernel detaches the traced
+//! threads, and they go on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -16,20 +16,20 @@ use std::time::{Duration, Instant};
 use crate::processes::{ProcessTree, Roots, status_field, threads};
 use calls::{Request, Stop};
 
-/// How long a thread may take to stop so that it can be detached. One that takes longer, in an
-/// uninterruptible wait, is detached by the kernel when the tracing thread ends.
+/// The time limit for a thread to stop so that it can be detached. A thread that takes longer, in
+/// an uninterruptible wait, is detached by the kernel when the tracing thread ends.
 const DETACH_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long to sleep if no thread of the server has stopped.
+/// The time to sleep if no thread of the server has stopped.
 const IDLE: Duration = Duration::from_micros(100);
 
-/// How often to look without sleeping.
+/// The number of looks at the threads before the tracer sleeps.
 const LOOKS: u32 = 100;
 
-/// Counts by number of the system call.
+/// Counts by the number of the system call.
 pub(crate) type Counts = HashMap<u64, u64>;
 
-/// Counts a server's system calls by stopping it.
+/// Counts a server's system calls by stopping its threads.
 #[derive(Debug)]
 pub(crate) struct Ptrace {
     roots: Roots,
@@ -38,7 +38,7 @@ pub(crate) struct Ptrace {
 }
 
 impl Ptrace {
-    /// Attaches to nothing yet.
+    /// Prepares to count, without attaching to any thread yet.
     pub(crate) fn new(roots: &Roots) -> Self {
         Self { roots: roots.clone(), tracer: None, counts: Counts::new() }
     }
@@ -46,7 +46,8 @@ impl Ptrace {
     /// Attaches to every thread of the server.
     ///
     /// # Errors
-    /// The kernel does not permit it, or another program traces the server. It is detached then.
+    /// The kernel does not permit tracing, or another program traces the server. No thread stays
+    /// attached then.
     pub(crate) fn enable(&mut self) -> io::Result<()> {
         let stop = Arc::new(AtomicBool::new(false));
         let (told, tree) = (Arc::clone(&stop), ProcessTree::new(self.roots.clone()));
@@ -73,7 +74,7 @@ impl Ptrace {
         }
     }
 
-    /// The counts since the last call.
+    /// Returns the counts since the last call.
     pub(crate) fn take(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
@@ -85,7 +86,7 @@ impl Drop for Ptrace {
     }
 }
 
-/// The thread that traces: the kernel takes requests from no other.
+/// The state of the tracing thread, the only thread from which the kernel accepts requests.
 #[derive(Debug, Default)]
 struct Tracer {
     threads: BTreeSet<i32>,
@@ -119,8 +120,8 @@ impl Tracer {
         self.counts
     }
 
-    /// Attaches to all threads. One that starts meanwhile is attached by the kernel if its parent
-    /// is, and is found by another look otherwise.
+    /// Attaches to all threads. If a new thread starts meanwhile, the kernel attaches it if its
+    /// parent is attached. Otherwise, the next look finds it.
     fn attach(&mut self, mut tree: ProcessTree) -> io::Result<()> {
         loop {
             let mut found = false;
@@ -138,7 +139,7 @@ impl Tracer {
                 }
                 found = true;
                 self.threads.insert(thread);
-                // It only stops at system calls after it was resumed by this request.
+                // A thread stops at system calls only after it has been stopped and resumed.
                 let _ = calls::ask(Request::Interrupt, thread, 0);
             }
             if !found {
@@ -147,7 +148,7 @@ impl Tracer {
         }
     }
 
-    /// Counts what a thread stopped for, and lets it go on.
+    /// Handles the stop of a thread: counts a system call, and lets the thread go on.
     fn handle(&mut self, thread: i32, stop: Stop) {
         self.threads.insert(thread);
         let signal = match stop {
@@ -162,7 +163,7 @@ impl Tracer {
                 0
             }
             Stop::Frozen => {
-                // It stays stopped, and stops again when it is resumed.
+                // The thread stays stopped, and stops again when it is resumed.
                 let _ = calls::ask(Request::Listen, thread, 0);
                 return;
             }
@@ -176,7 +177,8 @@ impl Tracer {
         let _ = calls::ask(Request::ToSystemCall, thread, signal);
     }
 
-    /// Stops every thread and detaches from it. It handles the signal for which it had stopped.
+    /// Stops every thread and detaches from it. A thread that had stopped for a signal receives the
+    /// signal.
     fn detach(&mut self) {
         for &thread in &self.threads {
             let _ = calls::ask(Request::Interrupt, thread, 0);
@@ -189,7 +191,7 @@ impl Tracer {
                     thread::sleep(IDLE);
                     continue;
                 }
-                // None is left.
+                // No traced thread is left.
                 Err(_) => return,
             };
             let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
@@ -209,13 +211,13 @@ impl Tracer {
     }
 }
 
-/// Whether a thread of this process traces it.
+/// Returns whether a thread of this process traces `thread`.
 fn is_traced_here(thread: i32) -> bool {
     let tracer = status_field(thread.cast_unsigned(), "TracerPid:");
     !tracer.is_empty() && fs::exists(format!("/proc/self/task/{tracer}")).unwrap_or(false)
 }
 
-/// The requests of ptrace(2), and what it reports.
+/// The requests and reports of ptrace(2).
 mod calls {
     #![expect(unsafe_code, reason = "no safe library has PTRACE_LISTEN and waits for own tracees")]
 
@@ -225,47 +227,47 @@ mod calls {
     const GET_EVENT_MESSAGE: libc::c_long = 0x4201;
     const GET_SYSCALL_INFO: libc::c_long = 0x420e;
 
-    /// Options: stops at system calls are marked, and new threads, new processes and new programs
-    /// are traced as well.
+    /// The options with which stops at system calls are marked, and new threads, processes and
+    /// programs are traced too.
     const OPTIONS: libc::c_long = 0x1 | 0x2 | 0x4 | 0x8 | 0x10;
 
-    /// Events in the status of a stopped thread.
+    /// The events in the status of a stopped thread.
     const EVENT_FORK: i32 = 1;
     const EVENT_VFORK: i32 = 2;
     const EVENT_CLONE: i32 = 3;
     const EVENT_EXEC: i32 = 4;
     const EVENT_STOP: i32 = 128;
 
-    /// Added to SIGTRAP for a stop at a system call.
+    /// The bit that is added to SIGTRAP for a stop at a system call.
     const MARK: i32 = 0x80;
 
-    /// What a thread is told to do.
+    /// A request to a thread.
     #[derive(Debug, Clone, Copy)]
     pub(super) enum Request {
-        /// To stop.
+        /// Stop.
         Interrupt = 0x4207,
-        /// To go on until the beginning or the end of a system call.
+        /// Go on until the beginning or the end of a system call.
         ToSystemCall = 24,
-        /// To stay stopped until it gets SIGCONT.
+        /// Stay stopped until SIGCONT arrives.
         Listen = 0x4208,
-        /// To go on untraced.
+        /// Go on untraced.
         Detach = 17,
     }
 
-    /// Why a thread has stopped.
+    /// The reason why a thread has stopped.
     #[derive(Debug, Clone, Copy)]
     pub(super) enum Stop {
-        /// It has ended.
+        /// The thread has ended.
         Gone,
-        /// It began or ended a system call.
+        /// The thread began or ended a system call.
         SystemCall,
-        /// Its process was sent SIGSTOP or the like.
+        /// The process received SIGSTOP or a similar signal.
         Frozen,
-        /// It started a thread or a process, with this id if known.
+        /// The thread started a thread or a process, with this id if known.
         Started(Option<i32>),
-        /// For the tracer alone.
+        /// The stop matters only to the tracer.
         Other,
-        /// It is about to get a signal.
+        /// The thread is about to receive a signal.
         Signal(i32),
     }
 
@@ -275,8 +277,8 @@ mod calls {
         address: usize,
         data: usize,
     ) -> io::Result<libc::c_long> {
-        // SAFETY: the requests used here write only to `data`, which is a number or points to a
-        // buffer of at least the size in `address`, or of a long for GET_EVENT_MESSAGE.
+        // SAFETY: the requests used here write only to `data`. The argument `data` is a number, or
+        // points to a buffer of at least the size in `address`, or to a long for GET_EVENT_MESSAGE.
         let result = unsafe {
             libc::syscall(libc::SYS_ptrace, request, libc::c_long::from(thread), address, data)
         };
@@ -288,14 +290,14 @@ mod calls {
         ptrace(SEIZE, thread, 0, OPTIONS as usize).map(drop)
     }
 
-    /// Tells a thread what to do, with a signal that it gets if not 0.
+    /// Sends a request to a thread, and also delivers `signal` to it unless 0.
     pub(super) fn ask(request: Request, thread: i32, signal: i32) -> io::Result<()> {
         ptrace(request as libc::c_long, thread, 0, signal as usize).map(drop)
     }
 
-    /// The number of the system call that a stopped thread is about to begin. `None` if it has
-    /// ended one. `struct ptrace_syscall_info`: what it is in the first byte (1: the beginning),
-    /// the number in the 8 bytes from 24.
+    /// Returns the number of the system call that a stopped thread is about to begin. `None` if the
+    /// thread has ended a system call. The first byte of `struct ptrace_syscall_info` is 1 at the
+    /// beginning of a call, and the 8 bytes from 24 on are the number.
     pub(super) fn entered(thread: i32) -> Option<u64> {
         let mut info = [0_u64; 11];
         let at = std::ptr::from_mut(&mut info) as usize;
@@ -303,7 +305,7 @@ mod calls {
         (info[0].to_ne_bytes()[0] == 1).then_some(info[3])
     }
 
-    /// The id of the thread or process that a stopped thread has started.
+    /// Returns the id of the thread or process that a stopped thread has started.
     fn message(thread: i32) -> Option<i32> {
         let mut message: libc::c_ulong = 0;
         let at = std::ptr::from_mut(&mut message) as usize;
@@ -311,14 +313,15 @@ mod calls {
         i32::try_from(message).ok()
     }
 
-    /// A thread that has stopped or ended, if any, of those that this thread traces.
+    /// Returns a thread that has stopped or ended, if any, of the threads that the calling thread
+    /// traces.
     ///
     /// # Errors
-    /// It traces none.
+    /// The calling thread traces no thread.
     pub(super) fn stopped() -> io::Result<Option<(i32, Stop)>> {
         let mut status = 0;
         let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
-        // SAFETY: `status` is written only.
+        // SAFETY: `status` is valid for writes.
         let thread = unsafe { libc::waitpid(-1, &raw mut status, flags) };
         match thread {
             -1 => Err(io::Error::last_os_error()),
@@ -352,10 +355,10 @@ mod tests {
 
     use super::*;
 
-    /// Environment variable of a process that traces another one: the process that it traces.
+    /// The environment variable that tells a tracing process the id of the process to trace.
     const TRACED: &str = "HOTLAP_TRACED_PID";
 
-    /// A shell that calls kill(2) as often as a line of its input says, then writes a line.
+    /// A shell that reads a number from a line, calls kill(2) that many times, then writes a line.
     struct Shell {
         child: Child,
         input: ChildStdin,
@@ -379,7 +382,7 @@ mod tests {
             Roots { supervisor: None, tops: vec![crate::processes::member(pid).unwrap()] }
         }
 
-        /// Has it call kill(2) this often, and once more in a child process.
+        /// Makes the shell call kill(2) this many times, and once more in a child process.
         fn kill(&mut self, times: u32) {
             writeln!(self.input, "{times}").unwrap();
             self.output.next().unwrap().unwrap();
@@ -411,7 +414,7 @@ mod tests {
         }
     }
 
-    /// Attaches. False, with a line in the log, if this machine does not permit it.
+    /// Returns whether tracing was permitted. If it was not, a line is printed.
     fn is_permitted(enabled: io::Result<()>) -> bool {
         if let Err(error) = &enabled {
             assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");
@@ -471,7 +474,7 @@ mod tests {
         }
     }
 
-    /// Not a test: the process that is killed while it traces runs this.
+    /// This function is not a test, but is run by the process that is killed while it traces.
     #[test]
     fn tracing() {
         let Ok(pid) = std::env::var(TRACED) else { return };
@@ -489,7 +492,7 @@ mod tests {
         let mut tracing = command.env(TRACED, shell.child.id().to_string()).spawn().unwrap();
         while shell.status("TracerPid:") == "0" {
             if tracing.try_wait().unwrap().is_some() {
-                return; // It was not permitted.
+                return; // Tracing was not permitted.
             }
             thread::sleep(Duration::from_millis(1));
         }

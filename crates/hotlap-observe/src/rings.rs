@@ -1,8 +1,8 @@
-//! Sampling events of a whole process tree: one event for each core, each with a ring buffer.
+//! Sampling events of a whole process tree, with an event and a ring buffer for each core.
 //!
-//! An event that processes inherit may not be mapped unless it counts on one core only
-//! (perf_event_open(2), *inherit*), so there is one for each core that is online. Their samples are
-//! read when a slice ends, so that reading costs nothing while the server runs.
+//! An inherited event may be mapped only if it counts on a single core (perf_event_open(2),
+//! *inherit*). So there is an event for each core that is online. Samples are read when a slice
+//! ends, so reading costs nothing while the server runs.
 
 use std::fs;
 use std::io;
@@ -14,12 +14,12 @@ use perf_event::{Builder, Counter, Sampler};
 use crate::cpus;
 use crate::processes::{ProcessTree, Roots, threads};
 
-/// The largest ring, in bytes, and the smallest that is tried where less memory may be locked
-/// (`perf_event_mlock_kb`, 516 KiB for each core by default).
+/// The largest and the smallest size of a ring, in bytes. Smaller rings are tried if less memory
+/// may be locked (`perf_event_mlock_kb`, 516 KiB for each core by default).
 const LARGEST: usize = 1 << 20;
 const SMALLEST: usize = 1 << 16;
 
-/// The memory that all rings together may take, in bytes: it cannot be swapped out.
+/// The memory that all rings together may take, in bytes. This memory cannot be swapped out.
 const ALL_RINGS: usize = 64 << 20;
 
 /// The events of one kind.
@@ -30,9 +30,9 @@ pub(crate) struct Rings {
 
 /// The events of one core.
 struct Ring {
-    /// The first one, with the ring.
+    /// The first event, which has the ring.
     sampler: Sampler,
-    /// Events of further threads, which write to the same ring.
+    /// The events of further threads, which write to the ring of the first event.
     others: Vec<Counter>,
 }
 
@@ -43,10 +43,11 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Rings {
-    /// Attaches events, switched off, to these threads and everything that they will start.
+    /// Attaches events, switched off, to these threads and to everything that the threads will
+    /// start.
     ///
     /// # Errors
-    /// The kernel's. Also if all of the threads have ended.
+    /// The kernel refuses an event, or all of the threads have ended.
     pub(crate) fn open(threads: &[u32], builder: &Builder<'_>) -> io::Result<Self> {
         let cores = online()?;
         let mut bytes = (ALL_RINGS / cores.len().max(1)).clamp(SMALLEST, LARGEST);
@@ -68,7 +69,7 @@ impl Rings {
     /// Switches the events on.
     ///
     /// # Errors
-    /// The kernel's. All are off then.
+    /// The kernel cannot switch an event on. All events are off then.
     pub(crate) fn enable(&mut self) -> io::Result<()> {
         let enabled = self.events().try_for_each(Counter::enable);
         if enabled.is_err() {
@@ -79,7 +80,7 @@ impl Rings {
 
     /// Switches the events off.
     pub(crate) fn disable(&mut self) {
-        // If one cannot be switched off, still switch off the others.
+        // If one event cannot be switched off, the others are still switched off.
         self.events().for_each(|event| _ = event.disable());
     }
 
@@ -89,8 +90,8 @@ impl Rings {
         })
     }
 
-    /// Hands every record that is in the rings to `each`, and removes it. Returns the number of
-    /// records that were lost because a ring was full.
+    /// Passes every record in the rings to `each`, and removes it. Returns the number of records
+    /// that were lost because a ring was full.
     pub(crate) fn drain(&mut self, mut each: impl FnMut(Record<'_>)) -> u64 {
         let mut lost = 0;
         for ring in &mut self.rings {
@@ -98,7 +99,7 @@ impl Rings {
                 match record.parse_record() {
                     Ok(Record::Lost(record)) => lost += record.lost,
                     Ok(record) => each(record),
-                    // A newer kernel's record of another kind.
+                    // A newer kernel may write records of an unknown kind.
                     Err(_) => {}
                 }
             }
@@ -108,8 +109,8 @@ impl Rings {
 }
 
 impl Ring {
-    /// A ring of at most `bytes`, which is lowered to what may be locked. `None` if the thread has
-    /// ended.
+    /// Maps a ring of at most `bytes`, which is lowered to the amount that may be locked. `None` if
+    /// the thread has ended.
     fn new(
         event: Counter,
         builder: &Builder<'_>,
@@ -131,10 +132,10 @@ impl Ring {
         Ok(None)
     }
 
-    /// Makes another event of the same core write to this ring.
+    /// Makes another event of this core write to this ring.
     #[expect(unsafe_code, reason = "the library has no call for this request")]
     fn join(&mut self, event: Counter) -> io::Result<()> {
-        // _IO('$', 5): perf_event_open(2), "perf_event ioctl calls".
+        // The value is _IO('$', 5), see perf_event_open(2), "perf_event ioctl calls".
         const SET_OUTPUT: libc::c_ulong = 0x2405;
         // SAFETY: both are open files, and the request takes a file instead of a pointer.
         let result =
@@ -147,7 +148,7 @@ impl Ring {
     }
 }
 
-/// An event of one thread on one core. `None` if the thread has ended.
+/// Opens an event of one thread on one core. `None` if the thread has ended.
 fn open(builder: &Builder<'_>, thread: u32, core: usize) -> io::Result<Option<Counter>> {
     let mut builder = builder.clone();
     builder.observe_pid(thread.cast_signed()).one_cpu(core).inherit(true).enabled(false);
@@ -157,14 +158,15 @@ fn open(builder: &Builder<'_>, thread: u32, core: usize) -> io::Result<Option<Co
     }
 }
 
-/// The cores that are online.
+/// Returns the cores that are online.
 fn online() -> io::Result<Vec<usize>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
     cpus::parse(&text).ok_or_else(|| io::Error::other(format!("cores that are online: {text}")))
 }
 
-/// The threads to which an event is attached, so that all others inherit it: the supervisor's main
-/// thread, which starts the server, or all threads of trees that run already.
+/// Returns the threads to attach an event to, so that all other threads inherit the event. The
+/// result is the supervisor's main thread, which starts the server, or all threads of trees that
+/// already run.
 pub(crate) fn to_attach(roots: &Roots) -> Vec<u32> {
     if let Some(supervisor) = roots.supervisor {
         return vec![supervisor];

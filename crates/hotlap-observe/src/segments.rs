@@ -1,8 +1,8 @@
-//! TCP segments that a server's sockets have sent and received.
+//! Counts the TCP segments that a server's sockets have sent and received.
 //!
-//! The kernel counts segments with data for each socket and reports them to anyone by `sock_diag`
-//! (sock_diag(7)), but not those of a socket that is closed. So segments are known only if the
-//! server kept its connections.
+//! The kernel counts segments with data for each socket, and reports the counts to anyone by
+//! `sock_diag` (sock_diag(7)). The counts of closed sockets are not reported, so segments are known
+//! only if the server kept its connections open.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -16,28 +16,29 @@ use rustix::net::{
 
 use crate::processes::sockets;
 
-/// Connections that came and went may be those of other programs, which the kernel counts together
-/// with the server's, if they are fewer than the server's segments divided by this: a connection
-/// that serves a request takes as many as it has requests.
+/// The kernel counts the connections of all programs together. Connections that came and went are
+/// attributed to other programs if there are at most as many as the server's received segments
+/// divided by this. A connection of the server would receive a segment for each of its requests.
 const ONE_IN: u64 = 10;
 
-/// The kernel's counts for each of a server's sockets.
+/// The kernel's counts for each socket of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
-    /// By the kernel's number for a socket, which is never used again.
+    /// The counts by the kernel's number for a socket, which is never reused.
     by_cookie: HashMap<u64, Segments>,
-    /// Connections accepted by all programs in the server's network namespace so far.
+    /// The number of connections that all programs in the server's network namespace have accepted
+    /// so far.
     accepted: u64,
 }
 
-/// Segments with data, modulo 2³².
+/// The numbers of segments with data, modulo 2³².
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Segments {
     sent: u32,
     received: u32,
 }
 
-/// Segments of all sockets together.
+/// The numbers of segments of all sockets together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Traffic {
     pub(crate) sent: u64,
@@ -45,15 +46,15 @@ pub(crate) struct Traffic {
 }
 
 impl Sockets {
-    /// The TCP sockets that these processes hold.
+    /// Reads the TCP sockets that these processes hold.
     ///
     /// # Errors
-    /// They are in another network namespace, or the kernel does not report them.
+    /// The processes are in another network namespace, or the kernel does not report their sockets.
     pub(crate) fn of(pids: &[u32]) -> io::Result<Self> {
         let own = fs::read_link("/proc/self/ns/net")?;
         let mut inodes = HashSet::new();
         for &pid in pids {
-            // It may end at any time.
+            // A process may end at any time.
             let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/net")) else { continue };
             if namespace != own {
                 return Err(io::ErrorKind::Unsupported.into());
@@ -72,8 +73,9 @@ impl Sockets {
         Ok(held)
     }
 
-    /// Segments since an earlier look. `None` if the server's connections were closed, or if so
-    /// many came and went that they may have been its own.
+    /// Returns the segments since an earlier reading. `None` if connections of the server were
+    /// closed. Also `None` if so many connections came and went that some may have been the
+    /// server's.
     pub(crate) fn since(&self, earlier: &Self) -> Option<Traffic> {
         let mut traffic = Traffic::default();
         let mut opened = 0;
@@ -92,7 +94,7 @@ impl Sockets {
     }
 }
 
-/// A socket as the kernel reports it.
+/// A socket, as the kernel reports it.
 #[derive(Debug, PartialEq, Eq)]
 struct Reported {
     cookie: u64,
@@ -100,26 +102,27 @@ struct Reported {
     segments: Segments,
 }
 
-/// Types of netlink messages, and flags of a request for all sockets: include/uapi/linux/netlink.h
-/// and sock_diag.h.
+/// Types of netlink messages, and flags of a request for all sockets, from
+/// include/uapi/linux/netlink.h and sock_diag.h.
 const BY_FAMILY: u16 = 20;
 const DONE: u16 = 3;
 const ERROR: u16 = 2;
 const REQUEST_ALL: u16 = 0x301;
 
-/// `INET_DIAG_INFO`: the attribute with `struct tcp_info`, and its bit in a request.
+/// The attribute `INET_DIAG_INFO`, which contains `struct tcp_info`, and its bit in a request.
 const INFO: u16 = 2;
 const INFO_BIT: u8 = 1 << (INFO - 1);
 
-/// States of sockets that have segments: all but TIME_WAIT (6), CLOSE (7) and LISTEN (10).
+/// The states of sockets that have segments, which are all states except TIME_WAIT (6), CLOSE (7)
+/// and LISTEN (10).
 const STATES: u32 = 0xfff & !(1 << 6 | 1 << 7 | 1 << 10);
 
-/// Sizes of `struct nlmsghdr`, `inet_diag_req_v2` and `inet_diag_msg`.
+/// The sizes of `struct nlmsghdr`, `inet_diag_req_v2` and `inet_diag_msg`, in bytes.
 const HEADER: usize = 16;
 const ASKED: usize = 56;
 const MESSAGE: usize = 72;
 
-/// Asks for all TCP sockets of an address family.
+/// Asks the kernel for all TCP sockets of an address family, and passes each to `each`.
 fn dump(family: AddressFamily, mut each: impl FnMut(Reported)) -> io::Result<()> {
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -151,7 +154,8 @@ fn dump(family: AddressFamily, mut each: impl FnMut(Reported)) -> io::Result<()>
     }
 }
 
-/// The first message of several: its type, what follows its header, and the others.
+/// Splits off the first of several messages. Returns its type, the bytes after its header, and the
+/// other messages.
 fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32_at(bytes, 0)? as usize;
     let body = bytes.get(HEADER..length)?;
@@ -159,8 +163,8 @@ fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((u16_at(bytes, 4)?, body, after))
 }
 
-/// Reads `struct inet_diag_msg` and, among the attributes behind it, `data_segs_in` and
-/// `data_segs_out` of `struct tcp_info` (Linux 4.6 and later).
+/// Reads `struct inet_diag_msg`. From the attributes after it, `data_segs_in` and `data_segs_out`
+/// of `struct tcp_info` are read (Linux 4.6 and later).
 fn reported(body: &[u8]) -> Option<Reported> {
     let cookie = u64::from(u32_at(body, 44)?) | u64::from(u32_at(body, 48)?) << 32;
     let inode = u32_at(body, 68)?;

@@ -1,4 +1,4 @@
-//! Names of the functions at addresses of a process.
+//! Finds the names of the functions at addresses of a process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -13,24 +13,24 @@ use crate::call;
 use crate::functions::{Elf, Functions, ask_jvm, compiled, jvm_socket, perf_map};
 use crate::observation::Frame;
 
-/// The library of code that a runtime compiled.
+/// The library name of code that a runtime compiled.
 const JIT: &str = "jit";
 
-/// A function without a name is taken to be at most this long, in bytes.
+/// The assumed largest size of a function without a name, in bytes.
 const SHORT: u64 = 4096;
 
 /// Names the functions of processes.
 #[derive(Debug)]
 pub(crate) struct Symbols {
     processes: HashMap<u32, Code>,
-    /// Files by device and inode. Without functions if they cannot be read.
+    /// The files by device and inode. A file that cannot be read has no functions.
     files: HashMap<(i32, i32, u64), Arc<Elf>>,
-    /// Names that were looked up already.
+    /// The names that were already looked up.
     known: HashMap<(u32, u64), Option<Frame>>,
-    /// Files that runtimes wrote for hotlap, which are removed in the end. `None` if the files of
-    /// runtimes are not hotlap's.
+    /// Files that runtimes wrote for hotlap, which are removed in the end. `None` if the files do
+    /// not belong to hotlap.
     leftovers: Option<BTreeSet<PathBuf>>,
-    /// Whether there was compiled code that nothing names.
+    /// Whether there was compiled code without any list of names.
     is_unnamed: bool,
 }
 
@@ -38,14 +38,14 @@ pub(crate) struct Symbols {
 #[derive(Debug)]
 struct Code {
     maps: Vec<MemoryMap>,
-    /// All of its memory, if it may be read.
+    /// All memory of the process, if it may be read.
     memory: Option<File>,
     compiled: Option<Functions>,
 }
 
 impl Symbols {
-    /// Names nothing yet. For a server that hotlap started, the files in which runtimes list
-    /// functions are removed in the end.
+    /// Returns an empty table of names. For a server that hotlap started, the files in which
+    /// runtimes list functions are removed in the end.
     pub(crate) fn new(is_started: bool) -> Self {
         Self {
             processes: HashMap::new(),
@@ -56,7 +56,7 @@ impl Symbols {
         }
     }
 
-    /// Remembers what a process has mapped, in case that it ends before its symbols are read.
+    /// Remembers the mappings of a process, in case it ends before its symbols are read.
     pub(crate) fn remember(&mut self, pid: u32) {
         if !self.processes.contains_key(&pid)
             && let Some(maps) = executable(pid)
@@ -65,7 +65,8 @@ impl Symbols {
         }
     }
 
-    /// Reads again what these processes have mapped and compiled, and forgets all others.
+    /// Reads the mappings and the compiled functions of these processes again, and forgets all
+    /// other processes.
     pub(crate) fn refresh(&mut self, pids: impl Iterator<Item = u32>) {
         let mut before = std::mem::take(&mut self.processes);
         self.known.clear();
@@ -81,18 +82,19 @@ impl Symbols {
         }
     }
 
-    /// Whether compiled code was seen since the last refresh that nothing names.
+    /// Returns whether compiled code without any list of names was seen since the last refresh.
     pub(crate) fn is_unnamed(&self) -> bool {
         self.is_unnamed
     }
 
-    /// Whether an address is in executable memory of a process, as far as it was read.
+    /// Returns whether an address is in executable memory of a process, as far as known.
     pub(crate) fn is_code(&self, pid: u32, address: u64) -> bool {
         let code = self.processes.get(&pid);
         code.is_some_and(|code| code.maps.iter().any(|map| contains(map, address)))
     }
 
-    /// Whether the instruction before an address called the function that contains `inside`.
+    /// Returns whether the instruction before `returns_to` called the function that contains
+    /// `inside`.
     pub(crate) fn calls(&mut self, pid: u32, returns_to: u64, inside: u64) -> bool {
         let Some(code) = self.processes.get(&pid) else { return false };
         let read =
@@ -114,7 +116,7 @@ impl Symbols {
         }
     }
 
-    /// Where the function begins that contains an address, if its file was read.
+    /// Returns the start of the function that contains an address, if its file was read.
     fn start(&self, code: &Code, address: u64) -> Option<u64> {
         let map = code.maps.iter().find(|map| contains(map, address))?;
         let offset = address - map.address.0 + map.offset;
@@ -122,7 +124,7 @@ impl Symbols {
         Some(address - into)
     }
 
-    /// The function at an address. `None` if nothing executable is there.
+    /// Returns the function at an address. `None` if the address is not executable.
     pub(crate) fn frame(&mut self, pid: u32, address: u64) -> Option<Frame> {
         if let Some(known) = self.known.get(&(pid, address)) {
             return known.clone();
@@ -134,7 +136,7 @@ impl Symbols {
 
     fn look_up(&mut self, pid: u32, address: u64) -> Option<Frame> {
         let Some(code) = self.processes.get(&pid) else {
-            // It ended before anything was known of it.
+            // The process ended before anything was known about it.
             return Some(named("[ended process]", "unknown"));
         };
         let map = code.maps.iter().find(|map| contains(map, address))?;
@@ -157,7 +159,7 @@ impl Symbols {
         Some(Frame { function, library })
     }
 
-    /// The functions that a process's runtime has compiled, if it lists them.
+    /// Returns the functions that a process's runtime has compiled, if the runtime lists them.
     fn compiled(&mut self, pid: u32, maps: &[MemoryMap]) -> Option<Functions> {
         let list = perf_map(pid);
         if maps.iter().any(|map| library(&map.pathname).as_deref() == Some("libjvm.so")) {
@@ -169,8 +171,9 @@ impl Symbols {
         Some(compiled)
     }
 
-    /// Notes a file under the root folder of a process, to be removed in the end. That folder is
-    /// gone with the process, so the file must be one of hotlap's own root folder.
+    /// Notes a file under the root folder of a process, to be removed in the end. The file must
+    /// also exist in hotlap's root folder, because the root folder of the process disappears with
+    /// the process.
     fn leave(&mut self, pid: u32, path: &Path) {
         let Some(leftovers) = &mut self.leftovers else { return };
         let here =
@@ -197,14 +200,15 @@ fn named(function: &str, library: &str) -> Frame {
     Frame { function: function.to_owned(), library: library.to_owned() }
 }
 
-/// The executable mappings of a process. `None` if it has ended or may not be inspected.
+/// Returns the executable mappings of a process. `None` if the process has ended or may not be
+/// inspected.
 fn executable(pid: u32) -> Option<Vec<MemoryMap>> {
     let maps = Process::new(pid.cast_signed()).ok()?.maps().ok()?;
     Some(maps.0.into_iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE)).collect())
 }
 
-/// The name of the file that is mapped, without its folders. `None` for memory without a file, in
-/// which a runtime compiles.
+/// Returns the name of the mapped file, without its folders. `None` for memory without a file,
+/// which a runtime uses for compiled code.
 fn library(path: &MMapPath) -> Option<String> {
     match path {
         MMapPath::Path(path) => {
@@ -219,7 +223,7 @@ fn library(path: &MMapPath) -> Option<String> {
     }
 }
 
-/// The memory of a process. `None` if it has ended or may not be inspected.
+/// Returns the memory of a process. `None` if the process has ended or may not be inspected.
 fn memory(pid: u32) -> Option<File> {
     File::open(format!("/proc/{pid}/mem")).ok()
 }
@@ -234,7 +238,7 @@ fn read(pid: u32, map: &MemoryMap) -> io::Result<Elf> {
     match &map.pathname {
         MMapPath::Path(path) => {
             let (start, end) = map.address;
-            // Names the file even if it was deleted or replaced, but takes more privileges.
+            // This path works even if the file was deleted or replaced, but needs more privileges.
             let mapped = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
             let inside = || File::open(root.join(path.strip_prefix("/").unwrap_or(path)));
             Elf::read(mapped.or_else(|_| inside())?, &root)

@@ -1,11 +1,11 @@
-//! System calls, counted by name: with the kernel's tracepoint for their beginning, or by stopping
-//! the server at each of them.
+//! Counts system calls by name, with the kernel's tracepoint for their beginning, or by stopping
+//! the server at each call.
 //!
-//! The tracepoint writes a record of 80 bytes for each call, which takes the server about 1 µs on a
-//! virtual machine (`observe`, a bench of `hotlap-servers`), and a thread of hotlap counts the
-//! records. Its description is in tracefs, which only root may read. Counting in the kernel instead
-//! would need an event for each of 350 system calls, which are switched at every context switch, or
-//! a histogram trigger, which many kernels are built without.
+//! The tracepoint writes a record of 80 bytes for each call, and a thread of hotlap counts the
+//! records. A record takes the server about 1 µs on a virtual machine (`observe`, a bench of
+//! `hotlap-servers`). The tracepoint is described in tracefs, which only root may read. Counting in
+//! the kernel would need an event for each of 350 system calls, all switched at every context
+//! switch. The alternative is a histogram trigger, which many kernels are built without.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -32,10 +32,10 @@ const AT_FULL_SPEED: &str = "system calls at full speed (ptrace stops the server
                              instead, so calls that depend on timing, such as epoll_wait, are \
                              counted more often)";
 
-/// The key under which records that were lost are counted.
+/// The key under which lost records are counted.
 const LOST: &str = "[lost]";
 
-/// Counts a server's system calls.
+/// The instrument that counts a server's system calls.
 #[derive(Debug)]
 pub(crate) struct SystemCalls {
     means: Means,
@@ -43,14 +43,16 @@ pub(crate) struct SystemCalls {
 
 #[derive(Debug)]
 enum Means {
-    /// By the kernel's tracepoint.
+    /// The calls are counted with the kernel's tracepoint.
     Tracepoint(Traced),
-    /// By stopping the server at each call. The error says why the tracepoint cannot be used.
+    /// The calls are counted by stopping the server at each call. The error says why the tracepoint
+    /// cannot be used.
     Stops(Ptrace, ObserveError),
 }
 
 impl SystemCalls {
-    /// Attaches a tracepoint, switched off. Where that is not permitted, prepares to trace.
+    /// Attaches the tracepoint, switched off. If the tracepoint cannot be used, prepares to trace
+    /// instead.
     pub(crate) fn open(roots: &Roots) -> Result<Self, ObserveError> {
         let means = match Traced::open(roots) {
             Ok(traced) => Means::Tracepoint(traced),
@@ -112,7 +114,7 @@ fn name(number: u64) -> String {
     known.map_or_else(|| format!("system call {number}"), |known| known.name().to_owned())
 }
 
-/// Whether the kernel's policy permits tracing at all: Documentation/admin-guide/LSM/Yama.rst.
+/// Fails if the kernel's policy permits no tracing, see Documentation/admin-guide/LSM/Yama.rst.
 fn may_trace(scope: Option<&str>) -> Result<(), ObserveError> {
     let is_root = rustix::process::geteuid().is_root();
     match scope.map(str::trim) {
@@ -149,32 +151,32 @@ fn refused(error: &io::Error) -> ObserveError {
     }
 }
 
-/// How often records are read. A ring of 512 KiB holds 6,500 of them: one core makes some thousand
-/// system calls in this time.
+/// The interval at which records are read. A ring of 512 KiB holds 6,500 records, and one core
+/// makes some thousand system calls in this time.
 const READ_EVERY: Duration = Duration::from_millis(2);
 
-/// Where tracefs is mounted, by default and on older systems.
+/// The folders at which tracefs is mounted, by default and on older systems.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Counts by number. And lost records.
+/// Counts by number of the system call, and the number of lost records.
 #[derive(Debug, Default)]
 struct Counts {
     by_number: HashMap<u64, u64>,
     lost: u64,
 }
 
-/// The thread that counts records while the tracepoint is on, and what tells it to stop.
+/// The thread that counts records while the tracepoint is on, and the flag that tells it to stop.
 type Reader = (Arc<AtomicBool>, JoinHandle<(Rings, Counts)>);
 
-/// The tracepoint, attached to a server.
+/// The tracepoint for the beginning of system calls, attached to a server.
 #[derive(Debug)]
 struct Traced {
-    /// `None` while it is on: the reader has them.
+    /// The rings. `None` while the tracepoint is on, because the reader has them.
     rings: Option<Rings>,
     reader: Option<Reader>,
     counts: Counts,
     supervisor: Option<u32>,
-    /// Where a record has the number of the system call.
+    /// The offset of the number of the system call in a record.
     number_at: usize,
 }
 
@@ -190,7 +192,7 @@ impl Traced {
         Ok(Self { rings, reader: None, counts: Counts::default(), supervisor, number_at })
     }
 
-    /// Switches it on.
+    /// Switches the tracepoint on.
     fn enable(&mut self) -> io::Result<()> {
         let Some(mut rings) = self.rings.take() else { return Ok(()) };
         if let Err(error) = rings.enable() {
@@ -213,7 +215,7 @@ impl Traced {
         Ok(())
     }
 
-    /// Switches it off.
+    /// Switches the tracepoint off.
     fn disable(&mut self) {
         let Some((stop, reader)) = self.reader.take() else { return };
         stop.store(true, Ordering::Release);
@@ -227,7 +229,7 @@ impl Traced {
         }
     }
 
-    /// The counts since the last call.
+    /// Returns the counts since the last call.
     fn take(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
@@ -246,7 +248,7 @@ fn read(rings: &mut Rings, counts: &mut Counts, supervisor: Option<u32>, number_
     });
 }
 
-/// The tracepoint's number, and where its records have the number of the system call.
+/// Returns the tracepoint's number, and the offset of the number of the system call in its records.
 fn described() -> Result<(u64, usize), ObserveError> {
     let folders = MOUNTS.map(|mount| Path::new(mount).join("events/raw_syscalls/sys_enter"));
     let mut hidden = false;
@@ -277,8 +279,8 @@ fn described() -> Result<(u64, usize), ObserveError> {
     Err(ObserveError { what: AT_FULL_SPEED.into(), why: why.to_owned(), remedy: remedy.to_owned() })
 }
 
-/// The offset of the field `id`, of 8 bytes, from a description with lines like `field:long id;
-/// offset:8; size:8; signed:1;`.
+/// Returns the offset of the field `id`, of 8 bytes, from a description with lines such as
+/// `field:long id; offset:8; size:8; signed:1;`.
 fn number_at(format: &str) -> Option<usize> {
     let field = format.lines().find(|line| line.trim_start().starts_with("field:long id;"))?;
     let offset = field.split(';').find_map(|part| part.trim().strip_prefix("offset:"))?;

@@ -1,12 +1,12 @@
-//! Samples what a server's whole process tree uses: CPU time, context switches, memory.
+//! Samples the CPU time, context switches and memory of a server's whole process tree.
 //!
 //! CPU time comes from each process's own CPU clock, which the scheduler keeps in nanoseconds and
-//! which includes ended threads. Ended processes are counted too: a process that is waited for
-//! hands its CPU time to its parent, up to the supervisor. The kernel reports that share in clock
-//! ticks only (10 ms), rounded down, so for a server that starts a process per request the total is
-//! accurate to a tick or two per parent. For one whose processes stay, it is exact. If parents do
-//! not wait for their children, the last known value of each child counts. Either way a sample is a
-//! lower bound and never decreases.
+//! which includes ended threads. Ended processes are counted too, because a parent that waits for a
+//! child receives the child's CPU time, up to the supervisor. The kernel reports this part only in
+//! clock ticks (10 ms), rounded down. So if a server starts a process per request, the total is
+//! accurate to one or two ticks per parent. If the processes of a server stay, the total is exact.
+//! If parents do not wait for their children, the last known value of each child counts. In each
+//! case, a sample is a lower bound and never decreases.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -17,65 +17,65 @@ use serde::{Deserialize, Serialize};
 
 use crate::processes::{self, ProcessTree, Roots};
 
-/// CPU time of a tree since the server was started.
+/// The CPU time of a tree since the server was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
-    /// When it was read.
+    /// The time of the reading.
     pub at: Instant,
-    /// User and kernel mode together, in nanoseconds.
+    /// The CPU time in user and kernel mode together, in nanoseconds.
     pub cpu_ns: u64,
 }
 
-/// Context switches of a tree since it was started or first sampled, whichever is later.
+/// The context switches of a tree since it was started or first sampled, whichever is later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Switches {
-    /// A thread blocked.
+    /// Context switches of threads that blocked.
     pub voluntary: u64,
-    /// A thread was preempted.
+    /// Context switches of threads that were preempted.
     pub involuntary: u64,
 }
 
-/// Memory of a tree, with its threads and processes.
+/// The memory of a tree, and the numbers of its threads and processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Memory {
-    /// Sum of resident set sizes, in bytes: a shared page counts once per process.
+    /// The sum of resident set sizes, in bytes. A shared page counts once per process.
     pub rss_bytes: u64,
-    /// Sum of proportional set sizes, in bytes: a shared page counts once in all. `None` if not
+    /// The sum of proportional set sizes, in bytes. A shared page counts only once. `None` if not
     /// requested or not permitted.
     pub pss_bytes: Option<u64>,
-    /// Threads.
+    /// The number of threads.
     pub threads: u32,
-    /// Processes.
+    /// The number of processes.
     pub processes: u32,
 }
 
-/// What hardware counters counted in an interval.
+/// The counts of hardware counters in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HardwareCounts {
     /// Instructions in user mode.
     pub instructions_user: u64,
-    /// Instructions in the kernel. `None` where only user mode may be counted.
+    /// Instructions in the kernel. `None` if only user mode may be counted.
     pub instructions_kernel: Option<u64>,
-    /// Cycles, in both modes, or in user mode where only that may be counted.
+    /// Cycles in both modes, or in user mode if only user mode may be counted.
     pub cycles: u64,
 }
 
-/// Samples one server. Keep one sampler for as long as the server runs, because it remembers ended
-/// processes. On other systems than Linux, all figures are unknown.
+/// Samples one server. Keep one sampler for as long as the server runs, because the sampler
+/// remembers ended processes. On systems other than Linux, all figures are unknown.
 #[derive(Debug)]
 pub struct Sampler {
     supervisor: Option<u32>,
     tree: ProcessTree,
     ledger: CpuAccounting,
-    /// Of each thread, the last known value.
+    /// The last known value of each thread.
     switches: HashMap<u32, Switches>,
-    /// Of ended threads: the sum of last known values.
+    /// The sum of the last known values of ended threads.
     switches_gone: Switches,
     ns_per_tick: u64,
 }
 
 impl Sampler {
-    /// A sampler for the processes of a server.
+    /// Returns a sampler for the processes of a server.
     pub fn new(roots: Roots) -> Self {
         Self {
             supervisor: roots.supervisor,
@@ -87,12 +87,13 @@ impl Sampler {
         }
     }
 
-    /// CPU time. Cheap enough for both edges of a lap: about 1 µs per process while no process or
-    /// thread is created on the machine, some tens of µs per process otherwise.
+    /// Samples CPU time, which is cheap enough for both edges of a lap. A sample takes about 1 µs
+    /// per process while no process or thread is created on the machine, and otherwise some tens of
+    /// µs per process.
     ///
     /// # Errors
-    /// The process table cannot be read, or a process that hotlap did not start has ended, so that
-    /// it is unknown what answers in its place.
+    /// The process table cannot be read, or a process that hotlap did not start has ended. The
+    /// process that responds in its place is then unknown.
     pub fn cpu(&mut self) -> io::Result<Cpu> {
         supported()?;
         if self.tree.refresh()? {
@@ -109,16 +110,16 @@ impl Sampler {
         Ok(Cpu { at, cpu_ns: self.ledger.total() })
     }
 
-    /// Its processes, as last seen if the process table cannot be read.
+    /// Returns the processes of the server, as last seen if the process table cannot be read.
     pub fn pids(&mut self) -> Vec<u32> {
         let _ = supported().and_then(|()| self.tree.refresh());
         self.tree.pids()
     }
 
-    /// Reads each member's clock. Returns whether all of them still exist.
+    /// Reads the CPU clock of each member. Returns whether all members still exist.
     ///
-    /// The times that parents received are read before, never after: a process that ends in between
-    /// is then missed by one sample rather than counted twice.
+    /// The times that parents received from children are always read before the clocks. One sample
+    /// then misses a process that ends in between, instead of counting it twice.
     fn read_clocks(&mut self) -> bool {
         let mut all = true;
         for member in self.tree.members() {
@@ -133,8 +134,8 @@ impl Sampler {
         all
     }
 
-    /// Moves processes that left the process table from the living to the ended, and sums the times
-    /// that parents, including the supervisor, received from children that they waited for.
+    /// Moves processes that left the process table from the living to the ended. Also sums the
+    /// times that parents, including the supervisor, received from children that they waited for.
     fn sum_reaped(&mut self) {
         let here: HashSet<(u32, u64)> =
             self.tree.members().map(|member| (member.pid, member.started)).collect();
@@ -151,7 +152,7 @@ impl Sampler {
         self.ledger.reaped((supervisor + ticks) * self.ns_per_tick);
     }
 
-    /// Context switches. Takes some tens of µs per thread.
+    /// Samples context switches, which takes some tens of µs per thread.
     ///
     /// # Errors
     /// The process table cannot be read.
@@ -183,7 +184,7 @@ impl Sampler {
         }))
     }
 
-    /// Memory without proportional set sizes. Takes some tens of µs per process.
+    /// Samples memory without proportional set sizes, which takes some tens of µs per process.
     ///
     /// # Errors
     /// The process table cannot be read.
@@ -191,8 +192,8 @@ impl Sampler {
         self.memory_by(false)
     }
 
-    /// Memory. The kernel walks all pages of each process and holds up the process meanwhile, so do
-    /// not call this during laps.
+    /// Samples memory. The kernel walks all pages of each process and delays the process during
+    /// this time, so do not call this method during laps.
     ///
     /// # Errors
     /// The process table cannot be read.
@@ -234,7 +235,7 @@ impl Sampler {
     }
 }
 
-/// Fails on systems that do not show what a process uses under `/proc`.
+/// Fails on systems that do not show the resource usage of processes under `/proc`.
 fn supported() -> io::Result<()> {
     match cfg!(target_os = "linux") {
         true => Ok(()),
@@ -242,16 +243,16 @@ fn supported() -> io::Result<()> {
     }
 }
 
-/// CPU time of living and ended processes: the arithmetic, without the process table.
+/// The sums of CPU time of living and ended processes, without access to the process table.
 #[derive(Debug, Default)]
 struct CpuAccounting {
     /// The last known CPU time of each living process, by id and start time.
     living: HashMap<(u32, u64), u64>,
-    /// Of processes that ended while watched: the sum of last known values.
+    /// The sum of the last known values of processes that ended while they were watched.
     gone_ns: u64,
-    /// CPU time that parents had received before the first sample.
+    /// The CPU time that parents had received from children before the first sample.
     reaped_first_ns: Option<u64>,
-    /// CPU time that parents have received so far, rounded down.
+    /// The CPU time that parents have received from children so far, rounded down.
     reaped_ns: u64,
     total_ns: u64,
 }
@@ -266,8 +267,8 @@ impl CpuAccounting {
         self.reaped_ns = ns;
     }
 
-    /// The last known times of ended processes and the times that parents received are both lower
-    /// bounds of what ended processes used, so the larger one is closer.
+    /// Returns the total CPU time. For ended processes, the last known times and the times that
+    /// parents received are both lower bounds. The larger bound is closer to the truth.
     fn total(&mut self) -> u64 {
         let living: u64 = self.living.values().sum();
         let seen = self.gone_ns + self.reaped_first_ns.unwrap_or(0);
@@ -276,29 +277,30 @@ impl CpuAccounting {
     }
 }
 
-/// The number after a name at the start of a line. 0 if missing.
+/// Returns the number after a name at the start of a line, or 0 if it is missing.
 fn number(text: &str, name: &str) -> u64 {
     let first = processes::field(text, name).split_whitespace().next();
     first.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Reads the CPU clock of another process, for which there is no safe library.
+/// Access to the CPU clock of another process, for which there is no safe library.
 mod clock {
     #![cfg_attr(
         target_os = "linux",
         expect(unsafe_code, reason = "the CPU clock of another process")
     )]
 
-    /// CPU time of all threads that a process ever had, in nanoseconds. `None` if it has ended.
+    /// Returns the CPU time of all threads that a process ever had, in nanoseconds. `None` if the
+    /// process has ended.
     #[cfg(target_os = "linux")]
     pub(super) fn process_ns(pid: u32) -> Option<u64> {
         let mut id: libc::clockid_t = 0;
-        // SAFETY: `id` is valid for writes; a missing process returns an error.
+        // SAFETY: `id` is valid for writes, and a missing process returns an error.
         if unsafe { libc::clock_getcpuclockid(pid.cast_signed(), &raw mut id) } != 0 {
             return None;
         }
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is valid for writes; the clock of a missing process returns an error.
+        // SAFETY: `time` is valid for writes, and the clock of a missing process returns an error.
         if unsafe { libc::clock_gettime(id, &raw mut time) } != 0 {
             return None;
         }
@@ -306,7 +308,7 @@ mod clock {
         Some(seconds.ok()? * 1_000_000_000 + ns.ok()?)
     }
 
-    /// Unknown on this system.
+    /// Returns `None`, because the clock is unknown on this system.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn process_ns(_pid: u32) -> Option<u64> {
         None
@@ -324,7 +326,7 @@ mod tests {
         ledger.living.insert((1, 1), 1_000);
         ledger.living.insert((2, 1), 70);
         assert_eq!(ledger.total(), 1_570);
-        // It ends after using 75. Its parent receives that, rounded down.
+        // The process ends after using 75. Its parent receives this time, rounded down to 60.
         ledger.end((2, 1));
         ledger.reaped(560);
         assert_eq!(ledger.total(), 1_570);

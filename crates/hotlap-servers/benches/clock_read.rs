@@ -1,13 +1,14 @@
-//! Measures what it costs to read the CPU clock of a busy process, and how exact the reading is:
-//! without any preparation, after moving to each of its cores in turn, and after a [`ClockFlush`].
+//! Measures the cost and the accuracy of reading the CPU clock of a busy process. The clock is read
+//! without any preparation, after a move to each of the process's cores in turn, and after a
+//! [`ClockFlush`].
 //!
-//! cargo bench -p hotlap-servers --bench clock_read
+//!     cargo bench -p hotlap-servers --bench clock_read
 //!
-//! A child process spins in one thread per core. Every 12 ms its clock is read. Then it is stopped
-//! at once and read again. The second reading is exact, so the difference is how far the first was
-//! behind, plus the time that the stop took. With 64 cores listed on a machine that has fewer, each
-//! core is visited several times: the number of moves and wake-ups is the same, though fewer happen
-//! at once.
+//! A child process spins in one thread per core. The child's clock is read every 12 ms. Then the
+//! child is stopped at once, and its clock is read again. The second reading is exact. The
+//! difference between the readings is the lag of the first, plus the time that the stop took. With
+//! 64 cores listed on a machine that has fewer, each core is visited several times. The number of
+//! moves and wake-ups is then the same, though fewer happen at once.
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 fn main() {
@@ -31,7 +32,7 @@ mod linux {
     const WINDOW: Duration = Duration::from_millis(12);
     const WINDOWS: usize = 60;
 
-    /// /// A process that spins. Dropping this ends it.
+    /// A process that spins. Dropping this value ends it.
     struct Spinner(Child);
 
     impl Drop for Spinner {
@@ -62,7 +63,7 @@ mod linux {
         report(&all[..1], "visit", &many, &|cpus| drop(ClockFlush::to(cpus)));
     }
 
-    /// /// The former way: moves to one core after the other, and back.
+    /// Moves to one core after the other, and back. This is the former way to read a clock.
     fn moves(cpus: &[usize]) {
         let home = allowed().expect("the cores");
         for cpu in cpus {
@@ -71,7 +72,7 @@ mod linux {
         pin(&home).expect("home");
     }
 
-    /// /// Prints one row: reads the clock of a process that spins on some cores, after visiting
+    /// Prints one row: reads the clock of a process that spins on some cores, after visits to
     /// others.
     fn report(spinning: &[usize], name: &str, visited: &[usize], visit: &dyn Fn(&[usize])) {
         let program = std::env::current_exe().expect("this program");

@@ -1,12 +1,12 @@
-//! Measures what each instrument costs a server, and how many samples of its profile have no name.
+//! Measures what each instrument costs a server, and how many samples of a profile have no name.
 //!
 //!     cargo bench -p hotlap-servers --bench observe
 //!     cargo bench -p hotlap-servers --bench observe -- handover
 //!     cargo bench -p hotlap-servers --bench observe -- servers/node/http BUILD_FOLDER
 //!
-//! The server is a minimal one, one with a planted difference, or that of a manifest, built in a
-//! folder. Windows of half a second with an instrument alternate with windows without. The server
-//! is frozen between them.
+//! The server is a minimal one, one with a planted difference, or the server of a manifest, built
+//! in a folder. Windows of half a second with an instrument alternate with windows without. The
+//! server is frozen between them.
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ mod linux {
     const ROUNDS: usize = 10;
     const CONNECTIONS: usize = 16;
 
-    /// What happened in some windows.
+    /// The CPU time and the requests of some windows.
     #[derive(Clone, Copy, Default)]
     struct Seen {
         cpu_ns: u64,
@@ -168,7 +168,8 @@ mod linux {
         started.unwrap_or_else(|failure| panic!("{failure:?}"))
     }
 
-    /// CPU time of a window in ns, and its requests. The server is frozen after it.
+    /// Returns the CPU time of a window in ns, and its requests. The server is frozen after the
+    /// window.
     fn window(session: &Session, started: &mut Up, length: Duration) -> Seen {
         let before = started.server.sample(&|| 0).cpu_ns.expect("its CPU time");
         started.server.thaw();

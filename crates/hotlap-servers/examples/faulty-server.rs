@@ -1,5 +1,5 @@
-//! A faulty server as a program, for tests that start one: `faulty-server hello|json-api FAULT`
-//! listens on `PORT` at `HOST`.
+//! A program that is a faulty server, for tests that start one. `faulty-server hello|json-api
+//! FAULT` listens on `PORT` at `HOST`.
 
 use std::net::TcpListener;
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
-//! A server behind TLS as a program, for tests that start one: it listens on `PORT` at `HOST` with
-//! the certificate of `TLS_CERT` and `TLS_KEY`, and without them not over TLS.
+//! A program that is a server behind TLS, for tests that start one. The server listens on `PORT` at
+//! `HOST` with the certificate of `TLS_CERT` and `TLS_KEY`. Without `TLS_CERT` and `TLS_KEY`, the
+//! server does not use TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -49,7 +50,7 @@ fn config(certificate: &str) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// Answers one request, whatever it is.
+/// Sends a response to one request, whatever the request is.
 fn answer(mut stream: impl Read + Write) {
     let mut request = Vec::new();
     let mut piece = [0; 4096];

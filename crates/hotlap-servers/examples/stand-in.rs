@@ -1,5 +1,5 @@
-//! The program that tests of processes start: a supervisor, a hotlap to be killed, and servers
-//! whose usage is known.
+//! The program that tests of processes start. Its arguments make it a supervisor, a hotlap that
+//! will be killed, or a server whose usage is known.
 
 use std::fs::File;
 use std::io::Write;
@@ -91,8 +91,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A process without a supervisor must not outlive its test, however that ends: the kernel kills it
-/// when the thread that started it ends.
+/// Ends this process with its parent. A process without a supervisor must not outlive its test,
+/// however the test ends. The kernel kills the process when the thread that started it ends.
 fn end_with_parent() {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
@@ -118,22 +118,22 @@ fn hold(folder: &Path, argv: &[&str]) -> Process {
     server
 }
 
-/// Listens on a port of its own choice and prints the address.
+/// Listens on any free port and prints the address.
 fn listen() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     tell(listener.local_addr().unwrap());
     std::thread::sleep(Duration::from_secs(600));
 }
 
-/// Serves HTTP and uses 0.2 ms of CPU time per response. Each response has a header with the CPU
-/// time that this process has used so far.
+/// A server that speaks HTTP and uses 0.2 ms of CPU time per response. Each response has a header
+/// with the CPU time that the process has used so far.
 #[derive(Default)]
 struct Server {
-    /// Receives a byte for each response.
+    /// The file that receives a byte for each response.
     count: Option<File>,
     /// While this file exists, requests get no response.
     hang: Option<PathBuf>,
-    /// Until then, requests get no response.
+    /// Until this time, requests get no response.
     until: Option<Instant>,
 }
 
@@ -154,8 +154,8 @@ fn listener(port: &str) -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap()
 }
 
-/// Serves on two ports, each with a status of its own. The second port opens before the first
-/// response on the first port is sent, and not before that response is due.
+/// Serves on two ports, each with a different status. The second port opens when the first response
+/// on the first port is due, and before that response is sent.
 fn two((first, status): (&str, &str), (second, then): (&str, &str)) {
     let [response, later] = [status, then].map(|status| {
         let head = format!("HTTP/1.1 {status} It\r\nContent-Type: text/plain\r\n");
@@ -204,7 +204,7 @@ impl Server {
     }
 }
 
-/// Waits for a port in `FOLDER/request` and starts a server there, as its own child.
+/// Waits for a port in `FOLDER/request` and starts a server on that port, as a child process.
 fn daemon(folder: &Path) {
     let port = loop {
         match std::fs::read_to_string(folder.join("request")) {
@@ -235,8 +235,8 @@ fn freeze(folder: &Path, command: &str) {
 }
 
 /// Uses CPU time in a thread that ends, then has child processes use as much each, one after
-/// another, and waits for them. Prints its own CPU time and its children's, and prints both again
-/// once `FOLDER/again` exists. Then it sleeps until it is stopped.
+/// another, and waits for them. Prints the CPU time of this process and of its children, and prints
+/// both again once `FOLDER/again` exists. Then the process sleeps until it is stopped.
 fn burn(ms: i64, children: u32, folder: Option<&Path>) {
     std::thread::spawn(move || while used_ns() < ms * 1_000_000 {}).join().unwrap();
     for _ in 0..children {
@@ -262,8 +262,8 @@ fn used_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// CPU time of ended children: user and system time, each rounded down to ticks of 10 ms (proc(5),
-/// fields 16 and 17 of `stat`).
+/// Returns the CPU time of ended children: user and system time, each rounded down to ticks of 10
+/// ms. See proc(5), fields 16 and 17 of `stat`.
 fn used_by_children_ns() -> u64 {
     let line = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields = line[line.rfind(')').unwrap() + 2..].split(' ');

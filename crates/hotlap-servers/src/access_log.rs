@@ -1,11 +1,12 @@
-//! Access logs: the requests that a server really got, to be sent again.
+//! Replays access logs: reads the requests that a server really got, in order to send them again.
 //!
-//! A log becomes a few requests, one for each method and expected status, whose path is a field,
-//! and the order in which they are sent with which path. Memory is proportional to the number of
-//! distinct paths, plus 8 bytes a line, and 4 for its time.
+//! A log becomes a few requests, one for each method and expected status, in which the path is a
+//! field. A list of entries says in which order the requests are sent, and with which path. Memory
+//! is proportional to the number of distinct paths, plus 8 bytes per line, and 4 more for the time
+//! of the line.
 //!
-//! Bodies are not compared: a log does not have them, and learning them would take a few requests
-//! for each path.
+//! Bodies are not compared. A log does not contain them, and learning them would take a few
+//! requests for each path.
 
 mod formats;
 
@@ -26,18 +27,18 @@ use hotlap_load::plan::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {what}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct AccessLogError {
-    /// The file.
+    /// The path of the log.
     pub file: PathBuf,
-    /// The line, from 1.
+    /// The line number, counted from 1.
     pub line: Option<u64>,
-    /// What is wrong with it, and what to do.
+    /// What is wrong with the log, and what to do.
     pub what: String,
 }
 
 /// Reads a log.
 ///
 /// # Errors
-/// When the file cannot be read, is compressed, or has no request that can be sent.
+/// If the file cannot be read, is compressed, or has no request that can be sent.
 pub fn read(file: &Path, replay: Replay) -> Result<AccessLog, AccessLogError> {
     let wrong = |line, what| AccessLogError { file: file.to_owned(), line, what };
     let log = File::open(file).map_err(|error| wrong(None, format!("cannot read it: {error}")))?;
@@ -47,10 +48,10 @@ pub fn read(file: &Path, replay: Replay) -> Result<AccessLog, AccessLogError> {
 /// Parses a log.
 ///
 /// # Errors
-/// As for [`read`].
+/// The errors of [`read`].
 pub fn parse(mut log: impl BufRead, replay: Replay) -> Result<AccessLog, Complaint> {
     let failed = |error: io::Error| (None, format!("cannot read it: {error}"));
-    // RFC 1952 section 2.3.1 and RFC 8878 section 3.1.1.
+    // The magic numbers of gzip (RFC 1952 section 2.3.1) and Zstandard (RFC 8878 section 3.1.1).
     let start = log.fill_buf().map_err(failed)?;
     if start.starts_with(&[0x1f, 0x8b]) || start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         return Err((None, "it is compressed: unpack it first".to_owned()));
@@ -91,54 +92,56 @@ pub struct Replay {
 pub enum ReplayOrder {
     /// The order of the lines.
     Lines,
-    /// Random, each as often as in the log.
+    /// A random order, with each request as often as in the log.
     Random {
-        /// The same seed gives the same order.
+        /// The seed of the order. The same seed gives the same order.
         seed: u64,
     },
-    /// Each at its time.
+    /// Each request at its recorded time.
     Times {
-        /// How many times as fast as in the log.
+        /// The speed relative to the log. At a speed of 2, the log is replayed twice as fast.
         speed: f64,
     },
 }
 
-/// A log that was read.
+/// The contents of a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AccessLog {
-    /// Its requests, and their order.
+    /// The requests, and the order in which they are sent.
     pub requests: Requests,
-    /// When they are due. With [`ReplayOrder::Times`] only.
+    /// When the requests are due. `None` unless the order is [`ReplayOrder::Times`].
     pub due: Option<DueTimes>,
-    /// What was left out.
+    /// The lines that are not sent.
     pub left_out: LinesLeftOut,
 }
 
 /// The lines of a log that are not sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LinesLeftOut {
-    /// All lines of the log that are not blank.
+    /// The number of lines in the log that are not blank.
     pub of: u64,
-    /// Lines that have no request that can be sent.
+    /// The number of lines without a request that can be sent.
     pub lines: u64,
-    /// The number of the first of them, from 1, and what is wrong with it: "line 3 has no request".
+    /// The number of the first such line, counted from 1, and its error: "line 3 has no request".
     pub first: Option<(u64, String)>,
-    /// Requests with methods other than GET and HEAD, by method.
+    /// The number of requests with methods other than GET and HEAD, by method.
     pub methods: BTreeMap<String, u64>,
 }
 
-/// The number of methods that are counted separately. A log may contain anything.
+/// The number of methods that are counted separately. The number is limited, because a log may
+/// contain anything.
 const METHODS: usize = 20;
 
-/// What is wrong with a log, and in which line.
+/// The number of a line in a log, and what is wrong with the line or the log.
 type Complaint = (Option<u64>, String);
 
-/// A log while it is read.
+/// The state of the parser while it reads a log.
 struct LogReader {
     replay: Replay,
     groups: Vec<Group>,
     entries: Vec<OrderEntry>,
-    /// The times of the entries in nanoseconds since 1970, if they matter.
+    /// The times of the entries in nanoseconds since 1970. Empty unless the order is
+    /// [`ReplayOrder::Times`].
     times_ns: Vec<u64>,
     /// Whether all times are whole seconds.
     has_whole_seconds: bool,
@@ -159,7 +162,7 @@ impl LogReader {
         }
     }
 
-    /// Takes the line with this number, counted from 1.
+    /// Adds a line. `number` is the line number, counted from 1.
     fn line(&mut self, number: u64, line: Result<&[u8], Cause>) {
         if line.as_ref().is_ok_and(|line| line.is_empty()) {
             return;
@@ -214,7 +217,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Ends the log.
+    /// Returns the contents of the log after its last line.
     fn finish(mut self) -> Result<AccessLog, Complaint> {
         if self.entries.is_empty() {
             return Err(self.nothing());
@@ -228,7 +231,8 @@ impl LogReader {
             }
             ReplayOrder::Times { speed } => Some(DueTimes::new(&self.by_time(), speed)),
         };
-        // The most frequent request comes first: it shows whether a server is up.
+        // Put the most frequent request first, because it is sent to find out whether a server is
+        // up.
         let mut ranks: Vec<usize> = (0..self.groups.len()).collect();
         ranks.sort_by_key(|index| std::cmp::Reverse(self.groups[*index].count));
         let mut places = vec![0; ranks.len()];
@@ -247,7 +251,7 @@ impl LogReader {
         Ok(AccessLog { requests: Requests { asks, fields }, due, left_out: self.left_out })
     }
 
-    /// Why nothing can be sent.
+    /// Explains why the log has no request that can be sent.
     fn nothing(self) -> Complaint {
         let LinesLeftOut { of, lines, .. } = self.left_out;
         match self.first {
@@ -269,13 +273,13 @@ impl LogReader {
         }
     }
 
-    /// Sorts the entries by time, and returns their times. If a log has whole seconds only, the
-    /// requests of a second are spread evenly over it.
+    /// Sorts the entries by time and returns their times. If a log has whole seconds only, the
+    /// requests of a second are spread evenly over that second.
     fn by_time(&mut self) -> Vec<u64> {
         let times = std::mem::take(&mut self.times_ns);
         let mut all: Vec<(u64, OrderEntry)> =
             times.into_iter().zip(self.entries.drain(..)).collect();
-        // A server logs a request when it ends, so the order may differ a little.
+        // A server logs a request when the request ends, so lines may be slightly out of order.
         all.sort_by_key(|(time, _)| *time);
         let mut times_ns = Vec::with_capacity(all.len());
         for second in all.chunk_by(|a, b| a.0 == b.0) {
@@ -299,14 +303,14 @@ fn record(line: &[u8]) -> Result<Record<'_>, Cause> {
 struct Group {
     method: String,
     status: ExpectedStatus,
-    /// The number of each path.
+    /// The paths, each with its index.
     paths: HashMap<String, u32>,
-    /// How often they are in the log.
+    /// The number of lines with these requests.
     count: u64,
 }
 
 impl Group {
-    /// The request, whose path is the field of that name.
+    /// Returns the request of the group. `field` is the name of the field that contains its path.
     fn ask(&self, field: &str) -> Ask {
         let status = match self.status {
             ExpectedStatus::Exactly(status) => status.to_string(),
@@ -327,18 +331,18 @@ impl Group {
         for (path, number) in self.paths {
             values[number as usize] = path;
         }
-        Field { name, source: ValueSource::Choice { values: values.into(), random: false } }
+        Field::new(name, ValueSource::Choice { values: values.into(), random: false })
     }
 }
 
-/// The longest line in bytes. Servers limit a request line to 8 to 64 KiB. Caddy logs all headers,
-/// too.
+/// The length limit of a line, in bytes. Servers limit a request line to 8 to 64 KiB, and Caddy
+/// also logs all headers.
 const LONGEST: usize = 256 * 1024;
 
-/// A file without an end of line in this many bytes is not a log, such as `/dev/zero`.
+/// A file without a line break in this many bytes, such as `/dev/zero`, is not a log.
 const ENDLESS: u64 = 64 << 20;
 
-/// Why a line cannot be sent. Each continues "line 12 …".
+/// Why a line cannot be sent. Each message continues "line 12 …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Cause {
     #[error("is neither in Common or Combined Log Format nor a JSON object")]
@@ -365,18 +369,19 @@ enum Cause {
     ManyKinds,
 }
 
-/// The request of a line.
+/// The request that a line describes.
 #[derive(Debug, Clone, PartialEq)]
 struct Record<'a> {
     method: Cow<'a, str>,
-    /// Path and query: ASCII without spaces and control characters, and starts with `/`.
+    /// The path and query, which start with `/` and are ASCII without spaces and control
+    /// characters.
     path: Cow<'a, str>,
     status: ExpectedStatus,
     time: Option<Time>,
 }
 
 impl<'a> Record<'a> {
-    /// From the parts that every format has.
+    /// Creates a record from the parts that every format has.
     fn new(
         method: Cow<'a, str>,
         target: Cow<'a, [u8]>,
@@ -427,8 +432,8 @@ fn split(request: Cow<'_, [u8]>) -> Result<(Cow<'_, str>, Cow<'_, [u8]>), Cause>
     })
 }
 
-/// The path and query of a target. A proxy's target is a whole URL (RFC 9112 section 3.2.2). Bytes
-/// beyond ASCII are percent-encoded, as browsers send them.
+/// Returns the path and query of a request target. A request to a proxy has a whole URL as its
+/// target (RFC 9112 section 3.2.2). Bytes beyond ASCII are percent-encoded, as in browsers.
 fn path(target: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Cause> {
     if target.iter().any(|b| *b <= b' ' || *b == 0x7f) {
         return Err(Cause::Control);
@@ -456,7 +461,7 @@ fn path(target: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Cause> {
     Ok(Cow::Owned(path))
 }
 
-/// What follows the host and port of an `http` or `https` URL.
+/// Returns the part of an `http` or `https` URL after the host and port.
 fn after_authority(url: &[u8]) -> Result<&[u8], Cause> {
     let has = |scheme: &[u8]| {
         url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -473,14 +478,15 @@ fn after_authority(url: &[u8]) -> Result<&[u8], Cause> {
     Ok(&authority[end..])
 }
 
-/// The status to expect if the log has this one.
+/// Returns the status to expect from a replay, given the status in the log.
 fn expected(status: u16) -> Result<ExpectedStatus, Cause> {
     Ok(match status {
-        // They answer conditions and ranges in headers, which the log does not have.
+        // These statuses answer conditions and ranges in headers, which the log does not have.
         206 | 304 | 412 | 416 => ExpectedStatus::Success,
-        // They depend on the state of the server or, in nginx, on a client that left.
+        // These statuses depend on the server's state or, for nginx's 499, on a client that left.
         429 | 499 | 500..=599 => ExpectedStatus::Any,
-        // A switch of protocols needs headers. Nginx closed the connection or got no valid request.
+        // A protocol switch needs headers. For the others, nginx closed the connection or got no
+        // valid request.
         100..=199 | 444 | 494..=498 => return Err(Cause::NoResponse(status)),
         200..=999 => ExpectedStatus::Exactly(status),
         _ => return Err(Cause::NoStatus),
@@ -504,7 +510,7 @@ mod tests {
         parse(log.as_bytes(), replay).unwrap()
     }
 
-    /// The requests in the order in which they are sent: the name, and the path.
+    /// Returns the requests in the order in which they are sent, each as its name and path.
     fn sent(log: &AccessLog) -> Vec<(String, String)> {
         let Requests { asks, fields } = &log.requests;
         let path = |entry: &OrderEntry| match &fields.list[entry.request as usize].source {
@@ -639,7 +645,7 @@ mod tests {
         assert_eq!(some, all);
     }
 
-    /// What is sent is a request line of three parts, whatever the log has.
+    /// Asserts that every request line has three valid parts, whatever the log contains.
     fn must_be_sendable(log: &[u8], order: ReplayOrder) {
         let Ok(read) = parse(log, Replay { order, unsafe_methods: true }) else { return };
         let lines = log.split(|b| *b == b'\n').count() as u64;
@@ -660,7 +666,7 @@ mod tests {
             must_be_sendable(&log, order);
         }
 
-        /// Lines that are nearly right reach further than random bytes.
+        /// Damages valid lines, because they get further in the parser than random bytes do.
         #[test]
         fn damaged_lines_are_read_without_a_panic(
             place in 0usize..400, bytes in prop::collection::vec(any::<u8>(), 0..4), times: bool,
@@ -679,7 +685,7 @@ mod tests {
         }
     }
 
-    /// The same request in each format.
+    /// Lines with the same request, one in each format.
     const SAMPLES: &str = include_str!("access_log/samples.log");
 
     #[test]
@@ -694,7 +700,7 @@ mod tests {
         }
     }
 
-    /// The path of a request in a line of Common Log Format.
+    /// Parses a line of Common Log Format with `request` in it, and returns the path.
     fn path_of(request: &[u8]) -> Result<String, Cause> {
         let mut line = b"::1 - - [24/Nov/2026:08:24:04 +0000] \"".to_vec();
         line.extend(request);

@@ -1,6 +1,6 @@
 //! The catalogue: all servers under a root folder, looked up by name or pattern.
 //!
-//! A broken manifest does not hide the other servers: its error is kept.
+//! A broken manifest does not hide the other servers, because its error is stored separately.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ pub use manifest::{
     Upstream, line_of, parse, read,
 };
 
-/// All servers under one root, sorted by id, with the errors of manifests that cannot be used.
+/// All servers under one root folder, sorted by id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalogue {
-    /// Each server followed by its variants.
+    /// The servers. Each is followed by its variants.
     pub servers: Vec<CatalogueServer>,
-    /// Errors of manifests that cannot be used.
+    /// The errors of manifests that cannot be used.
     pub broken: Vec<ManifestError>,
 }
 
 /// Why a name does not select a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
-    /// There is no catalogue.
+    /// The folder of the catalogue cannot be read.
     #[error("catalogue {}: {why}: give the folder that contains <language>/<name>/server.toml",
             root.display())]
     NoRoot {
@@ -55,7 +55,7 @@ fn meant(nearest: &[String]) -> String {
     )
 }
 
-/// `did you mean a, b or c?`. `None` without a name.
+/// Returns a question: `did you mean a, b or c?`. Returns `None` if `nearest` is empty.
 pub fn did_you_mean(nearest: &[String]) -> Option<String> {
     Some(match nearest {
         [] => return None,
@@ -69,7 +69,7 @@ impl Catalogue {
     /// underscore.
     ///
     /// # Errors
-    /// `root` cannot be read.
+    /// If `root` cannot be read.
     pub fn open(root: &Path) -> Result<Self, CatalogueError> {
         let no_root = |error: std::io::Error| CatalogueError::NoRoot {
             root: root.to_owned(),
@@ -88,17 +88,18 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// The server with exactly this id.
+    /// Returns the server with exactly this id.
     pub fn find(&self, id: &str) -> Option<&CatalogueServer> {
         self.servers.iter().find(|server| server.id == id)
     }
 
-    /// The servers that a pattern selects. The pattern is an id, a language, or a glob in which `*`
-    /// matches any characters and `?` one. An id without a colon does not select its variants. A
-    /// language or a glob does.
+    /// Returns the servers that a pattern selects. The pattern is an id, a language, or a glob. In
+    /// a glob, `*` matches any characters and `?` matches one. An id without a colon does not
+    /// select its variants, but a language or a glob does.
     ///
     /// # Errors
-    /// Nothing matches. Has the nearest names, or the error of the manifest that it names.
+    /// If nothing matches. The error has the nearest names, or the error of a manifest that
+    /// matches.
     pub fn select(&self, pattern: &str) -> Result<Vec<&CatalogueServer>, CatalogueError> {
         let pattern = pattern.trim_end_matches('/');
         if let Some(server) = self.find(pattern) {
@@ -121,15 +122,15 @@ impl Catalogue {
         ))
     }
 
-    /// Up to three ids similar to `name`.
+    /// Returns up to three ids that are similar to `name`.
     pub fn nearest(&self, name: &str) -> Vec<String> {
         nearest_of(name, self.servers.iter().map(|server| server.id.as_str()))
     }
 }
 
-/// Up to three of `ids` similar to `name`: first those that contain it, then those at an edit
-/// distance of at most a third of its length (at least 1). Insertions, deletions, replacements and
-/// swaps of neighbours count as one edit each.
+/// Returns up to three of `ids` that are similar to `name`. Ids that contain the name come first.
+/// Other ids may have an edit distance of at most a third of the name's length, and at least 1.
+/// Insertions, deletions, replacements and swaps of neighbours count as one edit each.
 pub fn nearest_of<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     let limit = (name.chars().count() / 3).max(1);
     let mut near: Vec<(usize, usize, &str)> = ids
@@ -272,7 +273,7 @@ variants.fast = {}
     #[test]
     fn a_swap_of_two_letters_is_one_edit() {
         let (_root, catalogue) = catalogue();
-        // A third of five letters allows one edit.
+        // A third of five letters, rounded down, allows one edit.
         assert_eq!(catalogue.nearest("hypre"), ["rust/hyper"]);
     }
 }

@@ -1,14 +1,15 @@
-//! Checks servers: builds each, starts it, verifies it against each of its contracts over each of
-//! its protocols, and stops it; one row per server.
+//! Checks servers and returns one row per server. Each server is built, started, verified against
+//! each of its contracts over each of its protocols, and stopped.
 //!
-//! This is the catalogue's test, and the first command that a contributor runs. Failures are states
-//! of a row rather than errors, so one server never keeps the others from being checked.
+//! `hotlap check` is the catalogue's test, and the first command that a contributor runs. A failure
+//! is a state of a row rather than an error, so one failed server never prevents the checks of the
+//! others.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target, Tls};
@@ -16,6 +17,7 @@ use hotlap_load::plan::{Endpoint, Target, Tls};
 use crate::build::{self, BuildError, Builder, MissingToolchain, Unready};
 use crate::catalogue::{CatalogueServer, SpokenProtocol};
 use crate::contract::{Ask, Contract, Exchange, Name};
+use crate::database::Database;
 use crate::infer;
 use crate::launch::{Certificate, Counts, LINES_LIMIT, Launch, LogLines, ServerFailure};
 use crate::machine::{self, Network};
@@ -24,53 +26,55 @@ use crate::running::{LocalHost, LocalServer, RunningServer, ServerState, StartOr
 use crate::verify::client::Wire;
 use crate::verify::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
 
-/// Time between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Number of requests whose side effects are counted.
+/// The number of requests that are sent to count their side effects.
 const COUNTED: u32 = 50;
 
 /// A log that has not grown for this long is complete.
 const SETTLED: Duration = Duration::from_millis(200);
 
-/// Checks servers.
+/// Checks servers of the catalogue, commands, and running servers.
 #[derive(Clone, Copy)]
 pub struct Checker<'a> {
-    /// Builds the servers.
+    /// The builder of the servers.
     pub builder: Builder<'a>,
     /// The folder for the servers' logs.
     pub logs: &'a Path,
-    /// Time limit from a server's start to its first response.
+    /// The time limit from a server's start to its first response.
     pub start_limit: Duration,
+    /// The database for servers whose contracts need one.
+    pub database: Option<&'a Arc<Database>>,
 }
 
 /// The result for one server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedServer {
-    /// Its id, or the command.
+    /// The id of a server in the catalogue, or the name of a command or URL.
     pub id: String,
-    /// The outcome.
+    /// The outcome of the check.
     pub outcome: CheckOutcome,
-    /// Its version, as it reports it. Empty if unknown.
+    /// The version that the server or its toolchain reports. Empty if unknown.
     pub version: String,
-    /// Time from its start to its first response. 0 if there was none.
+    /// The time from the server's start to its first response. 0 if there was no response.
     pub ready: Duration,
-    /// Resident memory of its whole tree before any load, in bytes. 0 if unknown.
+    /// The resident memory of the whole process tree before any load, in bytes. 0 if unknown.
     pub rss_bytes: u64,
-    /// The findings for each contract over each protocol, as far as they came.
+    /// The findings for each contract and protocol that was verified.
     pub reports: Vec<ContractReport>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// The findings for a contract over a protocol.
+/// The findings for one contract over one protocol.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContractReport {
-    /// The contract. `None`: an inferred one.
+    /// The contract. `None` if the contract was inferred.
     pub contract: Option<Name>,
-    /// The protocol.
+    /// The protocol that the requests were sent over.
     pub protocol: SpokenProtocol,
-    /// The findings.
+    /// The results of all checks.
     pub findings: Findings,
 }
 
@@ -79,13 +83,13 @@ pub struct ContractReport {
 pub enum CheckOutcome {
     /// The server may be measured.
     Passed,
-    /// Its toolchain is missing.
+    /// The server's toolchain is missing.
     Skipped(MissingToolchain),
-    /// It could not be built.
+    /// The server could not be built.
     Unbuilt(BuildError),
-    /// It did not start, or did not keep running.
+    /// The server did not start, or did not keep running.
     ServerFailure(ServerFailure),
-    /// It gave wrong responses. See its findings.
+    /// A required check failed. The reports contain the findings.
     Failed,
 }
 
@@ -102,25 +106,25 @@ impl CheckedServer {
         }
     }
 
-    /// Conformance checks of the first contract: passed, and total.
+    /// Returns how many conformance checks of the first contract passed, and how many there are.
     pub fn conformance(&self) -> (u32, u32) {
         self.reports.first().map_or((0, 0), |report| report.findings.conformance_count())
     }
 
-    /// The conformance checks of the first contract that failed.
+    /// Returns the failed conformance checks of the first contract.
     pub fn unmet(&self) -> impl Iterator<Item = &Check> {
         let checks = self.reports.first().into_iter().flat_map(|r| &r.findings.conformance);
         checks.filter(|check| !check.pass)
     }
 
-    /// The required checks that failed, each with the report that has it.
+    /// Returns the required checks that failed, each with its report.
     pub fn failures(&self) -> impl Iterator<Item = (&ContractReport, &Check)> {
         self.reports
             .iter()
             .flat_map(|report| report.findings.failures().map(move |check| (report, check)))
     }
 
-    /// Whether its responses over a protocol were right. `None` if that was not checked.
+    /// Returns whether all required checks over `protocol` passed, or `None` if none ran.
     pub fn passed_over(&self, protocol: SpokenProtocol) -> Option<bool> {
         let mut over = self.reports.iter().filter(|report| report.protocol == protocol).peekable();
         over.peek()?;
@@ -129,17 +133,17 @@ impl CheckedServer {
 }
 
 impl Checker<'_> {
-    /// Checks many servers, `at_a_time` of them at a time, and calls `on` with each row as it
-    /// comes, from any thread. Rows are in the order of the servers. After an interrupt, some are
-    /// missing.
+    /// Checks many servers, `at_a_time` of them at a time. Calls `on` with each row when the row is
+    /// ready, from any thread. The rows are returned in the order of the servers. After an
+    /// interrupt, some rows are missing.
     pub fn check_all(
         &self,
         servers: &[&CatalogueServer],
         at_a_time: usize,
         on: &(dyn Fn(&CheckedServer) + Sync),
     ) -> Vec<CheckedServer> {
-        // Variants of one build run in one folder, so those whose lines are counted are checked in
-        // turn.
+        // Variants of one build share a folder. Servers whose log lines are counted are therefore
+        // checked one at a time.
         let counted = Mutex::new(());
         let numbered: Vec<_> = servers.iter().enumerate().collect();
         let rows = build::map(&numbered, at_a_time, |(number, server)| {
@@ -156,9 +160,12 @@ impl Checker<'_> {
     }
 
     /// Checks a server of the catalogue against each of its contracts, over each of its protocols.
-    /// Its log is named after `number`.
+    /// The server's log is named after `number`.
     pub fn check(&self, number: usize, server: &CatalogueServer) -> CheckedServer {
         let mut row = CheckedServer::new(&server.id);
+        if let (None, Err(absence)) = (self.database, build::probe_database(server)) {
+            return CheckedServer { outcome: CheckOutcome::Skipped(absence), ..row };
+        }
         let built = match self.builder.build(server) {
             Ok(built) => built,
             Err(Unready::Absent(absence)) => {
@@ -177,7 +184,8 @@ impl Checker<'_> {
         let (over_tls, others): (Vec<_>, Vec<_>) =
             server.protocols.iter().partition(|p| p.is_tls());
         for protocols in [others, over_tls].into_iter().filter(|protocols| !protocols.is_empty()) {
-            let launch = match self.launch(built.launch(server), &protocols) {
+            let launch = Launch { has_database: server.needs_database(), ..built.launch(server) };
+            let launch = match self.launch(launch, &protocols) {
                 Ok(launch) => launch,
                 Err(failure) => {
                     row.outcome = CheckOutcome::ServerFailure(failure);
@@ -199,7 +207,7 @@ impl Checker<'_> {
         row
     }
 
-    /// With a certificate, if these protocols run over TLS.
+    /// Adds a certificate to the launch if all these protocols run over TLS.
     fn launch(
         &self,
         launch: Launch,
@@ -218,7 +226,8 @@ impl Checker<'_> {
         Ok(launch.with_certificate(&certificate, Tls::with(HOST.to_owned())))
     }
 
-    /// Checks a user's command against its own first response. Its log is named after `number`.
+    /// Checks a user's command against its own first response. The command's log is named after
+    /// `number`.
     pub fn check_command(
         &self,
         number: usize,
@@ -238,7 +247,7 @@ impl Checker<'_> {
         row
     }
 
-    /// Checks a server that is already running. Set `rude` only if it is the user's own.
+    /// Checks a server that is already running. Set `rude` only if the server is the user's own.
     pub fn check_running(
         &self,
         name: &str,
@@ -249,7 +258,8 @@ impl Checker<'_> {
     ) -> CheckedServer {
         let mut row = CheckedServer::new(name);
         let contracts = [Contract::custom(ask)];
-        self.verify_contracts(&mut row, target, host, &contracts, Requirements::Custom, rude);
+        let at = (target, host);
+        self.verify_contracts(&mut row, None, at, &contracts, Requirements::Custom, rude);
         row
     }
 
@@ -264,14 +274,15 @@ impl Checker<'_> {
             }
         };
         row.notes.append(&mut up.notes);
-        // Another start, with a certificate, is not the one to report.
+        // Report the first start, not a second start with a certificate.
         if row.ready.is_zero() {
             row.ready = up.ready;
             row.rss_bytes = up.server.resident().map_or(0, |memory| memory.rss_bytes);
         }
         for protocol in protocols {
             let target = Target { protocol: protocol.version(), ..up.target.clone() };
-            self.verify_contracts(row, &target, HOST, contracts, requirements, true);
+            let server = Some(&up.server);
+            self.verify_contracts(row, server, (&target, HOST), contracts, requirements, true);
         }
         let mut checks = Vec::new();
         if requirements != Requirements::Custom {
@@ -307,14 +318,14 @@ impl Checker<'_> {
             supervisor: self.builder.supervisor.clone(),
             logs: self.logs.to_owned(),
             network: network(server.requirements),
-            database: None,
+            database: self.database.cloned(),
         };
         let order = StartOrder {
             number,
             launch: server.launch.clone(),
             counts: server.counts.cloned(),
             requirements: server.requirements,
-            first: server.contracts[0].exchanges[0].clone(),
+            first: server.contracts[0].with_values(0).exchanges[0].clone(),
             protocol: server.protocols[0].version(),
             accepts_wrong: true,
             cpus: machine::split_here(None).of_server(None).0,
@@ -328,19 +339,18 @@ impl Checker<'_> {
         host.start_here(&order, self.builder.stop)
     }
 
-    /// Verifies a running server against its contracts over the target's protocol, one after the
-    /// other.
+    /// Verifies a running server over the target's protocol, against one contract after the other.
     fn verify_contracts(
         &self,
         row: &mut CheckedServer,
-        target: &Target,
-        host: &str,
+        server: Option<&LocalServer>,
+        (target, host): (&Target, &str),
         contracts: &[Contract],
         requirements: Requirements,
         rude: bool,
     ) {
         for mut contract in contracts.iter().cloned() {
-            if contract.name.is_none() {
+            if contract.is_custom() {
                 match infer::infer(target, host, LIMIT, &contract, self.builder.stop) {
                     Ok(inferred) => {
                         contract = inferred.contract;
@@ -357,10 +367,10 @@ impl Checker<'_> {
                     }
                 }
             }
-            let findings = verify(&Verifier {
+            let mut findings = verify(&Verifier {
                 target,
                 host,
-                contract: &contract,
+                contract: &contract.with_values(0),
                 requirements,
                 rude,
                 limit: LIMIT,
@@ -370,27 +380,32 @@ impl Checker<'_> {
             if self.builder.stop.load(Ordering::Relaxed) {
                 return;
             }
+            if let (Some(server), true) = (server, findings.passed()) {
+                let proof = server.prove(&contract.names, (target, host), self.builder.stop);
+                findings.required.extend(proof.checks);
+            }
             if !findings.passed() {
                 row.outcome = CheckOutcome::Failed;
             }
             let protocol = SpokenProtocol::of(target.protocol, target.tls.is_some());
-            row.reports.push(ContractReport { contract: contract.name, protocol, findings });
+            let contract = contract.names.first().copied();
+            row.reports.push(ContractReport { contract, protocol, findings });
         }
     }
 }
 
-/// A server that is ready to be started, and what to check.
+/// A server that is ready to be started, and the checks that it needs.
 struct ToCheck<'a> {
     launch: Launch,
     contracts: &'a [Contract],
-    /// All of them with TLS, or all of them without.
+    /// The protocols to check. Either all of them run over TLS, or none does.
     protocols: &'a [SpokenProtocol],
     requirements: Requirements,
     /// The side effect to count.
     counts: Option<&'a Counts>,
 }
 
-/// Stops a server and records how that went.
+/// Stops a server and records how the server ended.
 fn stop(row: &mut CheckedServer, mut server: LocalServer) {
     if row.outcome != CheckOutcome::Passed {
         if let ServerState::Ended(exit) = server.state() {
@@ -415,8 +430,9 @@ fn stop(row: &mut CheckedServer, mut server: LocalServer) {
     }
 }
 
-/// Where a server is told to listen. One of the catalogue gets another address than the usual one,
-/// so that it fails if it ignores `HOST`. Only Linux has all of 127.0.0.0/8.
+/// Returns the network that a server is told to listen on. A server of the catalogue gets an
+/// unusual loopback address, so that it fails if it ignores `HOST`. Only Linux has all of
+/// 127.0.0.0/8 as loopback addresses.
 fn network(requirements: Requirements) -> Network {
     match requirements {
         Requirements::Catalogue { .. } if cfg!(target_os = "linux") => {
@@ -426,8 +442,8 @@ fn network(requirements: Requirements) -> Network {
     }
 }
 
-/// Checks that a server listens at `HOST` and nowhere else. Only the port that answers counts:
-/// its processes may have sockets between them.
+/// Checks that a server listens at `host` and nowhere else. Only the port of the target counts,
+/// because the server's processes may have sockets between them.
 fn listens_at(up: &Up<LocalServer>, host: IpAddr) -> Check {
     let port = match &up.target.endpoint {
         Endpoint::Tcp(address) => Some(address.port()),

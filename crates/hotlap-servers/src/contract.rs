@@ -1,9 +1,9 @@
-//! Contracts: the requests that a server must answer, and the exact responses, as data without a
-//! socket.
+//! Contracts: the requests that a server must answer, and the exact responses. This module has only
+//! data, and opens no sockets.
 //!
 //! Each contract has a few requests that are also sent under load ([`Contract::exchanges`]) and
 //! some that only verification sends ([`Contract::extras`]). Both the checks of [`crate::verify`]
-//! and the comparison under load are derived from it.
+//! and the comparison under load are derived from the contract.
 
 use std::fmt;
 
@@ -13,10 +13,15 @@ use serde_json::json;
 
 mod body;
 mod exchange;
+pub(crate) mod files;
+mod template;
+mod upload;
+mod world;
 
 pub use body::{Body, Response, quoted, quoted_part, union};
 use exchange::essence;
 pub use exchange::{Content, Exchange, Fields, described};
+pub use world::SCHEMA;
 
 /// The names of the contracts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,30 +31,106 @@ pub enum Name {
     Hello,
     /// `GET /` returns `Hello World ` and the Unix time in milliseconds.
     Clock,
-    /// `GET /api/hello` returns what the server's manifest says.
+    /// `GET /api/hello` returns the body that the server's manifest gives.
     Api,
     /// A small JSON application: `GET /bla`, `POST /bla`, and refusal of invalid JSON.
     JsonApi,
+    /// `GET /json?name=N` returns a greeting as JSON.
+    Json,
+    /// `GET /db?id=N` returns a row of a table as JSON.
+    Db,
+    /// `GET /queries?ids=…` returns 20 rows, each read by a separate statement.
+    Queries,
+    /// `POST /updates?ids=…&numbers=…` reads 20 rows and changes them.
+    Updates,
+    /// `GET /fortunes?text=…` returns a page with all rows of a table and one more, with this text.
+    Fortunes,
+    /// `GET /cached?ids=…` returns 20 rows that the server keeps in memory.
+    Cached,
+    /// `POST /upload` returns the length and the CRC-32 of its body.
+    Upload,
+    /// `GET /delay?ms=N` returns after N milliseconds.
+    Delay,
+    /// `GET /static/1000.txt` returns a file from the folder that `FILES` names.
+    Static,
 }
 
 impl Name {
     /// All contracts.
-    pub const ALL: [Self; 4] = [Self::Hello, Self::Clock, Self::Api, Self::JsonApi];
+    pub const ALL: [Self; 13] = [
+        Self::Hello,
+        Self::Clock,
+        Self::Api,
+        Self::JsonApi,
+        Self::Json,
+        Self::Db,
+        Self::Queries,
+        Self::Updates,
+        Self::Fortunes,
+        Self::Cached,
+        Self::Upload,
+        Self::Delay,
+        Self::Static,
+    ];
 
-    /// The name in manifests and flags.
+    /// Returns the name in manifests and flags.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hello => "hello",
             Self::Clock => "clock",
             Self::Api => "api",
             Self::JsonApi => "json-api",
+            Self::Json => "json",
+            Self::Db => "db",
+            Self::Queries => "queries",
+            Self::Updates => "updates",
+            Self::Fortunes => "fortunes",
+            Self::Cached => "cached",
+            Self::Upload => "upload",
+            Self::Delay => "delay",
+            Self::Static => "static",
         }
     }
 
-    /// The contract of that name.
+    /// Returns whether a load sends all requests of the contract, because none represents the
+    /// others.
+    pub fn is_a_mix(self) -> bool {
+        matches!(self, Self::Upload | Self::Static)
+    }
+
+    /// Returns whether responses depend on the requests, so that a server must do more than send
+    /// the same bytes.
+    pub fn asks_for_work(self) -> bool {
+        use Name::{Delay, Json, Static, Upload};
+        matches!(self, Json | Upload | Delay | Static) || self.needs_database()
+    }
+
+    /// Returns whether servers read from a database, or write to it.
+    pub fn needs_database(self) -> bool {
+        use Name::{Cached, Db, Fortunes, Queries, Updates};
+        matches!(self, Db | Queries | Updates | Fortunes | Cached)
+    }
+
+    /// Returns the contract with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == name)
     }
+
+    /// Parses a list of contracts, such as `db,queries`.
+    ///
+    /// # Errors
+    /// If a contract does not exist. The error lists all contracts.
+    pub fn list(text: &str) -> Result<Vec<Self>, String> {
+        let all = Self::ALL.map(Self::as_str).join(", ");
+        let known =
+            |name: &str| Self::of(name).ok_or(format!("no contract {name}: there are {all}"));
+        text.split(',').map(|name| known(name.trim())).collect()
+    }
+}
+
+/// Joins the names of contracts: `db, queries`.
+pub fn named(contracts: &[Name]) -> String {
+    contracts.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Name {
@@ -64,53 +145,55 @@ impl fmt::Display for Name {
 pub struct Api {
     /// The body, byte for byte.
     pub body: String,
-    /// Its media type. Parameters may follow.
+    /// The media type of the body. In responses, parameters may follow.
     pub content_type: String,
 }
 
-/// What a server must answer, and how.
+/// The requests that a server must answer, and the responses that are right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contract {
-    /// Its name. `None` for a command or a URL, whose first responses are the reference.
-    pub name: Option<Name>,
-    /// Requests sent under load and before it. The first is the main request, which most checks
-    /// send.
+    /// The names of the contracts that are combined here. Empty for a command or a URL, whose first
+    /// responses define the expected ones.
+    pub names: Vec<Name>,
+    /// Requests that are sent both before the load and under load. The first is the main request,
+    /// which most checks send.
     pub exchanges: Vec<Exchange>,
-    /// Requests sent before the load only.
+    /// Requests that are only sent before the load.
     pub extras: Vec<Exchange>,
-    /// Whether an unknown path must be a 404, whatever kind of server it is.
+    /// Whether every kind of server must respond to an unknown path with 404.
     pub knows_paths: bool,
-    /// The fields that requests refer to. Empty if they are always the same.
+    /// The fields that the requests refer to. Empty if the requests never vary.
     pub fields: Fields,
 }
 
 /// A request to a user's command or URL, and as much of the expected response as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// Its name in tables. `None`: method and path.
+    /// The name in tables. `None`: method and path.
     pub name: Option<String>,
-    /// How often it is sent, relative to the other requests. At least 1.
+    /// How often the request is sent, relative to the other requests. At least 1.
     pub weight: u32,
-    /// Its method.
+    /// The method.
     pub method: String,
-    /// Its path and query.
+    /// The path and query.
     pub path: String,
-    /// Its headers.
+    /// The headers.
     pub headers: Vec<(String, String)>,
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
-    /// The expected status. If it is any 2xx, then later the same as the first.
+    /// The expected status. If it is any 2xx, later responses must have the same status as the
+    /// first.
     pub status: ExpectedStatus,
-    /// The expected body. `None`: the same as the first.
+    /// The expected body. `None`: the same as in the first response.
     pub answer: Option<Vec<u8>>,
 }
 
 /// The requests to a user's command or URL.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requests {
-    /// The requests. At least one.
+    /// The requests. There is at least one.
     pub asks: Vec<Ask>,
-    /// The fields that they refer to. Without any, all texts are literal.
+    /// The fields that the requests refer to. Without any fields, all texts are literal.
     pub fields: Fields,
 }
 
@@ -136,9 +219,19 @@ impl Default for Ask {
 }
 
 impl Contract {
-    /// The contract of that name. `api` is the response, if it is one of the server's own.
+    /// Returns the contract with this name. `api` is the server's response for the contract `api`.
     pub fn of(name: Name, api: Option<&Api>) -> Self {
         let (exchanges, extras) = match name {
+            Name::Json => (vec![world::json()], vec![]),
+            Name::Db => (vec![world::db()], vec![]),
+            Name::Queries => (vec![world::queries()], vec![]),
+            Name::Updates => (vec![world::updates()], vec![]),
+            Name::Fortunes => (vec![world::fortunes()], vec![]),
+            Name::Cached => (vec![world::cached()], vec![]),
+            Name::Upload => (upload::exchanges(), vec![]),
+            // The other delays show that the server does not ignore the parameter.
+            Name::Delay => (vec![delay(100)], vec![delay(10), delay(500)]),
+            Name::Static => (files::exchanges(), files::extras()),
             Name::Hello => {
                 let content = Content::exactly(b"Hello, World!");
                 (vec![Exchange::get("/", Some("text/plain"), content)], vec![])
@@ -151,16 +244,45 @@ impl Contract {
             }
             Name::JsonApi => (json_api(), json_api_refusals()),
         };
-        let knows_paths = matches!(name, Name::Api | Name::JsonApi);
-        Self { name: Some(name), exchanges, extras, knows_paths, fields: Fields::default() }
+        let knows_paths = !matches!(name, Name::Hello | Name::Clock);
+        let fields = match name {
+            Name::Upload => upload::fields(),
+            _ if name == Name::Json || name.needs_database() => world::fields(),
+            _ => Fields::default(),
+        };
+        Self { names: vec![name], exchanges, extras, knows_paths, fields }
     }
 
-    /// The contract of a user's command or URL, before [`crate::contract`] completes it.
+    /// Returns a contract with the requests of several contracts, in this order.
+    ///
+    /// # Panics
+    /// If `names` is empty.
+    pub fn of_all(names: &[Name], api: Option<&Api>) -> Self {
+        let contracts = names.iter().map(|name| Self::of(*name, api));
+        let joined = contracts.reduce(|mut all, contract| {
+            all.names.extend(contract.names);
+            all.exchanges.extend(contract.exchanges);
+            all.extras.extend(contract.extras);
+            all.knows_paths |= contract.knows_paths;
+            all.fields.join(contract.fields.list);
+            all
+        });
+        joined.expect("a contract")
+    }
+
+    /// Returns whether the first responses define the expected ones, as for a user's command or
+    /// URL.
+    pub fn is_custom(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Returns the contract of a user's command or URL, before [`crate::infer`] completes it.
     pub fn custom(ask: &Ask) -> Self {
         Self::custom_requests(&Requests::from(ask.clone()))
     }
 
-    /// The same for several requests.
+    /// Returns the contract of several requests to a user's command or URL, before [`crate::infer`]
+    /// completes it.
     pub fn custom_requests(requests: &Requests) -> Self {
         let Requests { asks, fields } = requests;
         let content = |answer: &[u8]| match fields.list.is_empty() {
@@ -176,15 +298,16 @@ impl Contract {
             body: ask.body.clone(),
             status: ask.status,
             media_type: None,
+            not_before_ms: 0,
             content: ask.answer.as_deref().map_or(Content::Any, content),
         };
         let (exchanges, fields) = (asks.iter().map(exchange).collect(), fields.clone());
-        Self { name: None, exchanges, extras: Vec::new(), knows_paths: false, fields }
+        Self { names: Vec::new(), exchanges, extras: Vec::new(), knows_paths: false, fields }
     }
 
-    /// The contract with the values that fields have in the `number`-th request, so that each
-    /// request and expected body is fixed. Any status is accepted of recorded requests: a single
-    /// one may be answered otherwise by now, which is counted under load.
+    /// Returns the contract with the values that fields have in the `number`-th request, so that
+    /// each request and expected body is fixed. For recorded requests, any status is accepted. The
+    /// status may have changed since the recording, and wrong responses are counted under load.
     pub fn with_values(&self, number: u64) -> Self {
         if self.fields.list.is_empty() {
             return self.clone();
@@ -203,15 +326,16 @@ impl Contract {
         }
     }
 
-    /// The requests to send under load, compared with the verified responses. `answers` has one for
-    /// each exchange, so that the server's own formatting of JSON is compared byte by byte.
+    /// Returns the requests to send under load, each with the verified response that later
+    /// responses are compared with. `answers` has one response for each exchange. A server's own
+    /// formatting of JSON is thus compared byte by byte.
     pub fn requests(&self, host: &str, answers: &[Response]) -> Vec<Request> {
         let both = self.exchanges.iter().zip(answers);
         both.map(|(exchange, answer)| exchange.request(host, Some(answer), &self.fields)).collect()
     }
 
-    /// The same without verified responses: bodies that only a response can determine are not
-    /// compared.
+    /// Returns the requests to send under load, without verified responses. Bodies that only a
+    /// response can determine are not compared.
     pub fn unverified_requests(&self, host: &str) -> Vec<Request> {
         self.exchanges.iter().map(|exchange| exchange.request(host, None, &self.fields)).collect()
     }
@@ -231,7 +355,7 @@ fn json_api() -> Vec<Exchange> {
 
 fn json_api_refusals() -> Vec<Exchange> {
     vec![
-        // Another name, to catch a server that hard-codes the first one.
+        // A different name catches a server that hard-codes the first name.
         post_bla("POST /bla with another name", "application/json", br#"{"name":"y z"}"#, 200)
             .answered(Content::Json(json!({ "name": "y z" }))),
         post_bla("POST /bla as text/plain", "text/plain", br#"{"name":"x"}"#, 406),
@@ -250,8 +374,15 @@ fn post_bla(name: &str, media_type: &str, body: &[u8], status: u16) -> Exchange 
         body: body.to_vec(),
         status: ExpectedStatus::Exactly(status),
         media_type: Some("application/json".to_owned()),
+        not_before_ms: 0,
         content: Content::Any,
     }
+}
+
+fn delay(ms: u64) -> Exchange {
+    let content = Content::Json(json!({ "ms": ms }));
+    let exchange = Exchange::get(&format!("/delay?ms={ms}"), Some("application/json"), content);
+    Exchange { not_before_ms: ms, ..exchange }
 }
 
 #[cfg(test)]

@@ -1,26 +1,29 @@
 //! The PostgreSQL that hotlap starts for one run, and removes with the run.
 //!
 //! Each start of a server gets a fresh copy of one database. Rows written by one server therefore
-//! neither slow down nor warm up another server. hotlap uses only installed programs. It
-//! never touches a PostgreSQL that the user runs: the run's PostgreSQL has its own folder, port and
+//! neither slow down nor warm up another server. hotlap uses only installed programs, and never
+//! touches a PostgreSQL that the user runs. The run's PostgreSQL has its own folder, port and
 //! password.
 //!
-//! Like a server, it runs under a supervisor, which ends it whatever happens to hotlap. If both
-//! were killed, [`remove_left`] ends it at the next start of hotlap, and removes its folder.
+//! Like a server, PostgreSQL runs under a supervisor, which ends it even if hotlap is killed. If
+//! both were killed, [`remove_left`] ends PostgreSQL at the next start of hotlap, and removes its
+//! folder.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hotlap_observe::Sampler;
 use serde::{Deserialize, Serialize};
 
+use crate::contract;
 use crate::interrupt::LOOK;
 use crate::launch::ServerFailure;
 use crate::machine::free_port;
@@ -29,14 +32,17 @@ use crate::process::{Process, ProcessExit, ProcessSetting, Supervisor};
 mod folder;
 mod others;
 mod programs;
+mod proof;
 
 use folder::{Folder, Owner};
 pub use folder::{LOG, remove_left};
 pub(crate) use others::connected;
 pub use programs::Programs;
+pub use proof::Proof;
+pub(crate) use proof::prove;
 
 /// The settings that differ from PostgreSQL's defaults. A crash would lose all data, but a run
-/// throws its data away. PostgreSQL does nothing by itself that may fall into a lap by chance: no
+/// throws its data away. PostgreSQL does no work by itself that may fall into a lap by chance: no
 /// checkpoint, no vacuum, and no compilation of queries.
 pub const SETTINGS: [(&str, &str); 10] = [
     ("fsync", "off"),
@@ -51,38 +57,45 @@ pub const SETTINGS: [(&str, &str); 10] = [
     ("max_connections", "400"),
 ];
 
+/// The settings with which statements can be counted. Statements are counted only before the load.
+const COUNTING: [(&str, &str); 2] = [
+    ("shared_preload_libraries", "pg_stat_statements"),
+    ("pg_stat_statements.track_utility", "off"),
+];
+
 /// The environment variable with the URL of a server's database.
 pub const DATABASE_URL: &str = "DATABASE_URL";
 
 /// The environment variable with the number of connections that a server should keep open.
 pub const POOL_SIZE: &str = "POOL_SIZE";
 
-/// The size of a pool: the same for all servers, and more connections than one core needs.
+/// The number of connections of a pool, which is the same for all servers, and more than one core
+/// needs.
 const POOL: u32 = 16;
 
-/// The role that owns the servers' databases. It is not a superuser.
+/// The role that owns the servers' databases, which is not a superuser.
 const ROLE: &str = "app";
 
-/// The superuser that hotlap uses to make databases.
+/// The superuser that hotlap uses to create databases.
 const SUPERUSER: &str = "hotlap";
 
-/// The database that every server gets a copy of.
+/// The name of the database that is copied for every server.
 const TEMPLATE: &str = "original";
 
-/// The limit for `initdb`, and again for the first connection.
+/// The time limit for `initdb`, and again for the first connection.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The file with the password of the superuser, in PostgreSQL's folder.
+/// The file with the superuser's password, in PostgreSQL's folder.
 const PASSWORD: &str = "password";
 
-/// How long the SQL of a run may take. The user can interrupt it.
+/// The time limit for a run of `psql`, which the user can interrupt.
 const SQL_LIMIT: Duration = Duration::from_secs(600);
 
-/// The time between two looks whether SQL has ended. A copy takes 0.1 s.
+/// The interval between checks whether SQL has ended. A copy takes 0.1 s.
 const SQL_LOOK: Duration = Duration::from_millis(5);
 
 /// Variables with which libpq would connect to another database than the run's, or in another way.
-/// Servers do not inherit them.
+/// Servers do not inherit these variables.
 pub(crate) const FOREIGN: [&str; 7] = [
     "PGHOSTADDR",
     "PGSERVICE",
@@ -93,27 +106,45 @@ pub(crate) const FOREIGN: [&str; 7] = [
     "PGTARGETSESSIONATTRS",
 ];
 
-/// Time between SIGTERM and SIGKILL. All clients have left by then.
+/// The time between SIGTERM and SIGKILL. All clients have left by then.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a database is started with.
+/// The settings for the start of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseSetting {
     /// PostgreSQL's programs.
     pub programs: Programs,
-    /// An SQL file that makes tables and rows. Every start of a server gets a copy of the result.
-    pub schema: PathBuf,
-    /// The cores that it runs on. Empty: not pinned.
+    /// The source of the tables and rows. Every start of a server gets a copy of the result.
+    pub schema: Schema,
+    /// The cores that PostgreSQL runs on. If empty, it is not pinned.
     pub cores: Vec<usize>,
 }
 
+/// The source of the tables and rows of a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Schema {
+    /// An SQL file.
+    File(PathBuf),
+    /// The tables of the contracts that need a database.
+    Contracts,
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => write!(f, "{}", file.display()),
+            Self::Contracts => f.write_str("the tables of the contracts"),
+        }
+    }
+}
+
 impl DatabaseSetting {
-    /// What a report says about the database, if servers run on these cores.
+    /// Returns the facts about the database for a report. `servers` are the cores of the servers.
     pub fn facts(&self, servers: &[usize]) -> DatabaseFacts {
         let Self { programs, schema, cores } = self;
         DatabaseFacts {
             version: programs.version().to_owned(),
-            schema: schema.display().to_string(),
+            schema: schema.to_string(),
             cores: cores.clone(),
             shares_cores: cores.is_empty() || cores.iter().any(|core| servers.contains(core)),
         }
@@ -124,36 +155,39 @@ impl DatabaseSetting {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DatabaseFacts {
-    /// `PostgreSQL 15.18`.
+    /// The version, such as `PostgreSQL 15.18`.
     pub version: String,
-    /// The file of SQL.
+    /// The SQL file, or `the tables of the contracts`.
     pub schema: String,
-    /// Its cores. Empty: not pinned.
+    /// The cores that PostgreSQL runs on. If empty, it is not pinned.
     pub cores: Vec<usize>,
     /// Whether servers run on the same cores.
     pub shares_cores: bool,
 }
 
-/// A running PostgreSQL. Dropping it ends it and removes its folder.
+/// A running PostgreSQL. Dropping this value ends PostgreSQL and removes its folder.
 #[derive(Debug)]
 pub struct Database {
-    /// `None` while this is dropped.
+    /// The process. `None` only while this value is dropped.
     process: Option<Process>,
     setting: DatabaseSetting,
     port: u16,
     password: String,
     /// Set when the user interrupts.
     stop: Arc<AtomicBool>,
-    /// Removed after the process has ended.
+    /// Held while statements of a server are counted, because the counting is on or off for all
+    /// servers.
+    counting: Mutex<()>,
+    /// PostgreSQL's folder, which is removed after the process has ended.
     folder: Folder,
 }
 
 impl Database {
-    /// Starts PostgreSQL and makes the database that servers get copies of. `logs` is the folder of
-    /// the run, which receives a note with the path of PostgreSQL's folder.
+    /// Starts PostgreSQL and creates the database that is copied for servers. `logs` is the folder
+    /// of the run, which receives a note with the path of PostgreSQL's folder.
     ///
     /// # Errors
-    /// The cause, what PostgreSQL printed, and a remedy.
+    /// Returns the cause, what PostgreSQL printed, and a remedy.
     pub fn start(
         setting: DatabaseSetting,
         supervisor: &Supervisor,
@@ -173,21 +207,27 @@ impl Database {
         let place = Place { setting: &setting, owner, folder: folder.path(), logs, supervisor };
         place.make_cluster(&stop)?;
         let process = Some(place.serve(port)?);
-        let mut database = Self { process, setting, port, password, stop, folder };
+        let counting = Mutex::default();
+        let mut database = Self { process, setting, port, password, stop, counting, folder };
         database.await_connection()?;
         database.make_original()?;
         Ok(database)
     }
 
-    /// Makes a fresh copy of the database for a server, in place of its earlier copy. Returns the
+    /// Creates a fresh copy of the database for a server, in place of its earlier copy. Returns the
     /// variables through which the server finds the copy.
     ///
     /// # Errors
-    /// PostgreSQL's own message.
+    /// Returns PostgreSQL's own message.
     pub fn copy_for(&self, server: usize) -> Result<Vec<(&'static str, String)>, ServerFailure> {
-        let name = format!("server_{server}");
+        let name = Self::name(server);
         self.sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
-        self.sql(&format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE} OWNER {ROLE}"))?;
+        let limit = match self.setting.schema {
+            // One more connection is for hotlap, which reads back what a server changed.
+            Schema::Contracts => format!("CONNECTION LIMIT {}", POOL + 1),
+            Schema::File(_) => String::new(),
+        };
+        self.sql(&format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE} OWNER {ROLE} {limit}"))?;
         let Self { port, password, .. } = self;
         Ok(vec![
             (DATABASE_URL, format!("postgres://{ROLE}:{password}@127.0.0.1:{port}/{name}")),
@@ -200,28 +240,43 @@ impl Database {
         ])
     }
 
-    /// Samples the CPU time of all PostgreSQL processes, including those that have ended. Only one
-    /// server is loaded at a time, so PostgreSQL works for that server meanwhile, and so do its
-    /// background processes.
+    /// Returns the name of a server's database.
+    fn name(server: usize) -> String {
+        format!("server_{server}")
+    }
+
+    /// Returns a sampler for the CPU time of all PostgreSQL processes, including those that have
+    /// ended. Only one server is loaded at a time. While a server is loaded, PostgreSQL and its
+    /// background processes work for that server only.
     pub fn sampler(&self) -> Option<Sampler> {
         self.process.as_ref().map(|process| Sampler::new(process.roots()))
     }
 
-    /// The cores that it runs on. Empty: not pinned.
+    /// Returns the cores that PostgreSQL runs on. If empty, it is not pinned.
     pub fn cores(&self) -> &[usize] {
         &self.setting.cores
     }
 
-    /// Makes the servers' role, and the database that servers get copies of.
+    /// Creates the servers' role, and the database that is copied for servers.
     fn make_original(&self) -> Result<(), ServerFailure> {
         let Self { password, .. } = self;
         self.sql(&format!("CREATE ROLE {ROLE} LOGIN PASSWORD '{password}'"))?;
         self.sql(&format!("CREATE DATABASE {TEMPLATE} OWNER {ROLE}"))?;
-        let schema = self.setting.schema.display().to_string();
-        File::open(&schema).map_err(|error| failure(format!("{schema}: {error}"), ""))?;
-        self.psql(ROLE, TEMPLATE, Sql::File(&schema)).map_err(|cause| {
+        if self.setting.schema == Schema::Contracts {
+            self.sql("CREATE EXTENSION pg_stat_statements")?;
+            // A setting from the command line could not be changed later.
+            self.sql("ALTER SYSTEM SET pg_stat_statements.track = 'none'")?;
+            self.sql("SELECT pg_reload_conf()")?;
+        }
+        let made = match &self.setting.schema {
+            Schema::Contracts => self.psql(ROLE, TEMPLATE, Sql::Text(contract::SCHEMA)),
+            Schema::File(file) => File::open(file)
+                .map_err(|error| format!("{}: {error}", file.display()))
+                .and_then(|_| self.psql(ROLE, TEMPLATE, Sql::File(&file.display().to_string()))),
+        };
+        made.map_err(|cause| {
             failure(
-                // `psql:schema.sql:2: ERROR: …`
+                // The message looks like `psql:schema.sql:2: ERROR: …`.
                 cause.trim_start_matches("psql:").to_owned(),
                 "correct the SQL. It runs as the owner of an empty database, not as a superuser",
             )
@@ -247,6 +302,12 @@ impl Database {
                 return Err(interrupted());
             }
         }
+    }
+
+    /// Runs a statement in the database of a server, as the superuser.
+    fn sql_of(&self, server: usize, statement: &str) -> Result<String, ServerFailure> {
+        let done = self.psql(SUPERUSER, &Self::name(server), Sql::Text(statement));
+        done.map_err(|cause| failure(cause, ""))
     }
 
     /// Runs a statement as the superuser.
@@ -291,7 +352,7 @@ impl Database {
     }
 }
 
-/// Reads what a program prints, so that it never waits for a reader.
+/// Reads the output of a program in another thread, so that the program never waits for a reader.
 fn reader(from: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -304,13 +365,13 @@ fn text_of(reader: thread::JoinHandle<Vec<u8>>) -> String {
     String::from_utf8_lossy(&reader.join().unwrap_or_default()).trim().to_owned()
 }
 
-/// What `psql` runs.
+/// The SQL that `psql` runs.
 enum Sql<'a> {
     File(&'a str),
     Text(&'a str),
 }
 
-/// Where PostgreSQL's programs run.
+/// The folders, the user and the supervisor with which PostgreSQL's programs run.
 struct Place<'a> {
     setting: &'a DatabaseSetting,
     owner: Owner,
@@ -320,7 +381,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Makes the cluster: its files, and the superuser.
+    /// Creates the cluster: its files, and the superuser.
     fn make_cluster(&self, stop: &AtomicBool) -> Result<(), ServerFailure> {
         let mut initdb = self.spawn(
             "initdb",
@@ -343,12 +404,14 @@ impl Place<'_> {
         }
     }
 
-    /// Starts PostgreSQL on a port of the loopback interface, with a socket in its folder.
+    /// Starts PostgreSQL on a port of the loopback interface, with a socket in PostgreSQL's folder.
     fn serve(&self, port: u16) -> Result<Process, ServerFailure> {
         let folder = self.folder.display().to_string();
         let mut arguments =
             vec![format!("--port={port}"), "-D".to_owned(), self.data(), "-k".to_owned(), folder];
+        let counts = self.setting.schema == Schema::Contracts;
         let settings = SETTINGS.iter().chain(&[("listen_addresses", "127.0.0.1")]);
+        let settings = settings.chain(COUNTING.iter().filter(|_| counts));
         arguments.extend(settings.map(|(name, value)| format!("--{name}={value}")));
         self.spawn("postgres", &arguments)
     }
@@ -378,7 +441,7 @@ impl Drop for Database {
     }
 }
 
-/// Waits until a process ends.
+/// Waits until a process ends, up to a time limit.
 fn exit_within(
     process: &mut Process,
     limit: Duration,
@@ -398,7 +461,7 @@ fn exit_within(
     }
 }
 
-/// 128 random bits as text that needs no escaping in SQL, in a URL or in a path.
+/// Returns 128 random bits as text that needs no escaping in SQL, in a URL or in a path.
 fn random_text() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -418,7 +481,7 @@ fn interrupted() -> ServerFailure {
     failure("interrupted".to_owned(), "")
 }
 
-/// A failure with the last lines that the process printed.
+/// Returns a failure with the last lines that the process printed.
 fn printed(process: &Process, cause: String) -> ServerFailure {
     const LINES: usize = 12;
     ServerFailure { log_tail: process.tail(LINES), ..failure(cause, "") }

@@ -1,17 +1,17 @@
-//! Files that the user names, and that are read whole.
+//! Reads whole files that the user names.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// The size of the largest file that is read whole, in MiB. A body of this size is copied into each
-/// request.
+/// The size limit of a file, in MiB. A body of this size is copied into each request.
 const LARGEST: u64 = 256;
 
-/// Reads a file up to a limit. A file without an end, such as `/dev/zero`, would take all memory.
+/// Reads a file of limited size. Without the limit, an endless file such as `/dev/zero` would fill
+/// the memory.
 ///
 /// # Errors
-/// The file cannot be read, or is too large.
+/// If the file cannot be read or is too large.
 pub fn read(file: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let limit = LARGEST << 20;
     let mut bytes = Vec::new();
@@ -27,10 +27,10 @@ pub fn read(file: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads a file of text.
+/// Reads a UTF-8 text file.
 ///
 /// # Errors
-/// The file cannot be read, is too large, or is not UTF-8.
+/// If the file cannot be read, is too large, or is not UTF-8.
 pub fn read_to_string(file: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(read(file)?).map_err(|_| {
         io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8: save it in UTF-8")

@@ -1,10 +1,10 @@
-//! Infers a contract for commands and URLs, which have none: later responses are compared with the
-//! first ones.
+//! Infers contracts for commands and URLs, whose expected responses are unknown. Later responses
+//! are compared with the first ones.
 //!
-//! A few probes show which parts of a response vary (a clock, a counter, an id). Those parts are
-//! left out of the comparison under load, and a note says so. If probes disagree on the status,
-//! only the status is checked: a server that fails now and then is measured, and its errors are
-//! counted.
+//! A few probes show which parts of a response vary, such as a clock, a counter, or an id. The
+//! comparison under load ignores those parts, and a note says so. If probes disagree on the status,
+//! only the status is checked. A server that fails now and then is still measured, and its errors
+//! are counted.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,23 +19,22 @@ use crate::contract::{
 use crate::interrupt;
 use crate::verify::client::{INTERRUPTED, OpenError, Wire};
 
-/// Pause before each further round of probes, in milliseconds. The last round begins over a second
-/// after the first, so that a clock in whole seconds is seen to change.
+/// The pause before each further round of probes, in milliseconds. The last round begins over a
+/// second after the first, so that a clock in whole seconds is seen to change.
 const PAUSES_MS: [u64; 5] = [0, 5, 20, 100, 1_050];
 
-/// The number of requests that are sent to probe a server, at most: fields have their first values
-/// in these.
+/// The maximum number of probes of each request. In probes, fields have their first values.
 pub const PROBES: u64 = PAUSES_MS.len() as u64 + 1;
 
-/// How long a server that was just started may take until it accepts connections, and the pause
-/// between two tries.
+/// How long a server that was just started may take to accept connections, and the pause between
+/// two attempts.
 const ACCEPTS: Duration = Duration::from_secs(1);
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// No request is probed again after this time, however many requests there are.
+/// The time after which no request is probed again, however many requests there are.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// From this many digits on, a varying number keeps its length while it is observed: Unix time in
+/// The number of digits from which a varying number is assumed to keep its length. Unix time in
 /// seconds has ten digits until the year 2286. A shorter number is taken for a counter, which may
 /// gain a digit.
 const DIGITS_THAT_STAY: usize = 10;
@@ -43,23 +42,23 @@ const DIGITS_THAT_STAY: usize = 10;
 /// An inferred contract.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inferred {
-    /// The same exchanges, now with the expected responses.
+    /// The original exchanges, completed with the expected responses.
     pub contract: Contract,
-    /// A right response to each exchange.
+    /// An acceptable response to each exchange.
     pub answers: Vec<Response>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 /// Sends each request of a contract a few times and fills in what the contract leaves open. Each
-/// round of probes sends all requests, so that many take little longer than one.
+/// round of probes sends all requests, so many requests take little longer than one.
 ///
 /// A request with an unsafe method (RFC 9110 section 9.2.1), such as POST, is sent once.
 ///
-/// `limit` is the time limit for one response. Once `stop` is set, no more is sent or awaited.
+/// `limit` is the time limit for one response. Once `stop` is set, nothing more is sent or awaited.
 ///
 /// # Errors
-/// No probe of some request got an acceptable response, or `stop` was set.
+/// If no probe of some request got an acceptable response, or `stop` was set.
 pub fn infer(
     target: &Target,
     host: &str,
@@ -88,7 +87,7 @@ pub fn infer(
     Ok(inferred)
 }
 
-/// The first names, and the number of further ones.
+/// Joins the first names, and adds the number of further names.
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 3;
     match names.len() {
@@ -100,15 +99,14 @@ fn list(names: &[String]) -> String {
 /// The status of a response and the length of its body, or why there is no response.
 type Seen = Result<(u16, usize), String>;
 
-/// What the probes of one request have found. Bodies may be large, so only the learned body is
-/// kept.
+/// The results of all probes of one request. Bodies may be large, so only the learned body is kept.
 #[derive(Default)]
 struct Probes {
-    /// All probes.
+    /// The status and length of each response, or why there is none.
     seen: Vec<Seen>,
-    /// The first response with a correct status, or the first of all if none has one.
+    /// The first response with an acceptable status. If none has one, the first response.
     first: Option<Response>,
-    /// The body of the first response, if it is learned.
+    /// The body of the first response, if the expected body is learned.
     learned: Option<Shared<u8>>,
     /// The words in which later bodies differ from the learned body.
     varies: Vec<Range<usize>>,
@@ -117,7 +115,7 @@ struct Probes {
 }
 
 impl Probes {
-    /// Adds a probe of this exchange, which has the values of its round.
+    /// Adds the result of a probe. `exchange` has the values of the probe's round.
     fn add(&mut self, exchange: &Exchange, probe: Result<Response, String>) {
         let mut response = match probe {
             Ok(response) => response,
@@ -144,7 +142,7 @@ impl Probes {
         }
     }
 
-    /// The body with which the next response is compared.
+    /// Returns an empty body that the next response is compared with as it arrives.
     fn next_body(&self, exchange: &Exchange) -> Body {
         match &self.learned {
             Some(bytes) => Body::compared_with(bytes.clone(), Vec::new()),
@@ -154,7 +152,7 @@ impl Probes {
     }
 }
 
-/// Whether the correct body is learned from the probes.
+/// Returns whether the expected body is learned from the probes.
 fn learns(exchange: &Exchange) -> bool {
     exchange.content == Content::Any && exchange.is_safe() && !exchange.is_head()
 }
@@ -165,13 +163,13 @@ struct Prober<'a> {
     limit: Duration,
     stop: &'a AtomicBool,
     accepts_until: Instant,
-    /// A connection that the server keeps open.
+    /// The last connection, if the server keeps it open.
     wire: Option<Wire<'a>>,
 }
 
 impl<'a> Prober<'a> {
-    /// Probes all requests. Returns what was found about each. In each round of probes, fields have
-    /// the values of another request.
+    /// Probes all requests and returns the results of each. In each round of probes, fields have
+    /// other values.
     fn probe(mut self, contract: &Contract) -> Vec<Probes> {
         let first = contract.with_values(0).exchanges;
         let mut probes: Vec<Probes> = first.iter().map(|_| Probes::default()).collect();
@@ -192,7 +190,8 @@ impl<'a> Prober<'a> {
         probes
     }
 
-    /// Connects. A refused connection is no response, so at first it is tried again.
+    /// Connects. A refused connection is not a response, so hotlap tries to connect again for a
+    /// short time.
     fn open(&self) -> Result<Wire<'a>, OpenError> {
         loop {
             let opened = Wire::open(self.target, self.limit, self.stop);
@@ -210,8 +209,8 @@ impl<'a> Prober<'a> {
         probes.add(exchange, answer);
     }
 
-    /// Sends a request, over the last connection if it is kept open. If that fails, a request that
-    /// may be repeated is, since an idle connection may be closed at any time.
+    /// Sends a request, over the last connection if it is still open. If that fails, a safe request
+    /// is sent again, since a server may close an idle connection at any time.
     fn answer(&mut self, exchange: &Exchange, probes: &Probes) -> Result<Response, String> {
         let ask =
             |wire: &mut Wire<'_>| wire.ask_into(probes.next_body(exchange), exchange, self.host);
@@ -231,8 +230,8 @@ impl<'a> Prober<'a> {
     }
 }
 
-/// Derives the expected response from the probes of a request. Returns an acceptable response and
-/// what the user should know.
+/// Derives the expected response from the probes of a request. Returns an acceptable response and a
+/// note for the user.
 fn settle(
     exchange: &mut Exchange,
     probes: Probes,
@@ -258,11 +257,11 @@ fn settle(
             tally(&seen)
         ))
     } else if !learns_content {
-        // The server is measured all the same, and its wrong responses are counted.
+        // The server is still measured, and its wrong responses are counted.
         unexpected
             .map(|(own, got)| format!("the expected body is {own}, but the server sent {got}"))
     } else if exchange.is_head() {
-        // The response to a HEAD has no body, and states the length of the response to a GET (RFC
+        // The response to a HEAD has no body, but states the length of the response to a GET (RFC
         // 9110 section 9.3.2).
         None
     } else if seen.len() == 1 && exchange.is_safe() {
@@ -289,7 +288,7 @@ fn settle(
     Ok((first.clone(), note))
 }
 
-/// Why no probe got a response that can be right.
+/// Explains why no probe got an acceptable response.
 fn refused(exchange: &Exchange, first: Option<&Response>, seen: &[Seen]) -> String {
     let name = &exchange.name;
     match (first, exchange.status) {
@@ -313,7 +312,7 @@ fn refused(exchange: &Exchange, first: Option<&Response>, seen: &[Seen]) -> Stri
     }
 }
 
-/// Counts probes by status, and those without a response.
+/// Counts probes by status, and probes without a response.
 fn tally(seen: &[Seen]) -> String {
     let mut statuses: BTreeMap<u16, usize> = BTreeMap::new();
     for (status, _) in seen.iter().flatten() {
@@ -326,7 +325,7 @@ fn tally(seen: &[Seen]) -> String {
     parts.join(", ")
 }
 
-/// The expected content, and what the user should know about it. Both follow from the first body,
+/// Returns the expected content, and a note about it for the user. Both follow from the first body,
 /// the lengths of all bodies, and the words in which the bodies differ.
 fn content(
     first: Shared<u8>,
@@ -363,8 +362,8 @@ fn content(
     (Content::Bytes { bytes: first, varies }, Some(note))
 }
 
-/// A note if another server of the run gives a different response to the first exchange, because
-/// the figures then compare different work. Parts that vary in either response are ignored.
+/// Returns a note if another server of the run gives a different response to the first exchange.
+/// The figures then compare different work. Parts that vary in either response are ignored.
 pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<String> {
     let (own, other) = (own.exchanges.first()?, other.exchanges.first()?);
     let (
@@ -391,7 +390,7 @@ pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<St
     }
 }
 
-/// A body in a message: quoted, or its length if it is not text.
+/// Shows a body in a message: quoted, or as a length if the body is not text.
 fn told(body: &[u8]) -> String {
     let is_text = |text: &str| !text.chars().any(|c| c.is_control() && !c.is_ascii_whitespace());
     match std::str::from_utf8(body) {
@@ -427,7 +426,7 @@ mod tests {
         varies.into_iter().map(|range| text[range].to_owned()).collect()
     }
 
-    /// Regression: a trailing newline was "not the same work", and a compressed body was printed.
+    /// Regression: a trailing newline counted as different work, and a compressed body was printed.
     #[test]
     fn a_different_response_is_told_as_far_as_it_matters() {
         let contract = |body: &[u8]| {

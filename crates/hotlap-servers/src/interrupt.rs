@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Interval between checks of the flag: an interrupt takes effect within this time.
+/// The interval between checks of the stop flag. An interrupt takes effect within this time.
 pub const LOOK: Duration = Duration::from_millis(50);
 
-/// Sleeps for this time, or until `stop` is set. Returns whether the whole time passed.
+/// Sleeps for `time`, or until `stop` is set. Returns whether the whole time passed.
 pub fn sleep(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + time;
     loop {

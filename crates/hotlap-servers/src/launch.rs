@@ -1,4 +1,5 @@
-//! A command that starts a server, the log whose lines are its side effect, and why a server fails.
+//! The command that starts a server, the log whose lines are its side effect, and failures of
+//! servers.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -15,40 +16,47 @@ mod certificate;
 
 pub use certificate::Certificate;
 
-/// The environment variables that name the files of a server's certificate and its private key. A
-/// server that is started with them speaks TLS on its port.
+/// The environment variable with the path of a server's certificate. A server that is started with
+/// this variable and [`TLS_KEY`] speaks TLS on its port.
 pub const TLS_CERT: &str = "TLS_CERT";
-/// See [`TLS_CERT`].
+/// The environment variable with the path of the certificate's private key. See [`TLS_CERT`].
 pub const TLS_KEY: &str = "TLS_KEY";
 
 /// A command that starts a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Launch {
-    /// Program and arguments. At the start, `$PORT`, `${PORT}` and `{port}` are replaced as whole
-    /// words, as are `HOST`, `CPUS`, and with TLS [`TLS_CERT`] and [`TLS_KEY`].
+    /// The program and its arguments. At the start, `$PORT`, `${PORT}` and `{port}` are replaced as
+    /// whole words. `HOST` and `CPUS` are replaced likewise, and with TLS also [`TLS_CERT`] and
+    /// [`TLS_KEY`].
     pub argv: Vec<String>,
-    /// Environment variables to add, with the same replacements. `PORT`, `HOST` and `CPUS` are
-    /// always added.
+    /// Environment variables to add, with the same replacements as in `argv`. `PORT`, `HOST` and
+    /// `CPUS` are always added.
     pub env: BTreeMap<String, String>,
-    /// Environment variables to add only when the server is observed, with the same replacements:
-    /// they make a runtime name the functions that it compiles.
+    /// Environment variables to add only when the server is observed, with the same replacements as
+    /// in `argv`. Such variables make a runtime name the functions that it compiles.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub explain_env: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// A shell command that runs to its end in the same directory before each start.
+    /// A shell command that runs to its end in the working directory before each start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
-    /// Whether it gets a copy of the run's database, and the variables that lead to the copy.
+    /// Whether the server gets a copy of the run's database, and the variables that lead to the
+    /// copy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_database: bool,
-    /// How it is spoken to over TLS. `None`: without TLS.
+    /// Whether the server gets the files of the contract `static`, in the folder that `FILES`
+    /// names.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_files: bool,
+    /// How to speak TLS to the server. `None`: the server does not use TLS.
     #[serde(default)]
     pub tls: Option<Tls>,
 }
 
 impl Launch {
-    /// Starts it with a certificate, which is trusted unless `tls` says what is.
+    /// Adds a certificate to the launch. hotlap trusts the certificate, unless `tls` says what to
+    /// trust.
     pub fn with_certificate(mut self, certificate: &Certificate, mut tls: Tls) -> Self {
         if tls.authorities.is_empty() && !tls.insecure {
             tls.authorities = vec![certificate.der.clone()];
@@ -59,7 +67,7 @@ impl Launch {
         self
     }
 
-    /// The files that its words name on this machine: its program, a script, an archive.
+    /// Returns the files on this machine that the command names: its program, a script, an archive.
     pub fn files(&self) -> Vec<NamedFile> {
         let folders = self.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
         let in_path = |word: &String| {
@@ -72,11 +80,12 @@ impl Launch {
     }
 }
 
-/// A file at one moment. A program that is built again is another file. What can be
-/// executed is also another file once it is written to. Data may be written to.
+/// The identity of a file at one moment. A program that was built again is another file. An
+/// executable file is also another file once it has been written to. A data file remains the same
+/// file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedFile {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
     device: u64,
     inode: u64,
@@ -103,7 +112,7 @@ pub struct Counts {
     /// The file whose lines are counted, in the server's folder. Lines from before the start do not
     /// count.
     pub file: String,
-    /// Lines per request.
+    /// The number of lines per request.
     pub per_request: u32,
 }
 
@@ -118,12 +127,12 @@ pub struct ServerFailure {
     pub cause: String,
     /// The last lines that the server printed.
     pub log_tail: Vec<String>,
-    /// What to do about it.
+    /// What to do about the failure.
     pub remedy: String,
 }
 
 impl ServerFailure {
-    /// Whether the last lines of the server say that a port is taken.
+    /// Returns whether the last lines of the server say that a port is taken.
     pub fn is_port_taken(&self) -> bool {
         let says = |line: &String| {
             let line = line.to_lowercase();
@@ -137,22 +146,23 @@ impl ServerFailure {
 /// How long lines may lag behind responses.
 pub const LINES_LIMIT: Duration = Duration::from_secs(5);
 
-/// Interval between checks for missing lines.
+/// The interval between checks for missing lines.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The lines that are appended to a file from now on, each counted once.
+/// A counter of the lines that are appended to a file from now on.
 ///
-/// A log in a command's own folder belongs to the user: it is only read, from its present end. If
-/// it is rotated or truncated, counting continues with the new file, or from the start.
+/// A log in a command's own folder belongs to the user. Such a log is only read, from its present
+/// end. If the log is rotated, counting continues with the new file. If the log is truncated,
+/// counting continues from the start of the file.
 ///
 /// A log in a build folder belongs to hotlap, and is removed before and after each start. Variants
-/// of one build, and a reference and its control, run in one folder and write files of the same
-/// name there. Because the older file is removed before a server starts, each server has its own
-/// file. So its counter keeps that file open and does not look at the path again.
+/// of one build run in one folder and write logs of the same name, as do a reference and its
+/// control. Because the older log is removed before a server starts, each server has a separate
+/// file. Therefore, its counter keeps that file open and does not look at the path again.
 #[derive(Debug)]
 pub struct LogLines {
     path: PathBuf,
-    /// The log is in a build folder.
+    /// Whether the log is in a build folder, and therefore belongs to hotlap.
     is_ours: bool,
     file: Option<File>,
     /// How far the file has been read, in bytes.
@@ -161,9 +171,9 @@ pub struct LogLines {
 }
 
 impl LogLines {
-    /// The lines of the file that a server is going to write. Call this before the server starts,
-    /// and [`count`](Self::count) before another server of the same folder starts, because that
-    /// replaces the file. `is_built`: the server runs in a build folder.
+    /// Returns a counter for the file that a server is going to write. Call this before the server
+    /// starts. Call [`count`](Self::count) before another server of the same folder starts, because
+    /// that start replaces the file. `is_built` says whether the server runs in a build folder.
     pub fn of(counts: &Counts, launch: &Launch, is_built: bool) -> Self {
         let is_within = Path::new(&counts.file).components().all(|c| {
             // `..` and absolute paths lead out of the folder.
@@ -191,14 +201,14 @@ impl LogLines {
         }
     }
 
-    /// All lines so far. 0 if the file does not exist yet.
+    /// Returns the number of lines so far, or 0 if the file does not exist yet.
     pub fn count(&mut self) -> u64 {
         let _ = self.read_on();
         self.lines
     }
 
-    /// All lines, once none has been added for `quiet` (or after [`LINES_LIMIT`]): the server may
-    /// still be writing the lines of earlier requests.
+    /// Returns the number of lines, once none has been added for `quiet` (or after
+    /// [`LINES_LIMIT`]). The server may still be writing the lines of earlier requests.
     pub fn settled(&mut self, quiet: Duration) -> u64 {
         let until = Instant::now() + LINES_LIMIT;
         let mut lines = self.count();
@@ -211,8 +221,8 @@ impl LogLines {
         }
     }
 
-    /// All lines, once there are at least `goal`, or none has been added for `quiet` (or after
-    /// [`LINES_LIMIT`]).
+    /// Returns the number of lines, once there are at least `goal`, or none has been added for
+    /// `quiet` (or after [`LINES_LIMIT`]).
     pub fn reach(&mut self, goal: u64, quiet: Duration) -> u64 {
         let began = Instant::now();
         let mut lines = self.count();
@@ -235,8 +245,8 @@ impl LogLines {
         if self.is_ours {
             return Ok(());
         }
-        // Rotated: the path names another file now. First read what the server still wrote to the
-        // old one.
+        // After a rotation, the path names another file. First read what the server still wrote to
+        // the old file.
         if let Ok(new) = open(&self.path)
             && !self.file.as_ref().is_some_and(|old| is_same(old, &new))
         {
@@ -250,7 +260,7 @@ impl LogLines {
     fn read_to_end(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         if file.metadata()?.len() < self.position {
-            // Truncated: everything in it is new.
+            // After a truncation, everything in the file is new.
             self.position = file.seek(SeekFrom::Start(0))?;
         }
         let mut bytes = vec![0; 1 << 18];
@@ -294,7 +304,7 @@ mod tests {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Regression: the log of a user's own server was removed before it started, and after.
+    /// Regression: the log of a user's own server was removed before and after its start.
     #[test]
     fn a_users_log_is_kept_and_only_new_lines_count() {
         let folder = tempfile::tempdir().unwrap();
@@ -326,7 +336,7 @@ mod tests {
         let mut lines = LogLines::at(path.clone(), false);
         append(&path, "a\n");
         assert_eq!(lines.count(), 1);
-        // As `copytruncate` does, and as a server that truncates its log when it starts.
+        // `copytruncate` does this, and so does a server that truncates its log when it starts.
         fs::write(&path, "b\n").unwrap();
         assert_eq!(lines.count(), 2);
         let rotated = folder.path().join("access.log.1");
@@ -340,7 +350,7 @@ mod tests {
         assert_eq!(lines.count(), 7);
     }
 
-    /// Regression: the lines of two logging steps were both counted in the later one's file.
+    /// Regression: the lines of two servers were both counted in the later server's file.
     #[test]
     fn two_servers_with_the_same_log_name_in_a_build_folder_are_counted_apart() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The machine: its hardware and system, how busy it is, its cores and their division, its
-//! addresses, and reasons why figures measured on it may be unreliable.
+//! Describes the machine: its hardware and system, its load, its cores and their division, and its
+//! addresses. Also lists reasons why figures measured on this machine may be unreliable.
 
 use std::fmt;
 use std::fs;
@@ -23,21 +23,21 @@ pub use priority::Priority;
 /// How long to sample the machine's load before a run.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// A machine. `None` means unknown.
+/// A description of a machine. `None` means unknown.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
-    /// The processor's name.
+    /// The name of the processor.
     pub cpu: String,
-    /// `x86_64`, `aarch64`.
+    /// The architecture, such as `x86_64` or `aarch64`.
     pub architecture: String,
-    /// Physical cores.
+    /// The number of physical cores.
     pub cores: usize,
-    /// Hardware threads.
+    /// The number of hardware threads.
     pub threads: usize,
-    /// Hardware threads that this process may use.
+    /// The number of hardware threads that this process may use.
     pub allowed: usize,
-    /// The container's CPU quota, in cores.
+    /// The CPU quota of the container, in cores.
     pub quota: Option<f64>,
     /// The frequency governor.
     pub governor: Option<String>,
@@ -45,25 +45,25 @@ pub struct Machine {
     pub turbo: Option<bool>,
     /// Whether cores run two hardware threads each (SMT).
     pub smt: Option<bool>,
-    /// Memory, in bytes.
+    /// The amount of memory, in bytes.
     pub memory_bytes: u64,
     /// The kernel and its release.
     pub kernel: String,
     /// The distribution.
     pub os: String,
-    /// Runs under a hypervisor.
+    /// Whether the machine runs under a hypervisor.
     pub virtual_machine: bool,
-    /// The kind of container that this runs in.
+    /// The kind of container that hotlap runs in.
     pub container: Option<String>,
-    /// Runs on battery.
+    /// Whether the machine runs on battery.
     pub battery: Option<bool>,
-    /// Load average of the last minute.
+    /// The load average of the last minute.
     pub load: Option<f64>,
-    /// CPU usage just now, with hotlap idle, in per cent of the machine.
+    /// The current CPU usage, with hotlap idle, in per cent of the machine.
     pub busy: Option<f64>,
-    /// CPU time taken by the hypervisor just now, in per cent of the machine.
+    /// The current share of CPU time that the hypervisor takes, in per cent of the machine.
     pub steal: Option<f64>,
-    /// Time in which some task waited for a core over the last 10 s, in per cent (PSI).
+    /// The time in which some task waited for a core over the last 10 s, in per cent (PSI).
     pub pressure: Option<f64>,
     /// A hash of hardware, kernel and distribution. Machines with the same hash can be expected to
     /// give the same results.
@@ -71,12 +71,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The kind of virtual machine or container, if any.
+    /// Returns the kind of virtual machine or container, if any.
     pub fn virtualisation(&self) -> Option<&str> {
         self.container.as_deref().or(self.virtual_machine.then_some("virtual machine"))
     }
 
-    /// Describes this machine. Samples it for 0.2 s: call this while hotlap is idle.
+    /// Describes this machine. Call this while hotlap is idle, because it samples the machine for
+    /// 0.2 s.
     pub fn describe() -> Self {
         let before = CpuTimes::now();
         std::thread::sleep(WATCH);
@@ -134,8 +135,8 @@ impl Machine {
         }
     }
 
-    /// FNV-1a over the properties that make machines comparable. The hash is stored, and the
-    /// standard library's may change between releases.
+    /// Hashes the properties that make machines comparable, with FNV-1a. The hash is stored, and
+    /// the standard library's hash may change between releases.
     fn hash(&self) -> String {
         let alike = format!(
             "{}\n{}\n{} {}\n{}\n{}\n{}\n{}",
@@ -181,17 +182,17 @@ fn container(root: &Path) -> Option<String> {
     named.or_else(|| marked.map(|(_, kind)| (*kind).to_owned()))
 }
 
-/// A property of the root of the device tree, on machines without firmware tables.
+/// Returns a property of the root of the device tree, on machines without firmware tables.
 fn device_tree(root: &Path, property: &str) -> Option<String> {
     let path = root.join("sys/firmware/devicetree/base").join(property);
     let text = fs::read(path).ok()?;
-    // A list of strings, each terminated by a zero byte.
+    // The property is a list of strings, each terminated by a zero byte.
     let words = text.split(|&byte| byte == 0).filter(|word| !word.is_empty());
     let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// Names that hypervisors use in the firmware's tables: a subset of what systemd-detect-virt knows.
+/// Names of hypervisors in the firmware's tables. systemd-detect-virt knows these and more.
 const HYPERVISORS: [&str; 13] = [
     "QEMU",
     "KVM",
@@ -208,7 +209,8 @@ const HYPERVISORS: [&str; 13] = [
     "Apple Virtualization",
 ];
 
-/// Whether this is a virtual machine: x86 has a CPU flag for it, elsewhere the firmware tells.
+/// Returns whether this is a virtual machine. On x86, a CPU flag says so, and elsewhere the
+/// firmware.
 fn is_virtual(root: &Path, info: &str) -> bool {
     let flags = named(info, "flags", ':').unwrap_or_default();
     let dmi = |name: &str| fs::read_to_string(root.join("sys/class/dmi/id").join(name)).ok();
@@ -226,7 +228,7 @@ fn is_virtual(root: &Path, info: &str) -> bool {
         || is_told(&vendor)
 }
 
-/// Whether the machine runs on battery. `None` without a known power supply.
+/// Returns whether the machine runs on battery. `None` without a known power supply.
 fn battery(root: &Path) -> Option<bool> {
     let supplies = fs::read_dir(root.join("sys/class/power_supply")).ok()?;
     let mains = supplies.filter_map(|supply| {
@@ -239,7 +241,7 @@ fn battery(root: &Path) -> Option<bool> {
     (!mains.is_empty()).then(|| !mains.contains(&true))
 }
 
-/// Busy, stolen and total time of all cores together, in clock ticks since boot.
+/// The busy, stolen and total time of all cores together, in clock ticks since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
     busy: u64,
@@ -250,23 +252,24 @@ pub struct CpuTimes {
 /// How the cores spent the time between two readings, in per cent of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CpuShare {
-    /// Working.
+    /// The time in which the cores worked.
     pub busy: f64,
-    /// Given to other machines by the hypervisor while there was work (steal).
+    /// The time that the hypervisor gave to other machines while there was work (steal).
     pub steal: f64,
 }
 
 impl CpuTimes {
-    /// Reads the counters. `None` where the system does not provide them.
+    /// Reads the counters. Returns `None` where the system does not provide them.
     pub fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Reads the first line of `/proc/stat`: proc_stat(5).
+    /// Parses the first line of `/proc/stat` (proc_stat(5)).
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal. Guest time is already part of user.
+        // The fields are user, nice, system, idle, iowait, irq, softirq and steal. Guest time is
+        // already part of user.
         let [user, nice, system, idle, iowait, irq, softirq, steal] = *ticks.get(..8)? else {
             return None;
         };
@@ -274,7 +277,7 @@ impl CpuTimes {
         Some(Self { busy, steal, all: busy + idle + iowait + steal })
     }
 
-    /// The shares since an earlier reading. Zero if no tick has passed.
+    /// Returns the shares since an earlier reading. The shares are zero if no tick has passed.
     pub fn since(&self, earlier: &Self) -> CpuShare {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
         let percent = |now: u64, then: u64| 100.0 * now.saturating_sub(then) as f64 / all;
@@ -285,8 +288,8 @@ impl CpuTimes {
     }
 }
 
-/// ARM processors, for which `/proc/cpuinfo` only has numbers: implementer, part and name, from
-/// util-linux's `lscpu-arm.c`: those used in servers.
+/// ARM processors that are used in servers: implementer, part and name, from util-linux's
+/// `lscpu-arm.c`. For these processors, `/proc/cpuinfo` has only numbers.
 const PARTS: [(u32, u32, &str); 32] = [
     (0x41, 0xd03, "Cortex-A53"),
     (0x41, 0xd05, "Cortex-A55"),
@@ -322,7 +325,7 @@ const PARTS: [(u32, u32, &str); 32] = [
     (0xc0, 0xac4, "Ampere-1a"),
 ];
 
-/// The names of an ARM machine's kinds of cores, each once, in order of appearance.
+/// Returns the names of an ARM machine's kinds of cores, each once, in order of appearance.
 fn arm_name(info: &str) -> Option<String> {
     let mut kinds: Vec<String> = Vec::new();
     for processor in info.split("\n\n") {
@@ -346,7 +349,7 @@ fn arm_name(info: &str) -> Option<String> {
     (!kinds.is_empty()).then(|| kinds.join(" + "))
 }
 
-/// The value after a name and a separator, without quotes.
+/// Returns the value after a name and a separator, without quotes.
 fn named(text: &str, name: &str, separator: char) -> Option<String> {
     let value = text.lines().find_map(|line| {
         let (key, value) = line.split_once(separator)?;
@@ -355,17 +358,18 @@ fn named(text: &str, name: &str, separator: char) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// CPU time of other processes from which to warn, in per cent of the machine. Laps are paired,
-/// which cancels a steady 10%. One process that keeps half of a core busy on two cores is 25%.
+/// The CPU time of other processes from which to warn, in per cent of the machine. Laps are paired,
+/// which cancels out a steady 10%. On two cores, a process that keeps half of one core busy uses
+/// 25%.
 const BUSY_LIMIT: f64 = 10.0;
 
-/// Steal from which to warn, in per cent.
+/// The steal from which to warn, in per cent of the machine.
 const STEAL_LIMIT: f64 = 1.0;
 
 /// A reason why figures may be unreliable, with a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// The reason: a sentence without its full stop.
+    /// The reason, as a sentence without its full stop.
     pub what: String,
     /// What to do.
     pub remedy: String,
@@ -378,7 +382,7 @@ impl fmt::Display for Doubt {
 }
 
 impl Machine {
-    /// Reasons why figures from this machine may be unreliable now, the most serious first.
+    /// Returns reasons why figures from this machine may be unreliable now, the most serious first.
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
         let mut doubt =
@@ -482,7 +486,7 @@ mod tests {
         assert_eq!(Machine::read(root.path()), expected);
     }
 
-    /// What the kernel prints about ARM processors.
+    /// Returns what the kernel prints about ARM processors.
     fn arm(parts: &[(&str, &str)]) -> String {
         let processor = |(implementer, part): &(&str, &str)| {
             format!(
@@ -494,11 +498,12 @@ mod tests {
         parts.iter().map(processor).collect()
     }
 
-    /// Regression: ARM machines had no processor name, and virtual ones passed for physical ones.
+    /// Regression: ARM machines had no processor name, and virtual machines passed for physical
+    /// ones.
     #[test]
     fn arm_processors_have_names() {
         let name = |parts: &[(&str, &str)]| arm_name(&arm(parts)).unwrap_or_default();
-        // AWS Graviton2 and an Ampere Altra; a Raspberry Pi 5; a phone; an unknown one.
+        // AWS Graviton2 or an Ampere Altra, a Raspberry Pi 5, a phone, and an unknown processor.
         assert_eq!(name(&[("0x41", "0xd0c"), ("0x41", "0xd0c")]), "Neoverse-N1");
         assert_eq!(name(&[("0x41", "0xd0b")]), "Cortex-A76");
         let both = [("0x41", "0xd05"), ("0x41", "0xd05"), ("0x41", "0xd0b")];
@@ -548,7 +553,7 @@ mod tests {
             Machine { busy: Some(90.0), load: Some(7.0), battery: Some(true), ..quiet.clone() };
         assert_eq!(busy.hash(), quiet.hash());
         assert_ne!(Machine { cores: 5, ..quiet.clone() }.hash(), quiet.hash());
-        // The hash is part of stored runs: a different one would make each machine a new one.
+        // Stored runs contain the hash. If it changed, each machine would become a new one.
         assert_eq!(Machine::default().hash(), "14d5d75fc729a120");
     }
 

@@ -1,9 +1,9 @@
-//! Servers as processes: started, frozen, thawed and stopped, leaving nothing behind.
+//! Runs servers as processes: starts, freezes, thaws and stops them, and leaves nothing behind.
 //!
 //! Each server runs under a [`supervisor`], a small process that outlives hotlap just long enough
 //! to end the server. A [`Standby`] is a supervisor whose server has not started yet. When a
-//! [`Process`] ends, by [`Process::stop`], by a drop during a panic, or because hotlap was killed,
-//! every process that its server started ends too.
+//! [`Process`] ends, every process that its server started ends, too. A [`Process`] ends by
+//! [`Process::stop`], by a drop during a panic, or because hotlap was killed.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -30,11 +30,11 @@ pub use channel::{ProcessExit, ProcessSetting, Stopped};
 pub use signal::kill_marked;
 pub use supervisor::is_ignored;
 
-/// Whether a freeze repeats its search until no new process turns up, and a thaw searches again. On
-/// Linux a search takes microseconds. Elsewhere each one runs `ps`.
+/// Whether a freeze repeats its search until no new process turns up, and whether a thaw searches
+/// again. On Linux, a search takes microseconds. On other systems, each search runs `ps`.
 const LOOKS_AGAIN: bool = cfg!(target_os = "linux");
 
-/// A running server. Dropping it kills it.
+/// A running server. Dropping this value kills the server.
 #[derive(Debug)]
 pub struct Process {
     standby: Standby,
@@ -42,7 +42,7 @@ pub struct Process {
     census: ProcessTree,
     exit: Option<ProcessExit>,
     stopped: Option<Stopped>,
-    /// The supervisor has been told to end it.
+    /// Whether the supervisor has been told to end the server.
     is_ending: bool,
     frozen: bool,
 }
@@ -51,7 +51,7 @@ impl Standby {
     /// Starts the server.
     ///
     /// # Errors
-    /// The program or the supervisor failed.
+    /// If the program or the supervisor failed.
     pub fn go(mut self) -> Result<Process, StartError> {
         Ok(Process {
             server: self.start_server()?,
@@ -69,7 +69,7 @@ impl Process {
     /// Starts a server under a supervisor.
     ///
     /// # Errors
-    /// The folder, the log, the program or the supervisor failed.
+    /// If the folder, the log, the program or the supervisor failed.
     pub fn start(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
         Standby::new(setting, supervisor)?.go()
     }
@@ -77,7 +77,7 @@ impl Process {
     /// Starts a program that appends to an open log.
     ///
     /// # Errors
-    /// The folder, the program or the supervisor failed.
+    /// If the folder, the program or the supervisor failed.
     pub(crate) fn start_with_log(
         setting: &ProcessSetting,
         supervisor: &Supervisor,
@@ -86,42 +86,44 @@ impl Process {
         Standby::with_log(setting, supervisor, log)?.go()
     }
 
-    /// The process id of the server's first process, which is also its process group id.
+    /// Returns the process id of the server's first process, which is also its process group id.
     pub fn pid(&self) -> u32 {
         self.server.as_raw_pid() as u32
     }
 
-    /// The supervisor's process id: the root of the tree, but not part of the server.
+    /// Returns the supervisor's process id. The supervisor is the root of the tree, but not part of
+    /// the server.
     pub fn supervisor_pid(&self) -> u32 {
         self.standby.supervisor_pid()
     }
 
-    /// Where its processes begin.
+    /// Returns the roots of the server's process tree.
     pub fn roots(&self) -> Roots {
         self.standby.roots()
     }
 
-    /// Problems with its setup that did not prevent the start.
+    /// Returns problems with the setup that did not prevent the start.
     pub fn notes(&self) -> &[String] {
         &self.standby.notes
     }
 
-    /// How the server's first process ended, if it did. Its children may still run, as they do for
-    /// a program that daemonizes.
+    /// Returns how the server's first process ended, or `None` if it still runs. The children of
+    /// the first process may still run, as they do for a program that daemonizes.
     pub fn exited(&mut self) -> Option<ProcessExit> {
         self.listen(Duration::ZERO);
         self.exit
     }
 
-    /// How the server ended, which is how its first process ended. `None` while the server runs. A
-    /// program that daemonizes still runs if its first process ended with code 0 and left others.
+    /// Returns how the server ended, which is how its first process ended, or `None` while the
+    /// server runs. A program that daemonizes still runs if its first process ended with code 0 and
+    /// left others.
     pub fn ended(&mut self) -> Option<ProcessExit> {
         let exit = self.exited()?;
         let is_daemon = exit == ProcessExit::Code(0) && self.members().is_ok_and(|m| !m.is_empty());
         (!is_daemon).then_some(exit)
     }
 
-    /// Waits until the server's first process ends, or the time is up.
+    /// Waits until the server's first process ends, or the time is up. Returns how it ended.
     pub fn wait(&mut self, limit: Duration) -> Option<ProcessExit> {
         let until = Instant::now() + limit;
         while self.exit.is_none() && self.stopped.is_none() {
@@ -133,10 +135,10 @@ impl Process {
         self.exit
     }
 
-    /// All processes of the server: the first one and its descendants.
+    /// Returns all processes of the server: the first process and its descendants.
     ///
     /// # Errors
-    /// The process table cannot be read.
+    /// If the process table cannot be read.
     pub fn members(&self) -> io::Result<Vec<Member>> {
         processes::descendants(self.supervisor_pid())
     }
@@ -145,7 +147,7 @@ impl Process {
     /// servers are measured. Returns once every process has been seen to stop.
     ///
     /// # Errors
-    /// A process cannot be stopped or does not stop in time. All of them are resumed then.
+    /// If a process cannot be stopped or does not stop in time. All processes are then resumed.
     pub fn freeze(&mut self) -> Result<(), FreezeError> {
         let stopped = self.stop_all();
         self.frozen = stopped.is_ok();
@@ -157,12 +159,12 @@ impl Process {
 
     fn stop_all(&mut self) -> Result<(), FreezeError> {
         if !LOOKS_AGAIN {
-            // Signals the group atomically, so no fork can escape. Processes outside of the group
-            // follow.
+            // Signal the group atomically, so that no fork can escape. Processes outside of the
+            // group follow.
             let _ = kill_process_group(self.server, Signal::STOP);
         }
-        // A stopped process does not fork. Children of a process that forked before its signal
-        // arrived are found in the next pass.
+        // A stopped process does not fork. If a process forked before its signal arrived, the next
+        // pass finds its children.
         let mut stopped = HashSet::new();
         let until = Instant::now() + FREEZE_LIMIT;
         loop {
@@ -177,7 +179,7 @@ impl Process {
             }
             for member in &new {
                 match signal_one(member, Signal::STOP) {
-                    // It ended.
+                    // The signal was sent, or the process has ended.
                     Ok(()) | Err(Errno::SRCH) => {}
                     Err(cause) => {
                         let (name, pid) = (member.name.clone(), member.pid);
@@ -200,7 +202,7 @@ impl Process {
     /// Resumes a frozen server (SIGCONT).
     ///
     /// # Errors
-    /// The process table cannot be read.
+    /// If the process table cannot be read.
     pub fn thaw(&mut self) -> io::Result<()> {
         // A frozen server has created no new processes.
         if LOOKS_AGAIN || !self.frozen {
@@ -214,24 +216,24 @@ impl Process {
         Ok(())
     }
 
-    /// Whether the server is frozen.
+    /// Returns whether the server is frozen.
     pub fn is_frozen(&self) -> bool {
         self.frozen
     }
 
-    /// The last lines of its output, stdout and stderr interleaved. Empty if the log cannot be
-    /// read.
+    /// Returns the last lines of the server's output, with stdout and stderr interleaved. Empty if
+    /// the log cannot be read.
     pub fn tail(&self, lines: usize) -> Vec<String> {
         log::tail(&self.standby.setting.log, lines).unwrap_or_default()
     }
 
     /// Ends the server and everything that it started: SIGTERM, then SIGKILL after the grace
-    /// period. With a grace of zero, SIGKILL at once.
+    /// period. With a grace period of zero, SIGKILL is sent at once.
     pub fn stop(mut self, grace: Duration) -> Stopped {
         self.end(grace)
     }
 
-    /// Starts ending the server without waiting for it, so that several can end at the same time.
+    /// Begins to end the server without waiting, so that several servers can end at the same time.
     /// Call [`Process::stop`] afterwards.
     pub fn begin_stop(&mut self, grace: Duration) {
         if !std::mem::replace(&mut self.is_ending, true) {
@@ -250,7 +252,7 @@ impl Process {
             }
         }
         let first = format!("{} ({})", self.standby.setting.argv[0], self.pid());
-        // Kept, so that a drop does not wait for the same supervisor again.
+        // The result is stored, so that a drop does not wait for the same supervisor again.
         let silent = || Stopped { survivors: vec![first], ..Stopped::default() };
         self.stopped.get_or_insert_with(silent).clone()
     }
@@ -276,9 +278,10 @@ impl Process {
         heard
     }
 
-    /// The supervisor is gone, and the kernel has killed the server's first process with it. Kills
-    /// what is left, by the server's group and by the mark in the environment: a daemon has left
-    /// both the group and the tree. Frozen processes end too.
+    /// Kills what is left after the supervisor's death, with which the kernel has killed the
+    /// server's first process. The rest is found by the server's group and by the mark in the
+    /// environment. A daemon has left both the group and the tree, but keeps the mark. Frozen
+    /// processes end, too.
     fn lose(&mut self) {
         let left: Vec<Member> = processes::all().unwrap_or_default();
         if left.iter().any(|member| member.group == self.pid()) {
@@ -298,15 +301,16 @@ impl Drop for Process {
     }
 }
 
-/// How long a supervisor may take to answer. It only needs a core, so this is generous.
+/// How long a supervisor may take to respond. A supervisor only needs a core to respond, so this
+/// limit is generous.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
 
-/// A path at which this program, and each process that it starts by this path, finds the running
-/// program. The program's file may be built again or removed meanwhile. On Linux, `/proc/self/exe`
-/// still names the running program.
+/// Returns a path at which this program, and each process that it starts by this path, finds the
+/// running program. The program's file may be built again or removed meanwhile. On Linux,
+/// `/proc/self/exe` still names the running program.
 ///
 /// # Errors
-/// The path of the running program is unknown.
+/// If the path of the running program is unknown.
 pub fn own_program() -> io::Result<PathBuf> {
     match cfg!(target_os = "linux") {
         true => Ok(PathBuf::from("/proc/self/exe")),
@@ -336,7 +340,7 @@ pub struct Standby {
 }
 
 impl Supervisor {
-    /// A program and the arguments that make it a supervisor.
+    /// Returns the command for a program, with the arguments that make it a supervisor.
     pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
         Self {
             program: program.into(),
@@ -352,15 +356,16 @@ impl Supervisor {
         self
     }
 
-    /// Sets how long to wait for an answer before giving up.
+    /// Sets how long to wait for a response before giving up.
     pub fn answers_within(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }
 
-    /// This program with a hidden command: `Supervisor::this_program("__supervisor")`.
+    /// Returns the command for this program with a hidden command:
+    /// `Supervisor::this_program("__supervisor")`.
     ///
     /// # Errors
-    /// The path of the running program is unknown.
+    /// If the path of the running program is unknown.
     pub fn this_program(command: &str) -> io::Result<Self> {
         Ok(Self::new(own_program()?, &[command]))
     }
@@ -380,7 +385,7 @@ impl Standby {
     /// Starts a supervisor, which prepares everything but does not start the server yet.
     ///
     /// # Errors
-    /// The folder, the log or the supervisor failed.
+    /// If the folder, the log or the supervisor failed.
     pub fn new(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
         if setting.argv.first().is_none_or(String::is_empty) {
             return Err(StartError::Empty);
@@ -390,7 +395,7 @@ impl Standby {
         Self::with_log(setting, supervisor, log)
     }
 
-    /// The same with a log that is already open.
+    /// Starts a supervisor like [`Standby::new`], with a log that is already open.
     fn with_log(
         setting: &ProcessSetting,
         supervisor: &Supervisor,
@@ -419,13 +424,13 @@ impl Standby {
         Ok(standby)
     }
 
-    /// The supervisor's process id. Counters attached to it now are inherited by the server and all
-    /// of its processes.
+    /// Returns the supervisor's process id. Counters that are attached to it now are inherited by
+    /// the server and all of its processes.
     pub fn supervisor_pid(&self) -> u32 {
         self.supervisor.id()
     }
 
-    /// Where the server's processes will begin.
+    /// Returns the roots of the server's future process tree.
     pub fn roots(&self) -> Roots {
         Roots::below(self.supervisor_pid())
     }
@@ -451,8 +456,8 @@ impl Standby {
 
 impl Drop for Standby {
     fn drop(&mut self) {
-        // Once its end of the channel closes, a supervisor without a server exits by itself, and
-        // one that was told to stop is already exiting.
+        // Once its end of the channel closes, a supervisor without a server exits by itself. A
+        // supervisor that was told to stop is already exiting.
         self.wire.close();
         for _ in 0..200 {
             if !matches!(self.supervisor.try_wait(), Ok(None)) {
@@ -463,26 +468,26 @@ impl Drop for Standby {
     }
 }
 
-/// Why a server could not be frozen. It keeps running.
+/// Why a server could not be frozen. The server keeps running.
 #[derive(Debug, thiserror::Error)]
 pub enum FreezeError {
-    /// Another user's process, or one that a security policy protects.
+    /// A process belongs to another user, or a security policy protects it.
     #[error("cannot stop {name} ({pid}): {cause}; run hotlap as root or as that process's user")]
     Refused {
-        /// Its name.
+        /// The name of the process.
         name: String,
-        /// Its process id.
+        /// The process id.
         pid: u32,
         /// The system's error.
         cause: io::Error,
     },
-    /// The process was sent SIGSTOP but did not stop in time, for instance in an uninterruptible
+    /// A process was sent SIGSTOP but did not stop in time, for instance in an uninterruptible
     /// wait.
     #[error("{name} ({pid}) was still running {} s after SIGSTOP", FREEZE_LIMIT.as_secs())]
     StillRuns {
-        /// Its name.
+        /// The name of the process.
         name: String,
-        /// Its process id.
+        /// The process id.
         pid: u32,
     },
     /// The process table cannot be read.
@@ -504,15 +509,15 @@ pub enum StartError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
     /// The log cannot be written.
     #[error("cannot write the log {}: {cause}; check permissions and disk space", path.display())]
     Log {
-        /// The log.
+        /// The path of the log.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
     /// The program cannot be executed.
@@ -525,20 +530,20 @@ pub enum StartError {
         /// What to do.
         remedy: &'static str,
     },
-    /// The supervisor did not start or did not answer.
+    /// The supervisor did not start or did not respond.
     #[error(
         "the supervisor {} did not start: {cause}; check that this program can be executed",
         program.display()
     )]
     Supervisor {
-        /// Its program.
+        /// The supervisor's program.
         program: PathBuf,
         /// What happened.
         cause: io::Error,
     },
 }
 
-/// The remedy for a program that cannot be executed.
+/// Returns the remedy for a program that cannot be executed.
 fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
     let local = program.contains('/');
     match errno {
@@ -561,13 +566,14 @@ mod tests {
 
     use super::*;
 
-    /// Reports that a server was started, then stays silent.
+    /// A shell script that reports that a server was started, and then stays silent.
     const SILENT: &str = r#"
         read order; echo '{"ready":{"notes":[]}}' >&0
         read order; echo '{"started":{"pid":'$$'}}' >&0
         exec sleep 600"#;
 
-    /// Regression: a silent supervisor was waited for twice, by the stop and by the drop after it.
+    /// Regression: a silent supervisor was waited for twice, by the stop and by the drop after the
+    /// stop.
     #[test]
     fn a_silent_supervisor_is_waited_for_once() {
         let folder = tempfile::tempdir().unwrap();

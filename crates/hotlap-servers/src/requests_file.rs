@@ -1,4 +1,4 @@
-//! Requests files: what commands and URLs are sent, as users would send it.
+//! Requests files: the requests to send to a command or a URL, as users would send them.
 //!
 //! A TOML file lists requests, each with the expected response, and fields that vary from request
 //! to request. A mistake is an error with file, line and column, before anything is started.
@@ -20,11 +20,11 @@ use crate::files;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {what}", file.display(), at.map(|(l, c)| format!(":{l}:{c}")).unwrap_or_default())]
 pub struct RequestsFileError {
-    /// The file.
+    /// The path of the file.
     pub file: PathBuf,
-    /// Line and column, both from 1.
+    /// The line and the column, both counted from 1.
     pub at: Option<(usize, usize)>,
-    /// What is wrong with it, and what to do.
+    /// What is wrong with the file, and what to do.
     pub what: String,
 }
 
@@ -33,13 +33,13 @@ pub struct RequestsFileError {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Document {
-    /// Fields: parts of requests that vary. In path, headers, body and expected body, `${name}`
-    /// stands for the value of a field. All places of one request have the same value. For a
-    /// literal `${`, write `$${`.
+    /// The fields: parts of requests that vary. In path, headers, body and expected body, `${name}`
+    /// stands for the value of a field. In one request, a field has the same value in all places.
+    /// For a literal `${`, write `$${`.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, FieldSource>"))]
     fields: BTreeMap<String, Spanned<FieldSource>>,
-    /// The requests. At least one.
+    /// The requests. At least one is needed.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<RequestEntry>"))]
     request: Vec<Spanned<RequestEntry>>,
@@ -50,20 +50,20 @@ pub struct Document {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FieldSource {
-    /// This number, then each one more than the previous one.
+    /// This number, and then one more for each further value.
     Counter(u64),
     /// Random integers from the first to the second number, each equally likely.
     Integer([u64; 2]),
-    /// Random ones of these texts.
+    /// Random texts from this list.
     Choice(Vec<String>),
-    /// The lines of this file in order, then again from the first. The path is relative to the
+    /// The lines of this file in order, and then again from the first. The path is relative to the
     /// requests file.
     Lines(PathBuf),
     /// Random lines of this file.
     RandomLines(PathBuf),
     /// Random UUIDs of version 4.
     Uuid,
-    /// This many random letters and digits.
+    /// A text of this many random letters and digits.
     Text(usize),
 }
 
@@ -72,9 +72,9 @@ pub enum FieldSource {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RequestEntry {
-    /// Its name in tables. By default its method and path.
+    /// The name in tables. By default, the method and path.
     name: Option<String>,
-    /// How often it is sent, relative to the other requests. 1 by default.
+    /// How often the request is sent, relative to the other requests. 1 by default.
     #[cfg_attr(feature = "schema", schemars(with = "Option<u32>"))]
     weight: Option<Spanned<u32>>,
     /// The method. GET by default, or POST with a body.
@@ -83,32 +83,32 @@ pub struct RequestEntry {
     /// The path with the query.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     path: Spanned<String>,
-    /// Headers. `Host` and `Content-Length` are added.
+    /// The headers. `Host` and `Content-Length` are added.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     headers: BTreeMap<String, Spanned<String>>,
     /// The body.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     body: Option<Spanned<String>>,
-    /// A file with the body, sent as it is. The path is relative to the requests file.
+    /// A file with the body, which is sent as it is. The path is relative to the requests file.
     #[cfg_attr(feature = "schema", schemars(with = "Option<PathBuf>"))]
     body_file: Option<Spanned<PathBuf>>,
     /// The expected status. 200 to 299 by default.
     #[cfg_attr(feature = "schema", schemars(with = "Option<u16>"))]
     expect_status: Option<Spanned<u16>>,
-    /// The expected body. By default that of the first responses, if it is always the same.
+    /// The expected body. By default, the body of the first responses, if it is always the same.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     expect_body: Option<Spanned<String>>,
 }
 
-/// What is wrong, and where.
+/// What is wrong in a file, and where.
 type Complaint = (Option<Range<usize>>, String);
 
 /// Reads a requests file.
 ///
 /// # Errors
-/// When it cannot be read, is not valid TOML, has an unknown key or field, or a request that cannot
-/// be sent.
+/// If the file cannot be read, is not valid TOML, has an unknown key or field, or has a request
+/// that cannot be sent.
 pub fn read(file: &Path) -> Result<Requests, RequestsFileError> {
     let wrong = |at, what| RequestsFileError { file: file.to_owned(), at, what };
     let text = files::read_to_string(file)
@@ -117,10 +117,10 @@ pub fn read(file: &Path) -> Result<Requests, RequestsFileError> {
         .map_err(|(span, what)| wrong(span.map(|span| position(&text, span.start)), what))
 }
 
-/// Parses a requests file. `folder` is where its data files are.
+/// Parses a requests file. `folder` is the folder of its data files.
 ///
 /// # Errors
-/// As for [`read`].
+/// The errors of [`read`].
 pub fn parse(text: &str, folder: &Path) -> Result<Requests, Complaint> {
     let document: Document = toml::from_str(text)
         .map_err(|error| (error.span(), error.message().trim_end().to_owned()))?;
@@ -137,7 +137,7 @@ pub fn parse(text: &str, folder: &Path) -> Result<Requests, Complaint> {
     Ok(Requests { asks, fields: Fields { list: fields, ..Fields::default() } })
 }
 
-/// Line and column of a byte offset, both from 1.
+/// Returns the line and the column of a byte offset, both counted from 1.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(offset)];
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -187,13 +187,13 @@ fn field(name: String, source: Spanned<FieldSource>, folder: &Path) -> Result<Fi
         }
         FieldSource::Text(length) => ValueSource::Text { length },
     };
-    Ok(Field { name, source })
+    Ok(Field::new(name, source))
 }
 
 fn ask(entry: Spanned<RequestEntry>, folder: &Path, fields: &[Field]) -> Result<Ask, Complaint> {
     let whole = entry.span();
     let entry = entry.into_inner();
-    // Checks the placeholders of a text. Without fields, all of it is literal.
+    // Checks the placeholders of a text. Without fields, the whole text is literal.
     let text = |text: &Spanned<String>| -> Result<Vec<u8>, Complaint> {
         let bytes = text.get_ref().as_bytes();
         let parsed =
@@ -264,8 +264,8 @@ fn ask(entry: Spanned<RequestEntry>, folder: &Path, fields: &[Field]) -> Result<
     Ok(Ask { name: entry.name, weight, method, path, headers, body, status, answer })
 }
 
-/// A stated length of the body must be right, because a longer body would be read as the next
-/// request, and a shorter one waited for.
+/// Checks a stated length of the body. The rest of a longer body would be read as the next request,
+/// and the server would wait for the rest of a shorter one.
 fn check_length(entry: &RequestEntry, body: &[u8], fields: &[Field]) -> Result<(), Complaint> {
     let named =
         |(name, _): &(&String, &Spanned<String>)| name.eq_ignore_ascii_case("content-length");
@@ -294,7 +294,7 @@ mod tests {
         parse(text, Path::new("/none")).unwrap()
     }
 
-    /// The error as a user sees it.
+    /// Returns the error as a user sees it.
     fn error(text: &str) -> String {
         let (span, what) = parse(text, Path::new("/none")).unwrap_err();
         let (line, column) = span.map_or((0, 0), |span| position(text, span.start));

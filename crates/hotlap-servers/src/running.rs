@@ -1,6 +1,6 @@
-//! A server while it runs, wherever that is.
+//! A running server, on this machine or on another host.
 //!
-//! [`LocalHost`] starts servers as processes of this machine. Those of another host are behind the
+//! [`LocalHost`] starts servers as processes of this machine. Servers on another host implement the
 //! same two traits, in `hotlap-agent`.
 
 mod host;
@@ -13,4 +13,4 @@ pub use local::LocalServer;
 pub use server::{
     Found, LogWait, RunningServer, Sample, ServerHost, ServerState, StartOrder, Unreachable, Up,
 };
-pub use start::{HOST, NO_PORT, RUN_BY_HAND, UNREADY, ask};
+pub use start::{HOST, NO_PORT, RUN_BY_HAND, UNREADY};

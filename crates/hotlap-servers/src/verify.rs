@@ -1,14 +1,14 @@
 //! Verifies a server before it is measured: its responses against its contract, and its behaviour
-//! against HTTP/1.1.
+//! against the HTTP specifications.
 //!
-//! A server that sends wrong responses, or sends them before the request, is fast for the wrong
-//! reason. So each request of the contract is sent and the response compared with the exact one,
-//! and some twenty checks cover clients that are slow, impatient, outdated or hostile. Checks in
-//! [`Findings::required`] must pass before a server is measured; the others are reported as
-//! conformance checks.
+//! A server that sends wrong responses, or sends responses before the request, is fast for the
+//! wrong reason. Therefore, verification sends each request of the contract and compares the
+//! response with the expected one. Some twenty checks cover clients that are slow, impatient,
+//! outdated or hostile. Checks in [`Findings::required`] must pass before a server is measured. The
+//! other checks are reported as conformance checks.
 //!
-//! Connections are opened one at a time, each after the last was closed, because a server that
-//! handles one connection at a time is slow but not wrong. Every wait is bounded.
+//! Only one connection is open at a time, because a server that handles one connection at a time is
+//! slow but not wrong. Every wait has a time limit.
 
 mod checks;
 pub(crate) mod client;
@@ -16,9 +16,10 @@ mod conformance;
 mod findings;
 mod http2_conformance;
 
+pub use client::ask;
 pub use findings::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier};
 
-/// Runs all checks.
+/// Runs all checks on a server.
 pub fn verify(verifier: &Verifier<'_>) -> Findings {
     let mut bench = checks::Bench::new(verifier);
     bench.run();

@@ -1,5 +1,5 @@
-//! Probes and checks of servers that misbehave at random end in time, without a panic and without
-//! much memory. `HOTLAP_SEEDS=2000` tries 2,000 servers.
+//! Tests that probes and checks of servers that misbehave at random end in time, without a panic
+//! and without much memory. `HOTLAP_SEEDS=2000` tries 2,000 servers.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,8 +14,8 @@ use hotlap_testbed::{Speaks, Unruly, for_seeds, most_memory};
 /// The time limit of one response.
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// The time limit of all probes and all checks of a server. There are some thirty of them, and some
-/// wait for 1 to 2 s.
+/// The time limit of all probes and all checks of a server. A server gets some thirty probes and
+/// checks, of which some wait for 1 to 2 s.
 const WHOLE: Duration = Duration::from_secs(60);
 
 fn try_one(seed: u64) {

@@ -1,30 +1,30 @@
-//! The highest rate at which a server meets a goal, such as "99 of 100 requests take less than
-//! 10 ms".
+//! Finds the highest rate at which a server meets a goal, such as "99 of 100 requests take less
+//! than 10 ms".
 //!
 //! A [`Trial`] is a window at one rate, in which the goal was met or missed. Near the limit of a
-//! server, windows at the same rate do both, because requests queue up in bursts. So a rate has a
-//! probability with which a window meets the goal. At even odds, the requests of a minute miss the
-//! goal far too often, so the capacity is a lower rate: [`Capacity::sustained`]. No trial is
-//! trusted by itself: [`Capacity::fit`] fits a curve through all of them, and [`next_rate`] chooses
-//! the rate of the next one.
+//! server, windows at the same rate may meet or miss the goal, because requests queue up in bursts.
+//! A window at each rate therefore meets the goal with some probability. At the rate of even odds,
+//! far too many requests of a minute miss the goal, so the capacity is a lower rate
+//! ([`Capacity::sustained`]). No single trial is trusted: [`Capacity::fit`] fits a curve through
+//! all trials, and [`next_rate`] chooses the rate of the next trial.
 //!
-//! Whether a window met the goal says less than the share of its requests that missed it, but that
-//! share has no use here: it varies a hundredfold from window to window, and its mean rests on the
-//! few windows with a burst (docs/evidence.md, *Capacity*).
+//! The share of requests that missed the goal says more than whether a window met it, but this
+//! share is not used. The share varies a hundredfold from window to window, and its mean rests on
+//! the few windows with a burst (docs/evidence.md, *Capacity*).
 //!
 //! # The curve
 //!
-//! A logistic regression of misses on the logarithm of the rate. Restarts may differ, so the
-//! estimate rests on them: the fit gives one capacity per restart, and the interval is Student's
-//! over restarts, as for any other level ([`crate::level`]). The ratio of two servers is computed
-//! over pairs of restarts ([`crate::effect`]).
+//! The curve is a logistic regression of misses on the logarithm of the rate. Restarts may differ,
+//! so the fit gives one capacity per restart. The interval is Student's over restarts, as for any
+//! other level ([`crate::level`]). The ratio of two servers is computed over pairs of restarts
+//! ([`crate::effect`]).
 //!
 //! # The search
 //!
-//! First the rate is bracketed between a trial that met the goal and one that did not. Then trials
-//! alternate between both sides of the present estimate, close to it, where a trial tells most
-//! about the point at which the curve crosses one half (Wu, "Efficient sequential designs with
-//! binary data", JASA 80, 1985).
+//! The search first brackets the rate between a trial that met the goal and a trial that missed it.
+//! Trials then alternate between both sides of the present estimate. Close to the estimate, a trial
+//! tells most about the point at which the curve crosses one half (Wu, "Efficient sequential
+//! designs with binary data", JASA 80, 1985).
 
 mod curve;
 
@@ -33,37 +33,37 @@ use crate::reading::ByRestart;
 pub use curve::Trial;
 use curve::{Curve, border};
 
-/// How far the trials of a search lie from its estimate on the scale of the curve, in turn. Trials
-/// at several distances show how steep the curve is.
+/// The distances of successive trials from the estimate, on the scale of the curve. Trials at
+/// several distances show how steep the curve is.
 const DISTANCES: [f64; 3] = [1.5, 1.0, 0.5];
 
-/// How far they lie from it, as a logarithm of the rate: at least this much, so that they tell the
-/// two sides apart, and at most that much.
+/// The smallest and largest distance of a trial from the estimate, as a logarithm of the rate.
+/// Closer trials would not tell the two sides apart.
 const STEP: (f64, f64) = (0.004, 0.08);
 
-/// The bracket in which the curve takes over from bisection: an upper end at most this many times
-/// the lower one.
+/// The curve takes over from bisection once the upper end of the bracket is at most this many times
+/// the lower end.
 const BRACKET: f64 = 1.2;
 
-/// At the sustained rate, this many times as many windows miss the goal as the goal permits
-/// requests to miss it: 10% of the windows for p99, 1% for p99.9. Misses come in bursts, so a few
-/// windows have most of the misses. In simulated queues, all windows together are then at the goal
-/// (docs/evidence.md, *Capacity*).
+/// The share of windows that miss the goal at the sustained rate, as a multiple of the share of
+/// requests that may miss it. For p99, 10% of the windows miss the goal, and for p99.9, 1%. Misses
+/// come in bursts, so a few windows have most of the misses. In simulated queues, all windows
+/// together then just meet the goal (docs/evidence.md, *Capacity*).
 const BURSTS: f64 = 10.0;
 
-/// The largest share of windows that miss the goal at the sustained rate, as for a median: all
-/// windows have about as many misses.
+/// The largest share of windows that may miss the goal at the sustained rate. A goal for the median
+/// reaches this share, because all windows have a similar number of misses.
 const HALF: f64 = 0.5;
 
-/// The capacity by restart.
+/// The capacity of a server, by restart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capacity {
     curve: Curve,
-    /// The sustained rate as a share of the rate at even odds, as a logarithm.
+    /// The logarithm of the sustained rate divided by the rate at even odds.
     log_share: f64,
 }
 
-/// Which side of the present estimate to try.
+/// The side of the present estimate to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// A lower rate.
@@ -73,39 +73,41 @@ pub enum Side {
 }
 
 impl Capacity {
-    /// Fits the curve. `None` unless the trials bracket it: lower rates met the goal, higher ones
-    /// did not.
+    /// Fits the curve for a goal that permits this share of misses. `None` unless lower rates met
+    /// the goal and higher rates missed it.
     pub fn fit(trials: &[Trial], share: f64) -> Option<Self> {
         let (curve, missed) = (Curve::fit(trials)?, (BURSTS * share).clamp(f64::EPSILON, HALF));
         let log_share = -((1.0 - missed) / missed).ln() / curve.slope;
         Some(Self { curve, log_share })
     }
 
-    /// The logarithm of the sustained rate, by restart.
+    /// Returns the logarithm of the sustained rate, by restart.
     pub fn logs(&self) -> ByRestart {
         let log = |(restart, log): (&u32, &f64)| (*restart, log + self.log_share);
         self.curve.by_restart.iter().map(log).collect()
     }
 
-    /// The rate at which the goal is met for long, in requests/s: where the curve has few enough
-    /// windows that miss the goal (docs/evidence.md, *Capacity*). The geometric mean over restarts.
+    /// Returns the rate at which the goal is met for long, in requests/s, as the geometric mean
+    /// over restarts. At this rate, the curve predicts few enough windows that miss the goal
+    /// (docs/evidence.md, *Capacity*).
     pub fn sustained(&self) -> f64 {
         (self.curve.log_rate + self.log_share).exp()
     }
 
-    /// The standard error that the error of the slope adds to the sustained rate, as a logarithm.
+    /// Returns the standard error that the error of the slope adds to the logarithm of the
+    /// sustained rate.
     pub fn error(&self) -> f64 {
         -self.log_share * self.curve.slope_error
     }
 
-    /// The mean logarithm of the sustained rate over restarts.
+    /// Returns the mean logarithm of the sustained rate over restarts.
     pub fn mean(&self) -> Option<Mean> {
         Some(Mean::of(self.logs())?.minus(&Mean::known(0.0, self.error())))
     }
 }
 
-/// The rate of the next trial of a server, in requests/s. `first` is a guess from which the search
-/// begins, and `side` the side of the estimate to try once there is one.
+/// Returns the rate of the next trial of a server, in requests/s. The search begins with the guess
+/// `first`. Once there is an estimate, `side` is the side of it to try.
 pub fn next_rate(trials: &[Trial], first: f64, side: Side) -> f64 {
     match border(trials) {
         (None, None) => first,
@@ -122,8 +124,8 @@ pub fn next_rate(trials: &[Trial], first: f64, side: Side) -> f64 {
     }
 }
 
-/// Whether a search has found a rate that meets the goal and one that does not, close to each
-/// other.
+/// Returns whether a search has found a rate that meets the goal and a rate that misses it, close
+/// to each other.
 pub fn is_bracketed(trials: &[Trial]) -> bool {
     matches!(border(trials), (Some(kept), Some(missed)) if missed <= kept * BRACKET)
 }
@@ -142,7 +144,8 @@ mod tests {
         Trial { restart: 0, rate, is_kept: false }
     }
 
-    /// Trials of a restart around this capacity, as a curve with a slope of 20 to 40 gives them.
+    /// Returns trials of a restart around this capacity, as a curve with a slope of 20 to 40 would
+    /// give.
     fn restart(restart: u32, capacity: f64) -> Vec<Trial> {
         let trial = |&(relative, is_kept): &(f64, bool)| Trial {
             restart,
@@ -162,7 +165,8 @@ mod tests {
         tried.iter().map(trial).collect()
     }
 
-    /// Distances of 1.5, 1 and 0.5 slopes follow one another, the same on both sides.
+    /// Distances of 1.5, 1 and 0.5 slopes follow one another, and both sides have the same
+    /// distance.
     #[test]
     fn trials_lie_at_changing_distances_on_both_sides_of_the_curve() {
         let mut trials = restart(0, 1_000.0);
@@ -175,7 +179,7 @@ mod tests {
             trials.extend([kept(900.0), missed(1_100.0)]);
         }
         assert_eq!(distances, [1.0, 0.5, 1.5, 1.0]);
-        // The second trial of a round is as far away as the first.
+        // The second trial of a round is as far from the estimate as the first.
         let odd = [restart(0, 1_000.0), vec![kept(900.0)]].concat();
         let curve = Curve::fit(&odd).unwrap();
         let above = (next_rate(&odd, 1.0, Side::Above).ln() - curve.latest) * curve.slope;
@@ -246,7 +250,7 @@ mod tests {
         );
     }
 
-    /// Otherwise one disturbed window at a low rate would keep the search there.
+    /// Otherwise, one disturbed window at a low rate would keep the search at low rates.
     #[test]
     fn a_single_miss_at_a_low_rate_does_not_hold_the_search_back() {
         let trials = [missed(50.0), kept(60.0), kept(70.0), kept(98.0), missed(110.0)];

@@ -1,40 +1,43 @@
-//! Change points: where in a history of stored runs a figure moved to another level.
+//! Finds change points, at which a figure moved to another level in a history of stored runs.
 
 use crate::estimate::{MAD_TO_SD, median};
 
-/// The shortest segment. Two outlying runs are not a new level. Three is the smallest number whose
-/// median a single outlier does not move. A convention.
+/// The smallest number of values in a segment, by convention. Three is the smallest number whose
+/// median a single outlier does not move. Two outlying runs are not a new level.
 const MIN_SEGMENT: usize = 3;
 
-/// What another change point must save, in standard deviations of the noise, in a history of `n`
-/// values. Like Schwarz's criterion it grows with ln n (Yao, "Estimating the number of
-/// change-points via Schwarz' criterion", Statistics & Probability Letters 6, 1988). Factor and
-/// constant were chosen by simulation, independent of any machine: false alarms stay under 5 of 100
-/// in histories of 6 to 100 normal values without a change (the tests below repeat some of it).
+/// Returns the distance that another change point must save, in standard deviations of the noise,
+/// in a history of `n` values. Like Schwarz's criterion, this penalty grows with ln n (Yao,
+/// "Estimating the number of change-points via Schwarz' criterion", Statistics & Probability
+/// Letters 6, 1988). Factor and constant were chosen by simulation, independent of any machine.
+/// False alarms occur in fewer than 5 of 100 histories of 6 to 100 normal values without a change.
+/// The tests below repeat part of the simulation.
 fn penalty(n: usize) -> f64 {
     3.0 + 2.0 * (n as f64).ln()
 }
 
-/// The indices at which a new level begins, in order: `[12]` means that values 0 to 11 lie around
-/// one level, and 12 and later ones around another. Empty for fewer than 6 values.
+/// Returns the indices at which a new level begins, in order. For example, `[12]` means that values
+/// 0 to 11 lie around one level, and later values around another. The list is empty for fewer than
+/// 6 values.
 ///
-/// The history is cut into segments so that the sum of the distances to each segment's median, plus
-/// a penalty for each cut, is least. This is optimal partitioning (Jackson et al., "An algorithm
-/// for optimal partitioning of data on an interval", IEEE Signal Processing Letters 12, 2005) with
-/// medians and distances in place of means and squares, so that one outlier is no change. The noise
-/// is estimated from the differences of neighbours, of which a change of level affects only one.
-/// A value that is not finite counts as equal to the one before it.
+/// The history is cut into segments so that the sum of all distances to the segments' medians, plus
+/// a penalty for each cut, is smallest. This is optimal partitioning (Jackson et al., "An algorithm
+/// for optimal partitioning of data on an interval", IEEE Signal Processing Letters 12, 2005).
+/// Medians and distances take the place of means and squares, so one outlier is not a change. The
+/// noise is estimated from the differences between neighbours. A change of level affects only one
+/// of these differences. A value that is not finite counts as equal to the one before it.
 pub fn change_points(values: &[f64]) -> Vec<usize> {
     let values = filled(values);
     let n = values.len();
     let steps: Vec<f64> = values.windows(2).map(|w| (w[1] - w[0]).abs()).collect();
-    // A difference of two values has √2 times their standard deviation.
+    // The difference of two values has √2 times the standard deviation of one value.
     let noise = MAD_TO_SD * median(&steps).unwrap_or(0.0) / std::f64::consts::SQRT_2;
-    // Without noise every step counts, except rounding of the values.
+    // Without noise every step counts, except for rounding errors.
     let rounding = 1e-9 * values.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
     let penalty = penalty(n) * noise.max(rounding);
 
-    // best[end]: the lowest cost of the values before `end`, and where their last segment begins.
+    // `best[end]` is the lowest cost of the values before `end`, and the start of their last
+    // segment.
     let mut best = vec![(0.0, 0); n + 1];
     for end in MIN_SEGMENT..=n {
         best[end] = (0..=end - MIN_SEGMENT)
@@ -56,14 +59,14 @@ pub fn change_points(values: &[f64]) -> Vec<usize> {
     points
 }
 
-/// The sum of the distances to the median.
+/// Returns the sum of the values' distances to their median.
 fn distance(values: &[f64]) -> f64 {
     let centre = median(values).unwrap_or(0.0);
     values.iter().map(|v| (v - centre).abs()).sum()
 }
 
-/// The values, with each non-finite one replaced by the one before it, or, at the beginning, by the
-/// first finite one.
+/// Replaces each value that is not finite by the value before it. At the beginning, the first
+/// finite value is used.
 fn filled(values: &[f64]) -> Vec<f64> {
     let mut last = values.iter().copied().find(|v| v.is_finite()).unwrap_or(0.0);
     values
@@ -82,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// An approximately normal value: the sum of twelve uniform ones.
+    /// Returns an approximately normal value, which is the sum of twelve uniform values.
     fn noise(random: &mut Pcg64Mcg) -> f64 {
         (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
     }
@@ -132,11 +135,11 @@ mod tests {
         assert_eq!(change_points(&[]), [0; 0]);
     }
 
-    /// Values that alternate by ± 1 around two levels, 6 (or 12) values each. Without a cut the sum
-    /// of distances is 6 (12) times the step. With one it is 12 (24), plus the penalty. Neighbours
-    /// differ by 2, so the noise is 1.4826 × 2 / √2 = 2.0967, and the penalty 3 + 2 ln 12 times
-    /// that, 16.71 (3 + 2 ln 24 times, 19.62). So a step counts from (12 + 16.71) / 6 = 4.79 (or
-    /// (24 + 19.62) / 12 = 3.64) on.
+    /// The values alternate by ± 1 around two levels, with 6 (or 12) values each. Without a cut,
+    /// the sum of distances is 6 (12) times the step. With a cut, the sum is 12 (24), plus the
+    /// penalty. Neighbours differ by 2, so the noise is 1.4826 × 2 / √2 = 2.0967. The penalty is
+    /// this noise times 3 + 2 ln 12, which is 16.71 (or times 3 + 2 ln 24, 19.62). A step counts if
+    /// it is larger than (12 + 16.71) / 6 = 4.79 (or (24 + 19.62) / 12 = 3.64).
     #[test]
     fn a_step_counts_once_it_saves_more_than_the_penalty() {
         let history = |half: usize, step: f64| -> Vec<f64> {
@@ -153,14 +156,14 @@ mod tests {
     fn a_segment_has_at_least_three_values() {
         assert_eq!(change_points(&[5.0, 5.0, 5.0, 6.0, 6.0, 6.0]), [3]);
         assert_eq!(change_points(&[5.0, 5.0, 5.0, 6.0, 6.0]), [0; 0]);
-        // A value at either end is not a segment of its own.
+        // A single value at either end does not form a segment.
         assert_eq!(change_points(&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]), [0; 0]);
         assert_eq!(change_points(&[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 9.0]), [0; 0]);
         let levels = [[5.0; 3], [6.0; 3], [7.0; 3], [5.0; 3]].concat();
         assert_eq!(change_points(&levels), [3, 6, 9]);
     }
 
-    /// The last bit of 10⁶ is 10⁻¹⁰.
+    /// The last bit of the value 10⁶ is 10⁻¹⁰.
     #[test]
     fn rounding_is_no_change() {
         let rounded = 1e6_f64.next_up();

@@ -1,15 +1,15 @@
-//! One server's level, or two servers' ratio, each with its interval.
+//! The level of one server and the ratio of two servers, each with its interval.
 //!
 //! A restart is reduced to its totals: all CPU time over all requests, or all responses over all
 //! time. The interval is Student's over the restarts, with one degree of freedom less than
-//! restarts: an interval must be based on the highest level that was repeated (Kalibera and Jones,
+//! restarts. An interval must be based on the highest level that was repeated (Kalibera and Jones,
 //! "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). A single restart has no
 //! interval. If a comparison was repeated on several nodes or in several runs, [`by_node`] or
-//! [`Mean::of_runs`] labels each value with its node or run. Then nodes or runs take the place of
-//! restarts. So everything with an interval is a [`Mean`].
+//! [`Mean::of_runs`] labels each value with its node or run. Nodes or runs then take the place of
+//! restarts. Every figure with an interval is a [`Mean`].
 //!
-//! Ratios and levels are computed on logarithms: they are positive, and noise multiplies them. Only
-//! amounts, which are added up, have their own unit.
+//! Ratios and levels are computed on logarithms, because they are positive and noise multiplies
+//! them. Only amounts, which are added up, keep their unit.
 
 use std::collections::BTreeMap;
 
@@ -17,56 +17,57 @@ use crate::estimate::Estimate;
 use crate::reading::{ByRestart, Reading, totals};
 use crate::student::{self, MANY};
 
-/// One server's figure relative to another's.
+/// The figure of one server relative to the figure of another server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effect {
-    /// server / reference, with its interval.
+    /// The ratio server / reference, with its interval.
     pub ratio: Estimate,
-    /// Two-sided p-value of the hypothesis that the ratio is 1.
+    /// The two-sided p-value of the hypothesis that the ratio is 1.
     pub p: f64,
-    /// The number of restarts, nodes or runs that the interval rests on.
+    /// The number of restarts, nodes or runs on which the interval is based.
     pub restarts: u32,
 }
 
 impl Effect {
-    /// The larger distance of the interval's ends from a ratio of 1, in log units.
+    /// Returns the distance from a ratio of 1 to the further end of the interval, in log units.
     pub fn far_end(&self) -> f64 {
         self.ratio.low.ln().abs().max(self.ratio.high.ln().abs())
     }
 }
 
-/// The level of one server over all restarts, with its interval at `confidence` (0.95). Readings
-/// whose totals are not positive and finite are left out. `None` if there are no others.
+/// Returns the level of one server over all restarts, with its interval at `confidence` (0.95).
+/// Restarts whose totals are not positive and finite are left out. `None` if no restart remains.
 pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
     Some(Mean::of(totals(readings))?.exp(confidence))
 }
 
-/// The ratio of two servers from their [`crate::pairs`], with its interval at `confidence` (0.95).
-/// `None` without pairs.
+/// Returns the ratio of two servers from their [`crate::pairs`], with its interval at `confidence`
+/// (0.95). `None` without pairs.
 ///
-/// In a simulation (`tests/coverage`) 95% intervals contained the true ratio in 93 to 97 of 100
+/// In a simulation (`tests/coverage`), 95% intervals contained the true ratio in 93 to 97 of 100
 /// runs.
 pub fn effect(pairs: &ByRestart, confidence: f64) -> Option<Effect> {
     Some(Mean::of(pairs.clone())?.effect(confidence))
 }
 
 /// The mean of independent values, with its error. The values are logarithms of levels or ratios,
-/// or amounts per request. An amount may be 0 or negative, and is the mean of its restarts, so the
-/// amounts of parts add up to the amount of the whole.
+/// or amounts per request. An amount may be 0 or negative. The amount is the mean over its
+/// restarts, so the amounts of parts add up to the amount of the whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
     value: f64,
-    /// Standard error of `value`. Infinite for a single value.
+    /// The standard error of `value`, which is infinite for a single value.
     standard_error: f64,
-    /// Degrees of freedom of the standard error.
+    /// The degrees of freedom of the standard error.
     df: f64,
-    /// The number of restarts, nodes or runs that it rests on.
+    /// The number of restarts, nodes or runs on which the mean is based.
     pub restarts: u32,
 }
 
 impl Mean {
-    /// The mean over restarts, or over the nodes or runs that the values are labelled with. Values
-    /// with the same label count as their mean. `None` without a finite value.
+    /// Returns the mean over restarts, or over the nodes or runs with which the values are
+    /// labelled. Values with the same label count as one value, their mean. `None` without a finite
+    /// value.
     pub fn of(values: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
         let units: Vec<f64> = by_unit(values).values().map(|values| mean(values)).collect();
         let n = units.len() as f64;
@@ -80,11 +81,12 @@ impl Mean {
         })
     }
 
-    /// The mean over runs, or over the restarts of a single run. `None` if a run has no value.
+    /// Returns the mean over runs, or over the restarts of a single run. `None` if a run has no
+    /// value.
     ///
-    /// Each run is one sample of the machine: six identical runs within two minutes differed by up
-    /// to 47% ± 3% (the interval over restarts). So the interval is over runs. The interval of a
-    /// single run is over its restarts, which is too narrow for a verdict.
+    /// Each run is one sample of the machine. Six identical runs within two minutes differed by up
+    /// to 47% ± 3% (the interval over restarts), so the interval is computed over runs. The
+    /// interval of a single run is over its restarts, which is too narrow for a verdict.
     pub fn of_runs(runs: &[ByRestart]) -> Option<Self> {
         let over_restarts = |run: &ByRestart| Self::of(run.clone());
         let label = |(n, run)| Some((n, over_restarts(run)?.value));
@@ -94,12 +96,13 @@ impl Mean {
         }
     }
 
-    /// A value that was measured apart from restarts, by many probes or windows.
+    /// Returns the mean for a value that was measured independently of restarts, by many probes or
+    /// windows.
     pub fn known(value: f64, standard_error: f64) -> Self {
         Self { value, standard_error, df: MANY, restarts: u32::MAX }
     }
 
-    /// Half the width of Student's interval.
+    /// Returns half the width of Student's interval.
     fn half_width(&self, confidence: f64) -> f64 {
         match self.standard_error {
             0.0 => 0.0,
@@ -107,14 +110,14 @@ impl Mean {
         }
     }
 
-    /// Two-sided p-value of the hypothesis that the mean is 0.
+    /// Returns the two-sided p-value of the hypothesis that the mean is 0.
     pub fn p(&self) -> f64 {
-        // Without an error the quotient is infinite, or NaN if the value is 0: p is then 0 or 1.
+        // With an error of 0, the quotient is infinite, or NaN if the value is 0. p is then 0 or 1.
         student::two_sided_p(self.value / self.standard_error, self.df)
     }
 
-    /// The difference of two means measured independently. The squared errors add up, with
-    /// Welch's degrees of freedom ("The generalization of 'Student's' problem when several
+    /// Returns the difference of two means that were measured independently. The squared errors add
+    /// up, with Welch's degrees of freedom ("The generalization of 'Student's' problem when several
     /// different population variances are involved", Biometrika 34, 1947).
     pub fn minus(&self, other: &Self) -> Self {
         let (a, b) = (self.standard_error.powi(2), other.standard_error.powi(2));
@@ -132,31 +135,31 @@ impl Mean {
         }
     }
 
-    /// The mean with its interval at `confidence` (0.95).
+    /// Returns the mean with its interval at `confidence` (0.95).
     pub fn estimate(&self, confidence: f64) -> Estimate {
         let half = self.half_width(confidence);
         Estimate { value: self.value, low: self.value - half, high: self.value + half }
     }
 
-    /// The exponential: turns a mean in log units into a ratio or a level.
+    /// Returns the exponential of the mean, which turns log units into a ratio or a level.
     pub fn exp(&self, confidence: f64) -> Estimate {
         let Estimate { value, low, high } = self.estimate(confidence);
         Estimate { value: value.exp(), low: low.exp(), high: high.exp() }
     }
 
-    /// The ratio whose logarithm is this mean.
+    /// Returns the ratio whose logarithm is this mean.
     pub fn effect(&self, confidence: f64) -> Effect {
         Effect { ratio: self.exp(confidence), p: self.p(), restarts: self.restarts }
     }
 }
 
-/// The term of one squared error in the denominator of Welch's degrees of freedom. An error of 0
-/// has none, even if it has no degrees of freedom.
+/// Returns the term of one squared error in the denominator of Welch's degrees of freedom. An error
+/// of 0 adds nothing, even without degrees of freedom.
 fn welch_term(squared_error: f64, df: f64) -> f64 {
     if squared_error > 0.0 { squared_error.powi(2) / df } else { 0.0 }
 }
 
-/// The finite values of each restart or node.
+/// Groups the finite values by restart, node or run.
 fn by_unit(values: impl IntoIterator<Item = (u32, f64)>) -> BTreeMap<u32, Vec<f64>> {
     let mut units = BTreeMap::<u32, Vec<f64>>::new();
     for (unit, value) in values.into_iter().filter(|(_, value)| value.is_finite()) {
@@ -169,7 +172,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Sample variance. 0 for fewer than two values.
+/// Returns the sample variance, or 0 for fewer than two values.
 fn variance(values: &[f64]) -> f64 {
     if values.len() < 2 {
         return 0.0;
@@ -179,47 +182,46 @@ fn variance(values: &[f64]) -> f64 {
     squares / (values.len() - 1) as f64
 }
 
-// Nodes: the level above restarts, where a comparison was repeated on several machines.
+// Nodes are the level above restarts, if a comparison was repeated on several machines.
 //
-// Restarts on one machine share the machine's peculiarities. So an interval that should hold for
-// machines of a kind must rest on machines, as an interval for one machine rests on restarts
-// (Kalibera and Jones 2013, section 6: the highest level that was repeated). Each restart is
-// labelled with its node, and [`crate::effect`] takes the mean of a node's restarts and Student's
-// interval over the nodes.
+// Restarts on one machine share the machine's peculiarities. An interval that should hold for all
+// machines of a kind must therefore rest on machines. In the same way, an interval for one machine
+// rests on restarts (Kalibera and Jones 2013, section 6: the highest level that was repeated). Each
+// restart is labelled with its node. [`Mean::of`] takes the mean of each node's restarts, and
+// Student's interval over the nodes.
 //
-// Nodes have equal weight. Weights from each node's own variance, as in a meta-analysis, would rest
-// on the few restarts of a node. `tests/nodes` compares both.
+// Nodes have equal weight. A meta-analysis would weight each node by its variance, which rests on
+// few restarts here. `tests/nodes` compares both methods.
 
-/// The values, each with its node in place of the restart. `node_of` has the node of each restart.
-/// Restarts without a node are left out.
+/// Labels each value with its node in place of its restart. `node_of` contains the node of each
+/// restart. Restarts without a node are left out.
 pub fn by_node(values: ByRestart, node_of: &[u32]) -> Vec<(u32, f64)> {
     let of_node = |(restart, value)| Some((*node_of.get(restart as usize)?, value));
     values.into_iter().filter_map(of_node).collect()
 }
 
-/// How much nodes differ in a ratio: the variance component above restarts.
+/// How much nodes differ in a ratio, which is the variance component above restarts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NodeSpread {
     /// The number of nodes.
     pub nodes: u32,
-    /// Standard deviation between nodes, in log units, with its interval. An interval that begins
-    /// at 0 does not prove that nodes differ.
+    /// The standard deviation between nodes, in log units, with its interval. An interval that
+    /// begins at 0 does not prove that nodes differ.
     pub between: Estimate,
-    /// What restarts alone explain of the differences between nodes: the standard deviation of a
-    /// node's mean, in log units (root mean square over nodes).
+    /// The part of the differences between nodes that restarts alone explain. The figure is the
+    /// standard deviation of a node's mean, in log units (root mean square over nodes).
     pub within: f64,
 }
 
 impl NodeSpread {
-    /// How much nodes differ, from pairs by node ([`by_node`]), with an interval at `confidence`.
-    /// `None` with one node, or if no node has two restarts, so that nothing tells nodes from
-    /// restarts.
+    /// Computes how much nodes differ from pairs by node ([`by_node`]), with an interval at
+    /// `confidence`. `None` with one node, or if no node has two restarts.
     ///
-    /// The variance is the variance of the nodes' means minus what restarts explain, at least 0.
-    /// Its interval is Williams's and Tukey's ("A confidence interval for variance components",
-    /// Biometrika 49, 1962), with the harmonic mean of the numbers of restarts where they differ
-    /// (Thomas and Hultquist, "Interval estimation for the unbalanced case of the one-way random
-    /// effects model", Annals of Statistics 6, 1978).
+    /// The variance between nodes is the variance of their means minus the part that restarts
+    /// explain, but at least 0. The interval is the one of Williams and Tukey ("A confidence
+    /// interval for variance components", Biometrika 49, 1962). If the numbers of restarts differ,
+    /// their harmonic mean is used (Thomas and Hultquist, "Interval estimation for the unbalanced
+    /// case of the one-way random effects model", Annals of Statistics 6, 1978).
     pub fn of(pairs: Vec<(u32, f64)>, confidence: f64) -> Option<Self> {
         let nodes = by_unit(pairs);
         let count = nodes.len();
@@ -276,8 +278,8 @@ mod tests {
         assert_eq!(Mean::of_runs(&[ByRestart::from([(0, 1.0)]), ByRestart::new()]), None);
     }
 
-    /// Regression: of six identical runs, 8 of 15 pairs were called different. The restarts of a
-    /// run were close to each other, and the runs were not.
+    /// Regression: of six identical runs, 8 of 15 pairs were called different. The restarts within
+    /// a run were close to each other, but the runs were not.
     #[test]
     fn runs_count_once_however_many_restarts_they_have() {
         let runs = |levels: &[f64]| {
@@ -294,7 +296,7 @@ mod tests {
         assert!((level.value.ln() - 0.2).abs() < 1e-3 && level.high > 3.0, "{level:?}");
     }
 
-    /// Mean 2, standard error 1/√3, t = 4.302653.
+    /// The mean is 2, the standard error is 1/√3, and t is 4.302653.
     #[test]
     fn the_interval_over_three_restarts_is_students() {
         let found = effect(&[(0, 1.0), (1, 2.0), (5, 3.0)].into(), 0.95).unwrap();
@@ -304,8 +306,8 @@ mod tests {
         assert_eq!(effect(&ByRestart::new(), 0.95), None);
     }
 
-    /// The shift's standard error of 1 adds to 1/√3: 2/√3, with Welch's degrees of freedom
-    /// (4/3)² ÷ ((1/3)² ÷ 2) = 32, for which t is 2.036933.
+    /// The shift's standard error of 1 and the mean's 1/√3 add up to 2/√3. Welch's degrees of
+    /// freedom are (4/3)² ÷ ((1/3)² ÷ 2) = 32, for which t is 2.036933.
     #[test]
     fn a_shift_is_taken_off_and_its_error_widens_the_interval() {
         let pairs = Mean::of([(0, 1.0), (1, 2.0), (2, 3.0)]).unwrap();
@@ -370,7 +372,8 @@ mod tests {
             close(location(0.2, 0.1, 2.0).half_width(0.95), 0.430_265_272_974_946);
         }
 
-        /// Welch (1947): (a + b)² / (a² / df_a + b² / df_b), of the squared errors a and b.
+        /// With the squared errors a and b, the formula of Welch (1947) is (a + b)² / (a² / df_a +
+        /// b² / df_b).
         #[test]
         fn a_difference_has_welchs_degrees_of_freedom() {
             let of = |a, b| {
@@ -381,7 +384,8 @@ mod tests {
             let (error, df) = of(3.0, 4.0);
             assert_eq!(error, 5.0);
             close(df, 625.0 / (81.0 / 4.0 + 256.0 / 2.0));
-            // An exact one adds nothing. For two exact ones the lower number holds.
+            // An exact mean adds no term. For two exact means, the lower number of degrees of
+            // freedom holds.
             assert_eq!((of(3.0, 0.0), of(0.0, 3.0)), ((3.0, 4.0), (3.0, 2.0)));
             assert_eq!(of(0.0, 0.0), (0.0, 2.0));
             assert_eq!(of(f64::INFINITY, 1.0), (f64::INFINITY, 2.0));
@@ -404,7 +408,8 @@ mod tests {
             Mean::of((0..).zip(values.iter().copied())).unwrap()
         }
 
-        /// Student's interval, computed in Python: mean 2, standard error 1/√3, t = 4.302653.
+        /// Student's interval was computed in Python: the mean is 2, the standard error is 1/√3,
+        /// and t is 4.302653.
         #[test]
         fn the_interval_of_one_value_per_restart_is_students() {
             let amount = of(&[1.0, 2.0, 3.0]);
@@ -453,7 +458,8 @@ mod tests {
             assert_eq!(by_node(ByRestart::new(), &[0]), []);
         }
 
-        /// Regression: a node was the robust mean of its restarts, which left out slow starts.
+        /// Regression: the figure of a node was the robust mean of its restarts, which left out
+        /// slow starts.
         #[test]
         fn a_slow_start_has_its_weight_in_the_mean_of_a_node() {
             let node = |node: u32| (0..5).map(move |n| (node, if n == 4 { 0.3 } else { 0.0 }));
@@ -461,7 +467,7 @@ mod tests {
             assert!((found.ratio.value.ln() - 0.06).abs() < 1e-12, "{found:?}");
         }
 
-        /// Many restarts of two nodes do not make up for there being two nodes.
+        /// Many restarts do not make up for having only two nodes.
         #[test]
         fn an_interval_rests_on_nodes_and_not_on_restarts() {
             let restarts = |node: u32, around: f64| {
@@ -472,16 +478,17 @@ mod tests {
             let alone = effect(&pairs, 0.95).unwrap();
             let merged = Mean::of(by_node(pairs, &node_of)).unwrap().effect(0.95);
             assert_eq!((alone.restarts, merged.restarts), (16, 2));
-            // Means 0.1035 and 0.1435, standard error 0.02, t(1) = 12.706.
+            // The means are 0.1035 and 0.1435, the standard error is 0.02, and t(1) is 12.706.
             assert!((merged.ratio.value.ln() - 0.1235).abs() < 1e-9);
             assert!((merged.ratio.high.ln() - 0.1235 - 12.7062 * 0.02).abs() < 1e-4, "{merged:?}");
             assert!(alone.ratio.high.ln() < 0.14);
         }
 
-        /// Nodes of means 0.1, 0.2 and 0.3. Restarts scatter by ±0.01 around them. Variance of the
-        /// means: 0.01. Of restarts: 0.0002, of which a mean of two has half. F(2, 3) has the
-        /// quantiles 16.0441 and 0.0255 (1 ÷ F(3, 2) = 1 ÷ 39.1655), χ²(2) ÷ 2 has −ln 0.025 =
-        /// 3.6889 and −ln 0.975 = 0.0253178.
+        /// Three nodes have means of 0.1, 0.2 and 0.3, and their restarts scatter by ±0.01 around
+        /// them. The variance of the means is 0.01. The variance of restarts is 0.0002, and a mean
+        /// of two restarts has half of it. F(2, 3) has the quantiles 16.0441 and 0.0255 (1 ÷ F(3,
+        /// 2) = 1 ÷ 39.1655). χ²(2) ÷ 2 has the quantiles −ln 0.025 = 3.6889 and −ln 0.975 =
+        /// 0.0253178.
         #[test]
         fn the_spread_of_nodes_is_what_restarts_do_not_explain() {
             let node = |node: u32, around: f64| [(node, around - 0.01), (node, around + 0.01)];

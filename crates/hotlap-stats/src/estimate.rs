@@ -2,41 +2,43 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A point estimate with its confidence interval, all three in the same unit.
+/// A point estimate and the two ends of its confidence interval, all in the same unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// The point estimate.
     pub value: f64,
-    /// Lower end of the interval. `-inf`, or 0 for a ratio, if the data set no limit.
+    /// The lower end of the interval. `-inf`, or 0 for a ratio, if the data set no limit.
     pub low: f64,
-    /// Upper end of the interval. `inf` if the data set no limit.
+    /// The upper end of the interval. `inf` if the data set no limit.
     pub high: f64,
 }
 
 impl Estimate {
-    /// The estimate in another unit.
+    /// Returns the estimate in another unit, multiplied by `by`.
     pub fn scaled(&self, by: f64) -> Self {
         Self { value: self.value * by, low: self.low * by, high: self.high * by }
     }
 
-    /// Half the width of the interval as a share of the value: the "± 1.2%" of a table.
+    /// Returns half the width of the interval as a share of the value, which a table shows as "±
+    /// 1.2%".
     pub fn relative_half_width(&self) -> f64 {
         (self.high - self.low) / 2.0 / self.value.abs()
     }
 
-    /// Whether `x` lies in the interval, ends included.
+    /// Returns whether `x` lies in the interval, ends included.
     pub fn contains(&self, x: f64) -> bool {
         self.low <= x && x <= self.high
     }
 
-    /// Whether both ends are finite. With too few data the interval has no upper end.
+    /// Returns whether both ends are finite. With too few data, the interval has no upper end.
     pub fn is_bounded(&self) -> bool {
         self.low.is_finite() && self.high.is_finite()
     }
 }
 
-/// The median. For an even count the mean of the middle two. `None` without values.
+/// Returns the median, which is the mean of the middle two for an even number of values. `None`
+/// without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -48,13 +50,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The standard deviation of normal values as a multiple of their median absolute deviation:
-/// 1 / Φ⁻¹(3/4).
+/// The standard deviation of normal values as a multiple of their median absolute deviation, which
+/// is 1 / Φ⁻¹(3/4).
 pub(crate) const MAD_TO_SD: f64 = 1.482_602_218_505_602;
 
-/// The median absolute deviation from the median, times 1.4826. For normal values this estimates
-/// the standard deviation, and up to half of the values may be outliers (Hampel, "The influence
-/// curve and its role in robust estimation", JASA 69, 1974). `None` without values.
+/// Returns the median absolute deviation from the median, times 1.4826. This figure estimates the
+/// standard deviation of normal values, and up to half of the values may be outliers (Hampel, "The
+/// influence curve and its role in robust estimation", JASA 69, 1974). `None` without values.
 pub fn mad(values: &[f64]) -> Option<f64> {
     let centre = median(values)?;
     let deviations: Vec<f64> = values.iter().map(|v| (v - centre).abs()).collect();

@@ -1,4 +1,4 @@
-//! A histogram of times with a stated error.
+//! A histogram of times with a known error.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,17 +7,18 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// The longest time that can be distinguished: one hour, in nanoseconds.
+/// The longest time that can be distinguished, which is one hour, in nanoseconds.
 pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of times in nanoseconds with three significant digits (an error of 0.1%), from 1 ns
-/// to one hour. Longer times count as one hour. Takes 32 buckets × 1,024 counts × 8 bytes = 256
-/// KiB, however many times it holds.
+/// to one hour. Longer times count as one hour. A histogram takes 32 buckets × 1,024 counts × 8
+/// bytes = 256 KiB, however many times it holds.
 #[derive(Debug, PartialEq)]
 pub struct Histogram(Hdr<u64>);
 
 impl Clone for Histogram {
-    /// An empty histogram is not copied: its memory is only reserved, and a copy would use it.
+    /// An empty histogram is created anew and not copied. Its memory is only reserved, and a copy
+    /// would use the memory.
     fn clone(&self) -> Self {
         if self.is_empty() { Self::new() } else { Self(self.0.clone()) }
     }
@@ -30,7 +31,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// Returns an empty histogram.
     pub fn new() -> Self {
         let hdr = Hdr::new_with_bounds(1, MAX_NS, 3);
         Self(hdr.expect("constants within the library's limits"))
@@ -42,7 +43,7 @@ impl Histogram {
         self.0.saturating_record(ns);
     }
 
-    /// Adds all times of `other`, without loss.
+    /// Adds all times of `other` without loss.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all histograms share their bounds");
     }
@@ -52,58 +53,59 @@ impl Histogram {
         self.0.saturating_record_n(ns, count);
     }
 
-    /// Removes all times but keeps the memory.
+    /// Removes all times, but keeps the memory.
     pub fn clear(&mut self) {
         self.0.reset();
     }
 
-    /// The number of times.
+    /// Returns the number of times.
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the histogram is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The quantile `q` (0 to 1) in nanoseconds. 0 when empty. It is the highest time of its
-    /// bucket, so at most 0.1% above the exact one.
+    /// Returns the quantile `q` (0 to 1) in nanoseconds, or 0 when empty. The result is the highest
+    /// time of its bucket, so it is at most 0.1% above the exact quantile.
     pub fn quantile(&self, q: f64) -> u64 {
         self.0.value_at_quantile(q)
     }
 
-    /// The share of times of at most `ns`, 0 to 1. 0 when empty.
+    /// Returns the share of times of at most `ns`, from 0 to 1, or 0 when empty.
     pub fn share_within(&self, ns: u64) -> f64 {
         if self.is_empty() { 0.0 } else { self.0.quantile_below(ns) }
     }
 
-    /// All non-empty buckets as (highest time in nanoseconds, count), in increasing order.
+    /// Returns all non-empty buckets as (highest time in nanoseconds, count), in increasing order.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
 
-    /// The mean in nanoseconds.
+    /// Returns the mean in nanoseconds.
     pub fn mean(&self) -> f64 {
         self.0.mean()
     }
 
-    /// The standard deviation in nanoseconds.
+    /// Returns the standard deviation in nanoseconds.
     pub fn stdev(&self) -> f64 {
         self.0.stdev()
     }
 
-    /// The longest time, in nanoseconds. 0 when empty.
+    /// Returns the longest time in nanoseconds, or 0 when empty.
     pub fn max(&self) -> u64 {
         self.0.max()
     }
 
-    /// The shortest time, in nanoseconds. 0 when empty.
+    /// Returns the shortest time in nanoseconds, or 0 when empty.
     pub fn min(&self) -> u64 {
         self.0.min()
     }
 
-    /// HdrHistogram's compressed V2 encoding, which other tools read. No bytes if it is empty.
+    /// Returns HdrHistogram's compressed V2 encoding, which other tools read. An empty histogram
+    /// has no bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.is_empty() {
@@ -115,7 +117,7 @@ impl Histogram {
         bytes
     }
 
-    /// Reads what [`Histogram::to_bytes`] wrote.
+    /// Reads a histogram from the bytes that [`Histogram::to_bytes`] returned.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let mut own = Self::new();
         if !bytes.is_empty() {
@@ -141,16 +143,16 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
-/// Ticks in each halving of the distance to 100%, as HdrHistogram prints them.
+/// The number of ticks in each halving of the distance to 100%, as HdrHistogram prints them.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-/// Counts per bucket at three significant digits: the power of two that distinguishes 2 × 10³
-/// values.
+/// The number of counts per bucket at three significant digits, which is the power of two that
+/// distinguishes 2 × 10³ values.
 const SUB_BUCKETS: u32 = 2048;
 
 impl Histogram {
-    /// HdrHistogram's percentile distribution (`.hgrm`), which its plotter reads and which wrk2
-    /// prints. Times are divided by `unit_ns` (1,000,000 for milliseconds).
+    /// Returns HdrHistogram's percentile distribution (`.hgrm`), which HdrHistogram's plotter reads
+    /// and wrk2 prints. Times are divided by `unit_ns` (1,000,000 for milliseconds).
     pub fn to_hgrm(&self, unit_ns: f64) -> String {
         let mut text = format!(
             "{:>12} {:>14} {:>10} {:>14}\n\n",
@@ -177,10 +179,11 @@ impl Histogram {
     }
 }
 
-/// HdrHistogram's compressed interval log (`.hlog`), which its log processor and analyzer read: one
-/// line per histogram, all of the interval that began at `opened`. The first has no tag. Values are
-/// in nanoseconds. The maximum next to each histogram, for human readers, is in milliseconds. A tag
-/// that the format cannot hold (with a comma, a space or a line break) is left out.
+/// Returns HdrHistogram's compressed interval log (`.hlog`), which HdrHistogram's log processor and
+/// analyzer read. There is one line per histogram, and all lines cover the interval that began at
+/// `opened`. The first line has no tag. Values are in nanoseconds, but the maximum next to each
+/// histogram, for human readers, is in milliseconds. A tag that the format cannot hold (with a
+/// comma, a space or a line break) is left out.
 pub fn interval_log(
     opened: SystemTime,
     length: Duration,

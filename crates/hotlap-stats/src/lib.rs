@@ -1,27 +1,29 @@
-//! The statistics of hotlap: numbers in, numbers out.
+//! The statistics of hotlap, with numbers as input and output.
 //!
-//! There is no I/O here, no clock, no thread, no randomness and no unsafe code, so the same figures
-//! always give the same result. The main types, in the order in which a run meets them:
+//! This crate has no I/O, no clock, no threads, no randomness and no unsafe code, so the same
+//! figures always give the same result. These are the main types, in the order in which a run uses
+//! them:
 //!
 //! 1. **Times.** The load generator records the time of each response in a [`Histogram`], and the
-//!    age of each request without one in [`Censored`]. Both together give a [`Survival`] curve,
-//!    from which each [`Percentile`] is read; it may be a lower bound. [`samples_suffice`] says
-//!    whether there are enough samples for it.
-//! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. It reports
-//!    when the server has reached its [`SteadyState`], and the [`Class`] of its warm-up.
-//! 3. **One server.** What a server did in one round is a [`Reading`]. [`level`] turns the totals
-//!    of all restarts into an [`Estimate`] with a confidence interval.
-//! 4. **Two servers.** [`pairs`] pairs their restarts, and [`effect`] turns the pairs into an
-//!    [`Effect`]: a ratio with its interval and p-value. Both come from a [`Mean`], and so do
-//!    figures of stored runs and of what explains a difference.
+//!    age of each request without a response in [`Censored`]. Both together give a [`Survival`]
+//!    curve, from which each [`Percentile`] is read. A percentile may be a lower bound.
+//!    [`samples_suffice`] says whether there are enough samples for a percentile.
+//! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. The detector
+//!    reports when the server has reached its [`SteadyState`], and the [`Class`] of its warm-up.
+//! 3. **One server.** A [`Reading`] holds the result of a server in one round. [`level`] turns the
+//!    totals of all restarts into an [`Estimate`] with a confidence interval.
+//! 4. **Two servers.** [`pairs`] pairs the restarts of two servers. [`effect`] turns the pairs into
+//!    an [`Effect`], which is a ratio with its interval and p-value. Levels and effects come from a
+//!    [`Mean`], as do figures of stored runs and of the causes of a difference.
 //! 5. **Stopping.** [`further_restarts`] divides the time of a run, and [`is_precise`] says whether
 //!    the run may end early.
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`] and returns a
 //!    [`Verdict`]. [`ranks`] orders the servers by their verdicts.
-//! 7. **Capacity.** A [`Trial`] is a window at one rate, which kept a goal or not. [`next_rate`]
-//!    chooses the rates, and [`Capacity::fit`] finds the one that keeps it for long.
-//! 8. **Nodes.** Where a run was repeated on several machines, [`by_node`] labels each restart with
-//!    its node, so that [`effect`] rests on nodes. [`NodeSpread`] says how much nodes differ.
+//! 7. **Capacity.** A [`Trial`] is a window at one rate, in which the goal was met or missed.
+//!    [`next_rate`] chooses the rates, and [`Capacity::fit`] finds the rate at which the goal is
+//!    met for long.
+//! 8. **Nodes.** If a run was repeated on several machines, [`by_node`] labels each restart with
+//!    its node, so that intervals rest on nodes. [`NodeSpread`] says how much nodes differ.
 //! 9. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
 #![forbid(unsafe_code)]
 

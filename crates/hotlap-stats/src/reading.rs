@@ -1,12 +1,12 @@
-//! What servers did in each round, and the pairs of two servers' restarts.
+//! The readings of servers in each round, and the pairing of two servers' restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::estimate::median;
 use crate::student::two_sided_p;
 
-/// An amount and what it is divided by: CPU time and requests, or responses and seconds. Shares are
-/// summed before they are divided, so that a lap in which a server stalled has its true weight.
+/// An amount and its denominator: CPU time and requests, or responses and seconds. Shares are
+/// summed before the division, so a lap in which a server stalled has its true weight.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Share {
     /// The numerator, for instance CPU time.
@@ -16,28 +16,28 @@ pub struct Share {
 }
 
 impl Share {
-    /// A value that is divided by nothing.
+    /// Returns a share of which the denominator is 1.
     pub fn whole(value: f64) -> Self {
         Self { amount: value, of: 1.0 }
     }
 
-    /// The sum of both.
+    /// Returns the sum of two shares.
     pub fn and(self, other: Self) -> Self {
         Self { amount: self.amount + other.amount, of: self.of + other.of }
     }
 
-    /// The ratio. `None` if the denominator is 0.
+    /// Returns the ratio. `None` if the denominator is 0.
     pub fn value(self) -> Option<f64> {
         (self.of > 0.0).then(|| self.amount / self.of)
     }
 
-    /// The logarithm of the ratio. `None` unless it is positive and finite.
+    /// Returns the logarithm of the ratio. `None` unless the ratio is positive and finite.
     fn log(self) -> Option<f64> {
         self.value().filter(|value| value.is_finite() && *value > 0.0).map(f64::ln)
     }
 }
 
-/// What one server did in one round.
+/// The result of one server in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
     /// The restart that the round belongs to.
@@ -54,11 +54,11 @@ impl Reading {
     }
 }
 
-/// A figure of each restart: the logarithm of a total or of the ratio of two totals, or an amount.
+/// A figure for each restart: the logarithm of a total or of the ratio of two totals, or an amount.
 pub type ByRestart = BTreeMap<u32, f64>;
 
-/// The logarithm of each restart's total amount over its total denominator. A restart without a
-/// positive total has none.
+/// Returns the logarithm of each restart's total amount over its total denominator. Restarts
+/// without a positive total are left out.
 pub fn totals<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> ByRestart {
     let mut sums = BTreeMap::<u32, Share>::new();
     for reading in readings {
@@ -68,26 +68,27 @@ pub fn totals<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> ByRestart 
     sums.into_iter().filter_map(|(restart, sum)| Some((restart, sum.log()?))).collect()
 }
 
-/// Pairs the restarts of two servers: ln(server / reference) of the totals over all rounds that
-/// both have. So whatever happened to the machine in these rounds happened to both servers.
+/// Returns ln(server / reference) for each restart, from the totals over all rounds that both
+/// servers have. Whatever happened to the machine in these rounds happened to both servers.
 pub fn pairs(server: &[Reading], reference: &[Reading]) -> ByRestart {
     apart(&totals(of_both(server, reference)), &totals(of_both(reference, server)))
 }
 
-/// The server's figure minus the reference's, in each restart that both have.
+/// Returns the server's figure minus the reference's figure, for each restart that both have.
 pub fn apart(server: &ByRestart, reference: &ByRestart) -> ByRestart {
     let both = server.iter().filter_map(|(n, own)| Some((*n, own - reference.get(n)?)));
     both.collect()
 }
 
-/// The readings of one server in rounds that the other one has too.
+/// Returns the readings of one server in the rounds that the other server has too.
 pub fn of_both<'a>(own: &'a [Reading], other: &[Reading]) -> impl Iterator<Item = &'a Reading> {
     let others: BTreeSet<(u32, u32)> = other.iter().map(Reading::place).collect();
     own.iter().filter(move |reading| others.contains(&reading.place()))
 }
 
-/// The logarithm of a server's figure relative to the mean of others, by restart and round.
-/// Rounds that none of the others has are left out. Without others, it is the figure's logarithm.
+/// Returns the logarithm of a server's figure relative to the mean of other servers, by restart and
+/// round. Rounds that no other server has are left out. Without other servers, the result is the
+/// logarithm of the figure.
 fn relative(server: &[Reading], others: &[&[Reading]]) -> BTreeMap<(u32, u32), f64> {
     let logs = |readings: &[Reading]| -> BTreeMap<(u32, u32), f64> {
         readings.iter().filter_map(|r| Some((r.place(), r.share.log()?))).collect()
@@ -101,25 +102,26 @@ fn relative(server: &[Reading], others: &[&[Reading]]) -> BTreeMap<(u32, u32), f
     logs(server).into_iter().filter_map(relative).collect()
 }
 
-/// Degrees of freedom below which a change is unknown.
+/// With fewer degrees of freedom than this, a change is unknown.
 const LEAST_DF: usize = 3;
 
 /// The change of a server's cost from the first to the last round of a restart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drift {
-    /// In log units, negative if the cost falls.
+    /// The change in log units, which is negative if the cost falls.
     pub log: f64,
-    /// How likely a change at least as large is by chance, if rounds are independent.
+    /// The probability that chance alone makes a change at least as large, if rounds are
+    /// independent.
     pub p: f64,
 }
 
 impl Drift {
-    /// The change of a server relative to the mean of others, in the rounds that any of them has
-    /// too. Without others, its own change.
+    /// Returns the change of a server relative to the mean of other servers, over the rounds that
+    /// any of them has too. Without other servers, the server's own change is returned.
     ///
-    /// A line is fitted to the logarithms of the rounds by least squares, with the same slope in
-    /// each restart. The change is this slope times the mean length of a restart. `None` if there
-    /// are too few rounds.
+    /// Least squares fit a line to the logarithms of the rounds, with the same slope in each
+    /// restart. The change is this slope times the mean length of a restart. `None` if there are
+    /// too few rounds.
     pub fn of(server: &[Reading], others: &[&[Reading]]) -> Option<Self> {
         let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
         for ((restart, round), log) in relative(server, others) {
@@ -145,26 +147,26 @@ impl Drift {
     }
 }
 
-/// A round is a burst if the server costs this much more than in the median round, as a ratio.
+/// A round is a burst if the cost of the server exceeds the median round by this ratio.
 const BURST: f64 = 1.25;
 
-/// Bursts are reported if they raise the mean by this much, as a ratio.
+/// Bursts are reported if they raise the mean by more than this ratio.
 const REPORTED: f64 = 1.02;
 
 /// Rounds in which a server cost far more than usual, relative to the reference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bursts {
-    /// How much more it cost in these rounds, as a ratio to the median round.
+    /// The mean cost of the server in these rounds, as a ratio to the median round.
     pub factor: f64,
-    /// The number of these rounds.
+    /// The number of rounds with a burst.
     pub rounds: u32,
     /// The number of all rounds.
     pub of: u32,
 }
 
 impl Bursts {
-    /// The bursts of a server. `None` if they hardly matter, or if it bursts so often that no
-    /// median tells what is usual.
+    /// Returns the bursts of a server. `None` if bursts hardly matter, or if they are so frequent
+    /// that the median round does not show the usual cost.
     pub fn of(server: &[Reading], reference: &[Reading]) -> Option<Self> {
         let ratios: Vec<f64> = relative(server, &[reference]).into_values().collect();
         let usual = median(&ratios)?;
@@ -204,7 +206,7 @@ mod tests {
         assert!((pairs[&0] - f64::ln(14.0 / 7.0)).abs() < 1e-12);
     }
 
-    /// Regression: a robust mean over rounds left out a server's own bursts.
+    /// Regression: a robust mean over rounds left out the bursts of a server.
     #[test]
     fn a_round_in_which_a_server_costs_ten_times_as_much_has_its_weight() {
         let rounds = |last: f64| (0..10).map(move |n| if n < 9 { 1.0 } else { last });
@@ -215,7 +217,7 @@ mod tests {
         assert!((pairs[&0].exp() - 1.9).abs() < 1e-12);
     }
 
-    /// Regression: a round without a request was left out, or counted as if it had cost nothing.
+    /// Regression: a round without a request was left out, or counted with a cost of 0.
     #[test]
     fn what_is_spent_without_a_request_belongs_to_the_restart() {
         let readings = [reading(0, 0, 50.0, 10.0), reading(0, 1, 50.0, 0.0)];
@@ -236,7 +238,8 @@ mod tests {
         use super::super::*;
         use crate::Share;
 
-        /// Three restarts of five rounds, with a machine that becomes slower by 10% a round.
+        /// Returns three restarts of five rounds, on a machine that becomes slower by 10% per
+        /// round.
         fn readings(cost: impl Fn(u32, u32) -> f64) -> Vec<Reading> {
             let machine = |round: u32| 1.1_f64.powi(round as i32);
             let places = (0..3).flat_map(|restart| (0..5).map(move |round| (restart, round)));
@@ -258,7 +261,7 @@ mod tests {
             let other = readings(|restart, _| 30.0 - f64::from(restart));
             let found = Drift::of(&flat, &[&other, &other]).unwrap();
             assert!(found.log.abs() < 0.02 && found.p > 0.01, "{found:?}");
-            // Without others, the machine cannot be told from the server.
+            // Without other servers, a change of the machine looks like a change of the server.
             assert!((Drift::of(&flat, &[]).unwrap().log - 4.0 * 1.1_f64.ln()).abs() < 0.02);
         }
 

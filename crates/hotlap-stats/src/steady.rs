@@ -1,68 +1,68 @@
-//! Detects when a server is warm, by a test on windows of equal length as they come in.
+//! Detects when a server is warm, by testing windows of equal length as they arrive.
 //!
 //! A virtual machine that compiles while it runs becomes faster for a while, and some programs
 //! never settle (Barrett and others, "Virtual machine warmup blows hot and cold", OOPSLA 2017).
-//! Their method examines a finished run. This one must decide *when to begin*: it tests the last
-//! windows for a trend, and once there is none, looks back for where the steady part began.
+//! Their method examines a finished run. hotlap must decide *when to begin*, so it tests the last
+//! windows for a trend. Once there is no trend, it looks back for the start of the steady part.
 
 mod curve;
 
 pub use curve::Class;
 use curve::{Curve, Line, climbs};
 
-/// The state according to the windows so far.
+/// The state of a warm-up, according to the windows so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SteadyState {
-    /// Go on warming up.
+    /// The server is not steady yet.
     NotYet,
-    /// Warm-up is over.
+    /// The warm-up is over.
     Settled {
-        /// The first window of the steady part. The number of windows for [`Class::NeverSteady`].
+        /// The first window of the steady part, or the number of windows for
+        /// [`Class::NeverSteady`].
         since: usize,
-        /// How the server became steady.
+        /// The way in which the server became steady.
         class: Class,
     },
 }
 
-/// A line is fitted to at least this many windows: with two, it has no error.
+/// A line is fitted to at least this many windows, because a line through two has no error.
 const MIN_FOR_LINE: usize = 3;
 
-/// A line is fitted to at most this many windows. Through n values it takes n² / 2 slopes, and it
-/// is fitted again for each window.
+/// A line is fitted to at most this many windows. A line through n values takes n² / 2 slopes, and
+/// a new line is fitted for each window.
 const LONGEST_LINE: usize = 100;
 
-/// Noise hides a trend if the trend is known only to within this many times the tolerance over a
-/// stretch: by default 10% per second. A convention (docs/rules.md, *Warm-up*).
+/// Noise hides a trend if the error of the trend over a stretch is up to this many times the
+/// tolerance, by default 10% per second. The factor is a convention (docs/rules.md, *Warm-up*).
 const HIDDEN: f64 = 5.0;
 
-/// Noise hides a trend only over so many stretches, see [`SteadyDetector::hidden_over`].
+/// Noise must hide a trend over this many stretches, see [`SteadyDetector::hidden_over`].
 const HIDDEN_STRETCHES: usize = 3;
 
-/// A server that became several times faster, or that was much faster before, may have a compiler.
-/// If nothing else shows whether the compiler is done, the server must be level for this many
-/// stretches. Compilers pause between their tiers: the compiler of java/jetty did for up to three
-/// seconds on one core. A convention.
+/// The number of stretches for which a server with a possible compiler must be level, by
+/// convention. The rule applies to a server that became several times faster, or was much faster
+/// before, if nothing else shows whether the compiler is done. Compilers pause between their tiers:
+/// the compiler of java/jetty paused for up to three seconds on one core.
 const COMPILED: usize = 5;
 
-/// A start is as fast as an earlier one if its speed is lower by no more than this share. A
-/// convention: machines drift by as much within seconds.
+/// A start counts as fast as an earlier start if its speed is at most this share lower. The share
+/// is a convention, because machines drift by this much within seconds.
 const AS_FAST: f64 = 0.05;
 
-/// A start is far slower than an earlier one if its speed is below this share of the earlier speed:
-/// machines drift by less. A convention.
+/// A start counts as far slower than an earlier start if its speed is below this share of the
+/// earlier speed. The share is a convention, because machines drift by less.
 const FAR_BELOW: f64 = 0.8;
 
-/// Detects the steady state of a server that warms up, from one window after another.
+/// Detects the steady state of a server during its warm-up, window by window.
 ///
 /// A line is fitted to the logarithms of the last n windows by Theil and Sen's method, which
-/// outliers in up to 29% of them do not move. The server is steady if two things hold over a
-/// stretch ([`DetectorSettings::stretch`]): its slope with its error is at most the tolerance, and
-/// its standard error is at most half the tolerance. n is the smallest number, from
-/// [`DetectorSettings::level`] up, with such a small error. So on a noisy machine the detector
-/// waits instead of guessing. A noisy stretch of a curve that still bends is steeper at its older
-/// end, so the detector waits too long rather than too short. If noise keeps the error larger than
-/// that, an error of five times the tolerance suffices, provided that the slope is within two
-/// standard errors of 0.
+/// tolerates outliers in up to 29% of the windows. The server is steady if two conditions hold over
+/// a stretch ([`DetectorSettings::stretch`]). The slope plus its standard error is at most the
+/// tolerance, and the standard error is at most half the tolerance. n is the smallest number, from
+/// [`DetectorSettings::level`] up, with such a small error. On a noisy machine, the detector
+/// therefore waits instead of guessing. A noisy curve that still bends is steeper at its older end,
+/// so the detector waits too long rather than too short. If the error stays larger, an error of
+/// five times the tolerance suffices, provided that the slope is within two standard errors of 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SteadyDetector {
     settings: DetectorSettings,
@@ -70,19 +70,19 @@ pub struct SteadyDetector {
 }
 
 impl SteadyDetector {
-    /// A detector without windows.
+    /// Returns a detector without windows.
     pub fn new(settings: DetectorSettings) -> Self {
         Self { settings, curve: Curve::default() }
     }
 
-    /// Adds the speed of the next window: responses, or responses per CPU second. Windows without a
-    /// response never lead to a decision. The caller has to give up at some point.
+    /// Adds the speed of the next window, in responses or in responses per CPU second. If no window
+    /// has a response, there is never a decision, so the caller must have a limit.
     pub fn push(&mut self, speed: f64) -> SteadyState {
         self.curve.0.push(speed);
         self.state()
     }
 
-    /// What this warm-up, which was steady from the window `since` on, says about the next one of
+    /// Returns what this warm-up, steady from the window `since` on, says about the next warm-up of
     /// the same program.
     pub fn summary(&self, class: Class, since: usize) -> PreviousWarmup {
         let windows = self.curve.len();
@@ -97,7 +97,7 @@ impl SteadyDetector {
     }
 
     fn state(&self) -> SteadyState {
-        // A server without any response yet is slow, not steady.
+        // A server without any response so far is slow, not steady.
         if self.curve.len() < self.settings.min_windows || self.curve.is_silent() {
             return SteadyState::NotYet;
         }
@@ -114,7 +114,7 @@ impl SteadyDetector {
         SteadyState::Settled { since, class }
     }
 
-    /// Whether the server is at least as fast as after an earlier start.
+    /// Returns whether the server is as fast as after an earlier start.
     fn is_as_known(&self) -> bool {
         let Some(known) = self.settings.known else { return false };
         let windows = self.curve.len();
@@ -122,8 +122,9 @@ impl SteadyDetector {
         windows >= known.windows && (speed / known.speed).ln() >= -AS_FAST
     }
 
-    /// Whether a server whose last `n` windows are steady may still have a compiler at work. It has
-    /// become several times faster, or it is far slower than after an earlier start.
+    /// Returns whether a compiler may still be at work in a server whose last `n` windows are
+    /// steady. Such a server has become several times faster, or is far slower than after an
+    /// earlier start.
     fn may_compile(&self, n: usize) -> bool {
         let known = self.settings.known;
         let is_slow = known.is_some_and(|known| self.curve.level(n) < FAR_BELOW * known.speed);
@@ -133,19 +134,20 @@ impl SteadyDetector {
             && level_for() < COMPILED * self.settings.stretch
     }
 
-    /// The number of last windows that are steady, if they are.
+    /// Returns the number of last windows over which the server is steady. `None` if it is not
+    /// steady.
     fn settled_over(&self) -> Option<usize> {
         let (n, line) = self.known_to(self.settings.tolerance / 2.0)?;
-        // The decision is tried at each window, so a slope must be small with its error.
+        // The decision is tried at each window, so the slope plus its error must be small.
         let rise = (line.slope.abs() + line.error) * self.settings.stretch as f64;
         (rise <= self.settings.tolerance).then_some(n)
     }
 
-    /// The number of last windows whose noise hides any trend, if it does: their line is known to
-    /// within five times the tolerance, and level within that. Waiting longer would mean waiting
-    /// for the noise to end, and the laps will be as noisy. It takes three stretches of such
-    /// windows: the error of a slope falls with their number to the power of 1.5, and a neighbour's
-    /// burst also makes a level part, but a shorter one.
+    /// Returns the number of last windows whose noise hides any trend. `None` if the noise does not
+    /// hide it. The line through these windows must be level, with an error of at most five times
+    /// the tolerance. Longer waiting would not help, because the laps will be as noisy. At least
+    /// three stretches are required, because the error of a slope falls with the number of windows
+    /// to the power of 1.5. A burst of a neighbour also looks level, but for a shorter time.
     fn hidden_over(&self) -> Option<usize> {
         let (n, _) = self.known_to(HIDDEN * self.settings.tolerance)?;
         let n = n.max(HIDDEN_STRETCHES * self.settings.stretch).max(self.shortest_line());
@@ -153,11 +155,11 @@ impl SteadyDetector {
         (n <= self.curve.len() && is_level()).then_some(n)
     }
 
-    /// The decision at the time limit if no fitted line is precise enough. A trend needs a slope
-    /// beyond two standard errors, and a level that moves in the same direction from each third of
-    /// the windows to the next. A neighbour's burst lasts for several windows, so it bends a line
-    /// more than independent noise would. But such a burst is a step, not a climb. Without a trend,
-    /// the cause is a noisy machine, not an unsteady server.
+    /// Returns the decision at the time limit if no fitted line is precise enough. A trend needs a
+    /// slope beyond two standard errors. The level must also move in the same direction from each
+    /// third of the windows to the next. A neighbour's burst lasts for several windows, so it bends
+    /// a line more than independent noise would. However, such a burst is a step and not a climb.
+    /// Without a trend, the cause is a noisy machine and not an unsteady server.
     fn at_limit(&self) -> (usize, Class) {
         let len = self.curve.len();
         let n = (len / 2).max(self.shortest_line()).min(len);
@@ -168,8 +170,8 @@ impl SteadyDetector {
         }
     }
 
-    /// The smallest number of last windows, from the shortest line up, whose line has at most this
-    /// error over a stretch, and that line.
+    /// Returns the smallest number of last windows whose line has at most this error over a
+    /// stretch, and the line. The search begins with the shortest line.
     fn known_to(&self, error: f64) -> Option<(usize, Line)> {
         let mut n = self.shortest_line();
         while n <= self.curve.len().min(LONGEST_LINE) {
@@ -177,7 +179,7 @@ impl SteadyDetector {
             if line.error * self.settings.stretch as f64 <= error {
                 return Some((n, line));
             }
-            // In steps of a tenth, because each line takes a while.
+            // The steps grow by a tenth, because each line takes a while to compute.
             n += 1 + n / 10;
         }
         None
@@ -187,7 +189,7 @@ impl SteadyDetector {
         self.curve.look_back(n, self.settings.tolerance)
     }
 
-    /// The smallest number of windows for a line.
+    /// Returns the smallest number of windows for a line.
     fn shortest_line(&self) -> usize {
         self.settings.level.max(MIN_FOR_LINE)
     }
@@ -196,15 +198,16 @@ impl SteadyDetector {
 /// The settings of [`SteadyDetector`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DetectorSettings {
-    /// The number of windows over which the trend must be small: one second, with 100 ms windows.
+    /// The number of windows in a stretch, over which the trend must be small. By default, a
+    /// stretch is one second with windows of 100 ms.
     pub stretch: usize,
     /// The largest trend over a stretch that counts as steady, as a share of the level.
     pub tolerance: f64,
-    /// A server counts as steady once it was level for at least this many windows.
+    /// The smallest number of windows over which a server must be level to count as steady.
     pub level: usize,
-    /// No decision before this many windows.
+    /// The number of windows before which there is no decision.
     pub min_windows: usize,
-    /// A decision is made after this many windows at the latest.
+    /// The number of windows after which there is a decision at the latest.
     pub max_windows: usize,
     /// Whether the caller can tell when the server's compiler is done. If not, a server that begins
     /// far below its level must stay level for longer.
@@ -216,16 +219,16 @@ pub struct DetectorSettings {
 /// The speed of a program after an earlier start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KnownSpeed {
-    /// Responses, or responses per CPU second.
+    /// The speed, in responses or in responses per CPU second.
     pub speed: f64,
-    /// A later start is compared with this speed after this many windows.
+    /// The number of windows after which a later start is compared with this speed.
     pub windows: usize,
 }
 
 impl Default for DetectorSettings {
-    /// At most 2% in 10 windows, decided after at most 100. A convention (docs/rules.md,
-    /// *Warm-up*); `tests/steady.rs` shows on simulated machines how soon flat servers settle with
-    /// it, and how rarely a climbing one does.
+    /// A trend of at most 2% in 10 windows, decided after at most 100 windows, by convention
+    /// (docs/rules.md, *Warm-up*). On simulated machines, `tests/steady.rs` shows how soon flat
+    /// servers settle, and how rarely climbing servers do.
     fn default() -> Self {
         Self {
             stretch: 10,
@@ -242,30 +245,32 @@ impl Default for DetectorSettings {
 /// The result of an earlier warm-up of the same program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PreviousWarmup {
-    /// How the program became steady.
+    /// The way in which the program became steady.
     pub class: Class,
-    /// The number of windows until it was steady, plus a stretch.
+    /// The number of windows until the program was steady, plus a stretch.
     pub needed: usize,
-    /// Whether a compiler was seen, or the program became so much faster that it must have one.
+    /// Whether a compiler was seen, or the program became so much faster that it must have a
+    /// compiler.
     pub compiles: bool,
-    /// How many windows came before the first one near the final speed, ignoring single outliers.
+    /// The number of windows before the first window near the final speed, ignoring single
+    /// outliers.
     pub filling: usize,
     /// The final speed.
     pub speed: f64,
 }
 
-/// A later start of a flat server is compared with an earlier one after at least this many windows:
-/// the median of three ignores one that is disturbed.
+/// A later start is compared with an earlier start after at least this many windows. The median of
+/// three windows ignores one disturbed window.
 const COMPARED: usize = 3;
 
 impl DetectorSettings {
-    /// The settings for another restart of a program. An earlier result shortens a warm-up only
-    /// where this start can confirm it:
+    /// Returns the settings for another restart of a program. An earlier result shortens a warm-up
+    /// only if the new start confirms it:
     ///
     /// - A server with a compiler compiles at every start, so it gets at least the time that it
-    ///   needed before. Every other server gets the time that its caches took to fill.
-    /// - If the server is then as fast as after the earlier start, it is steady. A slower server is
-    ///   judged again. A server without a compiler must then be level for one stretch.
+    ///   needed before. Every other server gets the time in which its caches filled before.
+    /// - A server that is then as fast as after the earlier start is steady. A slower server is
+    ///   judged again, and without a compiler it must be level for one stretch.
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         if previous.class == Class::NeverSteady {
             return *self;
@@ -294,7 +299,7 @@ mod tests {
         SteadyDetector::new(settings)
     }
 
-    /// After how many windows the detector decides, and the decision.
+    /// Returns the number of windows after which the detector decides, and the decision.
     fn decided(
         detector: &mut SteadyDetector,
         speeds: impl Iterator<Item = f64>,
@@ -309,7 +314,7 @@ mod tests {
         decided(&mut limited(100), curve).expect("a decision at the limit")
     }
 
-    /// Noise of ± `share`, always the same.
+    /// Returns noise of ± `share`, which depends on `i` only.
     fn wobble(i: usize, share: f64) -> f64 {
         1.0 + share * ((i * 7919 % 101) as f64 / 50.0 - 1.0)
     }
@@ -341,8 +346,8 @@ mod tests {
         assert_eq!((at, since, class), (100, 100, Class::NeverSteady));
     }
 
-    /// Regression: on a busy machine every server was "never steady", after the longest possible
-    /// warm-up.
+    /// Regression: on a busy machine, every server counted as "never steady" after the longest
+    /// possible warm-up.
     #[test]
     fn noise_that_hides_any_trend_is_no_trend() {
         let noisy = (0..).map(|i| 1000.0 * wobble(i, 0.5));
@@ -351,8 +356,8 @@ mod tests {
         assert_eq!(settle(climbing), (100, 100, Class::NeverSteady));
     }
 
-    /// Regression: a neighbour that takes most of a core for a second now and then made flat
-    /// servers "never steady" in one warm-up of three.
+    /// Regression: a neighbour occasionally took most of a core for a second. Flat servers then
+    /// counted as "never steady" in one of three warm-ups.
     #[test]
     fn bursts_that_last_for_several_windows_are_no_trend() {
         let burst = |i: usize| if (i / 9 * 7919 % 13) < 5 { 0.6 } else { 1.0 };
@@ -365,8 +370,8 @@ mod tests {
         assert!(never <= 10, "{never} of 100");
     }
 
-    /// Regression: a Java server that climbed from 1,000 to 30,000 responses/s was so noisy at the
-    /// end that it counted as flat, and its later warm-ups took half a second.
+    /// Regression: a Java server climbed from 1,000 to 30,000 responses/s. The server was so noisy
+    /// at the end that it counted as flat, and its later warm-ups took only half a second.
     #[test]
     fn a_server_that_began_at_a_tenth_of_its_speed_is_not_flat_however_noisy_the_end() {
         let climb = |i: usize| 1.0 + 29.0 * (1.0 - (-(i as f64) / 20.0).exp());
@@ -376,8 +381,8 @@ mod tests {
     }
 
     /// Regression: servers on Node were watched for six seconds at each start, so a run of a minute
-    /// had only two restarts. When only equal speeds were accepted, a run on a machine that became
-    /// faster had only three.
+    /// had only two restarts. A rule that accepted only equal speeds allowed only three restarts on
+    /// a machine that became faster.
     #[test]
     fn a_later_start_is_steady_once_it_has_its_earlier_speed() {
         let usual = DetectorSettings { level: 30, sees_compiler: true, ..Default::default() };
@@ -408,9 +413,9 @@ mod tests {
         assert_eq!((since, class), (0, Class::Flat));
     }
 
-    /// Regression: in two runs of five, a neighbour made flat servers look as if they had warmed
-    /// up, and each later warm-up took as long: a quarter of the run was spent on laps instead of
-    /// half.
+    /// Regression: in two of five runs, a neighbour made flat servers look as if they had warmed
+    /// up. Each later warm-up took as long as the first, so laps got a quarter of the run instead
+    /// of half.
     #[test]
     fn a_disturbed_warm_up_does_not_lengthen_the_next() {
         let mut first = limited(100);
@@ -423,8 +428,8 @@ mod tests {
         assert_eq!(decided, Some((7, 0, Class::Flat)));
     }
 
-    /// Regression: a later start of Express got half a second, since the first had been flat. It
-    /// was measured at more than twice the cost that it had three seconds later.
+    /// Regression: a later start of Express got half a second, because the first start had been
+    /// flat. The measured cost was more than twice the cost three seconds later.
     #[test]
     fn a_later_start_is_flat_at_once_only_if_it_is_as_fast_as_before() {
         let again = |speeds: &[f64]| {
@@ -450,8 +455,8 @@ mod tests {
         assert_eq!((once, each_third), ((10, 0, Class::Flat), (10, 0, Class::Flat)));
     }
 
-    /// Regression: of twelve virtual machines on one core, four counted as steady after some four
-    /// seconds, at twice the cost that they had ten seconds later.
+    /// Regression: of twelve virtual machines on one core, four counted as steady after about four
+    /// seconds. The cost of these four was then twice as high as ten seconds later.
     #[test]
     fn a_level_between_two_tiers_of_a_compiler_is_not_the_end() {
         let tiers = |i: usize| match i {
@@ -462,15 +467,15 @@ mod tests {
         let (at, since, class) = settle((0..).map(|i| tiers(i) * wobble(i, 0.02)));
         assert!((85..100).contains(&at) && class == Class::WarmedUp, "{at} {class:?}");
         assert!((36..=44).contains(&since), "{since}");
-        // If its compiler is seen, a server need not be level for longer.
+        // A server whose compiler is seen need not be level for longer.
         let settings = DetectorSettings { sees_compiler: true, ..DetectorSettings::default() };
         let speeds = (0..).map(|i| tiers(i) * wobble(i, 0.02));
         let (at, ..) = decided(&mut SteadyDetector::new(settings), speeds).unwrap();
         assert!(at < 40, "{at}");
     }
 
-    /// Regression: Node compiles within three windows and is flat then; its later warm-ups ended
-    /// within these three.
+    /// Regression: Node compiles within three windows and is flat afterwards. Later warm-ups of
+    /// Node ended within these three windows.
     #[test]
     fn a_later_warm_up_of_a_flat_server_lasts_as_long_as_filling_its_caches_took() {
         let mut detector = limited(100);
@@ -483,7 +488,7 @@ mod tests {
     }
 
     /// Regression: a server whose responses take over a second counted as steady before its first
-    /// one, and was dropped because it had none.
+    /// response. The server was dropped because it had no response.
     #[test]
     fn nothing_is_decided_before_the_first_response() {
         let (class, needed, compiles, filling) = (Class::Flat, 10, false, 0);
@@ -508,7 +513,7 @@ mod tests {
         }
     }
 
-    /// Regression: noise hid a fall of 3% a second for as long as one stretch.
+    /// Regression: noise that lasted for one stretch was enough to hide a fall of 3% per second.
     #[test]
     fn a_slow_climb_is_not_hidden_by_noise() {
         let climb = |i: usize| 1000.0 * 1.003_f64.powi(i as i32) * wobble(i, 0.05);
@@ -525,11 +530,11 @@ mod tests {
         };
         let climb = (0..30).map(|i| 0.01 * f64::from(i)).collect();
         assert_eq!(class(climb), Class::NeverSteady);
-        // Each third is beyond the one before it, but the line is level within its error.
+        // Each third is higher than the third before it, but the line is level within its error.
         let noisy = zigzag(30, 0.3, 0.005);
         assert!(climbs(&noisy) && Line::through(&noisy).is_level());
         assert_ne!(class(noisy), Class::NeverSteady);
-        // The line rises, but the last third is where the one before it was.
+        // The line rises, but the last third is as high as the second.
         let saw: Vec<f64> =
             (0..30).map(|i| 0.01 * f64::from(if i < 20 { i } else { i - 10 })).collect();
         assert!(!climbs(&saw) && !Line::through(&saw).is_level());

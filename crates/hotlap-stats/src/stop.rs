@@ -1,7 +1,7 @@
-//! How many restarts a run makes, and whether it may end early.
+//! Decides how many restarts a run makes, and whether the run may end early.
 //!
-//! Only the *widths* of intervals decide, never the direction of a difference: a rule that stops
-//! because a difference looks significant finds one between identical servers sooner or later
+//! Only the *widths* of intervals decide, never the direction of a difference. A rule that stops
+//! when a difference looks significant sooner or later finds one between identical servers
 //! (Armitage, McPherson and Rowe, "Repeated significance tests on accumulating data", JRSS A 132,
 //! 1969).
 
@@ -10,34 +10,35 @@ use crate::reading::ByRestart;
 use crate::student;
 use crate::verdict::MIN_RESTARTS;
 
-/// Restarts before the first look at the widths. Fewer may agree by chance and look precise
-/// (simulated in `tests/coverage/stopping.rs`).
+/// The number of restarts before the first look at the widths. Fewer restarts may agree by chance
+/// and look precise (simulated in `tests/coverage/stopping.rs`).
 pub const RESTARTS_BEFORE_LOOK: u32 = 5;
 
-/// More restarts add little: Student's quantile is down to 2.1 at 20, and each restart costs a
-/// start of every server.
+/// The largest number of restarts. More would add little, because Student's quantile is only 2.1 at
+/// 20 restarts. Each restart also costs a start of every server.
 const RESTARTS_MAX: u32 = 20;
 
-/// The variance between restarts, as a multiple of the variance between rounds. A convention.
+/// The variance between restarts, as a multiple of the variance between rounds, by convention.
 const RESTART_VARIANCE: f64 = 0.25;
 
-/// A process should be measured for this long, in seconds, so that its bursts are in its laps. It
-/// is measured for less where that allows five restarts.
+/// The time for which a process should be measured, in seconds, so that its laps include its
+/// bursts. The time may be shorter if that allows five restarts.
 const SERVES_S: f64 = 2.0;
 
-/// The confidence at which the intervals of a run must be computed, for [`effect`],
-/// [`crate::level`] and (as 1 − this) [`crate::Criterion::alpha`], so that they hold in 95 of 100
-/// runs. `precision` says whether the run may end once its intervals are narrow enough.
+/// Returns the confidence at which the intervals of a run must be computed, so that they contain
+/// the truth in 95 of 100 runs. The confidence applies to [`effect`], [`crate::level`] and (as 1 −
+/// confidence) [`crate::Criterion::alpha`]. If `precision` is given, the run may end once its
+/// intervals are narrow enough.
 ///
-/// A run that ends when it looks precise ends too often when the restarts agree by chance: at 95%
-/// it finds a difference between identical servers in up to 10 of 100 runs. With half the alpha,
-/// and no look before the fifth restart, it does so in fewer than 5, however many looks there are
-/// (simulated in `tests/coverage/stopping.rs`).
+/// A run that ends when it looks precise often ends when the restarts agree by chance. At 95%, such
+/// a run finds a difference between identical servers in up to 10 of 100 runs. With half the alpha,
+/// and no look before the fifth restart, fewer than 5 of 100 runs do so, however many looks there
+/// are (simulated in `tests/coverage/stopping.rs`).
 pub fn confidence(precision: Option<f64>) -> f64 {
     if precision.is_some() { 0.975 } else { 0.95 }
 }
 
-/// Whether every interval's relative half-width is at most `precision` (0.01 for 1%).
+/// Returns whether every interval has a relative half-width of at most `precision` (0.01 for 1%).
 pub fn is_precise(comparisons: &[ByRestart], precision: f64) -> bool {
     let is_narrow = |pairs: &ByRestart| {
         effect(pairs, confidence(Some(precision))).is_some_and(|e| {
@@ -47,23 +48,25 @@ pub fn is_precise(comparisons: &[ByRestart], precision: f64) -> bool {
     !comparisons.is_empty() && comparisons.iter().all(is_narrow)
 }
 
-/// What a run spends its time on, in seconds.
+/// The parts of a run's time, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// A restart before its first round: starting and warming up every server.
+    /// The part of a restart before its first round, in which every server is started and warmed
+    /// up.
     pub restart_s: f64,
-    /// One round, including the time between laps.
+    /// The length of one round, including the time between laps.
     pub round_s: f64,
     /// The part of a round in which one server is measured.
     pub lap_s: f64,
 }
 
-/// The number of further restarts that divide `left_s` seconds best, after restarts that had this
-/// many rounds each. 0 if the time is better spent on rounds of the present restart.
+/// Returns the number of further restarts that divides the remaining `left_s` seconds best. `had`
+/// is the number of rounds of each restart so far. The result is 0 if the time is better spent on
+/// rounds of the present restart.
 ///
-/// It is the number with the least expected width, t(restarts − 1) × √(sum of the restarts'
-/// variances) ÷ restarts (Kalibera and Jones, ISMM 2013, section 6.3, with the rounds that each
-/// restart really had).
+/// The best number has the smallest expected width, t(restarts − 1) × √(sum of the restarts'
+/// variances) ÷ restarts. The formula is from Kalibera and Jones, ISMM 2013, section 6.3, here with
+/// the actual rounds of each restart.
 pub fn further_restarts(had: &[u32], left_s: f64, costs: &Costs) -> u32 {
     let before = had.len() as u32;
     let variance = |rounds: f64| RESTART_VARIANCE + 1.0 / rounds;
@@ -98,14 +101,14 @@ mod tests {
         assert_eq!(further_restarts(&[], 60.0, &COSTS), 8);
         let slow = Costs { restart_s: 9.0, ..COSTS };
         assert_eq!(further_restarts(&[], 60.0, &slow), 5);
-        // Slow starts and fast rounds: the process would serve for less than two seconds.
+        // With more restarts, each process would be measured for less than two seconds.
         let long = Costs { round_s: 3.0, ..COSTS };
         assert_eq!(further_restarts(&[], 60.0, &long), 5);
         assert_eq!(further_restarts(&[], 1e6, &COSTS), 20);
     }
 
     /// Regression: sixteen virtual machines that take three minutes to start had two restarts in
-    /// five minutes, and no interval said anything.
+    /// five minutes, which gave useless intervals.
     #[test]
     fn if_three_restarts_are_too_expensive_there_is_one() {
         let costs = |restart_s| Costs { restart_s, round_s: 13.0, lap_s: 0.2 };
@@ -114,8 +117,8 @@ mod tests {
         assert_eq!(further_restarts(&[4, 4], 20.0, &costs(100.0)), 0);
     }
 
-    /// Regression: past restarts were taken to have had as many rounds as the next, so one restart
-    /// of many rounds looked best in the end.
+    /// Regression: past restarts were assumed to have as many rounds as the next one, so one
+    /// restart of many rounds looked best in the end.
     #[test]
     fn the_time_is_divided_into_restarts_of_like_length() {
         let (mut had, mut left_s) = (Vec::new(), 60.0);
@@ -132,7 +135,7 @@ mod tests {
         assert!(most - least <= 2 && left_s < 4.0, "{had:?}, {left_s} s left");
     }
 
-    /// Pairs of this many restarts that differ by ± `spread`.
+    /// Returns the pairs of this many restarts, which differ by ± `spread`.
     fn pairs(restarts: u32, spread: f64) -> ByRestart {
         let sign = |i: u32| if i.is_multiple_of(2) { -1.0 } else { 1.0 };
         let pair = |i| (i, spread * sign(i));
@@ -146,7 +149,7 @@ mod tests {
         assert!(!is_precise(&[close.clone(), apart.clone()], 0.01));
         assert!(!is_precise(&[close, ByRestart::new()], 0.01));
         assert!(!is_precise(&[], 0.01));
-        // The half width of the widest one, at the confidence of the run.
+        // This is the half-width of the wider interval, at the confidence of the run.
         let half = effect(&apart, 0.975).unwrap().ratio.relative_half_width();
         assert!(is_precise(from_ref(&apart), half) && !is_precise(&[apart], half * 0.999));
     }

@@ -1,12 +1,12 @@
-//! Student's t distribution: p-values and quantiles at any degrees of freedom.
+//! Student's t distribution, with p-values and quantiles at any degrees of freedom.
 //!
-//! Written here because a table of quantiles ends at some degrees of freedom and some level, and a
-//! statistics library would add thirty packages for two functions. The tests compare both with
-//! SciPy. Formulas are from the NIST Digital Library of Mathematical Functions (DLMF) and from
-//! Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964.
+//! This crate has its own functions because a table of quantiles is limited in degrees of freedom
+//! and levels. A statistics library would add thirty packages for two functions. The tests compare
+//! both functions with SciPy. Formulas are from the NIST Digital Library of Mathematical Functions
+//! (DLMF) and from Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964.
 
-/// ln Γ(x) for x > 0, by Stirling's series after shifting x to 10 or above (DLMF 5.11.1, 5.5.1).
-/// The absolute error is below 1e-12, the size of the next term at 10, 1 / (1188 x⁹).
+/// Returns ln Γ(x) for x > 0, by Stirling's series after shifting x to 10 or above (DLMF 5.11.1,
+/// 5.5.1). The absolute error is below 1e-12, the size of the next term, 1 / (1188 x⁹), at 10.
 fn ln_gamma(mut x: f64) -> f64 {
     let mut shift = 0.0;
     while x < 10.0 {
@@ -23,19 +23,19 @@ fn nonzero(v: f64) -> f64 {
     if v.abs() < 1e-300 { 1e-300 } else { v }
 }
 
-/// Whether a factor is so close to 1 that the product no longer changes.
+/// Returns whether a factor is so close to 1 that the product no longer changes.
 fn has_converged(factor: f64) -> bool {
     (factor - 1.0).abs() < 4.0 * f64::EPSILON
 }
 
-/// Whether the continued fraction of I_x(a, b) converges slowly: above about the mean of the beta
-/// distribution (DLMF 8.17.22).
+/// Returns whether the continued fraction of I_x(a, b) converges slowly. Convergence is slow for x
+/// above about the mean of the beta distribution (DLMF 8.17.22).
 fn converges_slowly(x: f64, a: f64, b: f64) -> bool {
     x > (a + 1.0) / (a + b + 2.0)
 }
 
-/// The regularised incomplete beta function I_x(a, b) for a, b > 0, by the continued fraction DLMF
-/// 8.17.22, evaluated by Lentz's method ("Generating Bessel functions in Mie scattering
+/// Returns the regularised incomplete beta function I_x(a, b) for a, b > 0. The continued fraction
+/// DLMF 8.17.22 is evaluated by Lentz's method ("Generating Bessel functions in Mie scattering
 /// calculations using continued fractions", Applied Optics 15, 1976).
 pub(crate) fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
@@ -44,7 +44,7 @@ pub(crate) fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x >= 1.0 {
         return 1.0;
     }
-    // Then the mirrored fraction converges fast (DLMF 8.17.4).
+    // If this fraction converges slowly, the mirrored fraction converges fast (DLMF 8.17.4).
     if converges_slowly(x, a, b) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
@@ -69,8 +69,9 @@ pub(crate) fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     front * fraction / a
 }
 
-/// The two-sided p-value of `t`: the probability that |T| exceeds |`t`| at `df` degrees of freedom,
-/// which need not be whole (Abramowitz and Stegun 26.7.1). 1 if `df` is not positive, or for NaN.
+/// Returns the two-sided p-value of `t`, the probability that |T| exceeds |`t`| at `df` degrees of
+/// freedom (Abramowitz and Stegun 26.7.1). `df` need not be whole. The result is 1 if `df` is not
+/// positive, or for NaN.
 pub fn two_sided_p(t: f64, df: f64) -> f64 {
     if t.is_nan() || df.is_nan() || df <= 0.0 {
         return 1.0;
@@ -81,15 +82,15 @@ pub fn two_sided_p(t: f64, df: f64) -> f64 {
     incomplete_beta(df / (df + t * t), df / 2.0, 0.5)
 }
 
-/// The t that |T| exceeds with probability `alpha` (0 < alpha < 1). At 5% it is 12.71 at one
-/// degree of freedom, 4.30 at two, 2.78 at four, and 1.96 in the limit. Infinite if `df` or `alpha`
-/// is not positive, or for NaN.
+/// Returns the t that |T| exceeds with probability `alpha` (0 < alpha < 1). At 5%, t is 12.71 with
+/// one degree of freedom, 4.30 with two, 2.78 with four, and 1.96 in the limit. The result is
+/// infinite if `df` or `alpha` is not positive, or for NaN.
 pub fn quantile(alpha: f64, df: f64) -> f64 {
     if df.is_nan() || df <= 0.0 || alpha.is_nan() || alpha <= 0.0 {
         return f64::INFINITY;
     }
-    // Newton's method from 0 outwards. The p-value falls ever more slowly with t, so each step ends
-    // short of the root, and t only grows.
+    // Newton's method starts at 0. The p-value falls ever more slowly with t, so each step ends
+    // below the root, and t only grows.
     let mut t = 0.0;
     for _ in 0..2_000 {
         let step = (two_sided_p(t, df) - alpha) / (2.0 * density(t, df));
@@ -101,12 +102,12 @@ pub fn quantile(alpha: f64, df: f64) -> f64 {
     t
 }
 
-/// Whether a step to `t` changes none of its first twelve digits.
+/// Returns whether a step to `t` changes none of the first twelve digits of `t`.
 fn is_negligible(step: f64, t: f64) -> bool {
     step <= 1e-13 * t
 }
 
-/// The probability density of Student's t at `df` degrees of freedom (Abramowitz and Stegun
+/// Returns the probability density of Student's t at `df` degrees of freedom (Abramowitz and Stegun
 /// 26.7.2).
 fn density(t: f64, df: f64) -> f64 {
     let half = df.midpoint(1.0);
@@ -114,17 +115,18 @@ fn density(t: f64, df: f64) -> f64 {
     (ln_front - half * (t * t / df).ln_1p()).exp()
 }
 
-/// Degrees of freedom of the denominator that stand for infinitely many: χ² divided by its degrees
-/// of freedom is F with a denominator that is known exactly. The error is about 1 in 10⁵.
+/// The number of degrees of freedom that stands for infinitely many, with an error of about 1 in
+/// 10⁵. With this number in the denominator, F becomes χ² divided by its degrees of freedom.
 pub(crate) const MANY: f64 = 1e5;
 
-/// The value that F exceeds with probability `alpha` (0 < alpha < 1), at `d1` and `d2` degrees of
-/// freedom, both positive: the root of P(F > x) = I(d2 ÷ (d2 + d1 x); d2 ÷ 2, d1 ÷ 2) (Abramowitz
-/// and Stegun 26.6.2), by bisection of its logarithm.
+/// Returns the value that F exceeds with probability `alpha` (0 < alpha < 1), at `d1` and `d2`
+/// degrees of freedom, both positive. Bisection of ln x solves P(F > x) = I(d2 ÷ (d2 + d1 x); d2 ÷
+/// 2, d1 ÷ 2) = `alpha` (Abramowitz and Stegun 26.6.2).
 pub(crate) fn fisher_quantile(alpha: f64, d1: f64, d2: f64) -> f64 {
     let exceeds = |x: f64| incomplete_beta(d2 / (d2 + d1 * x), d2 / 2.0, d1 / 2.0);
     let (mut low, mut high) = (-40.0_f64, 40.0_f64);
-    // 80 ÷ 2⁵⁰ is less than the precision of the distribution function.
+    // After 50 steps, the interval of 80 ÷ 2⁵⁰ is smaller than the precision of the distribution
+    // function.
     for _ in 0..50 {
         let middle = f64::midpoint(low, high);
         if exceeds(middle.exp()) > alpha {
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_gamma_function_of_whole_and_half_numbers() {
-        // (n - 1)! and Γ(1/2) = √π.
+        // Γ(n) is (n - 1)!, and Γ(1/2) is √π.
         for (x, gamma) in
             [(1.0, 1.0), (2.0, 1.0), (5.0, 24.0), (10.0, 362_880.0), (13.0, 479_001_600.0)]
         {
@@ -191,7 +193,7 @@ mod tests {
         assert!((ln_gamma(0.5) - std::f64::consts::PI.ln() / 2.0).abs() < 1e-12);
     }
 
-    /// At one and two degrees of freedom: 1 / (π (1 + t²)) and (2 + t²)^(-3/2).
+    /// At one and two degrees of freedom, the density is 1 / (π (1 + t²)) and (2 + t²)^(-3/2).
     #[test]
     fn the_density_of_t_in_closed_form() {
         for t in [0.0, 0.5, 3.0, 40.0] {
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_incomplete_beta_function_in_closed_form() {
-        // I_x(1, b) = 1 - (1 - x)^b and I_x(a, 1) = x^a (DLMF 8.17.5).
+        // I_x(1, b) is 1 - (1 - x)^b, and I_x(a, 1) is x^a (DLMF 8.17.5).
         for x in [1e-3, 0.2, 0.5, 0.8, 0.999] {
             for n in [0.5_f64, 1.0, 2.5, 40.0] {
                 let first = 1.0 - f64::powf(1.0 - x, n);
@@ -215,7 +217,7 @@ mod tests {
         assert_eq!((incomplete_beta(0.0, 2.0, 3.0), incomplete_beta(1.0, 2.0, 3.0)), (0.0, 1.0));
     }
 
-    /// The number of iterations shows in no result, only in the time taken.
+    /// The number of iterations affects only the time taken, so the conditions are tested directly.
     #[test]
     fn iterations_end_when_nothing_changes_any_more() {
         let [three, four] = [3.0, 4.0].map(|n| n * f64::EPSILON);
@@ -224,7 +226,7 @@ mod tests {
         assert!(is_negligible(1e-13, 1.0) && !is_negligible(1.1e-13, 1.0));
         assert!(is_negligible(1e-11, 100.0) && !is_negligible(2e-13, 0.5));
         assert!(is_negligible(-1.0, 2.0));
-        // (2 + 1) / (2 + 1 + 2).
+        // The limit is (2 + 1) / (2 + 1 + 2) = 0.6.
         assert!(!converges_slowly(0.6, 2.0, 1.0) && converges_slowly(0.601, 2.0, 1.0));
         assert_eq!([0.0, -1e-301].map(nonzero), [1e-300; 2]);
         assert_eq!([2.0, -2.0, -1e-300].map(nonzero), [2.0, -2.0, -1e-300]);
@@ -233,7 +235,7 @@ mod tests {
     mod fisher {
         use super::super::*;
 
-        /// F with one degree of freedom above is the square of Student's t.
+        /// F with one degree of freedom in the numerator is the square of Student's t.
         #[test]
         fn with_one_degree_of_freedom_it_is_the_square_of_t() {
             for df in [1.0, 3.0, 10.0] {

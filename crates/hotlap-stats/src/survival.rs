@@ -6,55 +6,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Histogram, MAX_NS};
 
-/// By how much requests that were never sent may move a percentile, as a share of its value, before
-/// it counts as a lower bound: ten times the histogram's error. A convention (docs/rules.md,
+/// A percentile counts as a lower bound if requests that were never sent may move it by more than
+/// this share. The share is ten times the histogram's error, by convention (docs/rules.md,
 /// *Latency*).
 const TOLERANCE: f64 = 0.01;
 
-/// A percentile.
+/// A percentile of the times of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Percentile {
-    /// In nanoseconds.
+    /// The value in nanoseconds.
     pub ns: u64,
-    /// Whether the true value may be larger, because it depends on requests without a response in
-    /// the window. Printed as `≥`.
+    /// Whether the true value may be larger, because this percentile depends on requests without a
+    /// response in the window. A lower bound is printed with `≥`.
     pub is_lower_bound: bool,
 }
 
-/// The distribution of times, some of which are censored: a survival curve.
+/// The distribution of times, some of which are censored, as a survival curve.
 ///
-/// **Requests in flight when a window closes.** A closed loop has a request in flight on every
-/// connection at any moment, most of them young. They are no evidence of a slow tail, because the
-/// time at which the window closes is unrelated to them. This is random right-censoring, for which
-/// there is the product-limit estimator (Kaplan and Meier, "Nonparametric estimation from
-/// incomplete observations", JASA 53, 1958). If d responses have age t, out of r requests that were
-/// observed at that age, survival falls by the factor 1 − d/r. The q quantile is the first t with a
-/// survival of at most 1 − q. A request in flight when a window opened is among the r only from its
-/// age at that moment on (delayed entry: Klein and Moeschberger, "Survival Analysis", 2nd edition,
-/// section 4.6). So a request that spans several windows of a held load counts once at each age. If
-/// every request has a response, the result is the ordinary quantile. If requests are open at ages
-/// that no response reached, the curve ends above 1 − q, and the quantile is a lower bound.
+/// **Requests in flight when a window closes.** At any moment, a closed loop has a request in
+/// flight on every connection, and most of these requests are young. Young requests in flight are
+/// no evidence of a slow tail, because the window closes at an unrelated time. This is random
+/// right-censoring, which the product-limit estimator handles (Kaplan and Meier, "Nonparametric
+/// estimation from incomplete observations", JASA 53, 1958). If d of the r requests observed at age
+/// t have their response at that age, survival is multiplied by 1 − d/r. The q quantile is the
+/// first t with a survival of at most 1 − q. A request in flight when a window opened is observed
+/// only from its age at that moment on (delayed entry: Klein and Moeschberger, "Survival Analysis",
+/// 2nd edition, section 4.6). A request that spans several windows of a held load therefore counts
+/// once at each age. If every request has a response, the result is the ordinary quantile. If the
+/// curve ends above 1 − q, because open requests are older than all responses, the quantile is a
+/// lower bound.
 ///
-/// **Requests that were due and never sent.** They wait because the server is behind, so their
-/// censoring is not random: under overload, those that become due last wait longest. Nothing is
-/// assumed about them. The quantile is computed twice: as if they waited forever, and as the
-/// ordinary quantile in which every request without a response ends at its present age. If the two
+/// **Requests that were due and never sent.** These requests wait because the server is behind, so
+/// their censoring is not random. Under overload, the requests that become due last wait longest.
+/// Nothing is assumed about these requests. The quantile is computed twice: as if they waited
+/// forever, and as if every request without a response ended at its present age. If the two results
 /// differ by more than 1%, the quantile is a lower bound.
 ///
-/// The value of a lower bound is always the latter: the quantile of all ages seen.
+/// The value of a lower bound is always the quantile of all ages seen.
 #[derive(Debug, Clone)]
 pub struct Survival {
-    /// (age, survival after it), by increasing age.
+    /// Pairs of (age, survival after this age), by increasing age.
     steps: Vec<(u64, f64)>,
-    /// (age, requests that were not seen beyond it), by age.
+    /// Pairs of (age, number of requests last seen at this age), by increasing age.
     last_seen: Vec<(u64, u64)>,
-    /// Number of requests.
+    /// The number of requests.
     len: u64,
     longest: Percentile,
     has_waiting: bool,
 }
 
-/// The events at one age.
+/// The numbers of events at one age.
 #[derive(Debug, Clone, Copy, Default)]
 struct Events {
     answered: u64,
@@ -64,7 +65,7 @@ struct Events {
 }
 
 impl Survival {
-    /// The distribution of the times of `answered` requests, and of the `others`.
+    /// Returns the distribution of the times of `answered` requests and of the `others`.
     pub fn new(answered: &Histogram, others: &Censored) -> Self {
         let mut ages = BTreeMap::<u64, Events>::new();
         answered.counts().for_each(|(ns, n)| ages.entry(ns).or_default().answered += n);
@@ -85,22 +86,23 @@ impl Survival {
         }
     }
 
-    /// The number of requests, with a response or still open at the end, each counted once.
+    /// Returns the number of requests, with a response or still open at the end, each counted once.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The longest time seen. A lower bound if no request with a response took as long.
+    /// Returns the longest time seen, which is a lower bound if a request without a response is at
+    /// least as old.
     pub fn longest(&self) -> Percentile {
         self.longest
     }
 
-    /// The quantile `q`, 0 to 1. 0 ns if there are no requests.
+    /// Returns the quantile `q`, from 0 to 1. The result is 0 ns without requests.
     pub fn quantile(&self, q: f64) -> Percentile {
         // Products of many factors are off by about 10⁻¹³.
         let left = 1.0 - q + 1e-12;
@@ -119,23 +121,23 @@ impl Survival {
         }
     }
 
-    /// The share of requests that take longer than this. Those that were never sent count as if
-    /// they waited forever.
+    /// Returns the share of requests that take longer than `ns`. Requests that were never sent
+    /// count as if they waited forever.
     pub fn share_above(&self, ns: u64) -> f64 {
         let place = self.steps.partition_point(|(age, _)| *age <= ns);
         place.checked_sub(1).map_or(1.0, |last| self.steps[last].1)
     }
 
-    /// The quantile `q` of the wait of a request that becomes due at a random moment, until the
-    /// request under way on its connection ends. In nanoseconds, 0 if there are no requests.
+    /// Returns the quantile `q`, in nanoseconds, of the wait at a random moment until the request
+    /// under way on a connection ends. The result is 0 without requests.
     ///
-    /// A closed loop sends no request while it waits, so a stall delays one request on each
-    /// connection, however long it is (*coordinated omission*: Tene, "How NOT to Measure Latency",
-    /// 2013). A user arrives at any time, and more often within a long wait than within a short
-    /// one. Of a request that takes t, such a user sees the rest, which is uniform from 0 to t. So
-    /// the share of waits above x is Σ max(t − x, 0) ÷ Σ t (Feller, "An Introduction to
-    /// Probability Theory and Its Applications", volume II, section XI.4). For exponential times
-    /// it is the share of requests that take longer than x.
+    /// A closed loop sends no request while it waits, so a stall of any length delays one request
+    /// on each connection (*coordinated omission*: Tene, "How NOT to Measure Latency", 2013). A
+    /// user arrives at any time, and more often during a long request than during a short one. The
+    /// user waits for the rest of a request that takes t, which is uniform from 0 to t. The share
+    /// of waits above x is therefore Σ max(t − x, 0) ÷ Σ t (Feller, "An Introduction to Probability
+    /// Theory and Its Applications", volume II, section XI.4). For exponential times, this share
+    /// equals the share of requests that take longer than x.
     pub fn wait_at_random(&self, q: f64) -> f64 {
         let total: f64 = self.last_seen.iter().map(|(ns, n)| *ns as f64 * *n as f64).sum();
         let (mut time, mut requests) = (0.0, 0.0);
@@ -143,7 +145,7 @@ impl Survival {
         while let Some((ns, n)) = ages.next() {
             time += *ns as f64 * *n as f64;
             requests += *n as f64;
-            // The wait with which these requests alone make up the share above the quantile.
+            // With this wait, the requests so far alone make up the share above the quantile.
             let wait = (time - (1.0 - q) * total) / requests;
             let shorter = ages.peek().map_or(0, |(ns, _)| *ns);
             if wait >= shorter as f64 {
@@ -153,7 +155,7 @@ impl Survival {
         0.0
     }
 
-    /// The quantile as if all requests had ended at the age at which they were last seen.
+    /// Returns the quantile as if all requests had ended at the age at which they were last seen.
     fn quantile_of_ages(&self, q: f64) -> u64 {
         let rank = ((q * self.len as f64).ceil() as u64).clamp(1, self.len.max(1));
         let mut count = 0;
@@ -165,11 +167,12 @@ impl Survival {
     }
 }
 
-/// The product-limit curve as (age, survival after it). `waiting` requests are at risk at every
-/// age.
+/// Returns the product-limit curve as pairs of (age, survival after this age). The `waiting`
+/// requests are at risk at every age.
 fn product_limit(ages: &BTreeMap<u64, Events>, waiting: u64) -> Vec<(u64, f64)> {
-    // How many requests were observed at each age, from the highest age down. This cannot grow with
-    // age: if more are observed at a higher age, the others passed unobserved between two windows.
+    // Count the requests observed at each age, from the highest age down. The number cannot grow
+    // with age. If more requests are observed at a higher age, some passed the lower age between
+    // two windows.
     let (mut left, mut entered, mut most) = (0, 0, 0);
     let mut at_risk: Vec<u64> = Vec::with_capacity(ages.len());
     for at in ages.values().rev() {
@@ -189,9 +192,9 @@ fn product_limit(ages: &BTreeMap<u64, Events>, waiting: u64) -> Vec<(u64, f64)> 
         .collect()
 }
 
-/// How many requests were last seen at each age, with or without a response. A request that was
-/// open when a window closed and entered the next one is removed from where it was open: of those
-/// at most as old as the one that entered, the oldest.
+/// Returns how many requests were last seen at each age, with or without a response. If a request
+/// was open when a window closed and entered the next window, one open age is removed: the highest
+/// one that does not exceed the age at entry.
 fn last_seen(ages: &BTreeMap<u64, Events>) -> Vec<(u64, u64)> {
     let mut seen = Vec::with_capacity(ages.len());
     let mut open: Vec<(usize, u64)> = Vec::new();
@@ -215,17 +218,17 @@ fn last_seen(ages: &BTreeMap<u64, Events>) -> Vec<(u64, u64)> {
     seen
 }
 
-/// A histogram of ages in nanoseconds, with the buckets of [`Histogram`]. A lap has few ages, so
-/// only non-empty buckets take memory.
+/// A histogram of ages in nanoseconds, with the buckets of [`Histogram`]. Only non-empty buckets
+/// take memory, because a lap has few ages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ages(BTreeMap<u64, u64>);
 
 impl Ages {
-    /// Adds one age.
+    /// Adds one age, in nanoseconds.
     pub fn record(&mut self, ns: u64) {
-        // From 2,048 on, 1,024 buckets per power of two, as in HdrHistogram at three digits. The
-        // key of a bucket is its highest value.
+        // From 2,048 on, there are 1,024 buckets per power of two, as in HdrHistogram at three
+        // digits. The key of a bucket is its highest value.
         let ns = ns.min(MAX_NS);
         let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(11);
         let bucket = (((ns >> shift) + 1) << shift) - 1;
@@ -242,36 +245,36 @@ impl Ages {
         self.counts().for_each(|(ns, count)| histogram.record_many(ns, count));
     }
 
-    /// The ages as a histogram.
+    /// Returns the ages as a histogram.
     pub fn to_histogram(&self) -> Histogram {
         let mut histogram = Histogram::new();
         self.add_to(&mut histogram);
         histogram
     }
 
-    /// The number of ages.
+    /// Returns the number of ages.
     pub fn len(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The highest age, in nanoseconds. 0 when empty.
+    /// Returns the highest age in nanoseconds, or 0 when empty.
     pub fn max(&self) -> u64 {
         self.0.last_key_value().map_or(0, |(ns, _)| *ns)
     }
 
-    /// All non-empty buckets as (highest age in nanoseconds, count), in increasing order.
+    /// Returns all non-empty buckets as (highest age in nanoseconds, count), in increasing order.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().map(|(ns, count)| (*ns, *count))
     }
 }
 
 impl From<&Histogram> for Ages {
-    /// The same times in less memory, without loss.
+    /// Converts the times of a histogram without loss, to take less memory.
     fn from(times: &Histogram) -> Self {
         Self(times.counts().collect())
     }
@@ -289,20 +292,20 @@ impl FromIterator<u64> for Ages {
 ///
 /// In the terms of survival analysis, `open` and `waiting` are right-censored observations, and
 /// `entered` are delayed entries (left truncation). Every request that was sent, or was in flight
-/// when a window opened, ends either with a correct response or in `open`. So over any set of
-/// windows: sent + entered = correct responses + open.
+/// when a window opened, ends either with a correct response or in `open`. Over any set of windows,
+/// sent + entered therefore equals correct responses + open.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Censored {
-    /// Ages at which requests that had been sent were last seen without a correct response: in
-    /// flight when a window closed, or when they failed.
+    /// The ages at which sent requests without a correct response were last seen: when a window
+    /// closed, or when they failed.
     #[serde(skip_serializing_if = "Ages::is_empty")]
     pub open: Ages,
-    /// Ages of the requests under way when a window opened, sent or not.
+    /// The ages of the requests under way when a window opened, sent or not.
     #[serde(skip_serializing_if = "Ages::is_empty")]
     pub entered: Ages,
-    /// Time since they were due of requests that had not been sent when the window closed, because
-    /// no connection was free. Empty in a closed loop.
+    /// The waiting times, from when they were due, of requests not sent when the window closed,
+    /// because no connection was free. Empty in a closed loop.
     #[serde(skip_serializing_if = "Ages::is_empty")]
     pub waiting: Ages,
 }
@@ -315,59 +318,60 @@ impl Censored {
         self.waiting.merge(&other.waiting);
     }
 
-    /// Whether every request was observed to its end.
+    /// Returns whether every request was observed to its end.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.waiting.is_empty()
     }
 }
 
-/// Maximum probability that all samples lie below the quantile: one side of a 95% interval.
+/// The largest permitted probability that all samples lie below the quantile, as for one side of a
+/// 95% interval.
 const MAX_MISS: f64 = 0.025;
 
-/// Whether `samples` suffice to estimate the quantile `q`, if one stall of the server delays
-/// `together` of them.
+/// Returns whether `samples` suffice to estimate the quantile `q`, if one stall of the server
+/// delays `together` samples.
 ///
 /// All of n independent samples lie below the q quantile with probability qⁿ (David and Nagaraja,
-/// "Order Statistics", 3rd edition, section 7.1), which must not exceed 2.5%. That takes 36
-/// samples for p90, 368 for p99 and 3,688 for p99.9.
+/// "Order Statistics", 3rd edition, section 7.1), which must not exceed 2.5%. This condition takes
+/// 36 samples for p90, 368 for p99 and 3,688 for p99.9.
 ///
-/// But response times are not independent. A server that stalls delays every request in flight. One
-/// stall yields that many slow samples at once, which say no more about how often it stalls than a
-/// single one. So requests in flight together count as one observation: n = samples ÷ `together`
-/// ([`Concurrency::delayed_by`]). With 64 connections p99 takes 368 × 64 = 23,552 samples, 1.2 s at
-/// 20,000 requests/s. P99.9 takes 236,032.
+/// However, response times are not independent, because a stall of the server delays every request
+/// in flight. The slow samples of one stall say no more about the frequency of stalls than a single
+/// sample. Requests in flight together therefore count as one observation, and n = samples ÷
+/// `together` ([`Concurrency::delayed_by`]). With 64 connections, p99 takes 368 × 64 = 23,552
+/// samples, or 1.2 s at 20,000 requests/s. p99.9 takes 236,032 samples.
 pub fn samples_suffice(samples: u64, q: f64, together: u64) -> bool {
     let observations = samples as f64 / together.max(1) as f64;
     q.powf(observations) <= MAX_MISS
 }
 
-/// How many requests a server may have in flight, and how fast new ones become due. This limits how
-/// many requests one stall delays together.
+/// The number of requests that a server may have in flight, and the rate at which new requests
+/// become due. Both limit the number of requests that one stall delays together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Concurrency {
-    /// Requests that can be in flight: connections × pipeline.
+    /// The number of requests that can be in flight, which is connections × pipeline.
     pub in_flight: u64,
-    /// Requests that become due per second. `None` in a closed loop.
+    /// The number of requests that become due per second. `None` in a closed loop.
     pub rate: Option<f64>,
 }
 
 impl Concurrency {
-    /// For independent samples, or if their dependence is accounted for elsewhere.
+    /// The value for independent samples, or for samples whose dependence is accounted for
+    /// elsewhere.
     pub const ONE: Self = Self { in_flight: 1, rate: None };
 
-    /// How many requests a stall of `ns` nanoseconds delays. At least 1.
+    /// Returns how many requests a stall of `ns` nanoseconds delays, at least 1.
     ///
-    /// In a closed loop these are all that can be in flight, however long the stall is. In an open
-    /// loop these are the requests that become due during the stall, but no more than can be in
-    /// flight. Beyond that a queue forms, whose length depends on the length of each stall, and
-    /// this number is too low.
+    /// In a closed loop, these are all requests that can be in flight, however long the stall is.
+    /// In an open loop, these are the requests that become due during the stall, up to the number
+    /// that can be in flight. With more requests a queue forms, and this number is too low.
     pub fn delayed_by(self, ns: u64) -> u64 {
         let due = self.rate.map_or(u64::MAX, |rate| (rate * ns as f64 / 1e9).ceil() as u64);
         due.clamp(1, self.in_flight.max(1))
     }
 
-    /// Of samples that are this share of the requests in flight and of those that become due, 0 to
-    /// 1: a stall delays that share of what it delays in total.
+    /// Returns the concurrency of samples that are only a share of all requests, from 0 to 1. A
+    /// stall delays the same share of the requests that it delays in total.
     pub fn of_share(self, share: f64) -> Self {
         Self {
             in_flight: (self.in_flight as f64 * share).ceil() as u64,
@@ -395,7 +399,7 @@ mod tests {
         times.into_iter().collect()
     }
 
-    /// An exponential time with this mean, in nanoseconds.
+    /// Returns a random exponential time with this mean, in nanoseconds.
     fn exponential(random: &mut Pcg64Mcg, mean_ns: f64) -> f64 {
         -(1.0 - random.random::<f64>()).ln() * mean_ns
     }
@@ -420,14 +424,14 @@ mod tests {
         assert_eq!(none.quantile(0.5), Percentile { ns: 0, is_lower_bound: false });
     }
 
-    /// Of 1,000 requests that take 10.99 s in all, ten take a second each.
+    /// Ten of 1,000 requests take a second each, and all together take 10.99 s.
     #[test]
     fn a_user_who_arrives_at_any_moment_meets_a_stall_more_often_than_a_request_does() {
         let times = of([vec![MS; 990], vec![1_000 * MS; 10]].concat());
         let survival = Survival::new(&times, &Censored::default());
         assert!(near(survival.quantile(0.99), MS, 0.002));
         let wait = survival.wait_at_random(0.99) / MS as f64;
-        // 1 s less the hundredth part of 10.99 s, divided by ten.
+        // The expected wait is 1 s minus a hundredth of 10.99 s divided by ten.
         assert!((wait / 989.01 - 1.0).abs() < 0.002, "{wait}");
         let constant = Survival::new(&of(vec![MS; 500]), &Censored::default());
         assert!((constant.wait_at_random(0.99) / MS as f64 - 0.99).abs() < 0.002);
@@ -444,8 +448,8 @@ mod tests {
         assert!((wait / own - 1.0).abs() < 0.05, "{wait} {own}");
     }
 
-    /// The product-limit example of Kaplan and Meier (1958), section 2: deaths at 0.8, 3.1, 5.4 and
-    /// 9.2, losses at 1.0, 2.7, 7.0 and 12.1; survival 7/8, 7/10, 21/40 and 21/80.
+    /// This is the product-limit example of Kaplan and Meier (1958), section 2. Deaths are at 0.8,
+    /// 3.1, 5.4 and 9.2, losses at 1.0, 2.7, 7.0 and 12.1. Survival is 7/8, 7/10, 21/40 and 21/80.
     #[test]
     fn the_curve_is_that_of_kaplan_and_meier() {
         let answered = of([800, 3_100, 5_400, 9_200]);
@@ -457,7 +461,8 @@ mod tests {
         assert_eq!(found.len(), 4);
         let bound = survival.quantile(0.9);
         assert!(bound.is_lower_bound && bound.ns >= 12_100, "{bound:?}");
-        // The first with a survival of at most 0.5. The fourth of all eight ages is 3,100.
+        // The median is the first age with a survival of at most 0.5. The fourth of all eight ages
+        // would be 3,100.
         assert!(near(survival.quantile(0.5), 9_200, 0.001));
         // Between 2,048 and 4,096 ns, buckets hold two values.
         let ages = [0, 799, 800, 3_099, 3_101, 5_399, 9_199, 9_210, 20_000];
@@ -499,7 +504,7 @@ mod tests {
         let p99 = survival.quantile(0.99);
         assert!(p99.is_lower_bound && p99.ns >= 900 * MS && p99.ns <= 965 * MS, "{p99:?}");
         assert!(survival.longest().is_lower_bound && survival.longest().ns >= 963 * MS);
-        // A window without any response.
+        // In this window, no request has a response.
         let open = ages([100 * MS; 64]);
         let others = Censored { open, ..Censored::default() };
         let survival = Survival::new(&Histogram::new(), &others);
@@ -508,8 +513,8 @@ mod tests {
         assert_eq!(survival.len(), 64);
     }
 
-    /// A rate of twice the capacity for 10 s: request k of 10,000 is due at k ms and has its
-    /// response at 2k ms. The true median is 5 s. That of the responses, half as much.
+    /// The rate is twice the capacity for 10 s: request k of 10,000 is due at k ms and has its
+    /// response at 2k ms. The true median is 5 s, but the median of the responses is half as much.
     #[test]
     fn a_queue_of_requests_never_sent_makes_lower_bounds() {
         let answered = of((0..5_000).map(|k| k * MS));
@@ -520,16 +525,16 @@ mod tests {
             assert!(found.is_lower_bound && found.ns <= (q * 10_000.0) as u64 * MS, "{found:?}");
         }
         assert_eq!(survival.len(), 10_000);
-        // A few that wait do not affect the median.
+        // A few waiting requests do not affect the median.
         let waiting = ages([MS; 3]);
         let survival = Survival::new(&answered, &Censored { waiting, ..Censored::default() });
         assert!(near(survival.quantile(0.5), 2_500 * MS, 0.01));
     }
 
-    /// Requests observed through windows with pauses between them, one renewal process for each
-    /// connection. Every request counts once at each age, so the quantiles are those of an
-    /// observation without gaps. They are not if requests that are open at an edge count again in
-    /// each window, or not at all when their response comes between two windows.
+    /// Requests are observed through windows with pauses between them, with one renewal process for
+    /// each connection. Every request counts once at each age, so the quantiles equal the quantiles
+    /// of an observation without gaps. The quantiles would differ if open requests counted again in
+    /// each window, or if requests with a response between two windows did not count.
     #[test]
     fn windows_of_a_held_load_find_the_quantiles_of_the_whole() {
         const WINDOW: f64 = 12e6;
@@ -540,7 +545,8 @@ mod tests {
         for _ in 0..64 {
             let mut now = random.random::<f64>() * CYCLE;
             while now < 4e9 {
-                // Nine of ten take 1 ms on average, the others 30 ms: longer than a window.
+                // Nine of ten requests take 1 ms on average. The others take 30 ms, which is longer
+                // than a window.
                 let mean = if random.random::<f64>() < 0.9 { 1e6 } else { 30e6 };
                 let takes = 1e3 + exponential(&mut random, mean);
                 all.record(takes as u64);
@@ -569,8 +575,8 @@ mod tests {
         }
     }
 
-    /// Three of five requests that were open enter the next window: the three oldest of those that
-    /// are young enough.
+    /// Three of five open requests enter the next window at age 150. These three are the oldest
+    /// requests whose open age is at most 150.
     #[test]
     fn a_request_that_enters_the_next_window_is_the_oldest_that_was_open() {
         let (open, entered) = (ages([100, 100, 120, 120, 180]), ages([150; 3]));
@@ -580,7 +586,7 @@ mod tests {
         assert_eq!(survival.len(), 2);
     }
 
-    /// A hang of 1.5 s that began in one lap of 0.1 s and ended between two later ones.
+    /// A hang of 1.5 s begins in one lap of 0.1 s and ends between two later laps.
     #[test]
     fn a_hang_over_many_windows_is_one_request_per_connection() {
         let mut others = Censored::default();
@@ -596,7 +602,7 @@ mod tests {
         assert!(near(survival.quantile(0.99), answered.quantile(0.99), 0.001));
         let p999 = survival.quantile(0.999);
         assert!(p999.is_lower_bound && p999.ns >= last, "{p999:?}");
-        // Once the last ones have responses, nothing is a lower bound.
+        // Once the last requests have responses, no percentile is a lower bound.
         others.entered.merge(&ages([last; 64]));
         let mut ended = answered.clone();
         ended.merge(&of([1_500 * MS; 64]));
@@ -695,7 +701,7 @@ mod tests {
         #[test]
         fn requests_in_flight_together_count_as_one_observation() {
             assert!(!samples_suffice(23_551 - 64, 0.99, 64) && samples_suffice(23_552, 0.99, 64));
-            // 10 s at 20,000 requests/s on 64 connections.
+            // A load of 10 s at 20,000 requests/s on 64 connections has 200,000 samples.
             assert!(samples_suffice(200_000, 0.99, 64) && !samples_suffice(200_000, 0.999, 64));
         }
 
@@ -718,14 +724,15 @@ mod tests {
             assert_eq!((all.of_share(1.0), all.of_share(0.0).delayed_by(MS)), (all, 1));
         }
 
-        /// Regression: the rule by samples alone missed the stalls in nine of ten runs.
+        /// Regression: a rule based on the number of samples alone missed the stalls in nine of ten
+        /// runs.
         #[test]
         fn stalls_that_delay_all_connections_are_missed_as_rarely_as_stated() {
             const CONNECTIONS: u64 = 64;
             const RUNS: u32 = 4_000;
             let mut random = Pcg64Mcg::seed_from_u64(1);
-            // Generations of requests, each of all connections. Slightly more than one in a hundred
-            // is stalled, so the true p99 is the stall.
+            // Each generation has one request per connection. Slightly more than one generation in
+            // a hundred is stalled, so the true p99 is the length of a stall.
             let mut missed = |generations: u64| {
                 let mut stalls = || (0..generations).any(|_| random.random::<f64>() < 0.0101);
                 f64::from((0..RUNS).filter(|_| !stalls()).count() as u32) / f64::from(RUNS)

@@ -1,4 +1,4 @@
-//! Verdicts and ranks: which differences between servers count.
+//! Verdicts and ranks, which state the differences between servers that count.
 //!
 //! A verdict needs at least [`MIN_RESTARTS`] restarts, and a p-value that is at most alpha after
 //! correction for the number of comparisons ([`holm`]). If copies of one program differ, there are
@@ -10,48 +10,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::Effect;
 
-/// How a server compares with another in one measure.
+/// How a server compares with another server in one measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// It is better, by more than noise.
+    /// The server is better, by more than noise.
     Better,
-    /// It is worse, by more than noise.
+    /// The server is worse, by more than noise.
     Worse,
-    /// No difference that could be measured.
+    /// No difference could be measured.
     NoDifference,
     /// The data do not permit a verdict.
     Inconclusive(Inconclusive),
 }
 
 impl Verdict {
-    /// Whether the two servers differ.
+    /// Returns whether the two servers differ.
     pub fn differs(self) -> bool {
         matches!(self, Self::Better | Self::Worse)
     }
 }
 
-/// Which values of a measure are better.
+/// The direction in which values of a measure are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Better {
-    /// The higher: requests per second.
+    /// Higher values are better, as for requests per second.
     Higher,
-    /// The lower: cost, latency, memory.
+    /// Lower values are better, as for cost, latency and memory.
     Lower,
 }
 
-/// What decides a comparison.
+/// The rules that decide a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Criterion {
     /// The largest p-value that counts (0.05), after correction for the number of comparisons.
     pub alpha: f64,
-    /// Why no verdict can be given, whatever the difference.
+    /// The reason why no verdict can be given, whatever the difference.
     pub withheld: Option<Inconclusive>,
-    /// Which values are better.
+    /// The direction in which values are better.
     pub better: Better,
 }
 
 impl Criterion {
-    /// The verdict on one comparison, given a corrected p-value.
+    /// Returns the verdict on one comparison, given a corrected p-value.
     fn verdict(&self, effect: &Effect, p: f64) -> Verdict {
         if let Some(why) = self.withheld {
             return Verdict::Inconclusive(why);
@@ -60,7 +60,7 @@ impl Criterion {
             return Verdict::Inconclusive(Inconclusive::TooFewRestarts);
         }
         let log_ratio = effect.ratio.value.ln();
-        // A NaN must lead to "no difference".
+        // A NaN must result in "no difference".
         let differs = p <= self.alpha && log_ratio.abs() > 0.0;
         match self.better {
             _ if !differs => Verdict::NoDifference,
@@ -71,20 +71,21 @@ impl Criterion {
     }
 }
 
-/// The verdicts on comparisons that form one family, in their order. If nothing differs, at most
-/// 5% of families have a false verdict: p-values are corrected for their number by [`holm`].
+/// Returns the verdicts on comparisons that form one family, in their order. [`holm`] corrects the
+/// p-values for their number. So if nothing differs, at most 5% of families have a false verdict.
 ///
 /// The sentences of a table give two verdicts per server, on CPU time per request and on
-/// requests/s. They are one family. Further measures (latency, memory) are another one.
+/// requests/s. These verdicts form one family. Further measures (latency, memory) form another
+/// family.
 pub fn verdicts(comparisons: &[(Criterion, Effect)]) -> Vec<Verdict> {
     let p = holm(&comparisons.iter().map(|(_, effect)| effect.p).collect::<Vec<_>>());
     comparisons.iter().zip(p).map(|((criterion, effect), p)| criterion.verdict(effect, p)).collect()
 }
 
-/// The p-values corrected for their number, so that each may be compared with the same alpha (Holm,
-/// "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979). The
-/// smallest is multiplied by their number, the next by one less, and so on. Each is at least the
-/// one before and at most 1. NaN counts as 1.
+/// Corrects p-values for their number, so that each may be compared with the same alpha (Holm, "A
+/// simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979). The
+/// smallest p-value is multiplied by the number of p-values, the next one by one less, and so on.
+/// Each result is at least the result before it and at most 1. NaN counts as 1.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let p: Vec<f64> = p.iter().map(|&p| if p.is_nan() { 1.0 } else { p }).collect();
     let mut order: Vec<usize> = (0..p.len()).collect();
@@ -98,49 +99,51 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Fewer restarts than this give no verdict, because an interval must know how much restarts
-/// differ. From a single restart there is none. From two restarts it has one degree of freedom and
-/// is 12.7 standard errors wide on either side.
+/// The smallest number of restarts for a verdict. An interval depends on how much restarts differ,
+/// so a single restart has no interval. The interval from two restarts has one degree of freedom,
+/// and extends 12.7 standard errors to either side.
 pub const MIN_RESTARTS: u32 = 3;
 
-/// Verdicts are withheld if the A/A control differs from the reference with a smaller p-value. It
-/// is a diagnostic and no threshold: one in a hundred runs loses its verdicts by chance.
+/// Verdicts are withheld if the A/A control differs from the reference with a smaller p-value. One
+/// in a hundred runs loses its verdicts by chance. The control is a diagnostic, not a threshold for
+/// differences.
 pub const CONTROL_ALPHA: f64 = 0.01;
 
-/// Why a comparison is inconclusive.
+/// The reason why a comparison is inconclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Inconclusive {
-    /// It has fewer than [`MIN_RESTARTS`] restarts.
+    /// The comparison has fewer than [`MIN_RESTARTS`] restarts.
     TooFewRestarts,
-    /// It was merged from fewer nodes than [`MIN_RESTARTS`].
+    /// The comparison was merged from fewer nodes than [`MIN_RESTARTS`].
     TooFewNodes,
-    /// The A/A control differs from the reference ([`CONTROL_ALPHA`]): something separates two
+    /// The A/A control differs from the reference ([`CONTROL_ALPHA`]). Something separates two
     /// copies of one program, and may separate other servers too.
     ControlDiffers,
     /// One of the two servers was not steady.
     NotSteady,
-    /// A database used more than half of a core that it shares with the two servers, so requests/s
-    /// compare the database.
+    /// A database used more than half of a core that it shares with the two servers. Requests/s
+    /// then show the speed of the database.
     DatabaseBound,
-    /// Stored runs are compared, and a side has fewer than [`MIN_RESTARTS`] runs. Each run is one
+    /// Stored runs are compared, and one side has fewer than [`MIN_RESTARTS`] runs. Each run is one
     /// sample of the machine.
     TooFewRuns,
 }
 
-/// The places that a server may have, from 1 on, as far as verdicts determine them: `2`, or `2–3`.
+/// The places that a server may have according to the verdicts, such as `2` or `2–3`. The first
+/// place is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rank {
-    /// One more than the number of servers that are better.
+    /// The best place: one more than the number of servers that are better.
     pub best: u32,
-    /// The number of servers, less those that are worse.
+    /// The worst place: the number of servers minus the number of servers that are worse.
     pub worst: u32,
 }
 
 impl Rank {
-    /// A place that no other server may have.
+    /// Returns the rank of a server whose place no other server may have.
     pub fn only(place: u32) -> Self {
         Self { best: place, worst: place }
     }
@@ -155,18 +158,18 @@ impl fmt::Display for Rank {
     }
 }
 
-/// The ranks of `count` servers, given the pairs that differ as (better, worse) indices.
+/// Returns the ranks of `count` servers, given the pairs that differ as (better, worse) indices.
 ///
-/// The worse server of a pair inherits every server that is better than the better one. So its best
-/// and worst places are always later, even if a third server differs from only one of the two. If
-/// of a, b and c only b and c differ, the ranks are 1–3, 1–2 and 2–3. Pairs that form a cycle say
-/// nothing about the order within the cycle.
+/// In each pair, every server that ranks above the better server also ranks above the worse server.
+/// So the worse server's best and worst places are always later, even if a third server differs
+/// from only one of the two. For example, if only b and c of a, b and c differ, the ranks are 1–3,
+/// 1–2 and 2–3. Pairs that form a cycle say nothing about the order within the cycle.
 pub fn ranks(count: usize, pairs: &[(usize, usize)]) -> Vec<Rank> {
     let mut beats = vec![vec![false; count]; count];
     for &(better, worse) in pairs {
         beats[better][worse] = true;
     }
-    // The transitive closure (Warshall, "A theorem on Boolean matrices", JACM 9, 1962).
+    // Compute the transitive closure (Warshall, "A theorem on Boolean matrices", JACM 9, 1962).
     for via in 0..count {
         let onwards = beats[via].clone();
         for row in beats.iter_mut().filter(|row| row[via]) {
@@ -212,7 +215,7 @@ mod tests {
         assert_eq!(verdict(criterion(Better::Lower), less), Verdict::Better);
     }
 
-    /// Regression: verdicts were issued from the rounds of a single restart.
+    /// Regression: verdicts were given from the rounds of a single restart.
     #[test]
     fn fewer_than_three_restarts_are_inconclusive() {
         for count in 1..=4 {
@@ -306,7 +309,8 @@ mod tests {
         #[test]
         fn servers_that_differ_share_no_rank_whatever_the_leader() {
             assert_eq!(told(3, &[(1, 2)]), "1–3 1–2 2–3");
-            // b is better than c, and two are better than b, neither of which differs from c.
+            // Two servers are better than the third and do not differ from the fourth, which is
+            // worse than the third.
             assert_eq!(told(4, &[(0, 2), (1, 2), (2, 3)]), "1–2 1–2 3 4");
         }
 
@@ -315,7 +319,7 @@ mod tests {
             assert_eq!(told(4, &[(0, 1), (1, 2), (2, 0), (2, 3)]), "1–3 1–3 1–3 4");
         }
 
-        /// Servers in a hidden order, and some of the pairs that agree with it.
+        /// Generates servers in a hidden order, and some of the pairs that agree with this order.
         fn servers() -> impl Strategy<Value = (usize, Vec<(usize, usize)>)> {
             let shuffled = (1..9usize).prop_flat_map(|count| {
                 (Just((0..count).collect::<Vec<_>>()).prop_shuffle(), any::<u64>())

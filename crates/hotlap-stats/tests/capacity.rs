@@ -1,6 +1,6 @@
-//! Coverage of searches for a capacity: how often 95% intervals contain the true rate. Servers are
-//! simulated queues, so there is no clock. The seeds are fixed, so a test that passes once always
-//! passes.
+//! Tests of searches for a capacity: how often 95% intervals contain the true rate. The servers are
+//! simulated queues, so the tests need no clock. The seeds are fixed, so a test that passes once
+//! always passes.
 
 #![allow(clippy::print_stdout, reason = "the table of docs/evidence.md is printed")]
 
@@ -13,7 +13,7 @@ use hotlap_stats::{
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A server: a queue with Poisson arrivals, served in the order of arrival.
+/// A server, as a queue with Poisson arrivals that are served in order.
 #[derive(Debug, Clone, Copy)]
 struct Queue {
     workers: usize,
@@ -22,20 +22,20 @@ struct Queue {
     slow_one_in: Option<u64>,
 }
 
-/// A goal: at most this share of requests takes longer.
+/// A goal: at most this share of requests may take longer than the limit.
 #[derive(Debug, Clone, Copy)]
 struct Goal {
     share: f64,
     limit_s: f64,
 }
 
-/// A server, its goal, and how much restarts differ.
+/// A server, its goal, and how much its restarts differ.
 #[derive(Debug, Clone, Copy)]
 struct World {
     name: &'static str,
     queue: Queue,
     goal: Goal,
-    /// Standard deviation of the service time between restarts, as a share.
+    /// The standard deviation of the service time between restarts, as a share.
     restarts_differ: f64,
 }
 
@@ -97,8 +97,8 @@ const WORLDS: [World; 8] = [
 ];
 
 impl Queue {
-    /// Requests that become due within a window, and how many of them miss the goal. The queue is
-    /// empty when the lead-in begins.
+    /// Returns the number of requests that become due within a window, and how many of them miss
+    /// the goal. The queue is empty when the lead-in begins.
     fn window(self, rate: f64, lead_s: f64, length_s: f64, goal: Goal, seed: u64) -> (u64, u64) {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut free: BinaryHeap<Reverse<u64>> = (0..self.workers).map(|_| Reverse(0)).collect();
@@ -122,7 +122,7 @@ impl Queue {
         }
     }
 
-    /// The share of requests at a rate that miss the goal, over many minutes.
+    /// Returns the share of requests that miss the goal at a rate, over many minutes.
     fn share_missed(self, rate: f64, goal: Goal) -> f64 {
         let minute = |seed: u64| self.window(rate, 5.0, 60.0, goal, seed + 1_000_000);
         let (requests, missed) =
@@ -130,15 +130,15 @@ impl Queue {
         missed as f64 / requests as f64
     }
 
-    /// Whether a window at a rate meets the goal.
+    /// Returns whether a window at a rate meets the goal.
     fn is_kept(self, rate: f64, goal: Goal, seed: u64) -> bool {
         let (requests, missed) =
             self.window(rate, window_s(goal) / 3.0, window_s(goal), goal, seed);
         missed as f64 <= goal.share * requests as f64
     }
 
-    /// The rate at which the goal is met for long: all minutes together have as many misses as the
-    /// goal allows. Each rate has the same arrivals.
+    /// Returns the rate at which the goal is met for long. At this rate, all minutes together have
+    /// as many misses as the goal allows. The seeds are the same for each rate.
     fn capacity(self, goal: Goal) -> f64 {
         let busy = self.service_s * if self.slow_one_in.is_some() { 1.19 } else { 1.0 };
         let (mut low, mut high) = (0.05 / busy, 1.2 * self.workers as f64 / busy);
@@ -150,18 +150,18 @@ impl Queue {
     }
 }
 
-/// Minutes of load that the true capacity is computed from.
+/// The number of minutes of load from which the true capacity is computed.
 const MINUTES: u64 = 40;
 
-/// The length of a window, in seconds, as `schedule/search.rs` of `hotlap-bench` chooses it. The
-/// lead-in takes a third of that.
+/// Returns the length of a window, in seconds, as `schedule/search.rs` of `hotlap-bench` chooses
+/// it. The lead-in takes a third of this length.
 fn window_s(goal: Goal) -> f64 {
     (100.0 * goal.limit_s).clamp(1.0, 4.0)
 }
 
-/// The distribution of waiting times in the queue M/D/1 (Erlang, 1909; Fry, "Probability and its
-/// Engineering Uses", 1928): the share of requests that take longer than `limit_s`, service
-/// included.
+/// Returns the share of requests that take longer than `limit_s`, service included, in the queue
+/// M/D/1. The distribution of waiting times is from Erlang, 1909, and Fry, "Probability and its
+/// Engineering Uses", 1928.
 fn md1_share_above(rate: f64, service_s: f64, limit_s: f64) -> f64 {
     let wait_s = limit_s - service_s;
     let (load, mut sum) = (rate * service_s, 0.0);
@@ -173,17 +173,17 @@ fn md1_share_above(rate: f64, service_s: f64, limit_s: f64) -> f64 {
     1.0 - (1.0 - load) * sum
 }
 
-/// Rounds of a restart, and the largest number of restarts that a budget has time for.
+/// The number of rounds of a restart, and the largest number of restarts for which a run has time.
 const ROUNDS: u32 = 3;
 const RESTARTS_MAX: u32 = 7;
 
-/// The precision at which a search ends, and the confidence of its intervals: see
-/// `Goal::confidence_of_run`.
+/// The precision at which a search ends, and the confidence of its intervals (see
+/// `hotlap_stats::confidence`).
 const PRECISION: f64 = 0.05;
 const CONFIDENCE: f64 = 0.975;
 
-/// A search as `hotlap capacity` makes it: a bracket in the first restart, then rounds of two
-/// windows; it ends when it is precise, at the fifth restart or later.
+/// Simulates a search of `hotlap capacity`, which finds a bracket in the first restart, then runs
+/// rounds of two windows. The search ends when it is precise, at the fifth restart or later.
 fn search(world: World, random: &mut Pcg64Mcg) -> (Option<Estimate>, usize) {
     let mut trials: Vec<Trial> = Vec::new();
     let usual = world.queue.workers as f64 / world.queue.service_s;
@@ -215,7 +215,7 @@ fn found(trials: &[Trial], goal: Goal) -> Option<Estimate> {
     Some(Capacity::fit(trials, goal.share)?.mean()?.exp(CONFIDENCE))
 }
 
-/// What searches found, in per cent, and their windows.
+/// The results of searches, in per cent, and the number of windows of a search.
 struct Coverage {
     held: f64,
     half_width: f64,
@@ -243,8 +243,8 @@ fn coverage(world: World, truth: f64, searches: u32) -> Coverage {
     }
 }
 
-/// The capacities of the queues in `hotlap selftest` (`cmd/selftest/queues.rs`), whose windows take
-/// a second after a third of a second.
+/// The queues are those in `hotlap selftest` (`cmd/selftest/queues.rs`). The windows of these
+/// queues last a second, after a lead-in of a third of a second.
 #[test]
 fn the_queues_of_the_selftest_have_the_capacities_that_it_states() {
     let goal = Goal { share: P99, limit_s: 0.01 };
@@ -269,8 +269,8 @@ fn the_simulated_queue_is_the_one_of_the_formula() {
     assert!((found / share - 1.0).abs() < 0.1, "{found} {share}");
 }
 
-/// Of 1,600 searches in all worlds, 89% hold the truth, and the median is within 2% of it. The error of
-/// the slope is only known approximately.
+/// In all worlds together, the intervals of 89% of 1,600 searches contain the truth, and the median
+/// is within 2% of the truth. The error of the slope is known only approximately.
 #[test]
 fn intervals_of_95_percent_hold_the_true_capacity_in_nine_of_ten_searches() {
     let worlds = [WORLDS[1], WORLDS[3], WORLDS[6]];

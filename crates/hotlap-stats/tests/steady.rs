@@ -1,16 +1,16 @@
-//! The steady-state detector on simulated warm-ups on noisy machines.
+//! Tests of the steady-state detector with simulated warm-ups on noisy machines.
 
 use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A machine whose windows vary by `noise` (standard deviation), with bursts of load that slow down
-/// a share of them.
+/// A machine whose windows vary by `noise` (standard deviation). Bursts of load slow down a share
+/// of the windows.
 struct Machine {
     random: Pcg64Mcg,
     noise: f64,
     bursts: f64,
-    /// Remaining windows of the present burst.
+    /// The number of windows that remain of the present burst.
     left: u32,
 }
 
@@ -19,7 +19,7 @@ impl Machine {
         Self { random: Pcg64Mcg::seed_from_u64(seed), noise, bursts, left: 0 }
     }
 
-    /// The observed speed of a window, given the server's true speed.
+    /// Returns the observed speed of a window, given the server's true speed.
     fn window(&mut self, speed: f64) -> f64 {
         let normal = (0..12).map(|_| self.random.random::<f64>()).sum::<f64>() - 6.0;
         if self.left == 0 && self.random.random::<f64>() < self.bursts / 2.0 {
@@ -31,7 +31,7 @@ impl Machine {
     }
 }
 
-/// After how many windows the detector decides, and the decision.
+/// Returns the number of windows after which the detector decides, and the decision.
 fn settle(machine: &mut Machine, curve: impl Fn(usize) -> f64) -> (usize, Class) {
     let mut detector = SteadyDetector::new(DetectorSettings::default());
     for i in 0.. {
@@ -44,7 +44,8 @@ fn settle(machine: &mut Machine, curve: impl Fn(usize) -> f64) -> (usize, Class)
 
 #[test]
 fn flat_servers_settle_soon_also_on_a_noisy_machine() {
-    // (noise, bursts, windows within which 9 of 10 settle)
+    // Each case has the noise, the bursts, and the number of windows within which 9 of 10 servers
+    // settle.
     for (noise, bursts, within) in
         [(0.01, 0.0, 15), (0.03, 0.0, 30), (0.03, 0.1, 40), (0.12, 0.1, 90)]
     {
@@ -62,15 +63,16 @@ fn flat_servers_settle_soon_also_on_a_noisy_machine() {
 
 #[test]
 fn a_server_that_still_climbs_is_not_steady() {
-    // A server with a compiler: a third of its speed at first; the difference falls by a factor of
-    // e every second or two.
+    // A server with a compiler begins with a third of its speed. The difference falls by a factor
+    // of e every one or two seconds.
     for (noise, bursts) in [(0.01, 0.0), (0.03, 0.0), (0.03, 0.05)] {
         for constant in [10.0, 20.0] {
             let curve = |i: usize| 1000.0 * (1.0 - 0.67 * (-(i as f64) / constant).exp());
             let mut early = 0;
             for seed in 0..50 {
                 let (at, _) = settle(&mut Machine::new(seed, noise, bursts), curve);
-                // More than twice the tolerance is still to come in the next second.
+                // Deciding is too early if the speed rises by more than twice the tolerance in the
+                // next second.
                 early += usize::from(curve(at + 10) / curve(at) > 1.04);
             }
             assert!(early <= 3, "noise {noise}, {constant} windows: {early} of 50 too early");

@@ -1,7 +1,7 @@
 //! Servers of known latency and cost.
 //!
-//! Each is the ceiling's event loop with one specified property. The self-test measures them and
-//! compares its results with the true values.
+//! Each server is the ceiling's event loop with one or more known properties. The self-test
+//! measures these servers and compares its results with the true values.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,103 +15,108 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::event_loop::{Behaviour, NotAServer, ServeError, serve};
 use crate::request::Request;
 
-/// A known property of a server. Written `name:number[:number[:number]]`, as the variants show.
+/// A known property of a server, written as `name:number[:number[:number]]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Calibrated {
-    /// `fixed:US`: every response is delayed by this many microseconds.
+    /// `fixed:US`: every response is delayed by `us` microseconds.
     Fixed {
-        /// Microseconds.
+        /// The delay, in microseconds.
         us: u64,
     },
-    /// `bimodal:US:SLOW_US:ONE_IN`: every response is delayed, one in `one_in` for longer.
+    /// `bimodal:US:SLOW_US:ONE_IN`: every response is delayed, and one response in `one_in` is
+    /// delayed for longer.
     Bimodal {
-        /// Usual delay, in microseconds.
+        /// The usual delay, in microseconds.
         us: u64,
-        /// Delay of the slow ones, in microseconds.
+        /// The delay of a slow response, in microseconds.
         slow_us: u64,
         /// One response in this many is slow.
         one_in: u64,
     },
-    /// `pausing:EVERY_MS:PAUSE_MS`: it stalls repeatedly.
+    /// `pausing:EVERY_MS:PAUSE_MS`: the server stalls again and again.
     Pausing {
-        /// From the end of one pause to the beginning of the next, in milliseconds.
+        /// The time from the end of one pause to the beginning of the next, in milliseconds.
         every_ms: u64,
-        /// Length of a pause, in milliseconds.
+        /// The length of a pause, in milliseconds.
         pause_ms: u64,
     },
-    /// `queue:WORKERS:US`, `queue:WORKERS:US:SLOW_US:ONE_IN`: requests wait in one queue for one of
-    /// some workers, and each takes this many microseconds, one in `one_in` longer. The workers
-    /// only exist as the times at which they become free, so a busy machine delays responses but
-    /// does not reduce the capacity.
+    /// `queue:WORKERS:US` or `queue:WORKERS:US:SLOW_US:ONE_IN`: requests wait in one queue for one
+    /// of several workers. Each request takes `us` microseconds, and one request in `one_in` takes
+    /// longer. A worker is not a thread but only the time at which the worker becomes free. A busy
+    /// machine therefore delays responses but does not reduce the capacity.
     Queue {
-        /// Number of workers, over the whole server.
+        /// The number of workers of the whole server.
         workers: u64,
-        /// Service time, in microseconds.
+        /// The service time, in microseconds.
         us: u64,
-        /// Service time of the slow ones, in microseconds.
+        /// The service time of a slow request, in microseconds.
         slow_us: u64,
         /// One request in this many is slow.
         one_in: u64,
     },
-    /// `erring:ONE_IN`: one response in `one_in` has the wrong body, of the right length.
+    /// `erring:ONE_IN`: one response in `one_in` has a wrong body of the right length.
     Erring {
         /// One response in this many is wrong.
         one_in: u64,
     },
-    /// `costing:NS`: every request takes this much CPU time, including the kernel's part.
+    /// `costing:NS`: every request takes `ns` nanoseconds of CPU time, including time in the
+    /// kernel.
     Costing {
-        /// Nanoseconds of the thread's CPU time.
+        /// The thread's CPU time, in nanoseconds.
         ns: u64,
     },
-    /// `working:ROUNDS`: every request takes this many rounds of arithmetic more than the ceiling.
+    /// `working:ROUNDS`: every request takes `rounds` rounds of arithmetic in addition to the
+    /// ceiling's work.
     Working {
-        /// Rounds of a few cycles each.
+        /// The number of rounds, each of a few cycles.
         rounds: u64,
     },
-    /// `walking:STEPS`: every request reads this many places in 10 MB of memory, one after another,
+    /// `walking:STEPS`: every request reads `steps` places in 10 MB of memory, one after another,
     /// in an order that no prefetcher can predict.
     Walking {
-        /// Number of reads. Each waits for the one before it.
+        /// The number of reads. Each read waits for the one before it.
         steps: u64,
     },
-    /// `calling:COUNT`: every request makes this many system calls that do next to nothing.
+    /// `calling:COUNT`: every request makes `count` system calls that do almost nothing.
     Calling {
-        /// Number of calls.
+        /// The number of system calls.
         count: u64,
     },
-    /// `bursting:EVERY:US`: after every `every` requests, the server takes this much CPU time.
+    /// `bursting:EVERY:US`: after every `every` requests, the server burns `us` microseconds of CPU
+    /// time.
     Bursting {
-        /// Requests from one burst to the next.
+        /// The number of requests from one burst to the next.
         every: u64,
-        /// Microseconds of the thread's CPU time.
+        /// The thread's CPU time, in microseconds.
         us: u64,
     },
-    /// `ticking:EVERY_MS:US`: a timer takes this much CPU time, with or without requests.
+    /// `ticking:EVERY_MS:US`: a timer burns `us` microseconds of CPU time at regular intervals,
+    /// with or without requests.
     Ticking {
-        /// From the end of one tick to the beginning of the next, in milliseconds.
+        /// The time from the end of one tick to the beginning of the next, in milliseconds.
         every_ms: u64,
-        /// Microseconds of the thread's CPU time.
+        /// The thread's CPU time, in microseconds.
         us: u64,
     },
-    /// `starting:ONE_IN:ROUNDS`: one process in `one_in`, by its number, is slow for its whole
-    /// life. Every request to a slow process takes this many rounds of arithmetic.
+    /// `starting:ONE_IN:ROUNDS`: one process in `one_in`, chosen by its process id, is slow for its
+    /// whole life. Every request to a slow process takes `rounds` rounds of arithmetic.
     Starting {
         /// One process in this many is slow.
         one_in: u64,
-        /// Rounds as in `working`.
+        /// The number of rounds, as in `working`.
         rounds: u64,
     },
-    /// `compiling:REQUESTS:ROUNDS`: the first request takes this many rounds of arithmetic, later
-    /// ones take less and less. From this request on, none takes any.
+    /// `compiling:REQUESTS:ROUNDS`: the first request takes `rounds` rounds of arithmetic, and each
+    /// later request takes fewer. After `requests` requests, the server does no arithmetic.
     Compiling {
-        /// Requests until the rounds are gone.
+        /// The number of requests after which the arithmetic ends.
         requests: u64,
-        /// Rounds as in `working`.
+        /// The number of rounds, as in `working`.
         rounds: u64,
     },
 }
 
-/// How the properties are written.
+/// The list of all properties, for error messages.
 const WRITTEN: &str = "fixed:US, bimodal:US:SLOW_US:ONE_IN, pausing:EVERY_MS:PAUSE_MS, \
     queue:WORKERS:US, queue:WORKERS:US:SLOW_US:ONE_IN, erring:ONE_IN, costing:NS, working:ROUNDS, \
     walking:STEPS, calling:COUNT, bursting:EVERY:US, ticking:EVERY_MS:US, starting:ONE_IN:ROUNDS \
@@ -153,7 +158,7 @@ impl FromStr for Calibrated {
     }
 }
 
-/// A server with one or more known properties. Written `working:2000+calling:3`.
+/// A server with one or more known properties, for example `working:2000+calling:3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CalibratedServer(Vec<Calibrated>);
 
@@ -171,15 +176,17 @@ impl CalibratedServer {
     /// # Errors
     /// The address is unavailable, or the system refuses an event loop.
     pub fn serve(&self, address: SocketAddr, threads: usize) -> Result<(), ServeError> {
-        // A queue is one queue, and each event loop would have its own.
+        // All requests must share one queue, but each event loop would have its own queue.
         let has_queue = self.0.iter().any(|kind| matches!(kind, Calibrated::Queue { .. }));
         serve(address, if has_queue { 1 } else { threads }, || Server::new(self))
     }
 
-    /// The CPU time that the properties add to a request, in nanoseconds, timed without a server.
+    /// Returns the CPU time that the properties add to a request, in nanoseconds, timed without a
+    /// server.
     ///
-    /// It is timed in stretches of this many requests, which must be a multiple of those between
-    /// two bursts. Of several repetitions, the one with the lowest median counts.
+    /// CPU time is measured over stretches of `requests` requests. `requests` must be a multiple of
+    /// the number of requests between two bursts. The result is the lowest median of several
+    /// repetitions.
     pub fn alone_ns(&self, requests: u64) -> f64 {
         const REPETITIONS: usize = 5;
         const STRETCHES: usize = 9;
@@ -210,14 +217,14 @@ impl Server {
         Self(server.0.iter().copied().map(Part::new).collect())
     }
 
-    /// Does what each property asks for at a request. Returns the delay of the response.
+    /// Applies every property to one request. Returns the delay of the response.
     fn spend(&mut self, out: &mut [u8]) -> Duration {
         self.0.iter_mut().map(|part| part.spend(out)).sum()
     }
 }
 
 impl Behaviour for Server {
-    fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
+    fn respond(&mut self, request: &Request, _: &[u8], out: &mut Vec<u8>) -> Duration {
         request.reply.write(request.close, out);
         self.spend(out)
     }
@@ -230,7 +237,7 @@ impl Behaviour for Server {
         self.0.iter().filter_map(Part::wakes_at).min()
     }
 
-    /// True if its latency is the known property.
+    /// Returns true if the known property is a latency.
     fn busy_polls(&self) -> bool {
         let is_latency = |part: &Part| {
             matches!(part.kind, Calibrated::Fixed { .. } | Calibrated::Bimodal { .. })
@@ -239,7 +246,7 @@ impl Behaviour for Server {
     }
 }
 
-/// One property of a server in one thread, and what it remembers.
+/// One property of a server in one thread, with its state.
 #[derive(Debug)]
 struct Part {
     kind: Calibrated,
@@ -250,14 +257,14 @@ struct Part {
     free_at: BinaryHeap<Reverse<Instant>>,
     /// The thread's CPU time at the first request, in nanoseconds.
     cpu_began_ns: Option<u64>,
-    /// The memory that a walking server walks through: each place holds the index of the next one.
-    /// Empty for all others.
+    /// The memory that a walking server reads. Each place holds the index of the next one. Empty
+    /// for all other properties.
     places: Vec<u32>,
-    /// Where the last walk ended.
+    /// The place where the last walk ended.
     place: usize,
-    /// The result of the last rounds of arithmetic. The next ones wait for it.
+    /// The result of the last rounds of arithmetic, on which the next rounds depend.
     result: u64,
-    /// Whether this process is one of the slow ones.
+    /// Whether this process is one of the slow processes of `starting`.
     is_slow: bool,
 }
 
@@ -289,7 +296,7 @@ impl Part {
 }
 
 impl Part {
-    /// Does what the property asks for at a request. Returns the delay of the response.
+    /// Applies the property to one request. Returns the delay of the response.
     fn spend(&mut self, out: &mut [u8]) -> Duration {
         self.responses += 1;
         match self.kind {
@@ -304,7 +311,7 @@ impl Part {
                 return self.queued(takes, Instant::now());
             }
             Calibrated::Erring { one_in } if self.responses.is_multiple_of(one_in) => {
-                // The last byte of the body, so that only a check of the whole body finds it.
+                // Only a check of the whole body notices a wrong last byte.
                 if let Some(last) = out.last_mut() {
                     *last = b'?';
                 }
@@ -317,9 +324,9 @@ impl Part {
                 std::hint::black_box(self.place);
             }
             // CPU time is spent before each response, up to the total that all responses so far
-            // should have cost, so the cost of sending one counts towards the next. If it were
-            // spent at once for all responses to one set of events, a sample of the CPU clock in
-            // between would depend on the size of the set.
+            // should have cost. The cost of sending a response therefore counts towards the next
+            // response. If the time were spent once per set of events, a sample of the CPU clock
+            // would depend on the size of the set.
             Calibrated::Costing { ns } => {
                 let began_ns = *self.cpu_began_ns.get_or_insert_with(thread_cpu_ns);
                 while thread_cpu_ns() < began_ns + ns * self.responses {}
@@ -368,7 +375,7 @@ impl Part {
         }
     }
 
-    /// When the next tick is due.
+    /// Returns the time at which the next tick is due.
     fn wakes_at(&self) -> Option<Instant> {
         match self.kind {
             Calibrated::Ticking { every_ms, .. } => {
@@ -378,7 +385,7 @@ impl Part {
         }
     }
 
-    /// How long a request that arrives now waits in the queue and is served.
+    /// Returns how long a request that arrives now will take, including its wait in the queue.
     fn queued(&mut self, takes: Duration, now: Instant) -> Duration {
         let free_at = self.free_at.pop().map_or(now, |Reverse(free_at)| free_at);
         let ends = free_at.max(now) + takes;
@@ -387,15 +394,16 @@ impl Part {
     }
 }
 
-/// The CPU time of this thread, in nanoseconds.
+/// Returns the CPU time of this thread, in nanoseconds.
 fn thread_cpu_ns() -> u64 {
     let t = clock_gettime(ClockId::ThreadCPUTime);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
 }
 
-/// Arithmetic that takes the same time each round: each round waits for the one before it, and none
-/// touches memory, which some processors learn to skip after a while. The first round waits for
-/// `x`, the result of earlier rounds, so that a processor cannot overlap the two.
+/// Does arithmetic that takes the same time in each round, because each round waits for the one
+/// before it. No round touches memory, because some processors learn to skip memory accesses after
+/// a while. The first round waits for `x`, the result of earlier rounds, so that a processor cannot
+/// overlap two calls.
 fn work(x: u64, rounds: u64) -> u64 {
     let mut x = std::hint::black_box(x);
     for _ in 0..rounds {
@@ -404,7 +412,7 @@ fn work(x: u64, rounds: u64) -> u64 {
     std::hint::black_box(x)
 }
 
-/// Takes this much of the thread's CPU time.
+/// Burns this much of the thread's CPU time.
 fn burn(time: Duration) {
     let ends_ns = thread_cpu_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
     while thread_cpu_ns() < ends_ns {
@@ -412,14 +420,14 @@ fn burn(time: Duration) {
     }
 }
 
-/// Whether this process is one of `one_in`. The numbers of processes in a row look random.
+/// Returns true for about one process id in `one_in`. The results of consecutive ids look random.
 fn is_chosen(process: u32, one_in: u64) -> bool {
     (u64::from(process).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32).is_multiple_of(one_in)
 }
 
-/// A random permutation of one cycle, so that a walk visits every place before it repeats one
-/// (Sattolo, "An algorithm to generate a random cyclic permutation", Information Processing Letters
-/// 22, 1986). It is the same each time.
+/// Returns a random permutation of one cycle, so that a walk visits every place before it repeats
+/// one. Source: Sattolo, "An algorithm to generate a random cyclic permutation", Information
+/// Processing Letters 22, 1986. Every call with the same `places` returns the same permutation.
 fn one_cycle(places: usize) -> Vec<u32> {
     let mut next: Vec<u32> = (0..).take(places).collect();
     let mut x = 0x9E37_79B9_7F4A_7C15_u64;
@@ -430,7 +438,7 @@ fn one_cycle(places: usize) -> Vec<u32> {
     next
 }
 
-/// 10 MB of places.
+/// The number of places in 10 MB.
 const PLACES: usize = 10_000_000 / size_of::<u32>();
 
 #[cfg(test)]
@@ -468,14 +476,14 @@ mod tests {
         let wrong = (0..1000)
             .filter(|_| {
                 let mut out = Vec::new();
-                assert_eq!(server.respond(&request, &mut out), Duration::ZERO);
+                assert_eq!(server.respond(&request, &[], &mut out), Duration::ZERO);
                 !out.ends_with(b"Hello, World!")
             })
             .count();
         assert_eq!(wrong, 10);
     }
 
-    /// The CPU time of each of these calls, in nanoseconds.
+    /// Returns the CPU time of each of `calls` calls, in nanoseconds.
     fn taken_ns(calls: usize, mut call: impl FnMut()) -> Vec<u64> {
         let mut taken_ns = || {
             let began_ns = thread_cpu_ns();

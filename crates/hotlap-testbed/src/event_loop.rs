@@ -1,8 +1,8 @@
-//! Servers of one edge-triggered event loop per thread: accept, read, respond. The ceiling does
-//! nothing else.
+//! Servers with one edge-triggered event loop per thread, which accepts, reads and responds. The
+//! ceiling does nothing else.
 //!
-//! Sockets are registered once. A read that does not fill the buffer is the last one until the next
-//! event. All responses to the requests of one read are sent in one write.
+//! Each socket is registered once. A read that does not fill the buffer is the last one until the
+//! next event. All responses to the requests of one read are sent in one write.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,12 +16,12 @@ use socket2::{Domain, Socket, Type};
 
 use crate::request::{self, Missing, Parsed, Request, refuse};
 
-/// Which responses are sent, and when.
+/// What a server responds, and when.
 pub(crate) trait Behaviour {
-    /// Appends the response to one request. Returns its delay.
-    fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration;
+    /// Appends the response to a request with these bytes. Returns the delay of the response.
+    fn respond(&mut self, request: &Request, bytes: &[u8], out: &mut Vec<u8>) -> Duration;
 
-    /// Whether what would be sent in one write is sent in two.
+    /// Returns whether each write is split into two writes.
     fn sends_in_two(&self) -> bool {
         false
     }
@@ -29,23 +29,24 @@ pub(crate) trait Behaviour {
     /// Called after each set of events. A server may stall here on purpose.
     fn after_events(&mut self) {}
 
-    /// When it wants to be called again, even if there are no events.
+    /// Returns when the loop must wake up even if there are no events.
     fn wakes_at(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether the loop polls without sleeping while it has a connection, so that no wake-up adds
-    /// to the time of a response.
+    /// Returns whether the loop polls without sleeping while it has a connection, so that no
+    /// wake-up adds to a response time.
     fn busy_polls(&self) -> bool {
         false
     }
 }
 
-/// Connections that the system queues for each thread until they are accepted. A bound on
-/// resources: Linux caps it at net.core.somaxconn, whose default is the same.
+/// The number of connections that the system queues for each thread until they are accepted. The
+/// limit bounds the use of resources. Linux caps this number at net.core.somaxconn, whose default
+/// is 4096 too.
 const BACKLOG: i32 = 4096;
 
-/// A text that names no server.
+/// The error for a text that names no server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no server; use {known}")]
 pub struct NotAServer {
@@ -53,7 +54,7 @@ pub struct NotAServer {
     pub(crate) known: String,
 }
 
-/// Why a server cannot run.
+/// The reason why a server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address is taken or not permitted.
@@ -64,6 +65,9 @@ pub enum ServeError {
         /// The system's error.
         source: io::Error,
     },
+    /// The database or a folder of files cannot be used.
+    #[error("cannot open what the contracts need: {0}")]
+    Data(io::Error),
     /// The system refused a resource that an event loop needs.
     #[error("cannot create an event loop: {0}")]
     Loop(#[from] io::Error),
@@ -107,8 +111,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// Serves the contract `hello` until the process ends, with one event loop per thread: the least
-/// work with which a correct response can be sent on this machine.
+/// Serves the contract `hello` until the process ends, with one event loop per thread. The server
+/// does only the work that a correct response needs on this machine.
 ///
 /// # Errors
 /// The address is unavailable, or the system refuses an event loop.
@@ -120,29 +124,29 @@ struct Ceiling;
 
 impl Behaviour for Ceiling {
     #[inline]
-    fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
+    fn respond(&mut self, request: &Request, _: &[u8], out: &mut Vec<u8>) -> Duration {
         request.reply.write(request.close, out);
         Duration::ZERO
     }
 }
 
-/// How long before a delayed response is due the loop polls without sleeping. A wake-up takes 30 to
-/// 40 µs on the virtual machines of docs/evidence.md, and timers of other systems are coarser.
-/// Longer would do harm: on a busy core, a polling thread uses up its share and then has to wait
-/// when the response is due.
+/// How long before a delayed response is due the loop stops sleeping and polls. A wake-up takes 30
+/// to 40 µs on the virtual machines of docs/evidence.md, and timers of other systems are coarser. A
+/// longer time would do harm on a busy core. A polling thread would use up its share of CPU time
+/// and have to wait when the response is due.
 const BUSY: Duration = Duration::from_micros(if cfg!(target_os = "linux") { 60 } else { 2_000 });
 
-/// Until when to sleep if a response is due then.
+/// Returns the time at which the loop must stop sleeping if a response is due at `due`.
 fn sleep_until(due: Instant) -> Instant {
     due.checked_sub(BUSY).unwrap_or(due)
 }
 
-/// How soon to retry after accepting failed: soon enough that clients do not notice, with at most
-/// 100 system calls per second.
+/// The wait before the server tries to accept again. The wait is so short that clients do not
+/// notice it, and causes at most 100 system calls per second.
 const RETRY_ACCEPT: Duration = Duration::from_millis(10);
 
-/// Whether accepting failed for one client only, so that the next one in the queue can be accepted
-/// (accept(2), *Error handling*).
+/// Returns whether accepting failed for one client only, so that the server can accept the next
+/// client in the queue (accept(2), *Error handling*).
 fn concerns_one_client(kind: ErrorKind) -> bool {
     use ErrorKind::{
         ConnectionAborted, ConnectionReset, HostUnreachable, Interrupted, NetworkDown,
@@ -163,7 +167,7 @@ fn concerns_one_client(kind: ErrorKind) -> bool {
 const LISTENER: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 
-/// Maximum size of one read, in bytes.
+/// The maximum size of one read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
 struct EventLoop<B> {
@@ -171,7 +175,7 @@ struct EventLoop<B> {
     listener: TcpListener,
     behaviour: B,
     connections: Vec<Option<Connection>>,
-    /// Free indices of `connections`.
+    /// The free indices of `connections`.
     free: Vec<usize>,
     buffer: Vec<u8>,
     out: Vec<u8>,
@@ -179,10 +183,10 @@ struct EventLoop<B> {
     delayed: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     serial: u64,
     timer: Timer,
-    /// When the timer will fire, if the wait for events needs no timeout in addition.
+    /// When the armed timer will fire. `None` if no timer is armed.
     armed: Option<Instant>,
-    /// Whether clients may still be in the listener's queue without an event to come, because
-    /// accepting failed before the queue was empty.
+    /// Whether the listener's queue may hold clients for which no further event will come.
+    /// Accepting may have failed before the queue was empty.
     unaccepted: bool,
 }
 
@@ -229,7 +233,8 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// Maximum time to wait for events. `None` if unlimited or if the timer was armed.
+    /// Returns the maximum time to wait for events. `None` means that there is no limit or that the
+    /// timer was armed.
     fn wait(&mut self) -> Option<Duration> {
         let wait = self.wait_for_responses();
         match self.unaccepted {
@@ -257,8 +262,8 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// Accepts every client in the queue. Events are edge-triggered, so there will be none for
-    /// clients left in the queue. The loop retries later.
+    /// Accepts every client in the queue. Events are edge-triggered, so a client that is left in
+    /// the queue causes no further event. The loop therefore tries again later.
     fn accept(&mut self) {
         loop {
             match self.listener.accept() {
@@ -268,13 +273,14 @@ impl<B: Behaviour> EventLoop<B> {
                     return;
                 }
                 Err(e) if concerns_one_client(e.kind()) => {}
-                // Out of file descriptors or memory until a connection closes.
+                // The process lacks file descriptors or memory until a connection closes.
                 Err(_) => return,
             }
         }
     }
 
-    /// Serves a new client. If its socket cannot be registered, the connection is closed.
+    /// Adds the connection of a new client. The connection is closed if its socket cannot be
+    /// registered.
     fn add(&mut self, mut stream: TcpStream) {
         let _ = stream.set_nodelay(true);
         let index = self.free.pop().unwrap_or_else(|| {
@@ -314,7 +320,7 @@ impl<B: Behaviour> EventLoop<B> {
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => return self.remove(index),
             };
-            // A read that leaves room in the buffer took everything.
+            // A read that leaves room in the buffer has taken all available bytes.
             let drained = n < self.buffer.len();
             let more = if connection.input.is_empty() {
                 let buffer = std::mem::take(&mut self.buffer);
@@ -337,7 +343,8 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// Responds to every complete request in `bytes`. False if the connection must not be read now.
+    /// Responds to every complete request in `bytes`. Returns false if the connection must not be
+    /// read now.
     fn process(&mut self, index: usize, bytes: &[u8]) -> bool {
         let Some(connection) = self.connections[index].as_mut() else { return false };
         let mut at = 0;
@@ -346,7 +353,8 @@ impl<B: Behaviour> EventLoop<B> {
         while at < bytes.len() && !connection.closing && !connection.delayed {
             match request::parse(&bytes[at..]) {
                 Parsed::Complete(request) => {
-                    let delay = self.behaviour.respond(&request, &mut self.out);
+                    let own = &bytes[at..at + request.len];
+                    let delay = self.behaviour.respond(&request, own, &mut self.out);
                     connection.closing = request.close;
                     connection.continued = false;
                     at += request.len;
@@ -393,7 +401,7 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// Sends the delayed responses that are due, and continues reading.
+    /// Sends the delayed responses that are due and continues reading from their connections.
     fn send_due(&mut self) {
         let now = Instant::now();
         while let Some(&Reverse((due, index, serial))) = self.delayed.peek() {
@@ -431,7 +439,7 @@ impl<B: Behaviour> EventLoop<B> {
 /// One connection of an event loop.
 struct Connection {
     stream: TcpStream,
-    /// Bytes of a request that is incomplete, or that waits for a delayed response.
+    /// Bytes of requests that are incomplete or that wait for a delayed response.
     input: Vec<u8>,
     /// What is missing from the request in `input`.
     missing: Option<Missing>,
@@ -439,19 +447,19 @@ struct Connection {
     output: Vec<u8>,
     /// Whether the connection closes once `output` is sent.
     closing: bool,
-    /// Whether a response is delayed: until then, nothing is read or sent.
+    /// Whether a response is delayed. Until the response is due, nothing is read or sent.
     delayed: bool,
     /// Whether `100 (Continue)` was sent for the request in `input`.
     continued: bool,
-    /// Distinguishes this connection from an earlier one with the same index.
+    /// A number that distinguishes this connection from earlier ones with the same index.
     serial: u64,
 }
 
 /// The result of sending bytes.
 enum Sent {
-    /// The socket took all.
+    /// The socket took all bytes.
     All,
-    /// The rest is kept until the socket takes more.
+    /// The socket took some of the bytes. The rest is kept until the socket takes more.
     Part,
     /// The connection has failed.
     Broken,
@@ -471,7 +479,7 @@ impl Connection {
         }
     }
 
-    /// Sends bytes and keeps those that the socket does not take.
+    /// Sends bytes and keeps the bytes that the socket does not take.
     fn send(&mut self, mut bytes: &[u8]) -> Sent {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -487,7 +495,7 @@ impl Connection {
         Sent::All
     }
 
-    /// The same in two parts.
+    /// Sends bytes in two writes and keeps the bytes that the socket does not take.
     fn send_in_two(&mut self, bytes: &[u8]) -> Sent {
         let (first, second) = bytes.split_at(bytes.len() / 2);
         match self.send(first) {
@@ -500,7 +508,7 @@ impl Connection {
         }
     }
 
-    /// Sends what was kept.
+    /// Sends the bytes that were kept.
     fn flush(&mut self) -> Sent {
         if self.output.is_empty() {
             return Sent::All;
@@ -510,8 +518,8 @@ impl Connection {
     }
 }
 
-/// A timer with nanosecond resolution, if the system has one: the timeout of a wait for events is
-/// in milliseconds.
+/// A timer with nanosecond resolution, where the system has one. The timeout of a wait for events
+/// has a resolution of milliseconds only.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 struct Timer(std::os::fd::OwnedFd);
@@ -529,10 +537,11 @@ impl Timer {
         Ok(Self(fd))
     }
 
-    /// Arms it for `left` from now. Returns the timeout that the wait for events needs in addition.
+    /// Arms the timer to fire after `left`. Returns `left` as the timeout for the wait if the timer
+    /// cannot be armed.
     fn set(&self, left: Duration) -> Option<Duration> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
-        // 0 would disarm it.
+        // A time of 0 would disarm the timer.
         let left = left.max(Duration::from_nanos(1));
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let value =

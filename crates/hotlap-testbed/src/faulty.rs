@@ -1,4 +1,4 @@
-//! A server that follows its contract and HTTP's rules, or breaks exactly one of them.
+//! A server that either follows its contract and the rules of HTTP or breaks exactly one rule.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write as _};
@@ -25,110 +25,111 @@ pub enum Site {
 /// What is wrong with a server that otherwise fulfils its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// Nothing.
+    /// No flaw.
     None,
-    /// It sends a response before the request.
+    /// The server sends a response before the request.
     RespondsBeforeRequest,
-    /// Lines of its heads end in LF alone.
+    /// The lines of a response head end in LF alone.
     BareLineFeeds,
-    /// It keeps the connection open after `Connection: close`.
+    /// The server keeps the connection open after `Connection: close`.
     IgnoresConnectionClose,
-    /// It keeps the connection open after a request of HTTP/1.0.
+    /// The server keeps the connection open after an HTTP/1.0 request.
     KeepsHttp10Open,
-    /// It responds to each read, whether the request is complete or not.
+    /// The server responds to each read, whether the request is complete or not.
     RespondsToEachRead,
-    /// It sends every response twice.
+    /// The server sends every response twice.
     RespondsTwice,
-    /// It responds to the first of several pipelined requests only.
+    /// The server responds only to the first of several pipelined requests.
     DropsPipelined,
-    /// It responds to pipelined requests in reverse order.
+    /// The server responds to pipelined requests in reverse order.
     SwapsPipelined,
-    /// It closes the connection after each response without announcing it.
+    /// The server closes the connection after each response without announcing it.
     ClosesUnannounced,
-    /// It announces and closes the connection after each response.
+    /// The server announces that it closes the connection after each response, and does so.
     ClosesAnnounced,
-    /// Its bodies end with the connection.
+    /// The end of the connection is the only end of a body.
     NoContentLength,
-    /// It serves no further connection after a byte that is not ASCII.
+    /// The server serves no further connection after it receives the byte 0xFF.
     DiesOnGarbage,
-    /// It serves no further connection after a reset.
+    /// The server serves no further connection after a reset.
     DiesOnReset,
-    /// It serves no further connection after half a request.
+    /// The server serves no further connection after half a request.
     DiesOnHalfARequest,
-    /// Its body differs in one letter.
+    /// The body differs in one letter.
     WrongBody,
-    /// Its `Content-Type` is `text/html`.
+    /// The `Content-Type` is `text/html`.
     WrongContentType,
-    /// Its clock shows the time of the first request.
+    /// The clock always shows the time of the first request.
     StaleClock,
-    /// Its clock is 5 s slow.
+    /// The clock is 5 s slow.
     WrongClock,
-    /// It sends the same response for every path.
+    /// The server sends the same response for every path.
     AcceptsAnyPath,
-    /// It never responds.
+    /// The server never responds.
     Silent,
-    /// It sends chunks to clients of HTTP/1.0.
+    /// The server sends chunks to HTTP/1.0 clients.
     ChunksToHttp10,
-    /// It sends 505 to clients of HTTP/1.0.
+    /// The server sends 505 to HTTP/1.0 clients.
     RefusesHttp10,
-    /// It sends the body in response to HEAD.
+    /// The server sends the body in response to HEAD.
     BodyToHead,
-    /// It sends no `Date`.
+    /// The server sends no `Date`.
     NoDate,
-    /// Its `Date` is that of the first request.
+    /// `Date` always shows the time of the first request.
     StaleDate,
-    /// Its `Date` is an hour fast.
+    /// `Date` is an hour fast.
     WrongDate,
-    /// It sends no `Server`.
+    /// The server sends no `Server` header.
     NoServerHeader,
-    /// It sends no `100 (Continue)`.
+    /// The server sends no `100 (Continue)`.
     NoContinue,
-    /// It sends the same response for every method.
+    /// The server sends the same response for every method.
     AcceptsAnyMethod,
-    /// It accepts every HTTP version.
+    /// The server accepts every HTTP version.
     AcceptsAnyVersion,
-    /// It accepts requests without `Host`.
+    /// The server accepts requests without `Host`.
     AcceptsMissingHost,
-    /// It takes the chunks of a body for requests.
+    /// The server mistakes the chunks of a body for requests.
     TakesChunksForRequests,
-    /// It closes the connection on heads of over 60,000 bytes.
+    /// The server closes the connection on heads of over 60,000 bytes.
     ClosesOnLargeHeaders,
-    /// It accepts two different `Content-Length`.
+    /// The server accepts two different `Content-Length` headers.
     AcceptsTwoLengths,
-    /// It accepts a space between a header's name and the colon.
+    /// The server accepts a space between a header's name and the colon.
     AcceptsSpaceBeforeColon,
-    /// It closes the connection on a folded header.
+    /// The server closes the connection on a folded header.
     ClosesOnFoldedHeaders,
-    /// It does not know its own path as an absolute URL.
+    /// The server rejects its own path if the request has it as an absolute URL.
     RejectsAbsoluteTarget,
-    /// It accepts every `Content-Type`.
+    /// The server accepts every `Content-Type`.
     AcceptsAnyMediaType,
-    /// It accepts a connection only after the one before has ended.
+    /// The server accepts a connection only after the one before has ended.
     OneConnectionAtATime,
-    /// Its body contains a number that counts the requests.
+    /// The body contains a number that counts the requests.
     CountsRequests,
-    /// It writes a line to `access.log` in its current folder for every request. (A feature.)
+    /// The server writes a line to `access.log` in its current folder for every request, which is a
+    /// feature and not a flaw.
     LogsRequests,
-    /// It does so for every other request.
+    /// The server writes a line to `access.log` for every other request only.
     LogsEveryOtherRequest,
 }
 
-/// A client that sends nothing for this long is disconnected.
+/// The time after which a client that sends nothing is disconnected.
 const IDLE: Duration = Duration::from_secs(10);
 
 impl TestServer {
-    /// Serves a contract with a [`Flaw`].
+    /// Starts a server for a contract with a [`Flaw`].
     pub fn faulty(site: Site, flaw: Flaw) -> Self {
         Self::start(serve(site, flaw))
     }
 
-    /// The same on a listening socket.
+    /// Starts a server for a contract with a [`Flaw`] on a listening socket.
     pub fn faulty_on(listener: impl Into<Socket>, site: Site, flaw: Flaw) -> Self {
         Self::on(listener, serve(site, flaw))
     }
 }
 
-/// The handler of each connection for [`TestServer::start`].
+/// Returns the handler of each connection for [`TestServer::start`].
 fn serve(site: Site, flaw: Flaw) -> impl Fn(Peer) + Send + Sync + 'static {
     let server = Server {
         responder: Responder::new(site, flaw),
@@ -140,15 +141,17 @@ fn serve(site: Site, flaw: Flaw) -> impl Fn(Peer) + Send + Sync + 'static {
 
 struct Server {
     responder: Responder,
-    /// Whether a client's bytes have crashed it.
+    /// Whether a client has crashed the server.
     is_dead: AtomicBool,
-    /// Held by the connection being served, if only one is served at a time.
+    /// The lock of the connection that is being served. The lock is used if the server serves one
+    /// connection at a time.
     turn: Mutex<()>,
 }
 
 impl Server {
     fn serve(&self, mut client: Peer) {
-        // A server that may crash must have crashed before it serves the next connection.
+        // A crash must happen before the next connection is served, so these servers serve one
+        // connection at a time.
         let is_sequential = matches!(
             self.responder.flaw,
             Flaw::OneConnectionAtATime
@@ -180,7 +183,7 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// Reads available bytes. False if the connection has ended.
+    /// Reads available bytes. Returns false if the connection has ended.
     fn read(&mut self) -> bool {
         let flaw = self.server.responder.flaw;
         let mut buffer = [0; 1 << 17];
@@ -201,7 +204,7 @@ impl Connection<'_> {
         length > 0 && !dies
     }
 
-    /// Responds to the requests read. False if the connection has ended.
+    /// Responds to the requests that were read. Returns false if the connection has ended.
     fn respond(&mut self) -> bool {
         let responder = &self.server.responder;
         match responder.flaw {
@@ -267,23 +270,23 @@ struct Request {
 /// What a server does with an invalid request.
 #[derive(Debug, Clone, Copy)]
 enum Problem {
-    /// It sends this status and closes the connection.
+    /// The server sends this status and closes the connection.
     Status(u16),
-    /// It closes the connection without a response.
+    /// The server closes the connection without a response.
     Close,
 }
 
 /// The result of parsing bytes.
 #[derive(Debug)]
 enum Parsed {
-    /// The beginning of a request. Its head may expect `100 (Continue)`.
+    /// The beginning of a request, whose head may expect `100 (Continue)`.
     Incomplete { expects_continue: bool },
-    /// A request and its length.
+    /// A complete request and its length in bytes.
     Complete(Request, usize),
 }
 
 impl Request {
-    /// `GET /`.
+    /// Returns the request `GET /`.
     fn plain() -> Self {
         Self {
             method: "GET".to_owned(),
@@ -370,7 +373,8 @@ fn parse(bytes: &[u8], flaw: Flaw) -> Parsed {
     Parsed::Complete(request, head.len() + length)
 }
 
-/// The content of a chunked body and its length on the wire. `None` if it is incomplete.
+/// Returns the content of a chunked body and its length on the wire. Returns `None` if the body is
+/// incomplete.
 fn chunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
@@ -392,16 +396,17 @@ fn chunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
 struct Responder {
     site: Site,
     flaw: Flaw,
-    /// Starts at 7, so that the number changes its length within the first six requests.
+    /// The next number to send or to count with. The first number is 7, so that the length of the
+    /// number changes within the first six requests.
     count: AtomicU64,
-    /// The first time that was returned.
+    /// The time of the first response, for a clock or a `Date` that stands still.
     first: OnceLock<u64>,
 }
 
-/// The bytes of a response.
+/// The bytes of a response, and what happens after it.
 struct Response {
     bytes: Vec<u8>,
-    /// Whether the connection closes after it.
+    /// Whether the connection closes after the response.
     closes: bool,
 }
 
@@ -455,7 +460,7 @@ impl Responder {
         Response { bytes: [head.into_bytes(), payload].concat(), closes }
     }
 
-    /// Writes the line for [`Flaw::LogsRequests`].
+    /// Writes a line to `access.log` if the server logs this request.
     fn log(&self) {
         let logs = match self.flaw {
             Flaw::LogsRequests => true,
@@ -478,7 +483,7 @@ impl Responder {
         httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(shown))
     }
 
-    /// Status, content type and body.
+    /// Returns the status, the content type and the body of the response.
     fn content(&self, request: &Request) -> (u16, &'static str, String) {
         let plain = match self.flaw {
             Flaw::WrongContentType => "text/html",
@@ -532,7 +537,7 @@ impl Responder {
         (status, JSON, text)
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the time that the server shows, in milliseconds since 1970.
     fn clock_ms(&self) -> u64 {
         let ms = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
         match self.flaw {

@@ -1,6 +1,7 @@
-//! A client of a [`TestServer`](crate::TestServer) that speaks HTTP/2: frames in, frames out.
+//! A client of a [`TestServer`](crate::TestServer) that speaks HTTP/2, seen from the server as
+//! frames.
 //!
-//! Header blocks are not decoded. A test decides by the number of a request what it answers.
+//! Header blocks are not decoded. A test chooses the response by the number of the request.
 
 use crate::Peer;
 
@@ -16,17 +17,17 @@ pub mod kind {
     pub const WINDOW_UPDATE: u8 = 8;
 }
 
-/// The flags END_STREAM or ACK, and END_HEADERS.
+/// The flag END_STREAM. In SETTINGS and PING, the same bit is the flag ACK.
 pub const END_STREAM: u8 = 1;
-/// See [`END_STREAM`].
+/// The flag END_HEADERS.
 pub const END_HEADERS: u8 = 4;
 
-/// A header block: `:status: 200` (RFC 7541, index 8).
+/// A header block with `:status: 200` (RFC 7541, index 8).
 pub const STATUS_200: &[u8] = &[0x88];
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The bytes of a frame.
+/// Returns the bytes of a frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     let mut frame = vec![length[1], length[2], length[3], kind, flags];
@@ -35,13 +36,13 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A response: status 200 and this body.
+/// Returns the frames of a response with status 200 and this body.
 pub fn response(stream: u32, body: &[u8]) -> Vec<u8> {
     let head = frame(kind::HEADERS, END_HEADERS, stream, STATUS_200);
     [head, frame(kind::DATA, END_STREAM, stream, body)].concat()
 }
 
-/// A client that speaks HTTP/2.
+/// The server's side of a connection to a client that speaks HTTP/2.
 #[derive(Debug)]
 pub struct Http2Peer {
     client: Peer,
@@ -49,7 +50,8 @@ pub struct Http2Peer {
 }
 
 impl Http2Peer {
-    /// Reads the client's preface and sends these SETTINGS. `None` if it is not HTTP/2.
+    /// Reads the client's preface and sends these SETTINGS. Returns `None` if the client does not
+    /// speak HTTP/2.
     pub fn begin(mut client: Peer, settings: &[u8]) -> Option<Self> {
         let mut received = Vec::new();
         while received.len() < PREFACE.len() {
@@ -63,13 +65,13 @@ impl Http2Peer {
         Some(Self { client, received })
     }
 
-    /// The connection.
+    /// Returns the connection to the client.
     pub fn client(&mut self) -> &mut Peer {
         &mut self.client
     }
 
-    /// The stream of the next request. `None` when the client has closed the connection. SETTINGS
-    /// and PING are answered.
+    /// Waits for the next request and returns its stream. Returns `None` when the client has closed
+    /// the connection. SETTINGS and PING are acknowledged.
     pub fn request(&mut self) -> Option<u32> {
         loop {
             let (kind, flags, stream, payload) = self.frame()?;
@@ -88,17 +90,17 @@ impl Http2Peer {
         }
     }
 
-    /// The next frame of any type: type, stream, payload.
+    /// Returns the type, the stream and the payload of the next frame of any type.
     pub fn other(&mut self) -> Option<(u8, u32, Vec<u8>)> {
         self.frame().map(|(kind, _, stream, payload)| (kind, stream, payload))
     }
 
-    /// Sends bytes. False if the client has gone.
+    /// Sends bytes. Returns false if the client has disconnected.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.client.send(bytes)
     }
 
-    /// The next frame: type, flags, stream, payload.
+    /// Returns the type, the flags, the stream and the payload of the next frame.
     fn frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         loop {
             if let Some(header) = self.received.get(..9) {

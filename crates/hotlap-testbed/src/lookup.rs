@@ -9,18 +9,20 @@ use crate::event_loop::{Behaviour, NotAServer, ServeError, serve};
 use crate::postgres::{Place, Session};
 use crate::request::Request;
 
-/// A server that does only what is needed to answer `hello` and to execute a statement meanwhile.
-/// It finds its database through `PGHOST` and the other variables of libpq.
+/// A server that does only the work that `hello` and one statement per response need. The variables
+/// of libpq, such as `PGHOST`, name its database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
-    /// The statement. Its parameter, `$1`, counts from 1 to `most`, then starts again.
+    /// The statement. Its parameter, `$1`, counts from 1 to `most` and then starts again.
     pub sql: String,
-    /// The largest parameter.
+    /// The largest value of the parameter.
     pub most: i32,
+    /// Whether the server prepares the statement again for each response.
+    pub prepares: bool,
 }
 
 impl Lookup {
-    /// Serves until the process ends, with a connection to the database for each thread.
+    /// Serves until the process ends, with one database connection per thread.
     ///
     /// # Errors
     /// The address is unavailable, or the system refuses an event loop.
@@ -32,17 +34,25 @@ impl Lookup {
     }
 }
 
-/// `10000 SELECT …`.
+/// Parses `10000 SELECT …` or `prepare 10000 SELECT …`.
 impl FromStr for Lookup {
     type Err = NotAServer;
 
     fn from_str(text: &str) -> Result<Self, NotAServer> {
-        let parsed = text
-            .split_once(' ')
-            .and_then(|(most, sql)| Some(Self { sql: sql.to_owned(), most: most.parse().ok()? }));
-        parsed.ok_or_else(|| NotAServer { text: text.to_owned(), known: "MOST SQL".to_owned() })
+        let (prepares, rest) = match text.strip_prefix("prepare ") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let parsed = rest.split_once(' ').and_then(|(most, sql)| {
+            Some(Self { sql: sql.to_owned(), most: most.parse().ok()?, prepares })
+        });
+        let known = || "[prepare] MOST SQL".to_owned();
+        parsed.ok_or_else(|| NotAServer { text: text.to_owned(), known: known() })
     }
 }
+
+/// The name of the prepared statement.
+const ONLY: u8 = b'1';
 
 struct Server {
     lookup: Lookup,
@@ -53,15 +63,18 @@ struct Server {
 impl Server {
     fn open(lookup: Lookup) -> io::Result<Self> {
         let mut session = Session::open(&Place::from_env()?)?;
-        session.prepare(&lookup.sql)?;
+        session.prepare(ONLY, 1, &lookup.sql)?;
         Ok(Self { lookup, session, parameter: 0 })
     }
 }
 
 impl Behaviour for Server {
-    fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
+    fn respond(&mut self, request: &Request, _: &[u8], out: &mut Vec<u8>) -> Duration {
         self.parameter = self.parameter % self.lookup.most + 1;
-        self.session.execute(self.parameter).expect("rows");
+        if self.lookup.prepares {
+            self.session.prepare_next(ONLY, 1, &self.lookup.sql);
+        }
+        self.session.execute(ONLY, [&[self.parameter][..]]).expect("rows");
         request.reply.write(request.close, out);
         Duration::ZERO
     }

@@ -1,8 +1,8 @@
-//! Servers that differ from the ceiling in one thing each, with which the explanation of a
-//! difference is tested.
+//! Servers that differ from the ceiling in one thing each. hotlap's explanation of a difference is
+//! tested with these servers.
 //!
-//! What is planted is in functions that are not inlined and whose names begin with `planted_`, so
-//! that a profile shows them.
+//! Planted code is in functions that are not inlined and whose names begin with `planted_`, so that
+//! a profile shows them.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -19,47 +19,47 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::event_loop::{Behaviour, NotAServer, ServeError, serve};
 use crate::request::{Reply, Request};
 
-/// CPU time of [`Planted::Arithmetic`] for each response, in nanoseconds.
+/// The CPU time of [`Planted::Arithmetic`] for each response, in nanoseconds.
 const ARITHMETIC_NS: u64 = 20_000;
 
-/// Pages that [`Planted::Faults`] touches for each response.
+/// The number of pages that [`Planted::Faults`] touches for each response.
 const PAGES: usize = 50;
 
-/// Bytes that [`Planted::Allocation`] allocates for each response.
+/// The number of bytes that [`Planted::Allocation`] allocates for each response.
 const ALLOCATED: usize = 64 << 10;
 
-/// Bytes of the body of [`Planted::Body`].
+/// The length of the body of [`Planted::Body`], in bytes.
 const BODY: usize = 16 << 10;
 
-/// What a server does for each response beyond what the ceiling does.
+/// The one thing in which a server differs from the ceiling, for each response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
-    /// Nothing: the server that the others are compared with.
+    /// No difference. The other servers are compared with this server.
     Nothing,
-    /// It calls getpid(2).
+    /// The server calls getpid(2).
     Getpid,
-    /// It sends the response in two writes instead of one.
+    /// The server sends the response in two writes instead of one.
     Write,
     /// Another thread writes the response.
     Handover,
-    /// It calculates for 20 µs.
+    /// The server does arithmetic for 20 µs.
     Arithmetic,
-    /// It maps, touches and unmaps 50 pages.
+    /// The server maps, touches and unmaps 50 pages.
     Faults,
-    /// It allocates, writes and frees 64 KiB.
+    /// The server allocates, writes and frees 64 KiB.
     Allocation,
-    /// It takes a lock that another thread holds.
+    /// The server takes a lock that another thread holds.
     Lock,
-    /// Its body has 16 KiB instead of 13 bytes.
+    /// The body has 16 KiB instead of 13 bytes.
     Body,
-    /// It calls stat(2).
+    /// The server calls stat(2).
     Stat,
-    /// It compresses the body.
+    /// The server compresses the body.
     Gzip,
 }
 
 impl Planted {
-    /// All of them, the server without a difference first.
+    /// All variants, with the server without a difference first.
     const ALL: [Self; 11] = [
         Self::Nothing,
         Self::Getpid,
@@ -78,8 +78,8 @@ impl Planted {
         format!("{self:?}").to_lowercase()
     }
 
-    /// Serves until the process ends, with one event loop per thread. All but
-    /// [`Planted::Body`] and [`Planted::Gzip`] keep the contract `hello`.
+    /// Serves until the process ends, with one event loop per thread. All variants except
+    /// [`Planted::Body`] and [`Planted::Gzip`] fulfil the contract `hello`.
     ///
     /// # Errors
     /// The address is unavailable, or the system refuses an event loop.
@@ -105,13 +105,13 @@ impl FromStr for Planted {
 /// A server in one thread.
 struct Server {
     kind: Planted,
-    /// Rounds of arithmetic for each response.
+    /// The rounds of arithmetic for each response.
     rounds: u64,
-    /// The file that is looked up.
+    /// The file whose metadata [`Planted::Stat`] reads.
     file: PathBuf,
-    /// The thread that writes responses.
+    /// The thread that writes the responses of [`Planted::Handover`].
     writer: Option<Arc<Desk>>,
-    /// The lock that another thread holds.
+    /// The thread that holds the lock of [`Planted::Lock`].
     rival: Option<Arc<Rival>>,
     compress: Compress,
     compressed: Vec<u8>,
@@ -132,7 +132,7 @@ impl Server {
 }
 
 impl Behaviour for Server {
-    fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
+    fn respond(&mut self, request: &Request, _: &[u8], out: &mut Vec<u8>) -> Duration {
         match self.kind {
             Planted::Getpid => planted_getpid(),
             Planted::Arithmetic => planted_arithmetic(self.rounds),
@@ -164,7 +164,7 @@ impl Behaviour for Server {
     }
 }
 
-/// Appends a response to `GET /` with another body.
+/// Appends a response to `GET /` with an additional header and this body.
 fn write_greeting(out: &mut Vec<u8>, header: &str, body: &[u8]) {
     // Writing to memory does not fail.
     let _ = write!(
@@ -180,7 +180,8 @@ fn planted_getpid() {
     black_box(rustix::process::getpid());
 }
 
-/// A generator of random numbers (xorshift64), because no compiler can leave out a round of it.
+/// Runs a random number generator (xorshift64), because no compiler can leave out any of its
+/// rounds.
 #[inline(never)]
 fn planted_arithmetic(rounds: u64) {
     let mut state = black_box(1_u64);
@@ -194,7 +195,8 @@ fn planted_arithmetic(rounds: u64) {
     black_box(state);
 }
 
-/// The rounds of arithmetic that take this long, from the fastest of some trials.
+/// Returns the number of rounds that take `ns` nanoseconds, judged by the fastest of several
+/// trials.
 fn rounds_in(ns: u64) -> u64 {
     const TRIAL: u64 = 100_000;
     let now = || {
@@ -212,7 +214,7 @@ fn rounds_in(ns: u64) -> u64 {
 #[inline(never)]
 fn planted_faults() {
     let page = rustix::param::page_size();
-    // Without memory there is nothing to touch.
+    // Without memory, there are no pages to touch.
     let Ok(mut pages) = MmapMut::map_anon(PAGES * page) else { return };
     pages.iter_mut().step_by(page).for_each(|byte| *byte = 1);
     black_box(&pages);
@@ -238,7 +240,7 @@ fn planted_body(out: &mut Vec<u8>) {
 fn planted_gzip(compress: &mut Compress, compressed: &mut Vec<u8>) {
     compress.reset();
     compressed.clear();
-    // There is room for it.
+    // The buffer has enough room for the compressed body.
     let _ = compress.compress_vec(b"Hello, World!", compressed, FlushCompress::Finish);
 }
 
@@ -253,7 +255,8 @@ fn planted_handover(writer: &Desk, request: &Request, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes a lock that another thread has taken before, and gives back when it is asked to.
+/// Waits for a lock that another thread releases on request. The other thread takes the lock again
+/// afterwards.
 #[inline(never)]
 fn planted_lock(rival: &Rival) {
     rival.ask(Turn::Release);
@@ -261,7 +264,7 @@ fn planted_lock(rival: &Rival) {
     rival.ask(Turn::Take);
 }
 
-/// Where one thread leaves work for another.
+/// The place where one thread leaves a job for another.
 #[derive(Default)]
 struct Desk {
     job: Mutex<Job>,
@@ -272,9 +275,9 @@ struct Desk {
 enum Job {
     #[default]
     None,
-    /// A response is to be appended to these bytes.
+    /// Another thread must append the response to these bytes.
     Ordered(Request, Vec<u8>),
-    /// It was.
+    /// The response has been appended to these bytes.
     Done(Vec<u8>),
 }
 
@@ -304,7 +307,7 @@ impl Desk {
     }
 }
 
-/// A thread that holds a lock until it is told to release it.
+/// The state of a thread that holds a lock until it is told to release the lock.
 #[derive(Default)]
 struct Rival {
     contended: Mutex<()>,
@@ -356,10 +359,10 @@ mod tests {
         };
         let mut server = Server::new(kind, 10, "/".into());
         let mut out = Vec::new();
-        // The second one shows that all is as before.
+        // The second response shows that the first response left nothing behind.
         for _ in 0..2 {
             out.clear();
-            assert_eq!(server.respond(&request, &mut out), Duration::ZERO);
+            assert_eq!(server.respond(&request, &[], &mut out), Duration::ZERO);
         }
         String::from_utf8_lossy(&out).into_owned()
     }

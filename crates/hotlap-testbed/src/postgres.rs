@@ -1,5 +1,6 @@
-//! A minimal client that executes prepared statements of PostgreSQL. It speaks version 3 of the
-//! protocol over one blocking connection, without TLS (PostgreSQL 15 documentation, chapter 55).
+//! A minimal PostgreSQL client that executes prepared statements. The client speaks version 3 of
+//! the protocol over one blocking connection, without TLS (PostgreSQL 15 documentation, chapter
+//! 55).
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,16 +12,19 @@ use ring::{digest, hmac, pbkdf2};
 /// Version 3.0 of the protocol.
 const VERSION: i32 = 3 << 16;
 
-/// Kinds of the message `Authentication`.
+/// PostgreSQL's number for the type `integer`.
+const INTEGER: [u8; 4] = 23u32.to_be_bytes();
+
+/// The kinds of the message `Authentication`.
 const OK: i32 = 0;
 const SASL: i32 = 10;
 const SASL_CONTINUE: i32 = 11;
 const SASL_FINAL: i32 = 12;
 
-/// Where a server finds its database.
+/// The address of a server's database, and the credentials for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// Host and port.
+    /// The host and the port.
     pub(crate) address: String,
     pub(crate) user: String,
     pub(crate) password: String,
@@ -28,7 +32,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Reads the variables that hotlap sets and libpq reads.
+    /// Reads the environment variables that hotlap sets and that libpq reads.
     pub(crate) fn from_env() -> io::Result<Self> {
         let read = |name: &str| {
             std::env::var(name).map_err(|_| io::Error::other(format!("{name} is not set")))
@@ -42,7 +46,7 @@ impl Place {
     }
 }
 
-/// A connection with one statement, which has one integer as its parameter.
+/// A connection to PostgreSQL.
 pub(crate) struct Session {
     input: BufReader<TcpStream>,
     output: TcpStream,
@@ -50,7 +54,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, and proves that it knows the password.
+    /// Connects to PostgreSQL and authenticates with the password.
     pub(crate) fn open(place: &Place) -> io::Result<Self> {
         let output = TcpStream::connect(&place.address)?;
         output.set_nodelay(true)?;
@@ -69,25 +73,42 @@ impl Session {
         Ok(session)
     }
 
-    /// Prepares the statement, in place of an earlier one.
-    pub(crate) fn prepare(&mut self, sql: &str) -> io::Result<()> {
-        // The unnamed statement, the text, and no types of parameters.
-        self.put(b'P', &[b"\0", sql.as_bytes(), b"\0\0\0"]);
+    /// Prepares a statement with this many integer parameters. An earlier statement of the same
+    /// name is replaced.
+    pub(crate) fn prepare(&mut self, name: u8, parameters: u16, sql: &str) -> io::Result<()> {
+        self.prepare_next(name, parameters, sql);
         self.put(b'S', &[]);
         self.send()?;
         self.await_ready().map(drop)
     }
 
-    /// Executes the prepared statement in one round trip, and returns the number of rows.
-    pub(crate) fn execute(&mut self, parameter: i32) -> io::Result<u64> {
-        let text = parameter.to_string();
-        let length = (text.len() as i32).to_be_bytes();
-        // The unnamed portal and statement, all parameters as text, one parameter, its length and
-        // text, and all results in binary.
-        let bind = [b"\0\0\0\0\0\x01".as_slice(), &length, text.as_bytes(), b"\0\x01\0\x01"];
-        self.put(b'B', &bind);
-        // The unnamed portal, all rows.
-        self.put(b'E', &[b"\0\0\0\0\0"]);
+    /// Queues the preparation of a statement, which is sent together with the next execution.
+    pub(crate) fn prepare_next(&mut self, name: u8, parameters: u16, sql: &str) {
+        // PostgreSQL refuses a name that is taken, so the earlier statement is closed first.
+        self.put(b'C', &[&[b'S', name, 0]]);
+        let types = INTEGER.repeat(usize::from(parameters));
+        let count = parameters.to_be_bytes();
+        self.put(b'P', &[&[name, 0], sql.as_bytes(), b"\0", &count, &types]);
+    }
+
+    /// Executes a statement once for each list of parameters, all in one round trip. Returns the
+    /// rows in the order of the lists.
+    pub(crate) fn execute<'p>(
+        &mut self,
+        name: u8,
+        all: impl IntoIterator<Item = &'p [i32]>,
+    ) -> io::Result<Vec<Row>> {
+        for parameters in all {
+            let count = (parameters.len() as u16).to_be_bytes();
+            let values: Vec<u8> = parameters
+                .iter()
+                .flat_map(|value| [4i32.to_be_bytes(), value.to_be_bytes()].concat())
+                .collect();
+            // `Bind` to the unnamed portal, with all parameters and results in binary.
+            self.put(b'B', &[&[0, name, 0], b"\0\x01\0\x01", &count, &values, b"\0\x01\0\x01"]);
+            // `Execute` of the unnamed portal, for all rows.
+            self.put(b'E', &[b"\0\0\0\0\0"]);
+        }
         self.put(b'S', &[]);
         self.send()?;
         self.await_ready()
@@ -118,22 +139,23 @@ impl Session {
         }
     }
 
-    /// Reads up to `ReadyForQuery`, and counts rows.
-    fn await_ready(&mut self) -> io::Result<u64> {
-        let mut rows = 0;
+    /// Reads messages up to `ReadyForQuery`. Returns the rows.
+    fn await_ready(&mut self) -> io::Result<Vec<Row>> {
+        let mut rows = Vec::new();
         loop {
-            match self.receive()?.0 {
-                b'Z' => return Ok(rows),
-                b'D' => rows += 1,
+            match self.receive()? {
+                (b'Z', _) => return Ok(rows),
+                (b'D', row) => rows.push(Row(row)),
                 _ => {}
             }
         }
     }
 
-    /// SCRAM-SHA-256 (RFC 5802 section 3, RFC 7677), or nothing if PostgreSQL wants no password.
-    /// PostgreSQL need not prove that it knows the password, because it is on this machine.
+    /// Authenticates with SCRAM-SHA-256 (RFC 5802 section 3, RFC 7677), or not at all if PostgreSQL
+    /// wants no password. PostgreSQL does not have to prove that it knows the password, because
+    /// PostgreSQL runs on this machine.
     fn authenticate(&mut self, password: &str) -> io::Result<()> {
-        // The text only has to differ from the server's part.
+        // The client's nonce only has to differ from the server's nonce.
         let first_bare = "n=,r=hotlap";
         let mut proof = None;
         loop {
@@ -162,7 +184,33 @@ impl Session {
     }
 }
 
-/// The client's last message. `None` if the challenge is malformed.
+/// A row in PostgreSQL's binary format.
+pub(crate) struct Row(Vec<u8>);
+
+impl Row {
+    /// Returns the value of a column, counted from 0. The value is empty if it is NULL or if there
+    /// is no such column.
+    pub(crate) fn column(&self, column: usize) -> &[u8] {
+        let mut rest = self.0.get(2..).unwrap_or_default();
+        for place in 0.. {
+            let Some((length, after)) = rest.split_first_chunk::<4>() else { break };
+            let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
+            let (value, others) = after.split_at(length.min(after.len()));
+            if place == column {
+                return value;
+            }
+            rest = others;
+        }
+        &[]
+    }
+
+    /// Returns the value of a column of type `integer`.
+    pub(crate) fn integer(&self, column: usize) -> i32 {
+        self.column(column).first_chunk().map_or(0, |value| i32::from_be_bytes(*value))
+    }
+}
+
+/// Returns the client's last message, or `None` if the challenge is malformed.
 fn last_message(first_bare: &str, challenge: &str, password: &str) -> Option<String> {
     let field = |name: &str| challenge.split(',').find_map(|part| part.strip_prefix(name));
     let salt = BASE64.decode(field("s=")?).ok()?;

@@ -1,22 +1,25 @@
-//! Parses requests (RFC 9112 sections 3, 6 and 7), and has the responses of the contract `hello`.
+//! The parser of requests (RFC 9112 sections 3, 6 and 7), and the responses of the contract
+//! `hello`.
 
-/// Maximum size of a request, head and body together, in bytes. Bounds the memory of a connection.
+/// The maximum size of a request with its body, in bytes, which bounds the memory of a connection.
 const LIMIT: usize = 1 << 20;
 
-/// Maximum size of a head, in bytes: twice the 64 KiB that the conformance checks and stress send.
+/// The maximum size of a head, in bytes. The limit is twice the 64 KiB that the conformance checks
+/// and the stress scenarios send.
 const HEAD_LIMIT: usize = 128 << 10;
 
-/// Maximum number of header lines. A request with more is rejected. Bounds stack usage.
+/// The maximum number of header lines, which bounds the use of the stack. A request with more lines
+/// is rejected.
 const HEADERS: usize = 100;
 
 /// A complete request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// The response.
+    /// The response to the request.
     pub reply: Reply,
     /// Whether the connection closes after the response.
     pub close: bool,
-    /// Its length in bytes, including the body.
+    /// The length of the request in bytes, including the body.
     pub len: usize,
 }
 
@@ -25,29 +28,31 @@ pub(crate) struct Request {
 pub(crate) enum Parsed {
     /// A complete request.
     Complete(Request),
-    /// The beginning of one.
+    /// The beginning of a request.
     Incomplete(Missing),
-    /// Not a valid request. Has the status to reject it with.
+    /// An invalid request, with the status that rejects it.
     Invalid(u16),
 }
 
-/// What is missing from a request. The request is not parsed again before that may have come, so
-/// one that comes byte by byte costs little more than one that comes at once.
+/// What is missing from a request. A request is parsed again only when the missing part may have
+/// arrived. A request that arrives byte by byte therefore costs little more than one that arrives
+/// at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// The end of its head, which is a line end.
+    /// The end of the head, which is a line end.
     Head,
-    /// A part of its body.
+    /// A part of the body.
     Body {
-        /// Whether it expects `100 (Continue)`.
+        /// Whether the request expects `100 (Continue)`.
         expects: bool,
-        /// The length of the request in bytes, once complete. `None` for chunks.
+        /// The length of the complete request, in bytes. `None` if the body has chunks.
         len: Option<usize>,
     },
 }
 
 impl Missing {
-    /// Whether `new`, the last bytes of a request of length `len`, may contain what was missing.
+    /// Returns whether `new`, the last bytes of a request of length `len`, may contain the missing
+    /// part.
     pub fn may_be_in(self, new: &[u8], len: usize) -> bool {
         match self {
             Self::Head => new.contains(&b'\n') || len > HEAD_LIMIT,
@@ -95,7 +100,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed {
     Parsed::Complete(Request { reply, close, len: head_len + body_len })
 }
 
-/// The relevant header fields.
+/// The header fields that matter for parsing.
 #[derive(Default)]
 struct Fields {
     length: Option<usize>,
@@ -115,7 +120,7 @@ impl Fields {
                     .split(|b| *b == b',')
                     .any(|t| t.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
             };
-            // The relevant names have 4, 6, 10, 14 or 17 letters, so the length excludes most
+            // The relevant names have 4, 6, 10, 14 or 17 letters, so the length rules out most
             // others.
             match h.name.len() {
                 4 if h.name.eq_ignore_ascii_case("host") => hosts += 1,
@@ -144,8 +149,8 @@ impl Fields {
                 _ => {}
             }
         }
-        // RFC 9112 section 3.2: exactly one Host in HTTP/1.1. Section 6.3: a request with both
-        // framings may be an attack.
+        // An HTTP/1.1 request has exactly one Host (RFC 9112 section 3.2). A request with both
+        // framings of a body may be an attack (section 6.3).
         let lacks_host = head.version == Some(1) && hosts != 1;
         if lacks_host || (fields.chunked && fields.length.is_some()) {
             Err(400)
@@ -155,7 +160,7 @@ impl Fields {
     }
 }
 
-/// The length of the body on the wire. `None` if it is incomplete.
+/// Returns the length of the body on the wire, or `None` if the body is incomplete.
 fn body_len(bytes: &[u8], fields: &Fields) -> Result<Option<usize>, u16> {
     if !fields.chunked {
         let length = fields.length.unwrap_or(0);
@@ -187,7 +192,8 @@ fn body_len(bytes: &[u8], fields: &Fields) -> Result<Option<usize>, u16> {
     }
 }
 
-/// The length of the trailer lines, blank line included. `None` if they are incomplete.
+/// Returns the length of the trailer lines, including the blank line. Returns `None` if the lines
+/// are incomplete.
 fn trailer_len(bytes: &[u8]) -> Result<Option<usize>, u16> {
     let mut at = 0;
     while let Some(n) = bytes[at..].windows(2).position(|w| w == b"\r\n") {
@@ -199,21 +205,21 @@ fn trailer_len(bytes: &[u8]) -> Result<Option<usize>, u16> {
     if bytes.len() > LIMIT { Err(431) } else { Ok(None) }
 }
 
-/// The response to a request.
+/// A response of the contract `hello`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// To `GET /`.
+    /// The response to `GET /`.
     Greeting,
-    /// To `HEAD /`.
+    /// The response to `HEAD /`.
     GreetingHead,
-    /// To another path.
+    /// The response to a request for another path.
     NotFound,
-    /// To another method.
+    /// The response to a request with another method.
     MethodNotAllowed,
 }
 
 impl Reply {
-    /// Appends the response. With `close`, it announces the end of the connection.
+    /// Appends the response. With `close`, the response announces the end of the connection.
     #[inline]
     pub fn write(self, close: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(match (self, close) {
@@ -290,15 +296,15 @@ mod tests {
                 }
             }
         }
-        // The first byte, four line ends, the last byte.
+        // The request is parsed at the first byte, at four line ends, and at the last byte.
         assert_eq!(parses, 6);
         let len = request.len();
         let body = Missing::Body { expects: false, len: Some(len) };
         assert_eq!(parse(&request[..len - 1]), Parsed::Incomplete(body));
     }
 
-    /// Regression: a head of a mebibyte was parsed again with each piece, while all other clients
-    /// waited.
+    /// Regression: a head of 1 MiB was parsed again with each piece, and all other clients had to
+    /// wait.
     #[test]
     fn a_head_that_is_too_large_is_refused_before_its_end() {
         let mut bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: ".to_vec();

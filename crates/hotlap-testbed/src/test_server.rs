@@ -1,5 +1,5 @@
-//! A server in a test's own process, on a thread per connection: it follows the test's script, or
-//! misbehaves in one named way.
+//! A server in the test's own process, with one thread per connection. The server follows the
+//! test's script or misbehaves in one named way.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener};
@@ -14,9 +14,9 @@ use socket2::Socket;
 pub const HELLO: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
 
-/// A running server. Its threads end with the test's process.
+/// A running server, whose threads end with the test's process.
 ///
-/// Methods panic if the system refuses a socket, since a test cannot continue then.
+/// The methods panic if the system refuses a socket, because a test cannot continue without it.
 #[derive(Debug)]
 pub struct TestServer {
     address: Option<SocketAddr>,
@@ -31,12 +31,12 @@ struct Counts {
 }
 
 impl TestServer {
-    /// A server on a port of 127.0.0.1. `serve` is called for each connection.
+    /// Starts a server on a free port of 127.0.0.1. `serve` is called for each connection.
     pub fn start(serve: impl Fn(Peer) + Send + Sync + 'static) -> Self {
         Self::on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"), serve)
     }
 
-    /// A server on a listening socket, which may be a Unix one.
+    /// Starts a server on a listening socket, which may be a Unix socket.
     pub fn on(listener: impl Into<Socket>, serve: impl Fn(Peer) + Send + Sync + 'static) -> Self {
         let listener: Arc<Socket> = Arc::new(listener.into());
         let address = listener.local_addr().expect("an address").as_socket();
@@ -44,7 +44,7 @@ impl TestServer {
         let server = Self { address, listener: Arc::clone(&listener), counts: Arc::clone(&counts) };
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
-                // A Unix socket has no such option.
+                // The option fails on a Unix socket, which does not have it.
                 let _ = stream.set_tcp_nodelay(true);
                 let number = counts.accepted.fetch_add(1, Ordering::SeqCst);
                 let counts = Arc::clone(&counts);
@@ -56,13 +56,13 @@ impl TestServer {
         server
     }
 
-    /// Sends the same response to every request.
+    /// Starts a server that sends the same response to every request.
     pub fn responding(response: impl Into<Vec<u8>>) -> Self {
         let response = response.into();
         Self::start(move |mut client| client.respond(&response))
     }
 
-    /// Sends one response on each connection, then closes it.
+    /// Starts a server that sends one response on each connection and then closes the connection.
     pub fn closing(response: impl Into<Vec<u8>>) -> Self {
         let response = response.into();
         Self::start(move |mut client| {
@@ -71,13 +71,13 @@ impl TestServer {
         })
     }
 
-    /// Reads requests and never responds.
+    /// Starts a server that reads requests and never responds.
     pub fn silent() -> Self {
         Self::start(|mut client| client.drain())
     }
 
-    /// Responds to `after` requests. On the next one it hangs on all connections, once, for
-    /// `length`.
+    /// Starts a server that responds to `after` requests. On the next request, the server hangs
+    /// once on all connections, for `length`.
     pub fn hanging(after: usize, length: Duration, response: &'static [u8]) -> Self {
         let count = AtomicUsize::new(0);
         let until = Mutex::new(None);
@@ -92,7 +92,7 @@ impl TestServer {
         })
     }
 
-    /// Has a single worker, which takes `time` per request.
+    /// Starts a server with a single worker, which takes `time` per request.
     pub fn one_at_a_time(time: Duration, response: &'static [u8]) -> Self {
         let worker = Mutex::new(());
         Self::start(move |mut client| {
@@ -104,31 +104,32 @@ impl TestServer {
         })
     }
 
-    /// Accepts no more connections, and closes the listening socket. Open connections continue. A
-    /// test with thousands of servers would have too many open files otherwise.
+    /// Closes the listening socket, so that no more connections are accepted. Open connections
+    /// continue. Without this call, a test with thousands of servers would have too many open
+    /// files.
     pub fn close(self) {
         let _ = self.listener.shutdown(Shutdown::Both);
     }
 
-    /// Its address.
+    /// Returns the address of the server.
     ///
     /// # Panics
-    /// On a Unix socket, which has no such address.
+    /// If the server listens on a Unix socket, which has no such address.
     pub fn address(&self) -> SocketAddr {
         self.address.expect("a TCP socket")
     }
 
-    /// `http://` and the address.
+    /// Returns the URL of the server.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address())
     }
 
-    /// The number of accepted connections.
+    /// Returns the number of accepted connections.
     pub fn accepted(&self) -> usize {
         self.counts.accepted.load(Ordering::SeqCst)
     }
 
-    /// The number of requests that it has read as a whole.
+    /// Returns the number of requests that the server has read completely.
     pub fn requests(&self) -> usize {
         self.counts.requests.load(Ordering::SeqCst)
     }
@@ -137,7 +138,8 @@ impl TestServer {
 /// One accepted connection, as the server sees it.
 #[derive(Debug)]
 pub struct Peer {
-    /// The connection. Bytes that [`Peer::request`] has read ahead are no longer in it.
+    /// The socket of the connection. Bytes that [`Peer::request`] has read ahead are no longer in
+    /// it.
     pub stream: Socket,
     /// The number of connections that the server accepted before this one.
     pub number: usize,
@@ -146,8 +148,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Reads one request, with its body if it has a `Content-Length`. `None` if the client has
-    /// disconnected.
+    /// Reads one request, including the body if there is a `Content-Length`. Returns `None` if the
+    /// client has disconnected.
     pub fn request(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(end) = self.rest.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -167,7 +169,7 @@ impl Peer {
         }
     }
 
-    /// The next bytes of the client. `None` when it has closed the connection.
+    /// Returns the next bytes from the client, or `None` when the client has closed the connection.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         let mut piece = vec![0; 65_536];
         let count = self.stream.read(&mut piece).ok().filter(|count| *count > 0)?;
@@ -180,7 +182,7 @@ impl Peer {
         self.counts.requests.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Sends bytes. False if the client has disconnected.
+    /// Sends bytes. Returns false if the client has disconnected.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
@@ -202,16 +204,16 @@ impl Peer {
     }
 }
 
-/// An address of 127.0.0.1 on which no server listens. The port is below those that a system gives
-/// to outgoing connections, so that no client of another test takes it meanwhile.
+/// Returns an address of 127.0.0.1 on which no server listens. The port is below the range that
+/// systems give to outgoing connections, so that no client of another test takes it meanwhile.
 ///
 /// # Panics
-/// If all of these ports are taken.
+/// If all ports of this range are taken.
 pub fn unused_address() -> SocketAddr {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 20_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Tests of several processes begin at different ports.
+    // Each test process begins at a different port.
     let own = (std::process::id().wrapping_mul(977) % u32::from(COUNT)) as u16;
     let port = |_| {
         let next = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;

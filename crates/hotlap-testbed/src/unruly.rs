@@ -1,10 +1,10 @@
-//! Servers that misbehave at random. Each seed gives another server, and the same seed always gives
-//! the same server.
+//! Servers that misbehave at random. Each seed gives a different server, and the same seed always
+//! gives the same server.
 //!
-//! A server responds correctly to its first requests. Then each request gets the next action of a
-//! short list. An action sends mutated or invented bytes, or bytes without an end, or nothing, or
-//! it closes the connection in an odd way. As a process, a server may also daemonize, stop or kill
-//! itself, flood its log, open another port first, or ignore its port.
+//! A server responds correctly to its first requests. Each later request gets the next action of a
+//! short list. An action sends mutated, invented or endless bytes, sends nothing, or closes the
+//! connection in an unusual way. As a process, a server may also daemonize, stop or kill itself,
+//! flood its log, open another port first, or ignore its port.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -24,23 +24,23 @@ use crate::test_server::{HELLO, Peer, TestServer};
 /// The body of a correct response.
 const BODY: &[u8] = b"Hello, World!";
 
-/// An endless action ends after this time, so that the threads of a test end too.
+/// The time after which an endless action ends, so that the threads of a test end too.
 const ENDLESS: Duration = Duration::from_secs(20);
 
-/// Calls `test` with one seed after another, `at_a_time` of them at the same time. The number of
-/// seeds is `HOTLAP_SEEDS`, or `usual` without this variable. The first seed is
-/// `HOTLAP_FIRST_SEED`, or 0.
+/// Calls `test` with one seed after another, with `at_a_time` calls in parallel. The variable
+/// `HOTLAP_SEEDS` sets the number of seeds, which is `usual` by default. The variable
+/// `HOTLAP_FIRST_SEED` sets the first seed, which is 0 by default.
 ///
 /// # Panics
-/// If the test does.
+/// If `test` panics.
 pub fn for_seeds(usual: u64, at_a_time: usize, test: impl Fn(u64) + Sync) {
     for_some_seeds(usual, 1, at_a_time, |seeds| test(seeds.start));
 }
 
-/// Like [`for_seeds`], with `each` seeds in one call of `test`.
+/// Works like [`for_seeds`], but passes `each` seeds to one call of `test`.
 ///
 /// # Panics
-/// If the test does.
+/// If `test` panics.
 pub fn for_some_seeds(usual: u64, each: u64, at_a_time: usize, test: impl Fn(Range<u64>) + Sync) {
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let first: u64 = number("HOTLAP_FIRST_SEED").unwrap_or(0);
@@ -57,21 +57,21 @@ pub fn for_some_seeds(usual: u64, each: u64, at_a_time: usize, test: impl Fn(Ran
     std::thread::scope(|scope| (0..at_a_time).for_each(|_| drop(scope.spawn(work))));
 }
 
-/// The peak resident memory of a process, in bytes. `process` is `self` or the id of another
-/// process. `None` where `/proc` does not state the peak.
+/// Returns the peak resident memory of a process, in bytes. `process` is `self` or a process id.
+/// Returns `None` where `/proc` does not state the peak.
 pub fn most_memory(process: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok().map(|kb: u64| kb * 1024)
 }
 
-/// Random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014).
+/// A random number generator: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
+/// number generators", OOPSLA 2014).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The same seed gives the same numbers.
+    /// Creates a generator. The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -84,17 +84,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// One of these.
+    /// Returns one of these values.
     pub fn one<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())].clone()
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     pub fn is(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -104,28 +104,28 @@ impl Random {
     }
 }
 
-/// What is sent instead of a correct response.
+/// What a server sends in response to a request.
 #[derive(Clone)]
 enum Action {
     /// A correct response.
     Respond,
-    /// A correct response after some milliseconds.
+    /// A correct response after this many milliseconds.
     Late(u64),
-    /// A correct response, then the end of the connection without an announcement.
+    /// A correct response, after which the connection ends without an announcement.
     RespondAndClose,
-    /// These bytes.
+    /// Only these bytes.
     Send(Vec<u8>),
     /// These bytes one by one, with a pause in milliseconds after each.
     Drip(Vec<u8>, u64),
-    /// These bytes, then the others again and again.
+    /// The first bytes, and then the second bytes again and again.
     Endless(Vec<u8>, Vec<u8>),
     /// Nothing, while the connection stays open.
     Silence,
-    /// The end of the connection.
+    /// The end of the connection, without a response.
     Close,
-    /// A reset.
+    /// A reset of the connection.
     Reset,
-    /// The end of the server's side only.
+    /// The end of the server's side of the connection only.
     HalfClose,
 }
 
@@ -156,7 +156,7 @@ impl fmt::Debug for Action {
     }
 }
 
-/// What an action means for its request.
+/// What the client of a request gets because of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed<'a> {
     /// A correct response.
@@ -165,7 +165,7 @@ pub enum Deed<'a> {
     Sends(&'a [u8], Duration, &'a [u8]),
     /// Nothing, while the connection stays open.
     Waits,
-    /// The end of the connection.
+    /// The end of the connection, without a response.
     Closes,
 }
 
@@ -187,9 +187,9 @@ impl Action {
 /// What a server does with a connection after an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// It responds to the next request.
+    /// The server responds to the next request.
     Respond,
-    /// It reads requests, and sends nothing.
+    /// The server reads requests and sends nothing.
     ReadOn,
     Close,
 }
@@ -201,17 +201,17 @@ pub enum Speaks {
     Http1,
     /// HTTP/2 without TLS.
     Http2,
-    /// Something like TLS, without a handshake that succeeds.
+    /// Bytes that look like TLS, without a successful handshake.
     Tls,
 }
 
-/// What a process does in addition to its responses.
+/// What a process does in addition to sending responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Habit {
     Plain,
-    /// The first process starts another and ends.
+    /// The first process starts a second one and ends.
     Daemonizes,
-    /// It leaves a child that nobody waits for.
+    /// The process leaves a child that nobody waits for.
     HasChild,
     ListensLate,
     NeverListens,
@@ -219,11 +219,11 @@ enum Habit {
     IgnoresPort,
     FloodsLog,
     EndsAtOnce,
-    /// It ends after some requests.
+    /// The process ends after some requests.
     Ends,
-    /// It is killed after some requests.
+    /// The process kills itself after some requests.
     IsKilled,
-    /// It stops itself after some requests, until something continues it.
+    /// The process stops itself after some requests, until something continues it.
     Stops,
     ClosesItsSocket,
 }
@@ -231,24 +231,24 @@ enum Habit {
 /// A server that misbehaves at random.
 #[derive(Debug)]
 pub struct Unruly {
-    /// What it speaks.
+    /// The protocol that the server speaks.
     pub speaks: Speaks,
-    /// How many requests get a correct response first.
+    /// The number of requests that get a correct response first.
     good: u64,
-    /// The actions for the other requests in turn, each with how many requests got it.
+    /// The actions for the later requests in turn, each with the number of requests that got it.
     actions: Vec<(Action, AtomicU64)>,
     habit: Habit,
     requests: AtomicU64,
-    /// Requests that came after an action that was the last on its connection.
+    /// The number of requests that came after an action that was the last on its connection.
     unanswered: AtomicU64,
-    /// Responses that were sent as a whole and are correct.
+    /// The number of correct responses that were sent as a whole.
     sent: AtomicU64,
-    /// Connections that are open.
+    /// The number of open connections.
     open: AtomicU64,
 }
 
 impl Unruly {
-    /// The server of a seed.
+    /// Creates the server of a seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Random(seed);
         let speaks = match random.below(10) {
@@ -287,33 +287,34 @@ impl Unruly {
         }
     }
 
-    /// Starts it in this process, without its habits as a process.
+    /// Starts the server in this process, without the habits of a process.
     pub fn start(self: &Arc<Self>) -> TestServer {
         let own = Arc::clone(self);
         TestServer::start(move |client| own.serve(client))
     }
 
-    /// How many requests it has received.
+    /// Returns the number of requests that the server has received.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::SeqCst) + self.unanswered()
     }
 
-    /// How many requests came after an action that was the last on its connection.
+    /// Returns the number of requests that came after an action that was the last on its
+    /// connection.
     pub fn unanswered(&self) -> u64 {
         self.unanswered.load(Ordering::SeqCst)
     }
 
-    /// How many correct responses it has sent as a whole.
+    /// Returns the number of correct responses that the server has sent as a whole.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::SeqCst)
     }
 
-    /// The actions after the first requests, each with how many requests got it.
+    /// Returns the actions after the first requests, each with the number of requests that got it.
     pub fn deeds(&self) -> impl Iterator<Item = (Deed<'_>, u64)> {
         self.actions.iter().map(|(action, count)| (action.deed(), count.load(Ordering::SeqCst)))
     }
 
-    /// Whether it serves a connection, so that its counts may still change.
+    /// Returns whether the server serves a connection, so that its counts may still change.
     pub fn is_busy(&self) -> bool {
         self.open.load(Ordering::SeqCst) > 0
     }
@@ -329,7 +330,8 @@ impl Unruly {
         self.open.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The action for the next request. `None` for the first requests, which get correct responses.
+    /// Returns the action for the next request. Returns `None` for the first requests, which get
+    /// correct responses.
     fn next(&self) -> Option<&Action> {
         let number = self.requests.fetch_add(1, Ordering::SeqCst);
         let after = number.checked_sub(self.good)? as usize;
@@ -338,7 +340,7 @@ impl Unruly {
         Some(action)
     }
 
-    /// Counts the requests that it still receives, until the client disconnects.
+    /// Counts the further requests until the client disconnects.
     fn read_on<R>(&self, mut request: impl FnMut() -> Option<R>) {
         while request().is_some() {
             self.unanswered.fetch_add(1, Ordering::SeqCst);
@@ -363,7 +365,7 @@ impl Unruly {
                 None => &Action::Respond,
                 Some(action) => action,
             };
-            // The frames of an action are written for stream 1, and are sent on this stream.
+            // The frames of an action are written for stream 1 and must be sent on this stream.
             let for_stream = |bytes: &[u8]| on_stream(bytes, stream);
             let action = match action {
                 Action::Send(bytes) => Action::Send(for_stream(bytes)),
@@ -390,7 +392,7 @@ impl Unruly {
         }
     }
 
-    /// Carries out an action. Returns what becomes of the connection.
+    /// Carries out an action. Returns what happens to the connection next.
     fn act(&self, action: &Action, client: &mut Peer, correct: &[u8]) -> Then {
         let respond = |client: &mut Peer| {
             let is_sent = client.send(correct);
@@ -432,10 +434,10 @@ impl Unruly {
         Then::Respond
     }
 
-    /// Serves at this address as a process, with its habits, until it is ended.
+    /// Serves at this address, with the habits of a process, until the process ends.
     ///
     /// # Errors
-    /// When the address is not available or a process cannot be started.
+    /// The address is unavailable, or a process cannot be started.
     pub fn run(self, address: SocketAddr, is_again: bool) -> std::io::Result<()> {
         const SOME: Duration = Duration::from_millis(700);
         let mut address = address;
@@ -495,7 +497,7 @@ impl Unruly {
                     sleep(ENDLESS);
                 }
                 Habit::ClosesItsSocket => {
-                    // Connections that are open go on.
+                    // Open connections continue.
                     let _ = rustix::net::shutdown(&closing, rustix::net::Shutdown::Both);
                     sleep(ENDLESS);
                 }
@@ -509,7 +511,7 @@ fn signal(signal: Signal) {
     let _ = kill_process(getpid(), signal);
 }
 
-/// The frames, with each stream number 1 replaced by `stream`.
+/// Returns the frames with each stream number 1 replaced by `stream`.
 fn on_stream(frames: &[u8], stream: u32) -> Vec<u8> {
     let (mut frames, mut at) = (frames.to_vec(), 0);
     while let Some(header) = frames.get_mut(at..at + 9) {
@@ -541,7 +543,7 @@ fn action(random: &mut Random, speaks: Speaks) -> Action {
     }
 }
 
-/// What is sent again and again.
+/// Returns bytes for a server to send again and again.
 fn repeated(random: &mut Random, speaks: Speaks) -> Vec<u8> {
     let noise = random.bytes(64);
     match speaks {
@@ -573,7 +575,7 @@ fn repeated(random: &mut Random, speaks: Speaks) -> Vec<u8> {
     }
 }
 
-/// Bytes that look like responses of HTTP/1.1.
+/// Returns bytes that look like HTTP/1.1 responses.
 fn http1(random: &mut Random) -> Vec<u8> {
     let mut bytes = if random.is(40) { HELLO.to_vec() } else { invented(random) };
     for _ in 0..random.below(4) {
@@ -618,7 +620,7 @@ fn invented(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Changes some bytes.
+/// Changes some bytes at random.
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     let at = random.below(bytes.len() + 1);
     let end = (at + random.below(40)).min(bytes.len());
@@ -631,7 +633,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Frames of HTTP/2, for stream 1.
+/// Returns HTTP/2 frames for stream 1.
 fn http2(random: &mut Random) -> Vec<u8> {
     let mut frames = Vec::new();
     for _ in 0..1 + random.below(4) {
@@ -652,7 +654,7 @@ fn http2(random: &mut Random) -> Vec<u8> {
     frames
 }
 
-/// Records of TLS.
+/// Returns TLS records.
 fn tls(random: &mut Random) -> Vec<u8> {
     let mut records = Vec::new();
     for _ in 0..1 + random.below(3) {

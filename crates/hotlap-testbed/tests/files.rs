@@ -1,4 +1,4 @@
-//! The ceiling when it runs out of file descriptors.
+//! Tests the ceiling when file descriptors run out.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -8,15 +8,15 @@ use std::time::Duration;
 use hotlap_testbed::{serve_ceiling, unused_address};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Environment variable of the child: the port on which it serves.
+/// The child's environment variable for the port on which it serves.
 const PORT: &str = "CEILING_PORT";
 
-/// The child's file descriptors, including those of the test harness.
+/// The child's limit of file descriptors, including the descriptors of the test harness.
 const FILES: u64 = 24;
 
 const CLIENTS: usize = 40;
 
-/// Not a test: the child process runs this.
+/// Runs in the child process and is not a test itself.
 #[test]
 fn child() {
     let Ok(port) = std::env::var(PORT) else { return };
@@ -35,14 +35,14 @@ impl Drop for Ended {
     }
 }
 
-/// Whether a response arrives within the limit.
+/// Returns whether a response arrives within the limit.
 fn is_answered(mut client: &TcpStream, limit: Duration) -> bool {
     client.set_read_timeout(Some(limit)).expect("a socket option");
     client.read(&mut [0; 4096]).is_ok_and(|count| count > 0)
 }
 
-/// Regression: clients in the queue when file descriptors ran out waited there until another client
-/// came.
+/// Regression: clients that were in the queue when file descriptors ran out waited there until
+/// another client came.
 #[test]
 fn clients_that_wait_for_a_file_descriptor_are_served_when_one_is_free() {
     let port = unused_address().port();
@@ -63,7 +63,7 @@ fn clients_that_wait_for_a_file_descriptor_are_served_when_one_is_free() {
     for mut client in &clients {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
     }
-    // They are accepted in order, so the first ones get the file descriptors.
+    // Clients are accepted in order, so the first ones get the file descriptors.
     assert!(is_answered(&clients[0], Duration::from_secs(30)), "the first client has no response");
     let at_once = |client: &&TcpStream| is_answered(client, Duration::from_millis(300));
     let served = 1 + clients[1..].iter().take_while(at_once).count();

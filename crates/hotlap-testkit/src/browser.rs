@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A browser, ended with the test.
+/// A browser that ends with the test.
 #[derive(Debug)]
 pub struct Browser {
     driver: Child,
@@ -19,8 +19,8 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// A browser of this width. `None`, with a message, where `chromium` or `chromedriver` is
-    /// missing.
+    /// Opens a browser of this width. Returns `None`, with a message, if `chromium` or
+    /// `chromedriver` is missing.
     #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
     pub fn open(width: u32, dark: bool) -> Option<Self> {
         let chromium =
@@ -64,7 +64,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// One command of WebDriver (W3C, "WebDriver", section 6): JSON over HTTP.
+    /// Sends one command of WebDriver (W3C, "WebDriver", section 6) as JSON over HTTP.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
@@ -96,27 +96,27 @@ impl Browser {
         answer["value"].clone()
     }
 
-    /// One command to the session.
+    /// Sends one command to the session.
     pub fn post(&self, path: &str, body: &Value) -> Value {
         self.ask("POST", &format!("/session/{}{path}", self.session), body)
     }
 
-    /// Shows a page.
+    /// Opens a page.
     pub fn show(&self, page: &Path) {
         self.post("/url", &json!({ "url": format!("file://{}", page.display()) }));
     }
 
-    /// What a script returns.
+    /// Runs a script and returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Runs a script, and waits until it calls its argument.
+    /// Runs a script and waits until the script calls the function in its argument.
     pub fn wait(&self, script: &str) {
         self.post("/execute/async", &json!({ "script": script, "args": [] }));
     }
 
-    /// The value of an expression, as text.
+    /// Returns the value of an expression as text.
     pub fn text(&self, script: &str) -> String {
         self.run(&format!("return String({script})")).as_str().unwrap().to_owned()
     }
@@ -126,14 +126,14 @@ impl Browser {
         found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
     }
 
-    /// Clicks on the first element of this kind.
+    /// Clicks the first element that matches a CSS selector.
     pub fn click(&self, css: &str) {
         let element = self.element(css);
         self.run(&format!("document.querySelector({css:?}).scrollIntoView({{block:'center'}})"));
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
-    /// Moves the pointer onto a place of the window.
+    /// Moves the pointer to a point in the window.
     pub fn point(&self, x: f64, y: f64) {
         let moves = json!([{ "type": "pointerMove", "duration": 0, "x": x as i64, "y": y as i64 }]);
         self.post(
@@ -145,13 +145,13 @@ impl Browser {
         );
     }
 
-    /// Presses keys in an element.
+    /// Presses keys in the element that matches a CSS selector.
     pub fn keys(&self, css: &str, keys: &str) {
         let element = self.element(css);
         self.post(&format!("/element/{element}/value"), &json!({ "text": keys }));
     }
 
-    /// Errors in the console, and requests to addresses other than the page's own.
+    /// Returns errors in the console, and requests to addresses other than the page's own.
     pub fn complaints(&self) -> Vec<String> {
         let of = |kind: &str| self.post("/se/log", &json!({ "type": kind }));
         let mut all: Vec<String> = of("browser")
@@ -165,7 +165,7 @@ impl Browser {
             let event = &event["message"];
             let url = &event["params"]["request"]["url"];
             let asked = event["method"] == "Network.requestWillBeSent";
-            // The browser's own first tab asks for its own parts.
+            // The browser's own first tab requests parts of the browser.
             let document = event["params"]["documentURL"].as_str();
             let ours = document.is_some_and(|from| from.starts_with("file:"));
             let own = ["file:", "data:"].iter().any(|s| url.as_str().unwrap_or("").starts_with(s));
@@ -193,7 +193,7 @@ fn path_of(name: &str) -> Option<String> {
     paths.find(|path| path.is_file()).map(|path| path.display().to_string())
 }
 
-/// The driver says which port it took: `… started successfully on port 41234.`
+/// Reads the port from the driver's output: `… started successfully on port 41234.`
 fn port_of(driver: &mut Child) -> u16 {
     let mut lines = BufReader::new(driver.stdout.take().unwrap());
     loop {
@@ -201,7 +201,8 @@ fn port_of(driver: &mut Child) -> u16 {
         assert!(lines.read_line(&mut line).unwrap() > 0, "chromedriver ended early");
         let digits = line.trim().trim_end_matches('.').rsplit(' ').next().unwrap_or_default();
         if let (true, Ok(port)) = (line.contains("successfully on port"), digits.parse()) {
-            // Read on, so that it never waits for a full pipe.
+            // A thread reads the rest of the output, so that the driver never waits for a full
+            // pipe.
             std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
             return port;
         }

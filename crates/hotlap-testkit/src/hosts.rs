@@ -1,5 +1,5 @@
-//! A test's own hosts: network namespaces that are joined by virtual cables, which tests unplug
-//! and slow down. Needs root.
+//! The hosts of a test: network namespaces that virtual cables join. Tests unplug these cables or
+//! slow them down, which needs root.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,13 +16,15 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{Hotlap, program};
 
-/// Namespaces that are removed when this is dropped: a server with address 10.177.0.1 behind a
-/// bridge, and generators with 10.177.0.2 and so on. This test's own network reaches none of them.
+/// Namespaces that are removed when this value is dropped. The server has the address 10.177.0.1
+/// and is behind a bridge. The generators have the addresses 10.177.0.2 and so on. The test's own
+/// network reaches none of these addresses.
 #[derive(Debug)]
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// With this many generators. `None`, with a message, if that is not possible here.
+    /// Creates a host for the server and this many generators. Returns `None`, with a message, if
+    /// that is not possible here.
     #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
     pub fn new(generators: usize) -> Option<Self> {
         Self::made(generators).inspect_err(|why| eprintln!("skipped: {why}")).ok()
@@ -55,7 +57,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Replaces the cable of a host by a slow one.
+    /// Replaces the cable of a host with a slow one.
     pub fn slow_cable(&self, host: usize, slow: Slow) {
         let (server, own, port) = (&self.0[0], &self.0[host], format!("port{host}"));
         let set = |arguments: String| ip(&arguments).expect("a cable");
@@ -71,8 +73,8 @@ impl Hosts {
         set(format!("-n {own} link set eth0 up"));
     }
 
-    /// Does something on a host, in a new thread: a socket or process belongs to the network of the
-    /// thread that makes or starts it.
+    /// Runs a function on a host, in a new thread. A socket or a process belongs to the network of
+    /// the thread that creates it.
     pub fn on<T: Send + 'static>(
         &self,
         host: usize,
@@ -87,7 +89,7 @@ impl Hosts {
         thread.join().unwrap()
     }
 
-    /// A server on the first host that counts for itself.
+    /// Starts a server on the first host. The server counts its requests.
     pub fn server(&self) -> TestServer {
         let listener = self.on(0, || TcpListener::bind("10.177.0.1:0").unwrap());
         TestServer::on(listener, |mut client| {
@@ -97,8 +99,9 @@ impl Hosts {
         })
     }
 
-    /// An agent whose channel goes over a cable, as that of `ssh` does: the command that opens the
-    /// channel from another host, and the agent's process once it has been started.
+    /// Prepares an agent whose channel runs over a cable, as the channel of `ssh` does. Returns the
+    /// command that opens the channel from another host. Also returns the receiver of the agent's
+    /// process, which arrives once the agent has been started.
     pub fn over_cable(
         &self,
         host: usize,
@@ -125,18 +128,18 @@ impl Hosts {
         (format!("ip netns exec {} bash -c '{script}' bash", self.0[from]), child)
     }
 
-    /// Unplugs the cable of a host (`down`) or plugs it in (`up`).
+    /// Unplugs the cable of a host (`down`) or plugs it in again (`up`).
     pub fn cable(&self, host: usize, state: &str) {
         ip(&format!("-n {} link set port{host} {state}", self.0[0])).expect("a cable");
     }
 
-    /// The words that start a command on a host.
+    /// Returns the words that start a command on a host.
     pub fn at(&self, host: usize) -> String {
         format!("ip netns exec {}", self.0[host])
     }
 
-    /// Sockets of a host that are open: those that listen or are connected, as the kernel lists
-    /// them.
+    /// Returns the open sockets of a host, as the kernel lists them. A socket is open if it listens
+    /// or is connected.
     pub fn sockets(&self, host: usize) -> Vec<String> {
         let table = self.on(host, || std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap());
         let state = |line: &str| line.split_whitespace().nth(3).map(str::to_owned);
@@ -144,7 +147,8 @@ impl Hosts {
         table.lines().filter(is_open).map(str::to_owned).collect()
     }
 
-    /// The command of an agent on a host, whose channel does not go over a cable.
+    /// Returns the command of an agent on a host. The channel of this agent does not run over a
+    /// cable.
     pub fn agent(&self, host: usize) -> String {
         format!("{} {}", self.at(host), program())
     }
@@ -153,7 +157,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for name in &self.0 {
-            // With a namespace go its cables.
+            // The cables of a namespace are removed with it.
             let _ = ip(&format!("netns delete {name}"));
         }
     }
@@ -169,25 +173,25 @@ fn ip(arguments: &str) -> Result<(), String> {
     }
 }
 
-/// How a slow cable treats packets. This process passes them on between two network interfaces: few
+/// How a slow cable treats packets. This process passes packets between two network interfaces. Few
 /// kernels can delay packets themselves (`netem`), but nearly all have such interfaces.
 #[derive(Debug, Clone, Copy)]
 pub struct Slow {
-    /// The time that a packet takes, each way.
+    /// The time that a packet takes in each direction.
     pub delay: Duration,
-    /// One of so many packets is lost. None with 0.
+    /// One packet in this many is lost. No packet is lost if the number is 0.
     pub lost_of: u64,
 }
 
-/// Makes an interface in the network of the calling thread. Its packets are read from the file and
-/// written to it.
+/// Creates an interface in the network of the calling thread. The returned file reads and writes
+/// the packets of the interface.
 #[expect(unsafe_code)]
 fn interface(name: &str) -> io::Result<File> {
-    /// TUNSETIFF, with the flags IFF_TAP and IFF_NO_PI (linux/if_tun.h).
+    /// The request TUNSETIFF. The flags are IFF_TAP and IFF_NO_PI (linux/if_tun.h).
     const SET: Opcode = 0x4004_54ca;
     const FLAGS: u16 = 0x0002 | 0x1000;
     let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
-    // struct ifreq: a name of 16 bytes, the flags, and room for other requests.
+    // A struct ifreq has a name of 16 bytes, the flags, and room for other requests.
     let mut request = [0_u8; 40];
     request[..name.len()].copy_from_slice(name.as_bytes());
     request[16..18].copy_from_slice(&FLAGS.to_ne_bytes());
@@ -196,19 +200,19 @@ fn interface(name: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Passes packets on until the interfaces are removed with their networks.
+/// Passes packets on in one direction until the interfaces are removed with their networks.
 fn pass(mut from: File, mut to: File, slow: Slow) {
     let (packets, due) = mpsc::channel::<(Instant, Vec<u8>)>();
     std::thread::spawn(move || {
         for (at, packet) in due {
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            // While an interface is down, packets are lost.
+            // Packets are lost while an interface is down.
             let _ = to.write_all(&packet);
         }
     });
     std::thread::spawn(move || {
         let mut packet = vec![0; 1 << 16];
-        // Knuth's MMIX.
+        // The constants are from Knuth's MMIX generator.
         let mut random = 1_u64;
         while let Ok(length @ 1..) = from.read(&mut packet) {
             random = random

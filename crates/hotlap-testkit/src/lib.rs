@@ -1,6 +1,6 @@
-//! The world of a test: its own folder ([`Scene`]), hotlap as a command in it ([`Hotlap`],
-//! [`Running`], [`Said`]), hosts made from network namespaces ([`hosts`]) and a real browser
-//! ([`Browser`]).
+//! The environment of a test. A [`Scene`] is a folder for one test, in which hotlap runs as a
+//! command ([`Hotlap`], [`Running`], [`Said`]). A test can also have hosts made of network
+//! namespaces ([`hosts`]) and a real browser ([`Browser`]).
 //!
 //! ```no_run
 //! # use hotlap_testkit::Scene;
@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 pub use browser::Browser;
 pub use scene::{Hotlap, Running, Said, Scene, pty};
 
-/// A hang is an error. A busy machine is not.
+/// The time limit of a wait. The limit is long, because a hang is an error and a busy machine is
+/// not.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
-/// Waits until a condition holds.
+/// Waits until a condition is true.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !so() {
@@ -30,12 +31,13 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// A text in one line, so that it does not matter where a terminal of some width wraps it.
+/// Joins the lines of a text, so that it does not matter where a terminal wraps them.
 pub fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The path of the program `hotlap`, which Cargo builds before the tests of the package `hotlap`.
+/// Returns the path of the program `hotlap`, which Cargo builds before the tests of the package
+/// `hotlap`.
 pub fn program() -> String {
     let test = std::env::current_exe().expect("a test");
     let program = test.ancestors().nth(2).expect("a target folder").join("hotlap");
@@ -43,19 +45,19 @@ pub fn program() -> String {
     program.display().to_string()
 }
 
-/// The command of the server that hotlap contains.
+/// Returns the command of the server that hotlap contains.
 pub fn ceiling() -> String {
     format!("{} __ceiling", program())
 }
 
-/// The command that starts an agent on this machine. Its last word is the path of hotlap, as after
-/// `ssh host`.
+/// Returns the command that starts an agent on this machine. The last word is the path of hotlap,
+/// as in a command that begins with `ssh host`.
 pub fn agent() -> String {
     format!("env {}", program())
 }
 
-/// The ids and commands of processes that have this text in their environment or command. The text
-/// must be unique to the test.
+/// Returns the ids and commands of processes that have this text in their environment or command.
+/// The text must be unique to the test.
 pub fn processes(text: &str) -> Vec<(i32, String)> {
     let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
     let of = |entry: fs::DirEntry| {

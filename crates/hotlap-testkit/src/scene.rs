@@ -17,11 +17,11 @@ use tempfile::TempDir;
 pub use self::hotlap::{Hotlap, Running, Said};
 use crate::{processes, until};
 
-/// The folder. It is there as long as the scene or a command in it is.
+/// The folder of a test. The folder exists as long as the scene or a command in it exists.
 #[derive(Debug)]
 pub struct Scene(Arc<Folder>);
 
-/// What was started in a folder is killed when this is dropped.
+/// The folder of a scene. Processes that were started in it are killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Folder(pub(crate) TempDir);
 
@@ -32,27 +32,27 @@ impl Default for Scene {
 }
 
 impl Scene {
-    /// An empty folder.
+    /// Creates an empty folder.
     pub fn new() -> Self {
         Self(Arc::new(Folder(tempfile::tempdir().expect("a folder"))))
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         self.0.0.path()
     }
 
-    /// The path of a file.
+    /// Returns the path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder().join(name)
     }
 
-    /// The path of a file, as a word of a command.
+    /// Returns the path of a file in the folder, as a word of a command.
     pub fn file(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    /// Writes a file, and the folders above it. Returns its path.
+    /// Writes a file and creates the folders above it. Returns the path of the file.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
@@ -60,24 +60,24 @@ impl Scene {
         self.file(name)
     }
 
-    /// Writes a program.
+    /// Writes a script and makes it executable.
     pub fn write_program(&self, name: &str, script: &str) {
         let path = self.write(name, script);
         fs::set_permissions(path, Permissions::from_mode(0o755)).expect("a program");
     }
 
-    /// What is in a file. Nothing if there is no such file.
+    /// Returns the content of a file, or an empty string if there is no such file.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// A JSON file.
+    /// Returns the content of a JSON file.
     pub fn json(&self, name: &str) -> Value {
         let text = fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         serde_json::from_slice(&text).expect("JSON")
     }
 
-    /// The names in the folder, or in one below it.
+    /// Returns the names in a folder, whose path is relative to the folder of the scene.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -86,7 +86,8 @@ impl Scene {
         names
     }
 
-    /// Adds a server to the catalogue of this scene, with these lines of TOML about its toolchain.
+    /// Adds a server to the catalogue of this scene. `toolchain` has the lines of TOML about its
+    /// toolchain.
     pub fn server(&self, id: &str, toolchain: &str, command: &[&str]) {
         let manifest = format!(
             "about = \"A server for a test.\"\nurl = \"https://example.org\"\n\
@@ -96,22 +97,23 @@ impl Scene {
         self.write(&format!("servers/{id}/server.toml"), manifest);
     }
 
-    /// hotlap with these words, which spaces divide unless they are quoted.
+    /// Returns a command line of hotlap with these words. Spaces separate the words unless they are
+    /// quoted.
     pub fn hotlap(&self, words: &str) -> Hotlap {
         Hotlap::new(&self.0, words)
     }
 
-    /// The store that is used without `--store`.
+    /// Returns the path of the store that hotlap uses without `--store`.
     pub fn store(&self) -> PathBuf {
         self.path("data/hotlap/hotlap.db")
     }
 
-    /// The processes of this scene that still run.
+    /// Returns the processes of this scene that still run.
     pub fn processes(&self) -> Vec<(i32, String)> {
         self.0.processes()
     }
 
-    /// Waits until all of them have ended.
+    /// Waits until all processes of this scene have ended.
     pub fn is_clean(&self) {
         let mut left = Vec::new();
         until("all processes have ended", || {
@@ -135,7 +137,7 @@ impl Drop for Folder {
     }
 }
 
-/// A new terminal: the end that draws, and the end of the programs in it.
+/// Opens a pseudo-terminal. Returns the terminal's own end and the end for the programs in it.
 pub fn pty() -> (OwnedFd, File) {
     let terminal =
         openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");

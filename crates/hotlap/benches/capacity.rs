@@ -1,11 +1,12 @@
-//! Are the intervals of `hotlap capacity` right? Searches for the capacity of queues of known
-//! service time, whose true capacity is known, alone and while a neighbour takes a random share of
-//! every core in bursts.
+//! Tests whether the intervals of `hotlap capacity` are right. The bench searches for the capacity
+//! of queues of known service time, whose true capacity is known. With `--neighbour`, a neighbour
+//! takes a random share of every core in bursts meanwhile.
 //!
 //!     cargo bench -p hotlap --bench capacity -- [--runs 7] [--seconds 120] [--neighbour]
 //!         [--high-priority]
 //!
-//! Each run is one search of all three queues, so it counts as three. Run N has the seed N.
+//! Each run is one search of all three queues, so that it counts as three searches. Run N has the
+//! seed N.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -36,7 +37,8 @@ fn main() {
     let mut half_widths = Vec::new();
     for run in 1..=runs {
         let _neighbour = has("--neighbour").then(|| Neighbour::start(run));
-        // After the neighbour, which would inherit it.
+        // The priority is raised after the neighbour has started, because the neighbour would
+        // inherit it.
         let _priority = has("--high-priority").then(|| Priority::raise().expect("CAP_SYS_NICE"));
         let began = Instant::now();
         let found = search(&arena, Duration::from_secs(seconds), run, &stop).expect("a search");

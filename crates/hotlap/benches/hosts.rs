@@ -1,12 +1,13 @@
-//! Does it change a figure where the server runs, or where the load comes from? One experiment of
-//! one program, started here and by an agent, and loaded from here and by agents, in slices of the
-//! same rounds. Prints the cost of each, relative to the server that is started and loaded here.
+//! Measures whether a figure depends on where the server runs or where the load comes from. One
+//! experiment starts one program both here and through an agent. Load comes from here and from
+//! agents, in slices of the same rounds. The output is the cost of each combination, relative to
+//! the server that is started and loaded here.
 //!
 //!     cargo bench -p hotlap --bench hosts -- [--server COMMAND] [--server-on COMMAND]
 //!         [--generator-on COMMAND]... [--seconds 120] [--connections 64] [--seed 1]
 //!
-//! With n `--generator-on`, servers are also loaded by one of them, by two, and so on to n. Without
-//! other hosts, `--server-on 'env target/release/hotlap'` shows what the channel changes.
+//! With n `--generator-on`, servers are also loaded by one agent, by two agents, and so on up to n.
+//! Without other hosts, `--server-on 'env target/release/hotlap'` shows what the channel changes.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -32,7 +33,7 @@ use hotlap_servers::running::{Found, LocalHost, ServerHost, StartOrder, Up};
 use hotlap_servers::verify::Requirements;
 use hotlap_stats::Effect;
 
-/// A server and its load, each with a place of its own.
+/// A server and its load, each on its own host.
 #[derive(Debug)]
 struct Placed {
     name: String,
@@ -40,16 +41,16 @@ struct Placed {
     generator: Arc<dyn LoadHost>,
 }
 
-/// Starts and loads each participant where it belongs.
+/// Starts and loads each participant on its own hosts.
 #[derive(Debug, Default)]
 struct Mixed {
     placed: Vec<Placed>,
-    /// Where started servers answer.
+    /// The addresses of started servers, each with the index of its place.
     targets: Mutex<Vec<(Target, usize)>>,
 }
 
 impl Mixed {
-    /// The source of a load, by its target.
+    /// Returns the host from which a target is loaded.
     fn generator(&self, target: &Target) -> &dyn LoadHost {
         let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         let found = targets.iter().rev().find(|(own, _)| own == target).expect("a started server");
@@ -152,7 +153,7 @@ fn main() {
     }
 }
 
-/// The reference, its control, and one participant for each other place.
+/// Returns the reference, its control, and one participant for each other place.
 fn placed(
     arena: &Arena,
     servers: Option<&AgentCommand>,

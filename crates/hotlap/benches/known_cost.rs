@@ -1,7 +1,7 @@
-//! Does hotlap find a known cost? One server of each pair does extra arithmetic for each request.
-//! The cost of the arithmetic is timed twice: alone, by the same program without a server, and
-//! inside the server, in one request of many while hotlap loads it. The built `hotlap` measures the
-//! servers as users do, with commands and a JSON export.
+//! Tests whether hotlap finds a known cost. One server of each pair does extra arithmetic for each
+//! request. The cost of the arithmetic is timed alone, by the same program without a server. The
+//! cost is also timed inside the server, at one request of many, while hotlap loads the server. The
+//! built `hotlap` measures the servers as users do, with commands and a JSON export.
 //!
 //!     cargo bench -p hotlap --bench known_cost -- [--seconds 25] [--connections 4,64,1000]
 //!         [--extra-us 0.2,0.5,1,2,4] [--bases 0,0.5,1,2,4,7] [--keep FILE]
@@ -12,18 +12,19 @@
 //!     cargo bench -p hotlap --bench known_cost -- --calls [--lang node] [--extra-percent 5]
 //!         [--runs 20] [--seconds 60] [--keep FILE]
 //!
-//! Bases are work of both servers of a pair, in microseconds. They set how busy the generator is.
-//! Each case is a run of its own, and is written to the kept file when it ends. The same command
-//! goes on where it was left.
+//! A base is work that both servers of a pair do, in microseconds. The bases determine how busy the
+//! generator is. Each case is a separate run, which is written to the file of `--keep` when it
+//! ends. The same command continues where an earlier one stopped.
 //!
-//! `--warm` measures servers that become cheaper: for 20 s of their CPU time, and once the load has
-//! paused. Each must be called "still warming up" or measured right, and a flat server must not.
+//! `--warm` measures servers that become cheaper: during the first 20 s of their CPU time, or once
+//! the load has paused often enough. Each of them must be called "still warming up" or be measured
+//! right. A server of constant cost must not be called "still warming up".
 //!
-//! `--calls` counts verdicts: of a server against itself, and against one that costs a known share
-//! more.
+//! `--calls` counts verdicts. A server is compared with itself and with a server that costs a known
+//! share more.
 //!
-//! `--bursts` measures bursts and timers in a server in C. The truth is what `wrk` finds in turns
-//! of 8 s on the same cores, all turns taken together.
+//! `--bursts` measures bursts and timers in a server in C. The true cost is what `wrk` finds in
+//! turns of 8 s on the same cores, all turns taken together.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -45,26 +46,27 @@ use serde_json::Value;
 
 const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
 
-/// What a server does beside its requests: bursts that the CPU clock ends, and a timer.
+/// What a server does in addition to its requests: bursts of a given CPU time, or a timer.
 const BURSTS: [(&str, &[&str]); 3] = [
     ("150 ms every 200,000 requests", &["--every", "200000", "--burn-ms", "150"]),
     ("50 ms every 50,000 requests", &["--every", "50000", "--burn-ms", "50"]),
     ("2 ms every 20 ms", &["--timer-ms", "20", "--tick-ms", "2"]),
 ];
 
-/// How a server becomes cheaper: by rounds of arithmetic that cost about twice a request.
+/// How a server becomes cheaper. Rounds of arithmetic that cost about as much as two requests go
+/// away.
 const WARM: [(&str, &[&str]); 2] = [
     ("for 20 s of its CPU time", &["--warm", "6000", "--warm-cpu-ms", "20000"]),
     ("once the load has paused 40 times", &["--warm", "6000", "--warm-pauses", "40"]),
 ];
 
-/// A cost is right within this share.
+/// The relative error up to which a cost counts as right.
 const RIGHT: f64 = 0.05;
 
-/// A ratio or a difference, with its interval.
+/// A ratio or a difference, with the ends of its interval.
 type Interval = (f64, f64, f64);
 
-/// One pair of servers, and what was found.
+/// One pair of servers and its results.
 #[derive(Serialize, Deserialize)]
 struct Case {
     lang: String,
@@ -72,14 +74,14 @@ struct Case {
     connections: u64,
     base_us: f64,
     extra_us: f64,
-    /// The cost of the extra work alone: the mean of before and after the run.
+    /// The cost of the extra work alone: the mean of two timings, before and after the run.
     known_us: f64,
-    /// The cost of the extra work inside of the server, in the median of its processes.
+    /// The cost of the extra work inside the server: the median of its processes.
     #[serde(default)]
     inside_us: Option<f64>,
-    /// The difference as hotlap found it.
+    /// The difference that hotlap found.
     found_us: Option<Interval>,
-    /// How busy the generator was with the server that does no extra work, in per cent.
+    /// How busy the generator was with the server without extra work, in per cent.
     busy_percent: f64,
 }
 
@@ -89,22 +91,23 @@ struct Call {
     lang: String,
     seconds: u64,
     run: u64,
-    /// How much more the second server costs: as asked, and by the work timed alone.
+    /// How much more the second server costs: the requested share, and the ratio from the work
+    /// timed alone.
     extra_percent: f64,
     known: f64,
     ratio: Option<Interval>,
     is_called: bool,
 }
 
-/// One run of a server with bursts, and what `wrk` found just before it.
+/// One run of a server with bursts, and what `wrk` found just before the run.
 #[derive(Serialize, Deserialize)]
 struct Burst {
     what: String,
     seconds: u64,
     run: u64,
-    /// CPU time and requests that `wrk` saw, without and with bursts.
+    /// The CPU time and the number of requests under `wrk`, without and with bursts.
     wrk: [(u64, u64); 2],
-    /// The ratio as hotlap found it.
+    /// The ratio that hotlap found.
     ratio: Option<Interval>,
 }
 
@@ -143,14 +146,14 @@ impl Options {
         self.numbers(name, usual)[0] as u64
     }
 
-    /// The file that keeps what was found.
+    /// Returns the path of the file that keeps the results.
     fn keep(&self, usual: &str) -> PathBuf {
         let usual = Path::new(env!("CARGO_TARGET_TMPDIR")).join(usual);
         PathBuf::from(self.text("--keep", &usual.to_string_lossy()))
     }
 }
 
-/// What is in the kept file already.
+/// Reads the results that are already in the file.
 fn kept<T: DeserializeOwned>(file: &Path) -> Vec<T> {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -197,7 +200,7 @@ impl Program {
         self.argv.iter().cloned().chain(args.iter().map(|&arg| arg.to_owned())).collect()
     }
 
-    /// A server that does so many rounds of arithmetic per request, in two parts.
+    /// Returns a server that does `base` and then `extra` rounds of arithmetic per request.
     fn server(&self, base: u64, extra: u64) -> Vec<String> {
         match self.lang.as_str() {
             "rust" if extra == 0 => self.with(&[&format!("working:{base}")]),
@@ -206,8 +209,8 @@ impl Program {
         }
     }
 
-    /// What so many rounds cost alone, in microseconds. Of several groups of stretches, the one
-    /// with the lowest median counts.
+    /// Returns the cost of this many rounds alone, in microseconds. The result is the lowest median
+    /// of several groups of stretches.
     fn alone_us(&self, rounds: u64) -> f64 {
         const STRETCH: &str = "1000";
         let argv = match self.lang.as_str() {
@@ -222,7 +225,7 @@ impl Program {
     }
 }
 
-/// Runs a command, and returns what it prints.
+/// Runs a command and returns what it prints.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -231,13 +234,14 @@ fn output(command: &mut Command) -> String {
 
 /// What `hotlap run` exports about two commands.
 struct Measured {
-    /// Whether the server without, and the one with, was still warming up.
+    /// Whether each server was still warming up: first the one without extra work, then the one
+    /// with it.
     unsteady: [bool; 2],
-    /// The first one's CPU time per request.
+    /// The CPU time per request of the first server, in microseconds.
     cost_us: f64,
-    /// The second one's, divided by the first one's.
+    /// The CPU time per request of the second server, divided by the first server's.
     ratio: Option<Estimate>,
-    /// Whether the two got a verdict.
+    /// Whether the two servers got a verdict.
     is_called: bool,
     busy_percent: f64,
 }
@@ -283,12 +287,12 @@ fn interval(of: Estimate) -> Interval {
     (of.value, of.low, of.high)
 }
 
-/// Measures all cases that are not kept yet, and tells of all.
+/// Measures all cases that are not kept yet, and prints all cases.
 fn costs(options: &Options) {
     let program = Program::build(options.text("--lang", "c"));
     let (seconds, file) = (options.whole("--seconds", "25"), options.keep("known-cost.jsonl"));
     let earlier: Vec<Case> = kept(&file);
-    // Enough rounds that a call does not count.
+    // With this many rounds, the cost of the call does not matter.
     const MANY: u64 = 2_000;
     let round_us = program.alone_us(MANY) / MANY as f64;
     println!(
@@ -354,14 +358,14 @@ fn measure(program: &Program, seconds: u64, connections: u64, [base, extra]: [u6
     }
 }
 
-/// The mean cost of the extra work that each process of a server timed, in nanoseconds.
+/// Reads the mean cost of the extra work that each process of a server timed, in nanoseconds.
 fn inside_ns(file: &Path) -> Vec<f64> {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// Prints the row of a case. Returns whether hotlap found the cost as timed alone, and as timed
-/// inside the server.
+/// Prints the row of a case. Returns whether hotlap found the cost as timed alone, and the cost as
+/// timed inside the server.
 fn tell(case: &Case) -> [bool; 2] {
     let Case { connections, base_us, busy_percent, known_us, inside_us, .. } = case;
     let (value, low, high) = case.found_us.unwrap_or((f64::NAN, f64::NAN, f64::NAN));
@@ -376,7 +380,7 @@ fn tell(case: &Case) -> [bool; 2] {
     right
 }
 
-/// Measures servers that become cheaper.
+/// Measures servers that become cheaper, and prints how hotlap judged them.
 fn warm(options: &Options) {
     let program = Program::build("c");
     let (runs, seconds) = (options.whole("--runs", "20"), options.whole("--seconds", "60"));
@@ -398,7 +402,7 @@ fn warm(options: &Options) {
     }
 }
 
-/// Measures all pairs that are not kept yet, and counts their verdicts.
+/// Measures all pairs that are not kept yet, and counts the verdicts.
 fn calls(options: &Options) {
     let program = Program::build(options.text("--lang", "node"));
     let (runs, seconds) = (options.whole("--runs", "20"), options.whole("--seconds", "60"));
@@ -451,7 +455,7 @@ fn calls(options: &Options) {
     }
 }
 
-/// Measures all runs with bursts that are not kept yet, and tells of all.
+/// Measures all runs with bursts that are not kept yet, and prints all runs.
 fn bursts(options: &Options) {
     let program = Program::build("c");
     let (runs, seconds) = (options.whole("--runs", "20"), options.whole("--seconds", "60"));
@@ -492,7 +496,8 @@ fn bursts(options: &Options) {
     }
 }
 
-/// The cost of a request with bursts, divided by that without, as `wrk` found it.
+/// Returns the cost of a request with bursts, divided by the cost without bursts, as `wrk` found
+/// it.
 fn wrk_ratio<'a>(bursts: impl IntoIterator<Item = &'a Burst>) -> f64 {
     let mut sums = [(0, 0); 2];
     for burst in bursts {
@@ -505,7 +510,7 @@ fn wrk_ratio<'a>(bursts: impl IntoIterator<Item = &'a Burst>) -> f64 {
     with / without
 }
 
-/// A process that ends with its owner.
+/// A process that is killed when this value is dropped.
 struct Ends(Child);
 
 impl Drop for Ends {
@@ -515,7 +520,8 @@ impl Drop for Ends {
     }
 }
 
-/// The CPU time of a fresh server under `wrk`, in nanoseconds, and the number of its requests.
+/// Returns the CPU time of a newly started server under `wrk`, in nanoseconds, and the number of
+/// its requests.
 fn wrk_turn(argv: &[String]) -> (u64, u64) {
     let (cores, address) = (machine::split_here(None), unused_address());
     let mut server = Command::new(&argv[0]);

@@ -1,19 +1,23 @@
-//! Is the method right? Many short experiments of a server against itself, and against one that was
-//! made to need more CPU, while a neighbour takes a random share of every core in bursts.
+//! Tests whether the method is right. Many short runs compare a server with itself and with a
+//! server that was made to need more CPU. Meanwhile, a neighbour takes a random share of every core
+//! in bursts.
 //!
 //!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--slice-ms 12]
 //!                 [--connections 64] [--extra-cpu 3] [--best-runs 20] [--best-seconds 3]
 //!                 [--no-neighbour] [--data] [--iterations N] [--keep FILE]
 //!
 //! The servers are hotlap's ceiling, which spends nearly all of its time in the kernel. With
-//! `--data`, ones that spend most of it in user space on 10 MB of data. Each run is a whole race as
-//! `hotlap run` holds it (fresh starts, warm-ups, mirrored rounds, the reference's control, the
-//! same verdicts) of four processes: the reference, its control, its twin, and one that does some
-//! arithmetic more on each request. The first `--best-runs` of them also measure reference and twin
-//! as best of three, one after the other, to compare the errors. Every run is written to the kept
-//! file when it ends. The same command goes on where it was left, and one with a smaller `--runs`
-//! only tells what is there. Run N has the seed N. Before the first run, the arithmetic is timed
-//! alone, so that its cost is known. `--iterations` takes the result of an earlier timing.
+//! `--data`, the servers spend most of their time in user space on 10 MB of data.
+//!
+//! Each run is a complete run as `hotlap run` makes it: restarts, warm-ups, mirrored rounds, an A/A
+//! control, and the same verdicts. A run has four processes: the reference, its control, its twin,
+//! and a server that does more arithmetic on each request. The first `--best-runs` runs also
+//! measure the reference and its twin as the best of three laps, to compare the errors.
+//!
+//! Every run is written to the file of `--keep` when it ends. The same command continues where an
+//! earlier one stopped. A command with a smaller `--runs` only reports the kept runs. Run N has the
+//! seed N. Before the first run, the arithmetic is timed alone, so that its cost is known.
+//! `--iterations` takes the result of an earlier timing.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -38,7 +42,7 @@ use serde::{Deserialize, Serialize};
 
 mod neighbour;
 
-/// What is asked.
+/// The options of the bench.
 struct Options {
     runs: u64,
     seconds: u64,
@@ -48,40 +52,43 @@ struct Options {
     best_runs: u64,
     best_seconds: u64,
     neighbour: bool,
-    /// Whether servers work on 10 MB of data.
+    /// Whether the servers work on 10 MB of data.
     data: bool,
-    /// Iterations that make up the extra CPU time, as an earlier calibration found them.
+    /// The iterations that cost the extra CPU time, as an earlier calibration found them.
     iterations: Option<u64>,
     keep: PathBuf,
 }
 
-/// What one run found.
+/// The results of one run.
 #[derive(Serialize, Deserialize)]
 struct Found {
     run: u64,
-    /// Runs of one setting belong together.
+    /// The setting of the run. Only runs with the same setting are evaluated together.
     setting: String,
-    /// Iterations of arithmetic by which a server costs more.
+    /// The number of additional iterations of arithmetic that the costlier server does.
     iterations: u64,
-    /// ln(twin / reference), cost and requests/s. None where there was nothing to compare, as with
-    /// requests/s that the generator limits.
+    /// ln(twin / reference) of the cost and of requests/s. `None` where there was nothing to
+    /// compare, for example because the generator limited requests/s.
     twin_cost: Option<f64>,
     twin_rate: Option<f64>,
-    /// Whether the twin got a verdict.
+    /// Whether the twin got a verdict on the cost and on requests/s.
     alarm_cost: bool,
     alarm_rate: bool,
-    /// ln(costlier / reference) of cost, and whether it was found to cost more.
+    /// ln(costlier / reference) of the cost, and whether the verdict was that the server costs
+    /// more.
     costlier_cost: Option<f64>,
     is_called: bool,
-    /// The least difference in cost that this run would have called. None where it would call none.
+    /// The smallest difference in cost that would have got a verdict. `None` if no difference would
+    /// have got one.
     smallest: Option<f64>,
-    /// ln(twin / reference), requests/s, best of three.
+    /// ln(twin / reference) of requests/s, as the best of three laps.
     best_rate: Option<f64>,
     /// The share of the run that was measured.
     measured: f64,
     restarts: u32,
     rounds: u32,
-    /// Restart, round and value of each round, by server: another estimator can be tried on them.
+    /// The restart, round and value of each reading, by server. Another estimator can be applied to
+    /// these values.
     #[serde(default)]
     cost_readings: Vec<Vec<(u32, u32, f64)>>,
     #[serde(default)]
@@ -146,7 +153,7 @@ fn number(text: &str) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
 }
 
-/// A log ratio in per cent. Not a number where it is unknown.
+/// Converts a log ratio to per cent. Returns NaN if the ratio is unknown.
 fn percent(ln: Option<f64>) -> f64 {
     ln.map_or(f64::NAN, |ln| ln.exp_m1() * 100.0)
 }
@@ -163,7 +170,7 @@ impl Options {
         )
     }
 
-    /// A server that works for so many iterations more than the reference on each request.
+    /// Returns a server that does this many more iterations than the reference on each request.
     fn server(&self, iterations: u64) -> String {
         const STEPS: u64 = 1_000;
         match self.data {
@@ -177,7 +184,7 @@ impl Options {
     }
 }
 
-/// The runs of this setting that are there already.
+/// Reads the kept runs of this setting.
 fn kept(options: &Options) -> Vec<Found> {
     let text = fs::read_to_string(&options.keep).unwrap_or_default();
     let all = text.lines().filter_map(|line| serde_json::from_str::<Found>(line).ok());
@@ -190,8 +197,8 @@ fn keep(options: &Options, found: &Found) {
     writeln!(file.expect("a file to keep the runs in"), "{line}").expect("a line kept");
 }
 
-/// How many iterations of arithmetic make a request cost more by what was asked: by what a request
-/// costs without any, and what an iteration costs alone.
+/// Returns how many iterations of arithmetic make a request cost `extra_cpu` per cent more. The
+/// result follows from the cost of a request without iterations and the cost of an iteration alone.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
     const MANY: u64 = 2_000;
     let known = if options.data { "walking" } else { "working" };
@@ -205,13 +212,13 @@ fn calibrate(arena: &Arena, options: &Options) -> u64 {
     iterations
 }
 
-/// A run with a neighbour of its own.
+/// Makes one run, with its own neighbour if the options ask for one.
 fn beside_neighbour(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Found {
     let _neighbour = options.neighbour.then(|| Neighbour::start(run));
     experiment(arena, options, run, iterations)
 }
 
-/// The cost of a request to a server without extra work.
+/// Returns the cost of a request to a server without extra work, in nanoseconds.
 fn plain_cost_ns(arena: &Arena, options: &Options) -> f64 {
     let participants = [arena.participant("plain", &options.server(0), Role::Plain)];
     let loads = [Load::new(options.connections)];
@@ -226,7 +233,7 @@ fn plain_cost_ns(arena: &Arena, options: &Options) -> f64 {
     median(&costs).expect("laps")
 }
 
-/// One run.
+/// Makes one run without starting a neighbour.
 fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Found {
     let plain = &options.server(0);
     let participants = vec![
@@ -280,8 +287,8 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
     }
 }
 
-/// The least difference that would have got a verdict: the twin's readings are raised in steps
-/// of a tenth of a per cent until they do.
+/// Returns the smallest difference that would have got a verdict. The twin's readings are raised in
+/// steps of a tenth of a per cent until hotlap gives a verdict.
 fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> Option<f64> {
     let called = |by: f64| {
         let raised = |r: &Reading| {
@@ -295,7 +302,8 @@ fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> O
     (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
 }
 
-/// The usual way: three long laps of one, then three of the other, and the best of each.
+/// Measures in the usual way: three long laps of one server, then three of the other, and the best
+/// of each. Returns ln(second / first) of requests/s.
 fn best_of_three(arena: &Arena, options: &Options) -> f64 {
     let plain = &options.server(0);
     let participants = ["one", "two"].map(|name| arena.participant(name, plain, Role::Plain));
@@ -321,7 +329,7 @@ fn rms(values: impl Iterator<Item = f64>) -> f64 {
     (squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt()
 }
 
-/// The value below which nine in ten are.
+/// Returns the value that nine in ten values do not exceed.
 fn nine_in_ten(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
@@ -329,8 +337,8 @@ fn nine_in_ten(values: impl Iterator<Item = f64>) -> f64 {
     sorted.get(at.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// So many of so many, as a share with its 95% interval (Wilson, "Probable inference, the law of
-/// succession, and statistical inference", JASA 1927).
+/// Formats `count` of `of` as a share with its 95% interval (Wilson, "Probable inference, the law
+/// of succession, and statistical inference", JASA 1927).
 fn share(count: usize, of: usize) -> String {
     const Z: f64 = 1.96;
     let (n, p) = (of as f64, count as f64 / of as f64);

@@ -1,12 +1,12 @@
-//! Does looking on change the figures? Whole experiments of one server, by turns with the live view
-//! drawn to a pseudo-terminal and with none, compared in pairs.
+//! Measures whether the live view changes the figures. Experiments with one server alternate
+//! between a live view on a pseudo-terminal and no view, and are compared in pairs.
 //!
 //!     cargo bench -p hotlap --bench view -- [--pairs 10] [--seconds 4] [--lap-ms 250]
 //!                 [--connections 64]
 //!
-//! Ten pairs of four seconds take a minute and a half. The second race of every other pair goes
-//! first, so that a machine that gets slower favours neither. What is printed is the ratio with its
-//! interval, an experiment being a restart of one round, and how often the view was drawn.
+//! Ten pairs of four seconds take a minute and a half. The order within a pair changes from pair to
+//! pair, so that a machine that gets slower favours neither. The output is the ratio with its
+//! interval, and how often the view was drawn. Each experiment counts as a restart of one round.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -40,7 +40,7 @@ mod unix {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{Winsize, tcsetwinsize};
 
-    /// The words with which every drawing begins.
+    /// The word with which every drawing begins.
     const FIRST: &[u8] = b"restart ";
 
     struct Options {
@@ -54,7 +54,7 @@ mod unix {
         let options = options();
         let terminal = Terminal::open();
         let arena = Arena::new(Path::new(env!("CARGO_BIN_EXE_hotlap"))).expect("an arena");
-        // What was found with the view (0) and without it (1): requests/s, CPU time a request.
+        // The results with the view (0) and without it (1): requests/s and CPU time per request.
         let mut found = [Vec::new(), Vec::new()];
         let mut looked_on = Duration::ZERO;
         for pair in 0..options.pairs {
@@ -121,7 +121,7 @@ mod unix {
         }
     }
 
-    /// One race as `hotlap run` holds it, watched or not.
+    /// Makes one run as `hotlap run` does, with or without a view.
     fn experiment(arena: &Arena, options: &Options, seed: u64, is_on: bool) -> (f64, f64) {
         let participants = vec![arena.participant("reference", "working:0", Role::Reference)];
         let (lap, budget) =
@@ -144,7 +144,7 @@ mod unix {
         (level(Measure::Rate), level(Measure::Cost))
     }
 
-    /// A terminal that nobody sees: standard error, from now on.
+    /// A pseudo-terminal that nobody sees. Standard error is redirected to it.
     struct Terminal {
         drawn: Arc<AtomicU64>,
         bytes: Arc<AtomicU64>,
@@ -181,7 +181,7 @@ mod unix {
             tail.extend_from_slice(&buffer[..n]);
             let found = tail.windows(FIRST.len()).filter(|w| *w == FIRST).count();
             drawn.fetch_add(found as u64, Ordering::Relaxed);
-            // Too little to be counted twice.
+            // The rest is too short for a drawing to be counted twice.
             tail.drain(..tail.len().saturating_sub(FIRST.len() - 1));
         }
     }

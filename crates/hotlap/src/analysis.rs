@@ -1,15 +1,15 @@
-//! Every number and every verdict: what the laps of a run show, load by load, and how two or more
-//! runs compare. Nothing here is rounded or put into words. [`crate::report`] does that.
+//! Computes every number and every verdict, from the laps of one run or from several runs.
+//! [`crate::report`] rounds the numbers and puts them into words.
 //!
-//! [`Analysis`] is the central type: one load, with its servers ([`MeasuredServer`], each with its
-//! requests), their comparisons ([`ServerComparison`]) and ranks. Each other module has one task:
+//! [`Analysis`] is the central type. It has the servers of one load ([`MeasuredServer`]), their
+//! comparisons ([`ServerComparison`]) and their ranks. Each of these modules has one task:
 //!
-//! - `suites` answers the questions of suites.
-//! - `capacity` finds the capacity under a goal.
+//! - `suites` answers the questions that suites ask.
+//! - `capacity` finds the highest rate at which a server meets the goals.
 //! - `explain` finds what explains a difference in cost.
 //! - `warnings` finds what may be wrong with the figures.
-//! - `bias` finds the bias of slices, and servers that were not steady.
-//! - `runs` compares stored runs.
+//! - `bias` finds the slice bias, and servers that were not steady.
+//! - `runs` compares stored runs with one another.
 
 pub mod bias;
 pub mod capacity;

@@ -1,5 +1,5 @@
-//! The catalogue and the suites: those of a checkout, those that `$HOTLAP_SERVERS` names, or the
-//! copy inside this binary, which is unpacked to the cache when it is needed.
+//! The folders of the catalogue and the suites. Both come from a checkout, or from the copy inside
+//! this binary, which is unpacked to the cache. `$HOTLAP_SERVERS` may name another catalogue.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::Context;
 
 use crate::paths;
 
-// `FILES`, every file of `servers/` and `suites/` with its contents, and `KEY`, a hash of them.
+// Defines `FILES`, all files of `servers/` and `suites/` with their contents, and a hash, `KEY`.
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The folder of the servers.
+/// Returns the folder of the servers.
 pub fn servers() -> anyhow::Result<PathBuf> {
     if let Some(named) = paths::from_env("HOTLAP_SERVERS") {
         if !named.is_dir() {
@@ -26,7 +26,7 @@ pub fn servers() -> anyhow::Result<PathBuf> {
     Ok(unpacked(FILES, KEY, &paths::cache()?)?.join("servers"))
 }
 
-/// The folder of the suites.
+/// Returns the folder of the suites.
 pub fn suites() -> anyhow::Result<PathBuf> {
     if is_checkout(Path::new(".")) {
         return Ok(std::path::absolute("suites")?);
@@ -34,7 +34,7 @@ pub fn suites() -> anyhow::Result<PathBuf> {
     Ok(unpacked(FILES, KEY, &paths::cache()?)?.join("suites"))
 }
 
-/// Whether a folder is a checkout of hotlap. The folder `servers` of any other project may have
+/// Whether a folder is a checkout of hotlap. In any other project, the folder `servers` may contain
 /// commands that nobody asked hotlap to execute.
 fn is_checkout(folder: &Path) -> bool {
     ["crates/hotlap/Cargo.toml", "servers/README.md", "suites"]
@@ -42,13 +42,13 @@ fn is_checkout(folder: &Path) -> bool {
         .all(|part| folder.join(part).exists())
 }
 
-/// Unpacks the files to a folder of the cache that is named after their key, unless it exists.
+/// Unpacks the files to a folder in the cache named after their key, unless the folder exists.
 fn unpacked(files: &[(&str, &[u8])], key: &str, cache: &Path) -> anyhow::Result<PathBuf> {
     let folder = cache.join("assets").join(key);
     if folder.is_dir() {
         return Ok(folder);
     }
-    // A folder of its own for each thread of each process that unpacks at the same time.
+    // Each thread of each process that unpacks at the same time gets its own folder.
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let unique = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let fresh = cache.join("assets").join(format!("unpacking-{unique}"));
@@ -63,7 +63,7 @@ fn unpacked(files: &[(&str, &[u8])], key: &str, cache: &Path) -> anyhow::Result<
         fs::create_dir_all(file.parent().unwrap_or(&fresh)).with_context(cannot)?;
         fs::write(&file, bytes).with_context(cannot)?;
     }
-    // The second of two that unpack at once finds the folder of the first and uses it.
+    // If two threads or processes unpack at once, the second uses the folder of the first.
     if fs::rename(&fresh, &folder).is_err() {
         let _ = fs::remove_dir_all(&fresh);
         anyhow::ensure!(folder.is_dir(), cannot());
@@ -112,7 +112,7 @@ mod tests {
         assert!(format!("{error:#}").contains("HOTLAP_CACHE"));
     }
 
-    /// `cargo install` leaves the checkout behind: what the tool needs is in the binary.
+    /// `cargo install` does not keep the checkout, so the binary must contain what the tool needs.
     #[test]
     fn the_binary_has_the_catalogue_and_nothing_that_a_build_left_behind() {
         let has = |name: &str| FILES.iter().any(|(file, _)| *file == name);

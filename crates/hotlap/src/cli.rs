@@ -195,9 +195,29 @@ pub enum Command {
     /// A server that executes a statement for each response.
     #[command(name = "__lookup", hide = true, disable_help_flag = true)]
     Lookup(Inner),
+    /// A server that does the least work that its contracts ask for.
+    #[command(name = "__floor", hide = true, disable_help_flag = true)]
+    Floor(Inner),
     /// A server that misbehaves at random.
     #[command(name = "__unruly", hide = true, disable_help_flag = true)]
     Unruly(Inner),
+}
+
+impl Command {
+    /// Whether hotlap starts it as a part of itself, so the user's defaults do not apply.
+    pub fn is_inner(&self) -> bool {
+        matches!(
+            self,
+            Self::Agent(_)
+                | Self::Supervisor(_)
+                | Self::Ceiling(_)
+                | Self::Known(_)
+                | Self::Planted(_)
+                | Self::Lookup(_)
+                | Self::Floor(_)
+                | Self::Unruly(_)
+        )
+    }
 }
 
 /// `hotlap agent`

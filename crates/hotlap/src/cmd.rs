@@ -1,4 +1,4 @@
-//! One verb a file: what was typed becomes what is meant, a library is called, the result printed.
+//! One file per command. Each converts the arguments, calls a library, and prints the result.
 
 pub mod agent;
 pub mod check;
@@ -19,7 +19,7 @@ use crate::cli::{self, AgentArgs, Command};
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 
-/// Does what was typed.
+/// Executes a command.
 pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
     let is_hidden = matches!(
         command,
@@ -29,6 +29,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
             | Command::Known(_)
             | Command::Planted(_)
             | Command::Lookup(_)
+            | Command::Floor(_)
             | Command::Unruly(_)
     );
     if !is_hidden {
@@ -63,6 +64,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         Command::Known(args) => hidden::known(&args.argv, console),
         Command::Planted(args) => hidden::planted(&args.argv),
         Command::Lookup(args) => hidden::lookup(&args.argv),
+        Command::Floor(args) => hidden::floor(&args.argv),
         Command::Unruly(args) => hidden::unruly(&args.argv),
     }
 }

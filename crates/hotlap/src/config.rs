@@ -1,9 +1,9 @@
-//! The user's defaults, from a file: `~/.config/hotlap/config.toml`.
+//! The user's defaults, from the file `~/.config/hotlap/config.toml`.
 //!
-//! Command line and suite take precedence over it. It has few keys, all of them about the user or
-//! the machine and not about a measurement: colours, the store, the usual budget and load, how many
-//! cores the server gets. What a run takes from the file is recorded as if it had been typed, so
-//! that the command in its report repeats the run anywhere.
+//! The command line and the suite take precedence over the file. The few keys of the file are about
+//! the user or the machine, not about a measurement. They set colours, the store, the usual
+//! duration and load, and the number of cores for the server. Values from the file are recorded as
+//! if they had been typed, so the command in a report repeats the run anywhere.
 
 use std::path::{Path, PathBuf};
 
@@ -15,25 +15,25 @@ use crate::cli::{Cli, Command, MeasureArgs, RunArgs, StoreArgs, When};
 use crate::exit::usage;
 use crate::{paths, quantity};
 
-/// The keys of the file: each is the long option of that name, without its dashes.
+/// The keys of the file. Each key has the name of a long option, without the dashes.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     /// When to use colours.
     pub color: Option<When>,
-    /// Where runs are stored. Relative to the folder of the file.
+    /// Where runs are stored. A relative path is relative to the folder of the configuration file.
     pub store: Option<PathBuf>,
-    /// The time for a run without a suite.
+    /// The duration of a run without a suite.
     #[serde(default, deserialize_with = "span")]
     pub duration: Option<String>,
-    /// The precision at which a run ends before that.
+    /// The precision at which a run ends before its duration is over.
     #[serde(default, deserialize_with = "share")]
     pub precision: Option<String>,
-    /// How many cores the server gets.
+    /// The number of cores that the server gets.
     pub server_cpus: Option<usize>,
     /// The number of connections.
     pub connections: Option<usize>,
-    /// Headers whose values are redacted, besides the usual ones.
+    /// The headers whose values are redacted, in addition to the usual ones.
     #[serde(default)]
     pub redact: Vec<String>,
 }
@@ -41,18 +41,14 @@ pub struct Config {
 impl Config {
     /// Reads the file, unless `--no-config` is given, and fills in the options that were not typed.
     pub fn fill(cli: &mut Cli) -> anyhow::Result<()> {
-        let inner = matches!(
-            cli.command,
-            Command::Supervisor(_) | Command::Ceiling(_) | Command::Known(_) | Command::Planted(_)
-        );
-        if cli.no_config || inner {
+        if cli.no_config || cli.command.is_inner() {
             return Ok(());
         }
         Self::find()?.apply(cli);
         Ok(())
     }
 
-    /// The file named by `HOTLAP_CONFIG`, which must exist, or the default one, which need not.
+    /// Reads the file named by `HOTLAP_CONFIG`, which must exist, or the default file if it exists.
     fn find() -> anyhow::Result<Self> {
         let named = paths::from_env("HOTLAP_CONFIG");
         let Some(path) = named.clone().or_else(paths::config) else {
@@ -69,7 +65,7 @@ impl Config {
         }
     }
 
-    /// Parses the text of a file.
+    /// Parses the text of a configuration file.
     pub fn read(text: &str, path: &Path) -> anyhow::Result<Self> {
         let mut config: Self = match toml::from_str(text) {
             Ok(config) => config,
@@ -96,7 +92,8 @@ impl Config {
         cli.redact.extend(self.redact.iter().cloned());
         match &mut cli.command {
             Command::Run(args) => self.apply_to_run(args),
-            // The keys for duration and precision are for comparisons. These two need other values.
+            // The duration and the precision in the file are for comparisons. `capacity` and
+            // `explain` need other values.
             Command::Capacity(args) => self.apply_to_measure(&mut args.common),
             Command::Explain(args) => self.apply_to_measure(&mut args.common),
             Command::Report(args) => self.keep(&mut args.store),
@@ -130,7 +127,8 @@ impl Config {
         self.apply_to_measure(&mut args.common);
     }
 
-    /// Fills in the store, cores and connections, and notes what it filled in, word by word.
+    /// Fills in the store, the cores and the connections. The cores and the connections are
+    /// recorded as words of the command line.
     fn apply_to_measure(&self, args: &mut MeasureArgs) {
         self.apply_to_store(args);
         let asked = [
@@ -160,7 +158,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error>
     checked(from, |text| quantity::share(text).map(drop))
 }
 
-/// Validates a value by the rules of the command line, and keeps it as written.
+/// Validates a value by the rules of the command line, and returns the text as written.
 fn checked<'de, D: Deserializer<'de>>(
     from: D,
     check: fn(&str) -> Result<(), String>,

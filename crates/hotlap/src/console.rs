@@ -1,9 +1,9 @@
 //! The terminal: standard output for results, standard error for everything else.
 //!
-//! Knows whether there is a terminal, how wide it is, and whether to use colours. A closed pipe
-//! (`hotlap list | head -1`) ends hotlap without an error. Everything that is printed passes here:
-//! secrets are redacted ([`crate::redact`]), and control characters other than hotlap's own colours
-//! are escaped ([`crate::text`]).
+//! [`Console`] knows whether there is a terminal, how wide it is, and whether to use colours. A
+//! closed pipe (`hotlap list | head -1`) ends hotlap without an error. All output passes through
+//! this module. Secrets are redacted ([`crate::redact`]), and control characters other than
+//! hotlap's own colours are escaped ([`crate::text`]).
 
 use std::fs::File;
 use std::io::ErrorKind::BrokenPipe;
@@ -15,21 +15,21 @@ use crate::exit::{Exit, ServerError, UsageError};
 use crate::redact;
 use crate::text;
 
-/// The width without a terminal: enough for the widest table, so that a file contains all columns.
+/// The width without a terminal. The widest table fits, so that a file contains all columns.
 const WIDE: usize = 120;
 
-/// Where hotlap prints.
+/// How hotlap prints to standard output and standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Console {
     /// Whether to use colours on standard output.
     pub color: bool,
     /// Whether to use colours on standard error.
     pub color_err: bool,
-    /// Whether to print results and warnings about validity only.
+    /// Whether to print only results and warnings about validity.
     pub quiet: bool,
     /// Whether standard error is a terminal on which a live line can be drawn.
     pub live: bool,
-    /// Width of standard output, in columns.
+    /// The width of standard output, in columns.
     pub width: usize,
 }
 
@@ -53,7 +53,7 @@ impl Console {
         }
     }
 
-    /// A console for tests: no terminal, no colours, this width.
+    /// A console without a terminal and without colours, `width` columns wide.
     pub fn plain(width: usize) -> Self {
         Self { color: false, color_err: false, quiet: false, live: false, width }
     }
@@ -64,8 +64,8 @@ impl Console {
     }
 
     /// Prints a result to standard output, or to standard error if an export goes to standard
-    /// output. `render` gets whether to use colours. Quiet suppresses what would go to standard
-    /// error.
+    /// output. `render` is told whether to use colours. In quiet mode, nothing is printed to
+    /// standard error.
     pub fn result(
         &self,
         exports_to_stdout: bool,
@@ -82,7 +82,8 @@ impl Console {
         Ok(())
     }
 
-    /// Prints a result for programs to standard output, unchanged: CSV, a completion script.
+    /// Prints a result for programs, such as CSV or a completion script, unchanged to standard
+    /// output.
     pub fn data(&self, text: &str) -> io::Result<()> {
         write(io::stdout().lock(), text)
     }
@@ -98,14 +99,14 @@ impl Console {
         if color { text::visible_ink(&text) } else { text::visible_lines(&text) }
     }
 
-    /// Prints a warning or a remedy to standard error, unless quiet. A closed pipe is not an error.
+    /// Prints a warning or remedy to standard error, unless quiet. A closed pipe is not an error.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             let _ = write(io::stderr().lock(), &format!("{}\n", self.shown(text, false)));
         }
     }
 
-    /// Prints a warning about validity to standard error, even if quiet.
+    /// Prints a warning about validity to standard error, even in quiet mode.
     pub fn warn(&self, text: &str) {
         Self { quiet: false, ..*self }.note(text);
     }
@@ -127,8 +128,8 @@ impl Console {
     }
 }
 
-/// Standard input and output, for a channel to another program. Whatever else is printed goes to
-/// standard error from now on.
+/// Returns standard input and output for a channel to another program. From then on, all other
+/// output goes to standard error.
 pub fn channel() -> io::Result<(File, File)> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -141,9 +142,8 @@ fn write(mut to: impl Write + AsFd, text: &str) -> io::Result<()> {
     written.map_err(|error| if is_closed_terminal(&to, &error) { BrokenPipe.into() } else { error })
 }
 
-/// Whether a write failed because the terminal was closed. The error is the same as that of a
-/// failing disk. Only the kind of file tells them apart, since a closed terminal is no longer a
-/// tty.
+/// Whether a write failed because the terminal was closed. A failing disk gives the same error.
+/// Only the kind of file distinguishes the two, since a closed terminal is no longer a tty.
 fn is_closed_terminal(to: &impl AsFd, error: &io::Error) -> bool {
     use rustix::fs::{FileType, fstat};
     let is_device =
@@ -152,7 +152,7 @@ fn is_closed_terminal(to: &impl AsFd, error: &io::Error) -> bool {
         && fstat(to).is_ok_and(is_device)
 }
 
-/// `COLUMNS`, or the width of the terminal, or the width without a terminal.
+/// The width in columns: `COLUMNS`, or the width of the terminal, or [`WIDE`].
 fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     told.or_else(terminal_width).unwrap_or(WIDE).clamp(40, 400)

@@ -1,4 +1,4 @@
-//! Exit codes: a promise to scripts and to CI.
+//! The exit codes, which scripts and CI rely on.
 
 use std::process::ExitCode;
 
@@ -6,25 +6,25 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything was done.
+    /// Everything succeeded.
     Ok = 0,
-    /// hotlap itself failed: a file, the store, the system.
+    /// hotlap itself failed because of a file, the store or the system.
     Error = 1,
     /// The command line, a suite or a manifest is invalid.
     Usage = 2,
     /// A server failed, sent wrong responses, or could not take part.
     ServerFailed = 3,
-    /// It was measured, but the measurement cannot be relied on: no lap passed its validity checks,
-    /// a rule of `--fail-if` applies to an inconclusive comparison, or the self-test failed.
+    /// The measurement cannot be relied on: no lap passed its validity checks, a rule of
+    /// `--fail-if` applies to an inconclusive comparison, or the self-test failed.
     Invalid = 4,
-    /// A regression beyond `--fail-if` and beyond the noise.
+    /// A regression exceeds both `--fail-if` and the noise.
     Regression = 5,
-    /// Ended by Ctrl-C, SIGTERM or SIGHUP. Finished results are kept.
+    /// Ctrl-C, SIGTERM or SIGHUP ended hotlap. Finished results are kept.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// Every code with its meaning, for the help text.
+    /// Every exit code with its meaning, for the help text.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::Ok, "all went well"),
         (Self::Error, "an error in hotlap's environment (a file, the store, the system)"),
@@ -35,7 +35,7 @@ impl Exit {
         (Self::Interrupted, "interrupted (Ctrl-C, SIGTERM, SIGHUP); finished laps are stored"),
     ];
 
-    /// The worse of two exit codes. An interrupt takes precedence over all others.
+    /// Returns the worse of two exit codes. An interrupt takes precedence over all others.
     pub fn and(self, other: Self) -> Self {
         let weight = |e: Self| match e {
             Self::Ok => 0,
@@ -56,7 +56,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A usage error: exit code 2.
+/// An error in the usage of hotlap, with exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
@@ -66,7 +66,7 @@ pub fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
     Err(UsageError(message.into()).into())
 }
 
-/// A server failed before anything could be measured: exit code 3.
+/// A server failure before anything could be measured, with exit code 3.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ServerError(pub String);

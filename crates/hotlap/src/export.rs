@@ -1,6 +1,6 @@
 //! Files that a report is written to. They are opened before anything is measured, so that a bad
-//! path fails early, and rewritten during a run, so that a crash loses nothing. [`sink`] does the
-//! writing.
+//! path fails early. They are rewritten during a run, so that a crash loses nothing. The module
+//! [`sink`] does the writing.
 
 pub mod sink;
 
@@ -14,11 +14,11 @@ use crate::render::{Format, render};
 use crate::report::Report;
 use sink::Sink;
 
-/// Renders a value in one format.
+/// A function that renders a value in one format.
 type Renderer<T> = Box<dyn Fn(&T) -> String>;
 
-/// The exports of a value that has several formats: opened first, rewritten while it grows, and
-/// written at the end.
+/// The exports of a value in several formats. They are opened first, rewritten while the value
+/// grows, and written at the end.
 pub struct Exports<T = Report>(Vec<(Sink, Renderer<T>)>);
 
 impl<T> Default for Exports<T> {
@@ -49,7 +49,7 @@ impl Exports {
 }
 
 impl<T> Exports<T> {
-    /// Checks that a file can be written in one format, if it was requested.
+    /// Adds an export in one format if `path` is given, and checks that the file can be written.
     pub fn add(
         &mut self,
         path: Option<&Path>,
@@ -62,18 +62,18 @@ impl<T> Exports<T> {
         no_inputs(sinks(), std::env::args_os())
     }
 
-    /// Whether one of them is standard output, so that nothing else may be printed there.
+    /// Whether an export goes to standard output, so that nothing else may be printed there.
     pub fn to_stdout(&self) -> bool {
         self.0.iter().any(|(sink, _)| sink.is_stdout())
     }
 
-    /// Whether there are none.
+    /// Whether there are no exports.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Rewrites the files with the results so far. Standard output, pipes and devices are written
-    /// only at the end, because they keep everything that is written to them.
+    /// only at the end, because text that was written to them cannot be replaced.
     pub fn rewrite(&mut self, of: &T) -> anyhow::Result<()> {
         self.write(of, false)
     }
@@ -89,14 +89,14 @@ impl<T> Exports<T> {
     }
 }
 
-/// Returns the first error after all writes: none of them is skipped because another failed.
+/// Returns the first error after all writes. No write is skipped because another write failed.
 fn all(written: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
     let failed: Vec<anyhow::Error> = written.filter_map(Result::err).collect();
     failed.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Refuses an export to a file that the command line also names elsewhere. Such a file is an input,
-/// for example a program, a body (`@FILE`) or a requests file, and would be lost.
+/// for example a program, a body (`@FILE`) or a requests file. The export would destroy the input.
 fn no_inputs<'a>(
     sinks: impl Iterator<Item = &'a Sink>,
     arguments: impl Iterator<Item = OsString>,
@@ -105,7 +105,7 @@ fn no_inputs<'a>(
     let mut is_export = false;
     for argument in arguments.skip(1) {
         let argument = argument.as_bytes();
-        // `--export-json FILE`, and `--export-json=FILE`.
+        // The command line has `--export-json FILE` or `--export-json=FILE`.
         let begins_export = argument.starts_with(b"--export");
         if !std::mem::replace(&mut is_export, begins_export) && !begins_export {
             let words = argument.split(|byte| b" ='\"".contains(byte));
@@ -126,7 +126,7 @@ fn no_inputs<'a>(
     Ok(())
 }
 
-/// In one file, two exports would be mixed, or the second would replace the first.
+/// Refuses two exports to one file, which would be mixed or replace each other.
 fn distinct<'a>(sinks: impl Iterator<Item = &'a Sink>) -> anyhow::Result<()> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut to_stdout = false;
@@ -149,7 +149,7 @@ fn distinct<'a>(sinks: impl Iterator<Item = &'a Sink>) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// Regression: `--export-json` onto the file of `--body` replaced it.
+    /// Regression: `--export-json` replaced a file that `--body` also named.
     #[test]
     fn an_export_never_replaces_an_input() {
         let folder = tempfile::tempdir().unwrap();

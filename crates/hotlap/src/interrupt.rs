@@ -1,5 +1,6 @@
-//! Signals that ask hotlap to end. The first one ends it in order and keeps finished results. A
-//! later one ends it at once, and the supervisors end the servers.
+//! Signals that ask hotlap to end. After the first signal, hotlap stops its servers and keeps
+//! finished results. After a later signal, hotlap ends at once, and the supervisors end the
+//! servers.
 
 use std::io;
 use std::sync::Arc;
@@ -13,21 +14,21 @@ use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
 
-/// Signals within this time of the first are the same request. `timeout` sends SIGTERM to its
-/// command and again to the process group. Npm and cargo pass on the Ctrl-C that a terminal has
-/// sent to the whole group already.
+/// Signals within this time of the first signal count as one request to end. `timeout` sends
+/// SIGTERM to its command, and again to the process group. npm and cargo pass on a Ctrl-C that the
+/// terminal has already sent to the whole group.
 const SAME: Duration = Duration::from_secs(1);
 
-/// hotlap ends this long after the first signal, whatever its threads do. An orderly end stops one
-/// server after another, each within 5 s.
+/// The time between the first signal and the end of hotlap, whatever its threads do. An orderly end
+/// stops one server after another, each within 5 s.
 const LAST: Duration = Duration::from_secs(60);
 
-/// Makes a write beyond `ulimit -f` fail like one to a full disk, instead of ending hotlap.
+/// Makes a write beyond `ulimit -f` fail like a write to a full disk, instead of ending hotlap.
 pub fn outlive_limits() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
-/// Ends hotlap after [`LAST`], if it is still there.
+/// Ends hotlap after [`LAST`], if hotlap is still running.
 fn end_at_last() {
     let waits = || {
         std::thread::sleep(LAST);
@@ -37,7 +38,7 @@ fn end_at_last() {
     let _ = std::thread::Builder::new().name("last".to_owned()).spawn(waits);
 }
 
-/// Set when hotlap should end.
+/// A flag that is set when hotlap should end.
 #[derive(Debug, Clone)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -72,12 +73,12 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for code that polls it.
+    /// The flag, for code that polls it.
     pub fn flag(&self) -> &AtomicBool {
         &self.0
     }
 
-    /// The flag itself, to be shared.
+    /// A shared handle to the flag.
     pub fn shared(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }

@@ -1,10 +1,10 @@
 //! hotlap: hyperfine for HTTP servers.
 //!
 //! [`cli`] defines the command line, [`config`] reads the user's defaults, and [`cmd`] has one file
-//! per command. [`recorder`] turns the events of a run into a [`model::Run`], and [`store`] keeps
-//! it (the only SQL). [`analysis`] computes every number and verdict, [`report`] puts them into
-//! words, and [`render`] lays them out. [`pool`] divides a suite among machines and merges their
-//! runs. [`console`] and [`live`] talk to the terminal. This is the only crate that prints.
+//! per command. [`recorder`] turns the events of a run into a [`model::Run`]. [`store`] stores the
+//! run, and is the only module with SQL. [`analysis`] computes every number and verdict, [`report`]
+//! puts them into words, and [`render`] lays them out. [`pool`] divides a suite among machines and
+//! merges their runs. [`console`] and [`live`] talk to the terminal. No other crate prints.
 
 pub mod analysis;
 pub mod assets;

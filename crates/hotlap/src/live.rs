@@ -1,8 +1,8 @@
-//! The live view: restart, phase, time left, and the servers with their estimates so far. It is
-//! cleared at the end.
+//! The live view: the restart, the phase, the time left, and the servers with their estimates so
+//! far. The view is cleared at the end.
 //!
-//! A thread of its own draws it, at most ten times a second, so that measuring never waits for the
-//! terminal. Without a terminal, it prints a plain line per restart instead.
+//! A separate thread draws the view at most ten times a second, so that measuring never waits for
+//! the terminal. Without a terminal, a plain line is printed for each restart instead.
 
 mod board;
 
@@ -23,10 +23,10 @@ use crate::model::Lap;
 use crate::{redact, text};
 use board::Board;
 
-/// The time between two draws. Each round draws twice: once for the text, once for the spinner.
+/// The time between two drawing rounds. Each round draws the text and then the spinner.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// The state of the line.
+/// The state that the live view shows.
 #[derive(Debug, Default)]
 struct Status {
     restart: String,
@@ -35,7 +35,7 @@ struct Status {
     board: Board,
 }
 
-/// A live line that shows the current state.
+/// A live view of the current state.
 pub struct Live {
     console: Console,
     status: Arc<Mutex<Status>>,
@@ -50,7 +50,7 @@ struct Drawing {
 }
 
 impl Live {
-    /// Starts to draw, if there is a terminal.
+    /// Starts drawing if there is a terminal.
     pub fn start(console: &Console) -> Self {
         let status = Arc::new(Mutex::new(Status::default()));
         let width = console.width;
@@ -58,8 +58,8 @@ impl Live {
         Self { console: *console, status, drawing, keys: None }
     }
 
-    /// Starts to draw the view of an experiment with these servers. A server with an empty name is
-    /// hidden. `q` ends the run.
+    /// Starts drawing the view of an experiment with these servers. A server with an empty name is
+    /// hidden. The key `q` ends the run.
     pub fn experiment(console: &Console, names: Vec<String>) -> Self {
         let mut live = Self::start(console);
         live.change(|status| status.board = Board::new(names));
@@ -69,22 +69,22 @@ impl Live {
         live
     }
 
-    /// A window of a server's warm-up has ended.
+    /// Records that a window of a server's warm-up has ended.
     pub fn warming(&self, server: usize, requests_per_s: f64) {
         self.change(|status| status.board.warming(server, requests_per_s));
     }
 
-    /// A server's lap begins.
+    /// Records that a server's lap begins.
     pub fn running(&self, server: usize) {
         self.change(|status| status.board.running(Some(server)));
     }
 
-    /// A lap has ended.
+    /// Records that a lap has ended.
     pub fn lap(&self, lap: &Lap) {
         self.change(|status| status.board.lap(lap));
     }
 
-    /// A restart begins.
+    /// Records that a restart begins.
     pub fn restart(&self, restart: u32) {
         let restart = format!("restart {}", restart + 1);
         if self.drawing.is_none() {
@@ -107,7 +107,7 @@ impl Live {
         self.change(|status| status.ends = Some(Instant::now() + left));
     }
 
-    /// Prints a line above the live view, which stays.
+    /// Prints a permanent line above the live view.
     pub fn say(&self, text: &str) {
         match &self.drawing {
             Some(drawing) => {
@@ -157,7 +157,7 @@ impl Drawing {
 }
 
 impl Status {
-    /// The whole view, in lines of at most `width` columns. The first leaves room for the spinner.
+    /// Returns the view in lines of at most `width` columns. The first leaves room for the spinner.
     fn text(&self, width: usize) -> String {
         let line = self.line(Instant::now());
         let first: String = line.chars().take(width.saturating_sub(2)).collect();
@@ -177,20 +177,20 @@ impl Status {
     }
 }
 
-/// The maximum wait for a key.
+/// The longest time to wait for a key.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Watches the keyboard: `q` during a run is the same as Ctrl-C.
+/// Watches the keyboard. During a run, the key `q` has the same effect as Ctrl-C.
 ///
-/// Reading single keys needs another terminal mode. The mode is restored when this value is dropped
-/// and at the first signal, so that a second signal, which kills hotlap, leaves the terminal
-/// usable.
+/// Reading single keys needs another terminal mode. The previous mode is restored when this value
+/// is dropped and at the first signal. The terminal therefore stays usable after a second signal,
+/// which kills hotlap.
 struct Keys {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Restores the terminal mode.
+/// Restores the terminal mode when it is dropped.
 struct Restore(Termios);
 
 impl Drop for Restore {
@@ -200,7 +200,7 @@ impl Drop for Restore {
 }
 
 impl Keys {
-    /// Watches the keyboard, if standard input is a terminal and hotlap is in its foreground.
+    /// Watches the keyboard if standard input is a terminal and hotlap runs in its foreground.
     fn watch() -> Option<Self> {
         let group = tcgetpgrp(io::stdin()).ok()?;
         (group == rustix::process::getpgrp()).then_some(())?;

@@ -1,4 +1,4 @@
-//! hotlap: hyperfine for HTTP servers. Parse, convert, run, exit code.
+//! hotlap: hyperfine for HTTP servers. Parses the command line, runs the command, and exits.
 
 use std::process::ExitCode;
 

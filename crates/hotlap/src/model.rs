@@ -1,14 +1,14 @@
-//! What is kept of a run, without the secrets that requests carry ([`crate::redact`]).
+//! Defines what is stored of a run, without the secrets that requests carry ([`crate::redact`]).
 //!
-//! A [`Run`] has the machine that it was measured on ([`Host`]), its servers ([`Server`]) and its
-//! loads ([`Load`]). Each server is started and warmed up in every restart ([`Start`]), and then
-//! measured in laps ([`Lap`]). Laps that explain a difference ([`ExplainLap`]) are kept apart.
-//! Loads, starts, laps and the machine are kept as the experiment has them. A run grows during the
-//! experiment: servers fail, starts and laps are added, and the state changes at the end. A run
-//! that was merged from several machines names them ([`Pool`]).
+//! A [`Run`] has the machine on which it was measured, its servers and its loads: [`Host`],
+//! [`Server`] and [`Load`]. Each server is started and warmed up in every restart ([`Start`]), and
+//! then measured in laps ([`Lap`]). Laps that explain a difference are stored separately
+//! ([`ExplainLap`]). Loads, starts, laps and the machine are stored as the experiment defines them.
+//! A run grows during the experiment: servers fail, starts and laps are added, and the state
+//! changes at the end. A run that was merged from several machines names them ([`Pool`]).
 //!
 //! [`crate::store`] writes and reads runs, and [`crate::analysis`] computes figures from them.
-//! Neither module knows the other.
+//! Neither module depends on the other.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,37 +27,37 @@ pub use hotlap_stats::Class;
 use hotlap_bench::participant::{Origin, Participant};
 use hotlap_observe::ObserveError;
 
-/// One `hotlap run`.
+/// The record of one `hotlap run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its number in the store. `None` while it is not stored.
+    /// The number of the run in the store. `None` if the run is not stored.
     #[serde(skip)]
     pub number: Option<u64>,
-    /// When it began, in milliseconds since 1970 (UTC).
+    /// When the run began, in milliseconds since 1970 (UTC).
     pub began_ms: u64,
-    /// How long it took, in milliseconds. 0 while it is running.
+    /// How long the run took, in milliseconds. 0 while it is under way.
     pub took_ms: u64,
-    /// How it ended.
+    /// The state of the run.
     pub state: RunState,
-    /// The command line, word by word.
+    /// The words of the command line.
     pub command: Vec<String>,
     /// The version of hotlap.
     pub hotlap: String,
-    /// The baseline that it was saved as, if any.
+    /// The baseline that the run was saved as, if any.
     pub baseline: Option<String>,
-    /// The suite, if there was one.
+    /// The suite of the run, if any.
     pub suite: Option<String>,
-    /// The question.
+    /// The question that the run answers.
     pub question: Question,
     /// The suite's description. Empty without a suite.
     pub about: String,
     /// The requests: the name of a contract, or `GET /path`.
     pub contract: String,
-    /// The seed of the order.
+    /// The seed of the random order of servers.
     pub seed: u64,
     /// The schedule.
     pub schedule: RunSchedule,
-    /// Where it ran.
+    /// The machines of the run.
     pub host: Host,
     /// The loads.
     pub loads: Vec<Load>,
@@ -65,24 +65,24 @@ pub struct Run {
     pub servers: Vec<Server>,
     /// The starts of all servers.
     pub starts: Vec<Start>,
-    /// The laps, in the order of measurement. They are stored one by one.
+    /// The laps, in the order of measurement. Each lap is stored separately.
     #[serde(skip)]
     pub laps: Vec<Lap>,
     /// Servers with published figures that are not part of the run.
     pub absent: Vec<Absent>,
-    /// The part of a suite that it measured, if a pool of machines measures the whole.
+    /// The part of a suite that the run measured, if a pool of machines measures the whole suite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
     /// Stress results, in the order in which servers were stressed.
     pub stress: Vec<Subject>,
-    /// Laps that explain differences in cost, in the order of measurement. They are stored one by
-    /// one.
+    /// Laps that explain differences in cost, in the order of measurement. Each is stored
+    /// separately.
     #[serde(skip)]
     pub explain: Vec<ExplainLap>,
     /// The database that hotlap started for the servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database: Option<DatabaseFacts>,
-    /// The nodes and shards that it was merged from. `None` for a run of one machine. Not stored.
+    /// The nodes and shards that the run was merged from. `None` for other runs. Never stored.
     #[serde(skip)]
     pub pool: Option<Pool>,
 }
@@ -92,15 +92,15 @@ pub struct Run {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
-    /// It is running, or hotlap was killed while it ran.
+    /// The run is under way, or hotlap was killed during the run.
     UnderWay,
-    /// It ended as planned: by budget, precision, or the number of rounds.
+    /// The run ended as planned: by duration, precision, or the number of rounds.
     Finished,
-    /// By Ctrl-C or a signal.
+    /// Ctrl-C or a signal ended the run.
     Interrupted,
-    /// It ended as planned, but no lap passed its validity checks.
+    /// The run ended as planned, but no lap passed its validity checks.
     Invalid,
-    /// It was ended by an error of hotlap itself.
+    /// An error of hotlap itself ended the run.
     Failed,
 }
 
@@ -108,25 +108,25 @@ pub enum RunState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunSchedule {
-    /// Planned number of restarts.
+    /// The planned number of restarts, or the measured number after an uninterrupted run.
     pub restarts: u32,
-    /// Planned number of rounds per restart.
+    /// The planned number of rounds per restart.
     pub rounds: u32,
-    /// Length of a slice in milliseconds, once it is chosen.
+    /// The length of a slice in milliseconds, once it is chosen.
     pub slice_ms: Option<f64>,
-    /// The bias of each server's CPU time in slices, as found by probes.
+    /// The slice bias of each server, as found by probes.
     pub probed: Vec<Probed>,
-    /// Time to spend, in seconds.
+    /// The time to spend, in seconds.
     pub budget_s: f64,
-    /// The relative half width of the intervals at which it stops early, if any.
+    /// The relative half width of the intervals at which the run stops early, if any.
     pub precision: Option<f64>,
-    /// Cores of the server. Empty: not pinned.
+    /// The cores of the server. Empty if the server is not pinned.
     pub server_cpus: Vec<usize>,
-    /// Cores of the generator. Empty: not pinned.
+    /// The cores of the generator. Empty if the generator is not pinned.
     pub generator_cpus: Vec<usize>,
     /// Whether servers were frozen outside of their slices.
     pub freeze: bool,
-    /// Whether servers and generator ran before other programs.
+    /// Whether servers and generator ran at a higher priority than other programs.
     pub high_priority: bool,
     /// The goals of a search for capacities. Empty in other runs.
     pub objectives: Vec<Objective>,
@@ -140,12 +140,12 @@ pub struct RunSchedule {
 pub struct Observing {
     /// What could not be observed.
     pub missing: Vec<Unobserved>,
-    /// Environment variables (`NAME=value`) that made a runtime name its functions, with the index
-    /// of the server.
+    /// Environment variables (`NAME=value`) that made a runtime name its functions. Each has the
+    /// index of its server.
     pub env: Vec<(usize, String)>,
 }
 
-/// Something of a server that could not be observed.
+/// An observation of a server that was not possible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unobserved {
@@ -156,68 +156,69 @@ pub struct Unobserved {
     pub error: ObserveError,
 }
 
-/// The machine of the servers, and what loaded them.
+/// The machine of the servers, and the machines that generated the load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host {
-    /// The machine.
+    /// The machine of the servers.
     pub machine: Machine,
-    /// Properties of all machines that make the figures less reliable.
+    /// Properties of all machines of the run that make the figures less reliable.
     pub doubts: Vec<String>,
     /// The name of the machine in a pool, if the run is a shard.
     pub node: Option<String>,
-    /// The machine on which hotlap was started, if servers were started on another one. It
-    /// generated the load, unless there are `generators`.
+    /// The machine on which hotlap was started, if servers were started on another machine. This
+    /// machine generated the load, unless there are `generators`.
     pub controller: Option<Controller>,
-    /// The generators of the load, if they were agents.
+    /// The machines of the generators, if agents generated the load.
     pub generators: Vec<GeneratorMachine>,
 }
 
-/// The machine on which hotlap was started, if servers were started on another one.
+/// The machine on which hotlap was started, if servers were started on another machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Controller {
-    /// The command that started the agent on the servers' host: `ssh bench2`.
+    /// The command that started the agent on the servers' host, such as `ssh bench2`.
     pub command: String,
-    /// The address at which servers that hotlap started were loaded. `null` if it started none, and
-    /// did not reach their host at any.
+    /// The address at which servers that hotlap started were loaded. `null` if hotlap started no
+    /// server, and did not reach the servers' host at any address.
     pub address: Option<String>,
-    /// The machine.
+    /// The facts about the machine.
     pub machine: Machine,
 }
 
-/// The machine of a generator that is an agent.
+/// The machine of a generator that runs as an agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GeneratorMachine {
-    /// The command that started it: `ssh gen1`.
+    /// The command that started the agent, such as `ssh gen1`.
     pub command: String,
-    /// The name of its host, as that host calls itself.
+    /// The name of the host, as the host reports it.
     pub name: String,
-    /// The machine.
+    /// The facts about the machine.
     pub machine: Machine,
 }
 
 /// A server of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Server {
-    /// Its name in tables. Unique in its run.
+    /// The name of the server in tables, which is unique in the run.
     pub name: String,
-    /// Its role.
+    /// The role of the server.
     pub role: Role,
-    /// How it is started: the command, or the URL of a server that was already running.
+    /// How the server is started: the command, or the URL of a server that was already running.
     pub command: String,
-    /// Its version, as its toolchain reports it. Empty when unknown.
+    /// The version of the server, as its toolchain reports it. Empty if unknown.
     pub version: String,
-    /// One line about it. Empty when unknown.
+    /// One line about the server. Empty if unknown.
     pub about: String,
-    /// Figures published elsewhere.
+    /// Figures for the server that were published elsewhere.
     pub published: Vec<Published>,
     /// The index of the server that is the layer below, in a run that compares layers.
     pub on: Option<usize>,
-    /// The number of cores that it was told to use, if any, and its name without that number.
+    /// The number of cores that the server was told to use, if any, and its name without that
+    /// number.
     pub cpus: Option<(usize, String)>,
-    /// Why it failed, if it did.
+    /// Why the server failed. `None` if the server did not fail.
     pub failure: Option<ServerFailure>,
 }
 
@@ -226,30 +227,30 @@ pub struct Server {
 pub struct Published {
     /// The figure.
     pub figure: PublishedFigure,
-    /// Where it comes from.
+    /// The source of the figure.
     pub citation: Citation,
-    /// What it is compared with.
+    /// The server that the source compares the figure with, if any.
     pub than: Option<Than>,
 }
 
-/// The server that a source compares the others with.
+/// The server that a source compares other servers with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Than {
     /// The index of the server.
     pub server: usize,
-    /// Its published figure.
+    /// The published requests/s of the server.
     pub requests_per_s: f64,
 }
 
-/// The part of a suite that a run measured (`--shard`). With the servers and the loads of the run,
-/// it is all that [`crate::pool`] needs to merge the run.
+/// The part of a suite that a run measured (`--shard`). To merge runs, [`crate::pool`] needs only
+/// this record and the servers and loads of each run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
-    /// Its number, from 0.
+    /// The number of the shard, from 0.
     pub number: usize,
-    /// The number of shards.
+    /// The number of shards in the pool.
     pub of: usize,
-    /// How many shards measure each server.
+    /// The number of shards that measure each server.
     pub nodes_per_server: usize,
     /// The seed of the pool, from which the division and the seeds of all shards follow.
     pub seed: u64,
@@ -257,17 +258,17 @@ pub struct Shard {
     pub suite_hash: u64,
     /// Options that change what is measured, as a user would type them.
     pub options: Vec<String>,
-    /// The server that all others are compared with.
+    /// The server that all other servers are compared with.
     pub reference: String,
-    /// The servers that it measures.
+    /// The servers that the shard measures.
     pub servers: Vec<String>,
 }
 
 impl Shard {
-    /// The most shards of a pool: `hotlap merge` names each one that is missing.
+    /// The largest number of shards in a pool. `hotlap merge` names each shard that is missing.
     pub const MOST: usize = 10_000;
 
-    /// Why another shard belongs to another pool. `None` if it belongs to the same one.
+    /// Returns why another shard belongs to another pool. `None` if both belong to the same pool.
     pub fn other_pool(&self, other: &Self) -> Option<String> {
         let facts = |shard: &Self| {
             [
@@ -305,19 +306,19 @@ pub struct Pool {
 /// A shard with a result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MergedShard {
-    /// Its number, from 0.
+    /// The number of the shard, from 0.
     pub shard: usize,
-    /// Its node, by name.
+    /// The name of the shard's node.
     pub node: String,
-    /// Restarts that it measured.
+    /// The number of restarts that the shard measured.
     pub restarts: u32,
-    /// How long it took, in milliseconds.
+    /// How long the shard took, in milliseconds.
     pub took_ms: u64,
-    /// Its noise floor in CPU time per request, in log units. `None` if unknown.
+    /// The noise floor in CPU time per request or else requests/s, in log units. `None` if unknown.
     pub noise: Option<f64>,
-    /// CPU time per request of its ceiling, in nanoseconds. `None` if unknown.
+    /// The ceiling's CPU time per request, in nanoseconds. `None` if unknown.
     pub ceiling_ns: Option<f64>,
-    /// Why it is set apart and counts for nothing. `None` if it counts.
+    /// Why the shard is set apart and is not merged. `None` if the shard counts.
     pub apart: Option<Apart>,
 }
 
@@ -326,29 +327,29 @@ pub struct MergedShard {
 pub enum Apart {
     /// The reference failed or has no lap that counts, so there is nothing to compare with.
     NoReference,
-    /// The A/A control differs from the reference, which is the same program.
+    /// The A/A control differs from the reference, although both are the same program.
     ControlDiffers,
-    /// Its noise floor is far above the pool's. Both in log units.
+    /// The noise floor is far above the pool's median. Both are in log units.
     Noise {
-        /// Its own.
+        /// The noise floor of the shard.
         own: f64,
-        /// The pool's median.
+        /// The median of the pool.
         pool: f64,
     },
-    /// Its ceiling, which is the same program everywhere, costs something else. In nanoseconds per
-    /// request.
+    /// The cost of the ceiling is unusual, although the ceiling is the same program in all shards.
+    /// Costs are in nanoseconds per request.
     Ceiling {
-        /// Its own.
+        /// The cost of the ceiling in the shard.
         own: f64,
-        /// The pool's median.
+        /// The median of the pool.
         pool: f64,
     },
 }
 
 impl Run {
-    /// Whether a lap is of the kind that its load specifies: in a closed loop, or at the load's own
-    /// rate. Laps at a common rate, which follow those of a closed loop and measure response times,
-    /// are not. All laps of a search are.
+    /// Whether a lap is a main lap: a lap in a closed loop, or at the load's own rate. Laps at a
+    /// common rate are not main laps. Such laps follow the laps of a closed loop, and measure
+    /// response times. All laps of a search are main laps.
     pub fn is_main(&self, lap: &Lap) -> bool {
         if self.is_search() {
             return true;
@@ -357,35 +358,34 @@ impl Run {
         lap.rate().is_some() == own.is_some()
     }
 
-    /// Whether it searched capacities.
+    /// Whether the run searched for capacities.
     pub fn is_search(&self) -> bool {
         self.question == Question::Capacity
     }
 
-    /// Whether its question is the cost of layers.
+    /// Whether the run asks what each layer costs.
     pub fn asks_for_layers(&self) -> bool {
         self.question == Question::Layers
     }
 
-    /// Whether a server takes part in comparisons: not the ceiling, not the A/A control, not one
-    /// that failed.
+    /// Whether a server takes part in comparisons. Ceiling, A/A control and failed servers do not.
     pub fn is_compared(&self, server: usize) -> bool {
         let server = &self.servers[server];
         matches!(server.role, Role::Plain | Role::Reference) && server.failure.is_none()
     }
 
-    /// Whether tables show a server: not the A/A control, not one that failed.
+    /// Whether tables show a server. They do not show the A/A control and failed servers.
     pub fn is_shown(&self, server: usize) -> bool {
         let server = &self.servers[server];
         server.role != Role::Control && server.failure.is_none()
     }
 
-    /// How many restarts have laps under a load.
+    /// Returns the number of restarts that have laps under a load.
     pub fn restarts(&self, load: usize) -> u32 {
         self.laps.iter().filter(|l| l.load == load).map(|l| l.restart + 1).max().unwrap_or(0)
     }
 
-    /// Whether any lap passed its validity checks.
+    /// Whether any lap that answers the question passed its validity checks.
     pub fn has_valid_laps(&self) -> bool {
         let mut own = self.explain.iter().filter(|_| self.question == Question::Explain);
         self.laps.iter().any(|lap| self.is_main(lap) && lap.counts()) || own.any(ExplainLap::counts)
@@ -413,7 +413,7 @@ impl From<&Participant> for Server {
 }
 
 impl Host {
-    /// A machine by itself.
+    /// Creates a host of one machine, with the doubts about that machine.
     pub fn of(machine: Machine) -> Self {
         let doubts = machine.doubts().iter().map(|d| format!("{}: {}", d.what, d.remedy)).collect();
         Self { machine, doubts, ..Self::default() }

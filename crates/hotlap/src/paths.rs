@@ -1,7 +1,7 @@
-//! Where this user's files are: the configuration, the stored runs and the cache.
+//! The locations of this user's files: the configuration, the stored runs and the cache.
 //!
-//! The directories are those of the XDG Base Directory Specification, version 0.8: a variable that
-//! is empty or holds a relative path does not count.
+//! The directories follow the XDG Base Directory Specification, version 0.8. A variable that is
+//! empty or holds a relative path is ignored.
 
 use std::fs;
 use std::io;
@@ -9,24 +9,24 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The user's configuration: `hotlap/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`; `None` if
-/// neither `XDG_CONFIG_HOME` nor `HOME` is set.
+/// The path of the user's configuration: `hotlap/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`.
+/// The path is `None` if neither `XDG_CONFIG_HOME` nor `HOME` is set.
 pub fn config() -> Option<PathBuf> {
     Some(base("XDG_CONFIG_HOME", ".config")?.join("hotlap/config.toml"))
 }
 
-/// The default store: `hotlap/hotlap.db` in `$XDG_DATA_HOME` or `~/.local/share`; `None` if neither
-/// `XDG_DATA_HOME` nor `HOME` is set.
+/// The path of the default store: `hotlap/hotlap.db` in `$XDG_DATA_HOME` or `~/.local/share`. The
+/// path is `None` if neither `XDG_DATA_HOME` nor `HOME` is set.
 pub fn store() -> Option<PathBuf> {
     Some(base("XDG_DATA_HOME", ".local/share")?.join("hotlap/hotlap.db"))
 }
 
 /// The folder for builds and unpacked files: `$HOTLAP_CACHE`, or else `hotlap` in `$XDG_CACHE_HOME`
-/// or `~/.cache`. If neither is set, or that folder cannot be written, a private folder in the
-/// system's folder for temporary files. It is created if it does not exist.
+/// or `~/.cache`. If no variable is set, or the usual folder cannot be written, the cache is a
+/// private folder in the system's temporary folder. The cache is created if it does not exist.
 ///
-/// Programs are started from it. So a folder that every user can write to is refused, and the one
-/// in the shared folder for temporary files must belong to this user alone.
+/// hotlap starts programs from the cache, so a folder that every user can write to is refused. A
+/// folder in the shared temporary folder must belong to this user alone.
 pub fn cache() -> anyhow::Result<PathBuf> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let find = || {
@@ -46,18 +46,18 @@ pub fn cache() -> anyhow::Result<PathBuf> {
     FOUND.get_or_init(find).clone().map_err(anyhow::Error::msg)
 }
 
-/// The path in an environment variable, unless it is empty.
+/// Returns the path in an environment variable, unless the variable is unset or empty.
 pub fn from_env(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// One of the XDG base directories.
+/// Returns one of the XDG base directories.
 fn base(variable: &str, below_home: &str) -> Option<PathBuf> {
     let named = from_env(variable).filter(|path| path.is_absolute());
     named.or_else(|| Some(from_env("HOME")?.join(below_home)))
 }
 
-/// Why a folder cannot be the cache.
+/// The reason why a folder cannot be the cache.
 #[derive(Debug)]
 enum Unusable {
     Unwritable(io::Error),
@@ -81,8 +81,8 @@ fn refused(folder: &Path, why: &Unusable) -> String {
     )
 }
 
-/// A folder that the user has or names, created if it does not exist: only its owner and group may
-/// be able to write to it.
+/// Checks the folder that the user named, or the usual folder, and creates it if it does not exist.
+/// Only the owner and the group may be able to write to the folder.
 fn usable(folder: &Path) -> Result<PathBuf, Unusable> {
     fs::create_dir_all(folder)?;
     let mode = fs::metadata(folder)?.mode();
@@ -93,8 +93,9 @@ fn usable(folder: &Path) -> Result<PathBuf, Unusable> {
     Ok(std::path::absolute(folder)?)
 }
 
-/// A folder of this user alone, within one that all users share: not a symbolic link (another user
-/// may have made it), owned by this user, and closed to all others.
+/// Checks a private folder inside a shared one, and creates it if it does not exist. The folder
+/// must be owned by this user and closed to all others. A symbolic link is refused, since another
+/// user may have made it.
 fn own(folder: &Path) -> Result<PathBuf, Unusable> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e.into()),

@@ -1,9 +1,9 @@
-//! A suite over a pool of machines: its shards, each a separate run that a scheduler places on a
-//! machine, and the merging of their results.
+//! Divides a suite into shards for a pool of machines, and merges their results. Each shard is a
+//! separate run that a scheduler places on a machine.
 //!
 //! [`division`] decides which servers a shard measures. The record of the shard's run names these
 //! servers ([`crate::model::Shard`]). [`merge`] makes one run from the shards of one kind of
-//! machine, without the shards that [`apart`] finds far off the others.
+//! machine. Shards that [`apart`] finds far from the others are not merged.
 
 pub mod apart;
 pub mod division;

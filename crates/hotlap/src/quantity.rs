@@ -1,6 +1,6 @@
 //! Quantities as people type them: `30s`, `2m`, `500ms`, `1k`, `1%`.
 //!
-//! Apart from `cli` because suite files and `--fail-if` are read with the same rules.
+//! This module is separate from `cli` because suite files and `--fail-if` follow the same rules.
 
 use std::collections::HashSet;
 use std::str::FromStr;
@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::model::Shard;
 
-/// The longest time, a year. Times are added to clocks, whose range has an end.
+/// The longest accepted time, a year. Times are added to clocks, which have a limited range.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`, or several such pairs (`2m30s`). A
-/// bare number is in seconds, as in wrk.
+/// Parses a duration: a number with a unit (`us`, `ms`, `s`, `m` or `h`), or several such pairs
+/// (`2m30s`). A bare number is in seconds, as in wrk.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, rest) = split(text);
     let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
@@ -38,7 +38,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     sum.filter(|sum| *sum <= LONGEST).ok_or_else(|| format!("{text} is too long: at most 8760h"))
 }
 
-/// The same, but zero is an error.
+/// Parses a duration that must be longer than zero.
 pub fn span(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("0 is too short: nothing would be measured".to_owned()),
@@ -46,12 +46,12 @@ pub fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Numbers of stored runs: `11`, `11,13` or `11-13`, at most [`RunNumbers::MOST`].
+/// The numbers of stored runs, such as `11`, `11,13` or `11-13`, at most [`RunNumbers::MOST`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunNumbers(pub Vec<u64>);
 
 impl RunNumbers {
-    /// Each run is read as a whole.
+    /// The largest number of runs in a list, because each run is read as a whole.
     pub const MOST: usize = 100;
 }
 
@@ -86,9 +86,9 @@ impl FromStr for RunNumbers {
 /// Slurm job array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardNumber {
-    /// Its number.
+    /// The number of this shard.
     pub number: usize,
-    /// The number of shards.
+    /// The number of all shards.
     pub of: usize,
 }
 
@@ -110,7 +110,7 @@ impl FromStr for ShardNumber {
     }
 }
 
-/// Parses a count: digits, or a number and `k` or `M` (thousand, million), as in wrk.
+/// Parses a count: digits, or a number with `k` (thousand) or `M` (million), as in wrk.
 pub fn count(text: &str) -> Result<usize, String> {
     let (number, unit) = split(text);
     let scale = match unit {
@@ -130,7 +130,7 @@ pub fn count(text: &str) -> Result<usize, String> {
     Ok(scaled as usize)
 }
 
-/// Parses a share: `1%`, `0.5 %` or `0.01`. The result is a fraction.
+/// Parses a share, such as `1%`, `0.5 %` or `0.01`, into a fraction.
 pub fn share(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let (number, scale) = match text.strip_suffix('%') {
@@ -144,7 +144,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     Ok(value * scale)
 }
 
-/// Parses a rate in requests per second: `5000`, `5k`, `0.5`.
+/// Parses a rate in requests per second, such as `5000`, `5k` or `0.5`.
 pub fn rate(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text.trim_end_matches("/s"));
     let scale = match unit {
@@ -160,7 +160,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
     Ok(value * scale)
 }
 
-/// Parses a moment to come, within a year, in seconds since 1970 (UTC).
+/// Parses a future time within a year, given in seconds since 1970 (UTC).
 pub fn moment(text: &str) -> Result<SystemTime, String> {
     let seconds: f64 = text.parse().map_err(|_| "a Unix time is a number of seconds")?;
     let since_1970 = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
@@ -172,7 +172,7 @@ pub fn moment(text: &str) -> Result<SystemTime, String> {
     }
 }
 
-/// Parses a factor: `10`, `0.5`.
+/// Parses a factor, such as `10` or `0.5`.
 pub fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
@@ -180,7 +180,7 @@ pub fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Splits a text into number and unit.
+/// Splits a text into a number and its unit.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

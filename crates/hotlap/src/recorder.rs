@@ -1,10 +1,10 @@
 //! Turns the events of an experiment into a [`Run`]. Each event becomes part of the model and goes
 //! to the store and the live view at once. Exports are rewritten from time to time.
 //!
-//! A failure to store (a full disk) is reported once and never ends an experiment: the table is
-//! still printed. A store that fails during the run is opened again and given the whole run, at
-//! once and, if that fails, at the end. If it stays unusable, the run is stored in a file of its
-//! own.
+//! A failure to store a run, such as a full disk, is reported once and never ends an experiment.
+//! The table is still printed. A store that fails during the run is opened again at once and given
+//! the whole run. If that fails, the store is tried again at the end. If the store stays unusable,
+//! the run is stored in a separate file.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::report::Report;
 use crate::store::{Store, StoreError};
 use crate::text::number::duration;
 
-/// How often exports are rewritten during an experiment, since each rewrite is work between laps.
+/// The shortest time between two rewrites of the exports, since each rewrite is work between laps.
 const REWRITE: Duration = Duration::from_secs(5);
 
 /// The recorder of one run.
@@ -35,13 +35,13 @@ pub struct Recorder<'a> {
     live: Live,
     rewritten: Instant,
     rewriting_failed: bool,
-    /// The store that failed, if runs are not being stored at the moment.
+    /// The path of the store that failed, if the run is not being stored because of the failure.
     failed: Option<PathBuf>,
-    /// Notes about servers that did not stop in time, without their numbers. Each is printed once.
+    /// Notes about servers that did not stop as they should, without digits. Each is printed once.
     told: Vec<(usize, String)>,
-    /// Whether the budget has grown.
+    /// Whether the duration has grown.
     has_grown: bool,
-    /// Whether laps explain by now.
+    /// Whether the experiment has begun to measure laps that explain.
     explains: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Recorder<'a> {
 pub struct Kept {
     /// The record of the run.
     pub run: Run,
-    /// Why it ended.
+    /// Why the experiment ended.
     pub over: Over,
     /// Whether the store failed and does not contain the run.
     pub store_failed: bool,
@@ -59,7 +59,7 @@ pub struct Kept {
 }
 
 impl<'a> Recorder<'a> {
-    /// Begins a record, and stores it if there is a store.
+    /// Begins a record, and stores the record if there is a store.
     pub fn new(
         run: Run,
         mut store: Option<Store>,
@@ -89,7 +89,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Runs the experiment to its end.
+    /// Runs the experiment to its end, and ends the record.
     pub fn keep(mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Kept {
         let over = self.experiment(experiment, runner);
         self.end(over, experiment.past.spent + runner.elapsed())
@@ -98,7 +98,7 @@ impl<'a> Recorder<'a> {
     /// Runs the experiment, and leaves the record open for a stress run after it.
     pub fn experiment(&mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Over {
         let over = schedule::run(experiment, runner, &mut |event| self.watch(&event));
-        // A run that was interrupted keeps its plan, by which it is resumed.
+        // An interrupted run keeps its planned number of restarts, so that the run can be resumed.
         if over != Over::Interrupted {
             let laps = self.run.laps.iter().map(|l| l.restart);
             let own = self.run.explain.iter().map(|explains| explains.lap.restart);
@@ -113,12 +113,12 @@ impl<'a> Recorder<'a> {
         over
     }
 
-    /// The record so far.
+    /// Returns the record so far.
     pub fn so_far(&self) -> &Run {
         &self.run
     }
 
-    /// The store that the run goes to, if any.
+    /// Returns the path of the store that contains the run. `None` if the run is not being stored.
     pub fn store_path(&self) -> Option<&Path> {
         self.store.as_ref().map(Store::path)
     }
@@ -135,12 +135,12 @@ impl<'a> Recorder<'a> {
         self.rewrite();
     }
 
-    /// Ends the record of a run that an error of hotlap itself ends. Finished laps are kept.
+    /// Ends the record of a run after an error of hotlap itself. Finished laps are kept.
     pub fn fail(mut self, took: Duration) {
         self.over(RunState::Failed, took);
     }
 
-    /// Ends the record.
+    /// Ends the record. If the store has failed, this method tries again to store the run.
     pub fn end(mut self, over: Over, took: Duration) -> Kept {
         let state = match over {
             Over::Interrupted => RunState::Interrupted,
@@ -178,7 +178,7 @@ impl<'a> Recorder<'a> {
             }
             Event::Verifying => self.live.phase("verifying responses".to_owned()),
             Event::Explaining => self.explains = true,
-            // Servers that are started to be observed may have flags that cost something.
+            // Servers that are started again for observation may have flags that cost CPU time.
             Event::Started { .. } | Event::Warmed { .. } if self.explains_after() => {}
             Event::Started { participant, restart, ready } => {
                 let (server, ready, warmups) = (participant, ready.clone(), Vec::new());
@@ -226,7 +226,7 @@ impl<'a> Recorder<'a> {
                 let found = Unobserved { server: participant, error: why.clone() };
                 self.run.add(redact::record(found), |run, found| {
                     let missing = &mut run.schedule.observing.missing;
-                    // Each restart finds it again.
+                    // Each restart reports the same missing observation again.
                     if !missing.contains(&found) {
                         missing.push(found);
                     }
@@ -260,8 +260,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Says that a server did not stop as it should have. The note is the same in every restart:
-    /// once is enough.
+    /// Says that a server did not stop as it should have. Each note is printed once, because every
+    /// restart repeats it.
     fn unclean(&mut self, participant: usize, what: &str) {
         let told = (participant, what.replace(|c: char| c.is_ascii_digit(), ""));
         if !self.told.contains(&told) {
@@ -270,7 +270,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Whether the laps under way explain the results of earlier ones.
+    /// Whether the current laps explain the results of earlier laps.
     fn explains_after(&self) -> bool {
         self.explains && self.run.question != Question::Explain
     }
@@ -292,7 +292,8 @@ impl<'a> Recorder<'a> {
         ));
     }
 
-    /// Stores the latest addition, which is already in the run.
+    /// Stores the latest change of the run. If the store fails, it is opened again to store the
+    /// whole run.
     fn stored(&mut self, act: fn(&mut Store, &Redacted<Run>) -> Result<(), StoreError>) {
         let Some(store) = &mut self.store else { return };
         let path = store.path().to_owned();
@@ -318,14 +319,14 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Stores a run whose store failed in a new file: in the same folder, the current one, or the
-    /// one for temporary files, whichever works first.
+    /// Stores a run whose store failed in a new file. Tries the folder of the store, then the
+    /// current folder, and then the folder for temporary files.
     fn rescue(&mut self, store: &Path) -> Option<PathBuf> {
         let name = format!("hotlap-run-{}-{}.db", self.run.began_ms, std::process::id());
         let beside = store.parent().unwrap_or(Path::new("")).to_owned();
         for folder in [beside, PathBuf::new(), std::env::temp_dir()] {
             let path = folder.join(&name);
-            // Never an existing file, nor a symbolic link in a shared folder.
+            // Never uses an existing file, nor a symbolic link in a shared folder.
             let fresh = OpenOptions::new().write(true).create_new(true).open(&path);
             if fresh.is_ok() && saved(&path, &mut self.run).is_ok() {
                 return Some(path);
@@ -341,7 +342,7 @@ impl<'a> Recorder<'a> {
         if self.exports.is_empty() || self.rewritten.elapsed() < REWRITE {
             return;
         }
-        // Reported once. Storing is tried again, and reported again, at the end.
+        // The error is reported once. At the end, exports are written and errors reported again.
         if let Err(error) = self.exports.rewrite(&Report::of(&self.run))
             && !std::mem::replace(&mut self.rewriting_failed, true)
         {
@@ -351,12 +352,12 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Begins a run in a store, or continues one that has a number. A store that was removed since it
-/// was opened is created again.
+/// Begins a run in a store, or continues a run that already has a number. A store that was removed
+/// since it was opened is created again.
 fn begun(mut store: Store, run: &mut Redacted<Run>) -> Result<Store, StoreError> {
     if store.is_gone() {
         let path = store.path().to_owned();
-        // Its locks would block the new connection.
+        // The locks of the old connection would block the new connection.
         drop(store);
         return saved(&path, run);
     }
@@ -370,7 +371,7 @@ fn begun(mut store: Store, run: &mut Redacted<Run>) -> Result<Store, StoreError>
     Ok(store)
 }
 
-/// Opens a store and stores the whole run in it, under a new number there.
+/// Opens a store, stores the whole run in it, and notes the number of the run there.
 fn saved(path: &Path, run: &mut Redacted<Run>) -> Result<Store, StoreError> {
     let mut store = Store::open(path)?;
     run.set(store.save(run)?, |run, number| run.number = Some(number));

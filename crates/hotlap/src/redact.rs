@@ -1,16 +1,16 @@
-//! Secrets that requests carry, kept out of everything that outlives a run or is shown: the store,
-//! exports, pages, the stored command line, and messages.
+//! Keeps secrets out of everything that outlives a run or is shown: the store, exports, pages, the
+//! stored command line, and messages.
 //!
-//! A header's value is a secret if its name is one of `USUAL`, ends with one of `ENDINGS`, or
-//! is one that `--redact` or the config file names. User name and password in a URL are secrets. A
-//! value that is assigned to a name with one of `ENDINGS` is a secret too, in a query string, a
-//! body, a command or a log.
+//! A header's value is a secret if the header's name is one of `USUAL` or ends with one of
+//! `ENDINGS`. Headers that `--redact` or the config file names have secret values, too. The user
+//! name and password in a URL are secrets. A value is also a secret if it is assigned to a name
+//! that ends with one of `ENDINGS`. Such names appear in query strings, bodies, commands and logs.
 //!
-//! What is recorded and printed has [`MARK`] in place of secrets, wherever they turn up: also where
-//! a server logs a header or sends it back. What is sent is not touched. A run that is repeated or
-//! resumed takes the true values from its own command line or suite again.
+//! All that is recorded or printed has [`MARK`] in place of secrets, even where a server logs a
+//! header or sends it back. Requests are sent unchanged. A run that is repeated or resumed takes
+//! the true values from its own command line or suite again.
 //!
-//! The list belongs to the process, not to a command, because every way out must know it.
+//! The list of secrets belongs to the process, not to a command, because all output needs the list.
 //!
 //! The store accepts only [`Redacted`] values, and only the functions of this module make them.
 
@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::model::{ExplainLap, Lap, Run};
 
-/// What stands in place of a secret: a word that means the same in a shell, in a URL and on a page.
+/// The word that replaces a secret. This word means the same in a shell, in a URL and on a page.
 pub const MARK: &str = "REDACTED";
 
 /// Headers whose values are always redacted.
@@ -40,8 +40,8 @@ const USUAL: [&str; 10] = [
     "x-amz-security-token",
 ];
 
-/// How names of secrets end, in lower case and without separators: `DB_PASSWORD=x`, `?token=x`,
-/// `--api-key x`, `"clientSecret": "x"`.
+/// The endings of the names of secrets, in lower case and without separators: `DB_PASSWORD=x`,
+/// `?token=x`, `--api-key x`, `"clientSecret": "x"`.
 const ENDINGS: [&str; 10] = [
     "password",
     "passwd",
@@ -55,15 +55,16 @@ const ENDINGS: [&str; 10] = [
     "signature",
 ];
 
-/// The shortest secret that is looked for in free text. Shorter ones are redacted where they stand
-/// as a header's value. In free text they would match by chance.
+/// The length of the shortest secret that is looked for in free text. Shorter secrets are redacted
+/// only next to their names. In free text, they would match by chance.
 const SHORTEST: usize = 6;
 
 #[derive(Debug, Default)]
 struct Secrets {
-    /// Names of headers, in lower case, beside the usual ones.
+    /// The names of further headers whose values are secrets, in lower case.
     names: Vec<String>,
-    /// Values, the longest first, so that one that is part of another does not leave the rest.
+    /// The known secrets, the longest first. If one secret is part of another, the longer one is
+    /// replaced as a whole.
     values: Vec<String>,
 }
 
@@ -75,25 +76,27 @@ pub fn names(names: &[String]) {
     secrets.names.extend(names.iter().map(|name| name.trim().to_lowercase()));
 }
 
-/// Notes a header of a request: from now on, its value is redacted everywhere if it is a secret.
+/// Notes a header of a request. If the header's value is a secret, the value is redacted everywhere
+/// from now on.
 pub fn header(name: &str, value: &str) {
     if !is_secret(name) {
         return;
     }
-    // `Bearer abc`: the token is a secret without its scheme too. `a=1; session=abc`: so is each.
+    // In `Bearer abc`, the token is a secret without its scheme, too. In `a=1; session=abc`, each
+    // value is a secret.
     let parts = value.split([' ', ';', ',']).map(|part| part.split_once('=').map_or(part, |p| p.1));
     learn(std::iter::once(value).chain(parts));
 }
 
-/// Notes the secrets that a command, a URL or a body assigns: from now on, they are redacted
-/// everywhere. A server may print them without their names.
+/// Notes the secrets that a command, a URL or a body assigns. From now on, these secrets are
+/// redacted everywhere, because a server may print them without their names.
 pub fn command(text: &str) {
     let mut found = Vec::new();
     assignments(text, |secret| found.push(secret.to_owned()));
     learn(found.iter().map(String::as_str));
 }
 
-/// Notes the secrets of this process's command line, and of its environment, which servers inherit.
+/// Notes the secrets in this process's command line, and in its environment, which servers inherit.
 pub fn surroundings() {
     let typed: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -125,7 +128,7 @@ pub fn is_secret(name: &str) -> bool {
     USUAL.contains(&name.as_str()) || names_a_secret(&name) || secrets.names.contains(&name)
 }
 
-/// Text without the secrets that are known, and without the credentials of URLs in it.
+/// Returns a text without the known secrets, and without the credentials in URLs.
 pub fn text(text: &str) -> String {
     let mut out = assignments(&urls(text), |_| {});
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +136,7 @@ pub fn text(text: &str) -> String {
         if out.contains(value.as_str()) {
             out = out.replace(value.as_str(), MARK);
         }
-        // As it stands within a string of JSON.
+        // A secret may also appear in its escaped form, within a JSON string.
         let quoted = Value::from(value.as_str()).to_string();
         let quoted = &quoted[1..quoted.len() - 1];
         if quoted != value && out.contains(quoted) {
@@ -143,14 +146,14 @@ pub fn text(text: &str) -> String {
     out
 }
 
-/// The words of this command line as they can be typed again, without secrets. The program is
-/// called `hotlap`, whatever its path.
+/// Returns the words of this command line without secrets, so that they can be typed again. The
+/// program is called `hotlap`, whatever its path is.
 pub fn command_line() -> Vec<String> {
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     words(&std::iter::once("hotlap".to_owned()).chain(typed).collect::<Vec<_>>())
 }
 
-/// A command line of hotlap without secrets.
+/// Returns a command line of hotlap without secrets.
 fn words(words: &[String]) -> Vec<String> {
     let mut out = Vec::new();
     let mut is_header = false;
@@ -178,8 +181,8 @@ fn words(words: &[String]) -> Vec<String> {
     out
 }
 
-/// A request or a response without the secrets in its head. The body is redacted as text, if it is
-/// text.
+/// Returns a request or a response without the secrets in its head. If the body is text, known
+/// secrets are also removed from it.
 pub fn message(bytes: &[u8]) -> Vec<u8> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(bytes.len());
     let mut out = Vec::with_capacity(bytes.len());
@@ -201,7 +204,7 @@ pub fn message(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Bytes without the secrets that are known, if they are text.
+/// Returns bytes without the known secrets if the bytes are text, and unchanged otherwise.
 pub fn bytes_of(bytes: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(bytes) {
         Ok(readable) => text(readable).into_bytes(),
@@ -222,23 +225,23 @@ impl<T> Deref for Redacted<T> {
 }
 
 impl<T> Redacted<T> {
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.0
     }
 
-    /// Adds a part without secrets. `add` is a plain function, so it brings nothing else along.
+    /// Adds a part without secrets. `add` is a plain function, so it cannot capture other values.
     pub fn add<P>(&mut self, part: Redacted<P>, add: fn(&mut T, P)) {
         add(&mut self.0, part.0);
     }
 
-    /// Sets a figure, which has no text.
+    /// Sets a figure, which contains no text.
     pub fn set<F: Copy>(&mut self, figure: F, set: fn(&mut T, F)) {
         set(&mut self.0, figure);
     }
 }
 
-/// A record without secrets in any of its texts.
+/// Returns a record without secrets in any of its texts.
 pub fn record<T: Serialize + DeserializeOwned>(record: T) -> Redacted<T> {
     let Ok(whole) = serde_json::to_value(&record) else { return Redacted(record) };
     let mut redacted = whole.clone();
@@ -249,9 +252,9 @@ pub fn record<T: Serialize + DeserializeOwned>(record: T) -> Redacted<T> {
     Redacted(serde_json::from_value(redacted).unwrap_or(record))
 }
 
-/// A run without secrets.
+/// Returns a run without secrets.
 pub fn run(mut run: Run) -> Redacted<Run> {
-    // These are not part of the record: everything without a text, and the laps.
+    // These fields are not part of the serialized record, so they are put back below.
     let (number, pool) = (run.number, run.pool.take());
     let (laps, explain) = (std::mem::take(&mut run.laps), std::mem::take(&mut run.explain));
     let laps = laps.into_iter().map(|own| lap(own).0).collect();
@@ -259,8 +262,8 @@ pub fn run(mut run: Run) -> Redacted<Run> {
     Redacted(Run { number, laps, explain, pool, ..record(run).0 })
 }
 
-/// A lap without secrets in the texts that come from a server. Its first wrong response is among
-/// the failed checks, as text.
+/// Returns a lap without secrets in the texts that come from a server. The first wrong response is
+/// dropped, because the failed checks already contain it as text.
 pub fn lap(mut lap: Lap) -> Redacted<Lap> {
     lap.failed = record(lap.failed).0;
     lap.outcome.first_wrong = None;
@@ -269,7 +272,7 @@ pub fn lap(mut lap: Lap) -> Redacted<Lap> {
     Redacted(lap)
 }
 
-/// A lap that explains, without secrets.
+/// Returns an explain lap without secrets.
 pub fn explain_lap(explains: ExplainLap) -> Redacted<ExplainLap> {
     Redacted(ExplainLap { lap: lap(explains.lap).0, ..explains })
 }
@@ -295,16 +298,16 @@ fn names_a_secret(name: &str) -> bool {
     ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Text without the values that are assigned to names of secrets: after `=`, after `:` and a quote
-/// as in JSON, or after an option and a blank. And without the values of the usual headers. Each
-/// value is passed to `found`.
+/// Returns a text without values that are assigned to names of secrets, and without the values of
+/// the usual headers. A value follows `=`, or `:` and a quote as in JSON, or an option and a blank.
+/// Each value is passed to `found`.
 fn assignments(text: &str, mut found: impl FnMut(&str)) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(is_name) {
         let end = rest[at..].find(|c| !is_name(c)).map_or(rest.len(), |length| at + length);
-        // The letter of an escaped line break is no part of a name: `\nSet-Cookie`.
+        // The letter of an escaped line break is not part of a name, as in `\nSet-Cookie`.
         let from = at + usize::from(rest[..at].ends_with('\\'));
         let (name, after) = (&rest[from..end], &rest[end..]);
         out += &rest[..end];
@@ -326,7 +329,7 @@ fn assignments(text: &str, mut found: impl FnMut(&str)) -> String {
     out + rest
 }
 
-/// What a value ends with.
+/// What marks the end of a value.
 #[derive(Debug, Clone, Copy)]
 enum ValueEnd {
     /// A blank, or a sign that separates values.
@@ -335,12 +338,12 @@ enum ValueEnd {
     Quote(char),
     /// A quote that a backslash precedes, because the whole text is within quotes.
     Backslash,
-    /// The end of the line, also if it is escaped, or a quote.
+    /// The end of the line, which may be escaped, or a quote.
     Line,
 }
 
 impl ValueEnd {
-    /// Where the value at the start of a text ends.
+    /// Returns where the value at the start of a text ends. `None` if the value is the whole text.
     fn of(self, value: &str) -> Option<usize> {
         match self {
             Self::Sign => value.find(|c: char| c.is_whitespace() || "&;,'\"`<>)}]".contains(c)),
@@ -358,7 +361,7 @@ impl ValueEnd {
     }
 }
 
-/// The length of what stands between a name and its value, and what the value ends with.
+/// Returns the length of the text between a name and its value, and what marks the value's end.
 fn assigned(name: &str, after: &str, is_header: bool) -> Option<(usize, ValueEnd)> {
     let bare = after.trim_start_matches(['"', '\'', '\\']);
     let sign = bare.trim_start();
@@ -370,7 +373,7 @@ fn assigned(name: &str, after: &str, is_header: bool) -> Option<(usize, ValueEnd
     };
     let unquoted = value.trim_start_matches('\\');
     let quote = unquoted.chars().next().filter(|c| "\"'".contains(*c));
-    // In prose, such a name may have a colon after it, and no value.
+    // In prose, a colon may follow such a name without a value after it.
     if sign.starts_with(':') && quote.is_none() {
         return is_header.then(|| (after.len() - value.len(), ValueEnd::Line));
     }
@@ -382,7 +385,7 @@ fn assigned(name: &str, after: &str, is_header: bool) -> Option<(usize, ValueEnd
     Some((after.len() - value.len(), end))
 }
 
-/// Text whose URLs have no user names and passwords (RFC 3986 section 3.2.1).
+/// Returns a text whose URLs have no user names and passwords (RFC 3986 section 3.2.1).
 fn urls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -417,7 +420,7 @@ mod tests {
             ("run|-H|Authorization: Bearer a1|u", "run|-H|Authorization: REDACTED|u"),
             ("run|-HCookie: a=b|u", "run|-HCookie: REDACTED|u"),
             ("run|-qH|cookie:a|u", "run|-qH|cookie: REDACTED|u"),
-            // Regression: this form was stored as it is.
+            // Regression test: this form was stored with its secret.
             ("run|-H=X-Auth-Token:h7|u", "run|-H=X-Auth-Token: REDACTED|u"),
             ("run|-H|X-Session-Token: h7|u", "run|-H|X-Session-Token: REDACTED|u"),
             ("run|--header|X-Api-Key: k|u", "run|--header|X-Api-Key: REDACTED|u"),
@@ -433,7 +436,8 @@ mod tests {
         }
     }
 
-    /// Regression: passwords in query strings, bodies, commands and logs were stored and exported.
+    /// Regression test: passwords in query strings, bodies, commands and logs were stored and
+    /// exported.
     #[test]
     fn what_is_assigned_to_the_name_of_a_secret_is_one() {
         for (given, expected) in [
@@ -456,7 +460,7 @@ mod tests {
         assert_eq!(same.map(text), same);
     }
 
-    /// Regression: a server that printed its token without a name, or answered with a cookie.
+    /// Regression test: a server printed its token without a name, or responded with a cookie.
     #[test]
     fn what_a_command_assigns_is_a_secret_without_its_name_too() {
         command("env MY_TOKEN=tok-cmd-77 DB_PASS=db-cmd-99 ./app --api-key key-cmd-55");

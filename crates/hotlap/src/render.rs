@@ -1,5 +1,5 @@
-//! Renderers: each lays out a finished report in one format. They get words and figures only, and
-//! compute nothing.
+//! Renderers, each of which lays out a finished report in one format. They only get words and
+//! figures, and compute nothing.
 
 use crate::report::Report;
 use crate::text;

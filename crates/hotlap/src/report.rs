@@ -1,8 +1,8 @@
-//! Finished words and figures: everything that renderers show, and the document described by
-//! `schemas/report.schema.json`.
+//! The report: the rounded figures and the sentences that renderers show. The file
+//! `schemas/report.schema.json` describes its JSON form.
 //!
-//! The input is an [`crate::analysis::Analysis`] of each load; the output is rounded and in words.
-//! The renderers ([`crate::render`]) lay it out and compute nothing.
+//! A report is made from one [`crate::analysis::Analysis`] per load. The renderers
+//! ([`crate::render`]) only lay out the report and compute nothing.
 
 pub mod capacity;
 pub mod comparison;
@@ -42,41 +42,41 @@ pub use verdict::{AgainstReference, MeasureNoise, MeasureVerdict, Noise};
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// Version of the form of this document: 1.
+    /// The version of the document format: 1.
     pub schema: u32,
-    /// The run.
+    /// What was run, when, and how it ended.
     pub run: Heading,
-    /// The machine.
+    /// The machine that ran the servers, and the machines that generated the load.
     pub host: HostView,
     /// The result in sentences, the verdict first.
     pub sentences: Vec<String>,
-    /// The noise floor.
+    /// The noise floor under the first load. `null` if it is unknown.
     pub noise: Option<Noise>,
     /// Warnings, each with a remedy.
     pub warnings: Vec<String>,
-    /// One table a load. None for a search.
+    /// One table per load. Empty for a search of capacities and for `explain`.
     pub tables: Vec<LoadResults>,
     /// The capacities that a search found, load by load. Empty for other runs.
     pub capacity: Vec<CapacityResults>,
-    /// Where differences in CPU time per request come from. Empty unless that was measured.
+    /// The sources of differences in CPU time per request. Empty unless the run looked for them.
     pub explanations: Vec<ExplanationResults>,
-    /// Servers that failed, and why.
+    /// The servers that failed, each with the reason.
     pub failed: Vec<Failed>,
-    /// Each step of a suite about layers. Empty for other questions.
+    /// The steps of a suite that asks what each layer costs. Empty for other questions.
     pub layers: Vec<LayerStep>,
-    /// How each server scales. Empty where neither threads nor loads form a scale.
+    /// How each server scales. Empty if neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,
-    /// Servers of the suite's sources that are not part of the run, with the reason.
+    /// Servers that the suite's sources list but the run does not include, each with the reason.
     pub absent: Vec<Absent>,
-    /// The effect of overload and misbehaving clients on servers. `null` if that was not tested.
+    /// The effect of overload and misbehaving clients on servers. `null` unless the run tested it.
     pub stress: Option<stress::Stress>,
     /// The nodes and shards of a merged run. `null` for a run of one machine.
     pub pool: Option<PoolView>,
-    /// Every start with its warm-up curves.
+    /// Every start of a server, with its warm-up curves.
     pub starts: Vec<StartView>,
     /// Every lap, in the order of measurement.
     pub laps: Vec<LapView>,
-    /// Rules of `--fail-if` that servers break.
+    /// The rules of `--fail-if` that servers broke.
     #[serde(skip)]
     pub broken: Vec<BrokenRule>,
     /// The outcome of each rule of `--fail-if`, in sentences.
@@ -91,17 +91,17 @@ pub struct BrokenRule {
     pub server: String,
     /// The index of the load.
     pub load: usize,
-    /// The rule and the figure, in a sentence.
+    /// The rule and the measured figure, in one sentence.
     pub sentence: String,
 }
 
 impl Report {
-    /// The report on a run, finished or not.
+    /// Builds the report on a run, which need not have finished.
     pub fn of(run: &Run) -> Self {
         let searches = CapacityAnalysis::of_all(run);
         let capacity: Vec<CapacityResults> =
             searches.iter().map(|search| CapacityResults::of(run, search)).collect();
-        // The laps of a search have rates of their own: their levels mean nothing.
+        // Each lap of a search has a different rate, so a level over all laps would mean nothing.
         let analyses = match run.question {
             Question::Capacity | Question::Explain => Vec::new(),
             _ => Analysis::of_all(run),
@@ -147,7 +147,7 @@ impl Report {
     }
 }
 
-/// The name of a measure in tables.
+/// Returns the name of a measure in tables.
 pub fn measure_name(measure: Measure) -> &'static str {
     match measure {
         Measure::Rate => "requests/s",
@@ -161,8 +161,9 @@ pub fn measure_name(measure: Measure) -> &'static str {
 }
 
 impl Report {
-    /// The sentences at the top of the page. If there are several loads, only the first sentence,
-    /// since each load has its own. If nothing is compared, what was measured.
+    /// Returns the sentences at the top of the page. With several loads, only the first one is
+    /// returned, since each load has its own section. Without a comparison, the sentences state
+    /// what was measured.
     pub fn headline(&self) -> Vec<String> {
         if self.tables.len() > 1 {
             let mut firsts = self.tables.iter().filter_map(|t| Some((t, t.sentences.first()?)));
@@ -188,7 +189,7 @@ impl Report {
         }
     }
 
-    /// How the run was measured. Unknown facts are left out.
+    /// Returns how the run was measured, as names and values. Unknown facts are left out.
     pub fn facts(&self) -> Vec<(String, String)> {
         let run = &self.run;
         let schedule = &run.schedule;
@@ -221,7 +222,7 @@ impl Report {
         all.filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// The order of the servers' laps, one line per round.
+    /// Returns the order of the servers' laps, with one line per round.
     pub fn lap_order(&self) -> String {
         let mut out = String::new();
         let mut last = None;
@@ -237,7 +238,7 @@ impl Report {
         out.trim_start().to_owned()
     }
 
-    /// How to see the columns that a terminal leaves out. Empty if nothing was measured.
+    /// Returns a hint on how to see what the terminal leaves out. Empty if nothing was measured.
     pub fn hint(&self) -> String {
         let rows = || self.tables.iter().filter(|t| t.is_measured).flat_map(|t| &t.rows);
         let has_requests = self.tables.iter().any(|table| !table.by_request.is_empty());
@@ -253,14 +254,14 @@ impl Report {
         }
     }
 
-    /// The steps between the layers under one load.
+    /// Returns the steps between the layers under one load.
     pub fn steps(&self, load: &LoadResults) -> impl Iterator<Item = &LayerStep> {
         let load = load.load;
         self.layers.iter().filter(move |step| step.load == load)
     }
 }
 
-/// The figures of a server without a comparison.
+/// States the figures of one server in a sentence, without a comparison.
 fn measured(row: &Row) -> Option<String> {
     let rate = row.requests_per_s.as_ref()?.full();
     let bound = if row.generator_limited { "at least " } else { "" };
@@ -268,7 +269,7 @@ fn measured(row: &Row) -> Option<String> {
     Some(format!("{} serves {bound}{rate} requests/s{}.", row.name, cost.unwrap_or_default()))
 }
 
-/// Facts about the servers' machine. Empty if unknown.
+/// Returns facts about the servers' machine. The value of an unknown fact is empty.
 fn machine_facts(host: &Host) -> Vec<(&'static str, String)> {
     let machine = &host.machine;
     let number = |number: usize| if number > 0 { number.to_string() } else { String::new() };

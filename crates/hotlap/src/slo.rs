@@ -1,6 +1,6 @@
 //! Goals as people type them: `p99<10ms`, `p50<2ms,p99.9<100ms,errors<0.1%`.
 //!
-//! Apart from `cli` because suite files are read with the same rules.
+//! This module is separate from `cli` because suite files follow the same rules.
 
 use hotlap_bench::slo::Objective;
 

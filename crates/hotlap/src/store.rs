@@ -1,8 +1,8 @@
-//! Where runs are stored: an SQLite file in the user's data directory, or where `--store` says.
+//! Stores runs in an SQLite file in the user's data directory, or at the path that `--store` names.
 //!
-//! The only module with SQL. Every lap is a transaction of its own, written as soon as the lap has
-//! ended, so a crash loses at most the current lap. Reading returns exactly what was written:
-//! [`crate::model`], without computed values.
+//! No other module contains SQL. Every lap is a separate transaction, which is written as soon as
+//! the lap has ended. So a crash loses at most the current lap. Reading returns exactly what was
+//! written: [`crate::model`], without computed values.
 
 mod error;
 mod record;
@@ -24,15 +24,15 @@ pub use error::StoreError;
 use error::{Refused, explain, refused};
 use record::{put_lap, put_run, read_explain_lap, read_lap, read_record, record};
 
-/// The version of the schema, in `user_version`. It changes with the schema and with the records.
+/// The version of the schema, in `user_version`. This version also changes with the records.
 const VERSION: i64 = 1;
 
-/// Marks a store of hotlap, in `application_id`: "hotl".
+/// The number that marks a store of hotlap, in `application_id`: "hotl".
 const APPLICATION: i64 = 0x686f_746c;
 
-/// A run is one row with its record in JSON. Each lap is a separate row, because it is written when
-/// the lap has ended. Histograms and observations are packed, and read only if they are
-/// needed.
+/// The tables of a store. A run is one row with its record in JSON. Each lap is a separate row,
+/// because it is written when the lap has ended. Histograms and observations are packed, and read
+/// only if they are needed.
 const SCHEMA: &str = "
     CREATE TABLE run (
         number   INTEGER PRIMARY KEY,
@@ -53,8 +53,8 @@ const SCHEMA: &str = "
     ) STRICT;
 ";
 
-/// How long to wait for another process that writes to the store: much longer than any transaction
-/// of hotlap takes.
+/// How long to wait for another process that writes to the store. Every transaction of hotlap takes
+/// much less time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An open store.
@@ -62,30 +62,30 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Store {
     path: PathBuf,
     db: Connection,
-    /// The identity of its file, as [`file`] returns it.
+    /// The identity of the store's file, as [`file`] returns it.
     file: Option<(u64, u64)>,
 }
 
 /// An entry of the list of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ListedRun {
-    /// Its number.
+    /// The number of the run.
     pub number: u64,
-    /// When it began, in milliseconds since 1970 (UTC).
+    /// When the run began, in milliseconds since 1970 (UTC).
     pub began_ms: u64,
-    /// How long it took, in milliseconds.
+    /// How long the run took, in milliseconds.
     pub took_ms: u64,
-    /// How it ended.
+    /// The state of the run.
     pub state: RunState,
-    /// The baseline that it was saved as, if any.
+    /// The baseline that the run was saved as, if any.
     pub baseline: Option<String>,
-    /// The suite, if there was one.
+    /// The suite of the run, if any.
     pub suite: Option<String>,
     /// The contract or the request.
     pub contract: String,
-    /// Its servers, without the A/A control.
+    /// The names of the servers, without the A/A control and the ceiling.
     pub servers: Vec<String>,
-    /// Laps that are stored.
+    /// The number of stored laps.
     pub laps: u64,
 }
 
@@ -108,8 +108,8 @@ struct Named {
 }
 
 /// Creates an empty file that only the user may read, unless the file exists. The commands,
-/// requests and log lines of a run may contain secrets. SQLite gives its other files the same mode.
-/// If the file cannot be created, SQLite says why.
+/// requests and log lines of a run may contain secrets. SQLite gives the other files of a store the
+/// same mode. If the file cannot be created, SQLite reports the cause later.
 fn private(path: &Path) {
     let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
@@ -153,8 +153,8 @@ impl Store {
         let mut store = Self { path: path.to_owned(), db, file: file(path) };
         let version = is_store(&store.db);
         if matches!(version, Err(Refused::Sql(_))) && !has_log(path) {
-            // Even a reader of a store with a write-ahead log makes files beside it. In a folder
-            // that is not its own it may not, and where nothing waits in a log it need not.
+            // Even a reader of a store with a write-ahead log creates files next to the store. The
+            // reader may lack the permission, and an empty log makes these files unnecessary.
             let flags = flags | rusqlite::OpenFlags::SQLITE_OPEN_URI;
             let unchanging = Connection::open_with_flags(unchanging(path), flags);
             store.db = unchanging.map_err(|e| explain(path, &e))?;
@@ -165,12 +165,12 @@ impl Store {
         }
     }
 
-    /// The path of the store.
+    /// Returns the path of the store.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether its file was removed or replaced since it was opened, so that writes are lost.
+    /// Whether the store's file was removed or replaced after it was opened, so writes are lost.
     pub fn is_gone(&self) -> bool {
         self.file.is_none() || file(&self.path) != self.file
     }
@@ -180,8 +180,8 @@ impl Store {
         self.write(|tx| put_run(tx, run, None))
     }
 
-    /// Stores a run as a whole, as far as it has come: it replaces the run with its number if the
-    /// store has it, else it gets a new number. Used after a store has failed.
+    /// Stores a whole run as far as it has come, after a store has failed. Returns the run's
+    /// number. A run that is already stored is replaced, and any other run gets a new number.
     pub fn save(&mut self, run: &Redacted<Run>) -> Result<u64, StoreError> {
         self.write(|tx| {
             let same = "DELETE FROM run WHERE number = ?1 AND began_ms = ?2 AND seed = ?3";
@@ -203,7 +203,7 @@ impl Store {
         })
     }
 
-    /// Replaces the record of a run that is already stored. Its laps stay as they are.
+    /// Replaces the record of a run that is already stored. The laps of the run stay as they are.
     pub fn update(&mut self, run: &Redacted<Run>) -> Result<(), StoreError> {
         let number = run.number.map(|number| number as i64);
         let sql = "UPDATE run SET record = ?2 WHERE number = ?1";
@@ -218,7 +218,7 @@ impl Store {
         self.write(|tx| put_lap(tx, number, (false, before.len()), lap, None))
     }
 
-    /// Stores the last lap that explains, of a run that is already stored.
+    /// Stores the last explain lap of a run that is already stored.
     pub fn add_explain_lap(&mut self, run: &Redacted<Run>) -> Result<(), StoreError> {
         let (Some(number), [before @ .., own]) = (run.number, &run.explain[..]) else {
             return Ok(());
@@ -227,13 +227,13 @@ impl Store {
         self.write(|tx| put_lap(tx, number, place, &own.lap, own.observation.as_ref()))
     }
 
-    /// The number of the last run of a suite.
+    /// Returns the number of the last run of a suite.
     pub fn last_of(&self, suite: &str) -> Result<Option<u64>, StoreError> {
         Ok(self.newest_if(1, "suite = ?1", [suite])?.pop())
     }
 
-    /// The numbers of the newest three runs saved as this baseline, the oldest first. Without
-    /// such a run, the names of all baselines.
+    /// Returns the numbers of the newest three runs saved as this baseline, the oldest first.
+    /// Without such a run, the names of all baselines are returned as the inner error.
     pub fn baseline(&self, name: &str) -> Result<Result<Vec<u64>, Vec<String>>, StoreError> {
         let newest = self.newest_if(3, "baseline = ?1", [name])?;
         if !newest.is_empty() {
@@ -244,27 +244,27 @@ impl Store {
         Ok(Err(names?))
     }
 
-    /// The number of the last run.
+    /// Returns the number of the last run.
     pub fn last(&self) -> Result<u64, StoreError> {
         let last = self.newest_if(1, "true", [])?.pop();
         last.ok_or_else(|| StoreError::Empty { path: self.shown() })
     }
 
-    /// The numbers of the newest three runs, the oldest first.
+    /// Returns the numbers of the newest three runs, the oldest first.
     pub fn newest(&self) -> Result<Vec<u64>, StoreError> {
         let found = self.newest_if(3, "true", [])?;
         if found.is_empty() { Err(StoreError::Empty { path: self.shown() }) } else { Ok(found) }
     }
 
-    /// The number of the last run with a lap, an explanation or a stress. If there is none, of the
-    /// last run.
+    /// Returns the number of the last run with a lap, an explanation or a stress result. Without
+    /// such a run, the number of the last run is returned.
     pub fn last_with_figures(&self) -> Result<u64, StoreError> {
         let has_figures = "EXISTS (SELECT 1 FROM lap WHERE run = number)
                            OR json_array_length(record, '$.stress') > 0";
         self.newest_if(1, has_figures, [])?.pop().map_or_else(|| self.last(), Ok)
     }
 
-    /// The numbers of at most this many runs, the newest that meet a condition, the oldest first.
+    /// Returns the numbers of the newest `most` runs that meet a condition, the oldest first.
     fn newest_if(
         &self,
         most: u32,
@@ -278,13 +278,14 @@ impl Store {
         self.read(|db| db.prepare(&sql)?.query_map(of, number)?.collect())
     }
 
-    /// A run with all its laps.
+    /// Returns a run with all its laps.
     pub fn run(&self, number: u64) -> Result<Run, StoreError> {
         self.found(number, true)
     }
 
-    /// A run whose laps have no histograms and no outcomes of single requests, without laps that
-    /// explain: reading those takes most of the time, and a list of many runs does not need them.
+    /// Returns a run without explain laps. Its other laps have no histograms and no outcomes of
+    /// single requests. Reading these parts takes most of the time, and a list of many runs does
+    /// not need them.
     pub fn outline(&self, number: u64) -> Result<Run, StoreError> {
         self.found(number, false)
     }
@@ -297,9 +298,9 @@ impl Store {
         Err(StoreError::NoSuchRun { number, path: self.shown(), there })
     }
 
-    /// How a server started when it was last measured, in the first restart of its run. Only the
-    /// newest hundred runs are searched. With it comes the length of that run's slices, in
-    /// milliseconds.
+    /// Returns how a server started when it was last measured, in the first restart of its run.
+    /// Also returns the length of that run's slices, in milliseconds. Only the newest 100 runs are
+    /// searched.
     pub fn first_start(&self, server: &str) -> Result<Option<(Start, Option<f64>)>, StoreError> {
         let sql = "
             SELECT start.value AS record, newest.record ->> '$.schedule.slice_ms' AS slice_ms
@@ -315,7 +316,7 @@ impl Store {
         self.read(|db| db.query_row(sql, [server], read).optional())
     }
 
-    /// The stored runs, oldest first. With `server`, only those that contain it.
+    /// Returns the stored runs, oldest first. With `server`, returns only runs with this server.
     pub fn lines(&self, server: Option<&str>) -> Result<Vec<ListedRun>, StoreError> {
         let is_asked = |own: &[Named]| server.is_none_or(|name| own.iter().any(|s| s.name == name));
         let listed = |row: &Row| {
@@ -367,7 +368,7 @@ impl Store {
     }
 }
 
-/// A run with its laps. Without `times`, only the parts of [`Store::outline`].
+/// Reads a run with its laps. Without `times`, only the parts of [`Store::outline`] are read.
 fn read_run(db: &Connection, number: i64, times: bool) -> rusqlite::Result<Option<Run>> {
     let sql = "SELECT record FROM run WHERE number = ?1";
     let Some(mut run) = db.query_row(sql, [number], read_record::<Run>).optional()? else {
@@ -387,16 +388,15 @@ fn read_run(db: &Connection, number: i64, times: bool) -> rusqlite::Result<Optio
     Ok(Some(run))
 }
 
-/// Sets how an open store is written.
+/// Sets the options with which an open store is written.
 fn prepare(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "foreign_keys", true)?;
-    // A lap that is lost to a power cut is no loss. One that is lost to a crash of hotlap would be,
-    // and WAL with NORMAL keeps that one.
+    // A power cut may lose the last lap, but a crash of hotlap must not. WAL with NORMAL is enough.
     db.pragma_update(None, "synchronous", "normal")?;
     let is_wal =
         || db.pragma_query_value(None, "journal_mode", |row| Ok(row.get::<_, String>(0)? == "wal"));
-    // Where another process opens the store too, SQLite may refuse to change the mode at once,
-    // whatever the busy timeout is (sqlite.org/c3ref/busy_handler.html).
+    // If another process opens the store at the same time, SQLite may refuse at once to change the
+    // mode. The busy timeout does not matter then (sqlite.org/c3ref/busy_handler.html).
     let until = Instant::now() + PATIENCE;
     while !is_wal()? {
         match db.pragma_update(None, "journal_mode", "wal") {
@@ -407,12 +407,12 @@ fn prepare(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The identity of a file: device and inode.
+/// Returns the identity of a file: its device and inode.
 fn file(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
 }
 
-/// Refuses a folder, a device and a named pipe, which SQLite would wait for.
+/// Refuses a folder, a device and a named pipe, because SQLite would wait for a named pipe.
 fn is_no_other_kind(path: &Path) -> Result<(), StoreError> {
     match path.metadata() {
         Ok(found) if !found.is_file() => {
@@ -426,23 +426,23 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Whether laps may be waiting in the write-ahead log beside a store.
+/// Whether laps may be waiting in the write-ahead log next to a store.
 fn has_log(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
 }
 
-/// The URI of a file that does not change while it is read (`immutable`, sqlite.org/uri.html).
+/// Returns the URI of a file that does not change while it is read (`immutable`,
+/// sqlite.org/uri.html).
 fn unchanging(path: &Path) -> String {
     let path = path.display().to_string();
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     format!("file:{path}?immutable=1")
 }
 
-/// Creates the tables in an empty database. The version is read within the transaction, so if
-/// several processes open a new store at once, one of them creates the tables and the others find
-/// them.
+/// Creates the tables in an empty database. The version is read within the transaction. So if
+/// several processes open a new store at once, one creates the tables and the others find them.
 fn create(db: &mut Connection) -> Result<(), Refused> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_store(&tx)? {
@@ -454,7 +454,7 @@ fn create(db: &mut Connection) -> Result<(), Refused> {
     Ok(tx.commit()?)
 }
 
-/// Whether a database is a store of this version. `false` for an empty one.
+/// Whether a database is a store of this version. `false` for an empty database.
 fn is_store(db: &Connection) -> Result<bool, Refused> {
     let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let tables = "SELECT count(*) FROM sqlite_master";

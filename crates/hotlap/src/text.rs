@@ -1,5 +1,5 @@
-//! Text for people: escapes for control characters, numbers, dates, tables, wrapped lines. Nothing
-//! here depends on what hotlap measures.
+//! Text for people: escapes for control characters, numbers, dates, tables and wrapped lines.
+//! Nothing here depends on what hotlap measures.
 
 mod escape;
 pub mod layout;

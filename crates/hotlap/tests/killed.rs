@@ -1,8 +1,8 @@
-//! However hotlap is ended, no process that it started stays behind. Its store opens, finished laps
-//! are in the store, and an installation that has begun is completed.
+//! However hotlap is ended, no process that it started stays behind. The store still opens and has
+//! all finished laps. An installation that has begun is completed.
 //!
-//! `HOTLAP_KILLS=200 cargo test -p hotlap --test killed at_any_moment` kills it at 200 random
-//! moments. Without the variable, at a few.
+//! `HOTLAP_KILLS=200 cargo test -p hotlap --test killed at_any_moment` kills hotlap at 200 random
+//! moments. Without the variable, the tests kill hotlap at a few moments.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use hotlap_testkit::{Hotlap, Running, Scene, ceiling, program, pty, until};
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// A scene with two servers that are built first.
+/// Returns a scene with two servers that must be built before they start.
 fn scene() -> Scene {
     let scene = Scene::new();
     for id in ["sh/one", "sh/two"] {
@@ -31,7 +31,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// A run of a few seconds.
+/// Returns a run whose number of restarts the caller adds.
 fn run(scene: &Scene) -> Hotlap {
     scene.hotlap("run --rounds 2 --slice 12ms --no-pin --store store.db --export-json out.json")
 }
@@ -40,13 +40,13 @@ fn short_run(scene: &Scene) -> Hotlap {
     run(scene).words("--restarts 1")
 }
 
-/// A run that outlasts its test, on however busy a machine.
+/// Returns a run that outlasts its test even on a busy machine.
 fn long_run(scene: &Scene) -> Hotlap {
     run(scene).words("--restarts 200")
 }
 
-/// The state of the run that is stored and its laps, read beside hotlap. None where there is no
-/// store yet.
+/// Reads the state and the number of laps of the stored run while hotlap may be running. Returns
+/// `None` while there is no store.
 fn stored(scene: &Scene) -> Option<(RunState, u64)> {
     let lines = Store::open_existing(&scene.path("store.db")).ok()?.lines(None).ok()?;
     lines.first().map(|run| (run.state, run.laps))
@@ -60,13 +60,13 @@ fn state(scene: &Scene) -> RunState {
     stored(scene).expect("a run").0
 }
 
-/// Waits until some laps are stored.
+/// Waits until some laps are stored, and returns their number.
 fn until_it_laps(scene: &Scene, running: &mut Running) -> u64 {
     running.until("it stores laps", || laps(scene) > 2);
     laps(scene)
 }
 
-/// Nothing stays behind, and the store opens, is whole, and has at least so many laps.
+/// Asserts that no process stays behind and that the store is whole and has at least `least` laps.
 fn is_whole(scene: &Scene, least: u64) {
     scene.is_clean();
     if !scene.path("store.db").exists() {
@@ -81,12 +81,13 @@ fn is_whole(scene: &Scene, least: u64) {
     assert!(laps(scene) >= least, "{} of {least} laps", laps(scene));
 }
 
-/// A run came to its end: it is invalid where a busy machine spoiled all of its laps.
+/// Asserts that a run came to its end. The run is invalid if a busy machine spoiled all of its
+/// laps.
 fn is_over(scene: &Scene) {
     assert!(matches!(state(scene), RunState::Finished | RunState::Invalid), "{:?}", state(scene));
 }
 
-/// What follows the kill of a run: a run whose only server fails.
+/// Makes the run that follows a killed run. The only server of the new run fails.
 fn next_run(scene: &Scene) {
     run(scene).words("--restarts 1 false").said().fails(3);
 }
@@ -101,7 +102,7 @@ fn killed_at_any_moment_it_leaves_no_process_and_a_whole_store() {
         began.elapsed()
     };
     for kill in 0..kills {
-        // One moment in each of so many equal parts of the time.
+        // Each kill happens at a random moment of its part of the time, and all parts are equal.
         let random = RandomState::new().hash_one(kill) as f64 / u64::MAX as f64;
         let moment = whole.mul_f64((f64::from(kill) + random) / f64::from(kills));
         let scene = scene();
@@ -117,8 +118,8 @@ fn killed_at_any_moment_it_leaves_no_process_and_a_whole_store() {
     }
 }
 
-/// No process, folder or shared memory of a database stays behind. The next command removes the
-/// folder.
+/// The next command removes the folder of a killed run's database. Afterwards, no process, folder
+/// or shared memory of the database is left.
 #[test]
 fn killed_at_any_moment_it_leaves_no_database() {
     if let Err(why) = Programs::find(None) {
@@ -132,7 +133,7 @@ fn killed_at_any_moment_it_leaves_no_database() {
         let server = format!("{} __lookup '9 SELECT b FROM a WHERE b = $1'", program());
         let run = long_run(&scene).words("--with-postgres schema.sql").args([&server]);
         let running = run.start();
-        // A run with a database has begun all of its steps after four seconds.
+        // After four seconds, a run with a database has begun all of its steps.
         let random = RandomState::new().hash_one(kill) as f64 / u64::MAX as f64;
         std::thread::sleep(Duration::from_secs_f64(4.0 * random));
         let logs = scene.path("cache/logs");
@@ -141,7 +142,7 @@ fn killed_at_any_moment_it_leaves_no_database() {
             runs.filter_map(|run| std::fs::read_to_string(run.path().join("database")).ok())
         };
         let folders: Vec<PathBuf> = notes().map(PathBuf::from).collect();
-        // Every other time together with the supervisors, as `kill -9 -1` does.
+        // Every other time, the supervisors are killed too, as `kill -9 -1` does.
         let guards: Vec<i32> = match kill % 2 {
             0 => Vec::new(),
             _ => scene
@@ -163,13 +164,14 @@ fn killed_at_any_moment_it_leaves_no_database() {
     }
 }
 
-/// `timeout` sends SIGTERM twice, at once: the second ended hotlap before it had printed anything.
+/// Regression: `timeout` sends SIGTERM twice at once. The second signal ended hotlap before it had
+/// printed anything.
 #[test]
 fn a_signal_that_is_sent_twice_at_once_is_one_request() {
     let scene = scene();
     let mut running = long_run(&scene).words("sh/one sh/two").start();
     let laps = until_it_laps(&scene, &mut running);
-    // All of them arrive when it goes on. It takes different signals alike.
+    // All signals arrive when hotlap continues. hotlap treats the different signals alike.
     for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::HUP, Signal::CONT] {
         running.signal(signal);
     }
@@ -181,11 +183,12 @@ fn a_signal_that_is_sent_twice_at_once_is_one_request() {
 #[test]
 fn a_second_ctrl_c_ends_it_at_once_and_leaves_nothing() {
     let scene = scene();
-    // It takes its whole time to end.
+    // The server ignores SIGTERM, so it takes its whole time limit to end.
     let deaf = format!("sh -c \"trap '' TERM; {}; sleep 100\"", ceiling());
     let mut running = long_run(&scene).args([&deaf, "sh/one"]).start();
     let laps = until_it_laps(&scene, &mut running);
-    // What comes within a second of the first is the same request. Its servers have five.
+    // Signals within a second of the first one are the same request. The servers have five seconds
+    // to end.
     while !running.has_ended() {
         running.signal(Signal::INT);
         std::thread::sleep(Duration::from_millis(100));
@@ -195,12 +198,12 @@ fn a_second_ctrl_c_ends_it_at_once_and_leaves_nothing() {
     is_whole(&scene, laps);
 }
 
-/// Exports were not written once the terminal was gone.
+/// Regression: exports were not written once the terminal was gone.
 #[test]
 fn a_terminal_that_is_closed_loses_nothing() {
     let scene = scene();
     let (terminal, theirs) = pty();
-    // The tests may have been started by nohup.
+    // The tests may have been started by `nohup`, which ignores SIGHUP.
     let run = long_run(&scene).words("sh/one sh/two");
     let run = run.under("env --default-signal=HUP setsid --ctty");
     let own = || theirs.try_clone().unwrap();
@@ -221,7 +224,8 @@ fn a_terminal_that_is_closed_loses_nothing() {
     assert!(scene.read("out.json").contains("\"laps\""));
 }
 
-/// The write fails with EIO there, where it fails with EPIPE on a pipe: it was an error.
+/// Regression: a write to a closed terminal was an error. The write fails with EIO, but a write to
+/// a closed pipe fails with EPIPE.
 #[test]
 fn a_terminal_that_was_closed_is_an_end_like_a_closed_pipe() {
     let scene = scene();
@@ -231,7 +235,7 @@ fn a_terminal_that_was_closed_is_an_end_like_a_closed_pipe() {
     assert_eq!(list(theirs).succeeds().err, "");
 }
 
-/// Regression: the help and the version were lost, and the exit code was 0.
+/// Regression: on a full disk, the help and the version were lost, and the exit code was 0.
 #[test]
 fn a_full_disk_is_an_error_whatever_is_printed() {
     let scene = scene();
@@ -252,7 +256,7 @@ fn under_nohup_a_closed_terminal_is_ignored() {
     is_over(&scene);
 }
 
-/// `hotlap run … | head -1`: the exports were lost, and a failure was exit code 0.
+/// Regression: with `hotlap run … | head -1`, the exports were lost, and a failure had exit code 0.
 #[test]
 fn a_pipe_that_nobody_reads_changes_neither_exports_nor_exit_code() {
     let scene = scene();
@@ -265,7 +269,7 @@ fn a_pipe_that_nobody_reads_changes_neither_exports_nor_exit_code() {
     scene.is_clean();
 }
 
-/// Ctrl-C reaches the whole group in the foreground. hotlap stops its servers itself.
+/// Ctrl-C reaches the whole process group in the foreground. hotlap stops its servers itself.
 #[test]
 fn ctrl_c_during_a_build_leaves_nothing() {
     let scene = scene();
@@ -277,7 +281,7 @@ fn ctrl_c_during_a_build_leaves_nothing() {
     scene.is_clean();
 }
 
-/// Logs of servers of a run that was killed stayed behind for ever.
+/// Regression: the server logs of a killed run stayed behind for ever.
 #[test]
 fn the_next_run_removes_the_logs_of_a_run_that_was_killed_and_no_others() {
     let scene = scene();
@@ -302,7 +306,8 @@ fn the_next_run_removes_the_logs_of_a_run_that_was_killed_and_no_others() {
     assert_eq!(folders(), [scene.path("cache/logs/mine"), of_alive].into());
 }
 
-/// A server that leaves its group, with a process that outlives it.
+/// Returns a server that starts a process outside of its process group. The process outlives the
+/// server.
 fn leaves() -> String {
     format!("sh -c 'setsid sleep 600 & exec {}'", ceiling())
 }
@@ -317,13 +322,14 @@ fn kill_supervisors(scene: &Scene) {
     }
 }
 
-/// Regression: in 32 of 34 cases, processes of servers were left, most of them stopped for ever.
+/// Regression: in 32 of 34 cases, processes of servers stayed behind, most of them stopped for
+/// ever.
 #[test]
 fn what_a_killed_run_and_its_killed_supervisors_leave_is_ended_by_the_next_run() {
     let scene = scene();
     let mut running = long_run(&scene).arg(leaves()).start();
     until_it_laps(&scene, &mut running);
-    // A supervisor that outlived hotlap would end the servers.
+    // A supervisor that outlived hotlap would end the servers, so hotlap is stopped first.
     running.signal(Signal::STOP);
     kill_supervisors(&scene);
     running.kill();
@@ -334,7 +340,7 @@ fn what_a_killed_run_and_its_killed_supervisors_leave_is_ended_by_the_next_run()
 }
 
 /// Regression: hotlap stopped processes whose supervisor had been killed, and never thawed or ended
-/// them.
+/// these processes.
 #[test]
 fn a_run_whose_supervisors_are_killed_leaves_nothing() {
     let scene = scene();
@@ -345,7 +351,7 @@ fn a_run_whose_supervisors_are_killed_leaves_nothing() {
     scene.is_clean();
 }
 
-/// What stands for apt-get: it begins, waits for a file to appear, and goes on.
+/// A stand-in for apt-get, which begins, waits for a file to appear, and then continues.
 const APT_GET: &str = r#"#!/bin/sh
 case "$*" in
 *--assume-no*) echo "0 upgraded, 0 newly installed"; exit 1 ;;
@@ -363,7 +369,8 @@ echo "Unpacking two" || exit 1
 touch installed
 "#;
 
-/// `hotlap setup --yes` in a scene with a server that lacks a package, and a package manager.
+/// Returns `hotlap setup --yes` in a scene with a package manager and a server that lacks a
+/// package.
 fn setup(scene: &Scene) -> Hotlap {
     scene.write_program("bin/apt-get", APT_GET);
     scene.write_program("bin/sudo", "#!/bin/sh\nexec \"$@\"\n");
@@ -375,7 +382,7 @@ fn setup(scene: &Scene) -> Hotlap {
 
 const WAITS: &str = "Waiting for the package manager";
 
-/// The package manager comes to its end, and its log has all that it said.
+/// Asserts that the package manager comes to its end, and that its log has all of its output.
 fn installs_to_the_end(scene: &Scene) {
     scene.write("go", "");
     until("all is installed", || scene.path("installed").exists());
@@ -384,20 +391,23 @@ fn installs_to_the_end(scene: &Scene) {
     assert!(log.ends_with("\nUnpacking one\nUnpacking two\n"), "{log}");
 }
 
-/// It wrote to a pipe, whose end ended it between two packages.
+/// Regression: the package manager wrote to a pipe. When the pipe closed, the package manager ended
+/// between two packages.
 #[test]
 fn a_package_manager_outlives_a_hotlap_that_is_killed() {
     let scene = Scene::new();
     let mut running = setup(&scene).start_with(|setup| _ = setup.process_group(0));
     running.until("it begins to install", || scene.path("begun").exists());
-    // As `kill -9 -<group>` does, which reaches what hotlap has started in its own group.
+    // The signal reaches everything that hotlap has started in its own group, as `kill -9 -<group>`
+    // does.
     kill_process_group(running.pid(), Signal::KILL).unwrap();
     running.kill();
     assert!(!scene.path("installed").exists());
     installs_to_the_end(&scene);
 }
 
-/// A terminal that is closed sends SIGHUP to all processes in its foreground. `nohup` ignores it.
+/// A closed terminal sends SIGHUP to all processes in its foreground. A process under `nohup`
+/// ignores this signal.
 #[test]
 fn a_package_manager_outlives_its_terminal() {
     let scene = Scene::new();
@@ -413,7 +423,7 @@ fn a_package_manager_outlives_its_terminal() {
     running.end();
 }
 
-/// Ctrl-C ended the package manager together with hotlap.
+/// Regression: Ctrl-C ended the package manager together with hotlap.
 #[test]
 fn ctrl_c_waits_for_the_package_manager_and_says_so() {
     let scene = Scene::new();

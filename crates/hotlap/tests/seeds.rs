@@ -1,5 +1,5 @@
-//! The checks of the fuzzer (`fuzz/`), applied to the repository's own files and a few thousand
-//! changes of them: the same ones each time.
+//! Runs the checks of the fuzzer (`fuzz/`) on the repository's own files and on a few thousand
+//! changed copies of them. The copies are the same each time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ mod stored;
 #[path = "../../../fuzz/src/suite.rs"]
 mod suite;
 
-/// Numbers from a seed (`SplitMix64`; Steele, Lea, Flood, OOPSLA 2014).
+/// A generator of numbers from a seed (`SplitMix64`, Steele, Lea, Flood, OOPSLA 2014).
 struct Numbers(u64);
 
 impl Numbers {
@@ -33,7 +33,7 @@ impl Numbers {
     }
 }
 
-/// What parsers take badly.
+/// Texts that parsers often handle wrongly.
 const TOKENS: [&[u8]; 24] = [
     b"",
     b"\"",
@@ -61,7 +61,8 @@ const TOKENS: [&[u8]; 24] = [
     b"....",
 ];
 
-/// A few changes: a byte, a piece that goes or comes twice, a token, a piece of another seed.
+/// Makes a few changes: a random byte, a piece that is removed or repeated, a token, or a piece of
+/// another seed.
 fn change(seed: &[u8], other: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..=numbers.below(3) {
@@ -81,7 +82,7 @@ fn change(seed: &[u8], other: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// Checks the seeds, and so many changes of them.
+/// Checks the seeds and this many changed copies of them.
 fn checked(seeds: &[PathBuf], changes: usize, check: fn(&[u8])) {
     assert!(!seeds.is_empty());
     let seeds: Vec<Vec<u8>> = seeds.iter().map(|file| fs::read(file).unwrap()).collect();
@@ -97,7 +98,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files in a folder and below that have this name, or this ending.
+/// Returns the files in a folder and below it whose path has this ending.
 fn files(folder: &Path, ending: &str, depth: usize) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -127,14 +128,14 @@ fn no_file_of_requests_is_too_odd() {
     checked(&files(&root().join("fuzz/seeds/requests"), ".txt", 0), 20_000, requests::check);
 }
 
-/// Regression: a start of a server that is not there, a negative count, and a restart with the
-/// highest number of 32 bits were panics in the report.
+/// Regression: the report panicked at a start of an unknown server, at a negative count, and at a
+/// restart with the highest 32-bit number.
 #[test]
 fn no_stored_run_is_too_odd() {
     const NUMBERS: [i64; 6] = [0, -1, i64::MAX, i64::MIN, 1 << 32, u32::MAX as i64];
     const TEXTS: [&str; 6] = ["", "null", "[]", "{}", "[1e308]", "\u{1b}[2J"];
     let mut numbers = Numbers(1);
-    // Two bits say what becomes of the value, and six the form of the report.
+    // Two bits determine what happens to the value, and six bits the form of the report.
     let kind = |what: u8, numbers: &mut Numbers| what | numbers.byte() << 2;
     for column in 0..stored::columns() as u8 {
         let texts = TEXTS.iter().map(|text| text.as_bytes().to_vec());

@@ -1,5 +1,5 @@
-//! A good server is measured while other servers of the same run misbehave at random, as processes
-//! and in their responses. `HOTLAP_SEEDS=1000` tries 1,000 servers.
+//! A good server is measured while other servers of the same run misbehave at random, both as
+//! processes and in their responses. `HOTLAP_SEEDS=1000` tries 1,000 servers.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -9,21 +9,23 @@ use hotlap_testbed::{Peer, Speaks, TestServer, Unruly, for_some_seeds, most_memo
 use hotlap_testkit::{Hotlap, Said, Scene, ceiling, program};
 use serde_json::Value;
 
-/// The unruly servers of one run.
+/// The number of unruly servers in one run.
 const TOGETHER: u64 = 16;
 
-/// The time limit of a run with one unruly server, and what each further server adds. It covers a
-/// start of 4 s, checks, and a warm-up. The checks wait 2 s for each response, and may be repeated.
+/// The time limit of a run with one unruly server, and the additional time for each further server.
+/// The limit covers a start of 4 s, checks, and a warm-up. The checks wait 2 s for each response
+/// and may be repeated.
 const EACH: Duration = Duration::from_secs(60);
 
-/// No pinning and no probes for the length of a slice, so that several runs fit on two cores.
+/// The run has no pinning and does not probe for the length of a slice, so that several runs fit on
+/// two cores.
 const RUN: &str = "run -q --no-store --no-ceiling --no-pin -c 4 --timeout 100ms \
                    --start-timeout 4s -d 1s --restarts 1 --rounds 1 --slice 12ms \
                    --export-json run.json --name good";
 
 const MEMORY: u64 = 300 << 20;
 
-/// Runs hotlap, and returns its peak memory too.
+/// Runs hotlap, and returns its output and its peak memory.
 fn watched(hotlap: &Hotlap) -> (Said, u64) {
     let mut running = hotlap.start();
     let process = running.pid().as_raw_nonzero().to_string();
@@ -35,7 +37,7 @@ fn watched(hotlap: &Hotlap) -> (Said, u64) {
     (running.end(), most)
 }
 
-/// Measures a good server and the unruly servers of some seeds.
+/// Measures a good server together with the unruly servers of some seeds.
 fn try_some(good: &str, seeds: &[u64], options: &str) {
     if seeds.is_empty() {
         return;
@@ -60,8 +62,8 @@ fn try_some(good: &str, seeds: &[u64], options: &str) {
     let rows = &report["tables"][0]["rows"];
     let rate = named(rows, "good").as_ref().and_then(rate_of);
     assert!(rate.is_some_and(|rate| rate > 0.0), "{seeds:?}: {rate:?}\n{said:?}");
-    // Each server is in the table, or its failure is reported. Exit code and table agree: a failed
-    // server and wrong responses are a failure, and a row without figures is no measurement.
+    // Each server is in the table, or its failure is reported. The exit code and the table agree. A
+    // failed server or a wrong response is a failure, and a row without figures is no measurement.
     let (mut has_failed, mut lacks_figures) = (false, false);
     for name in seeds.iter().map(name).chain(["good".to_owned()]) {
         let (row, failure) = (named(rows, &name), named(&report["failed"], &name));
@@ -73,7 +75,7 @@ fn try_some(good: &str, seeds: &[u64], options: &str) {
     match said.code {
         Some(0) => assert!(!has_failed && !lacks_figures, "{seeds:?}: {said:?}"),
         Some(4) => assert!(!has_failed && lacks_figures, "{seeds:?}: {said:?}"),
-        // Another reason to fail is that more requests failed than the validity checks allow.
+        // A run also fails if more requests failed than the validity checks allow.
         _ => {}
     }
     let left = scene.processes();

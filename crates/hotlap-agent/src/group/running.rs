@@ -1,4 +1,4 @@
-//! A load that several generators send.
+//! A load that several generators send together.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,38 +20,38 @@ use crate::load::{LoadError, LoadOutcome, RunningLoad, ValuesUsed};
 use crate::message::Order;
 use crate::outcome::{self, Contributions, GeneratorOutcome, Limits, Sampled};
 
-/// How long opening connections may take, beyond the plan's timeout.
+/// The time limit for opening connections, in addition to the plan's timeout.
 const READY: Duration = Duration::from_secs(60);
 
-/// How often generators that open connections are asked whether they are ready.
+/// How often generators that are opening connections are asked whether they are ready.
 const READY_POLL: Duration = Duration::from_millis(5);
 
-/// How long after its window a load may end, beyond the plan's timeout.
+/// How long a load may last after its window, in addition to the plan's timeout.
 const END: Duration = Duration::from_secs(10);
 
-/// The least time between agreeing on a start and that start.
+/// The minimum time between the agreement on a start and the start.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// How often generators are asked whether the load has ended.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How many values of each field a thread of a generator that is lost may have used at most, if
-/// nobody knows: more than it could send in 15 s.
+/// The largest number of values of each field that a thread of a lost generator may have used, if
+/// the real number is unknown. A thread could not send as many in 15 s.
 const VALUES_OF_LOST: u64 = 1 << 24;
 
-/// Generators, and the part of a load that each of them sends.
+/// Generators, and the part of a load that each generator sends.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) generators: Vec<Arc<Channel>>,
     pub(super) parts: Vec<Plan>,
-    /// How many of them load. One more samples.
+    /// The number of generators that load. If there is one more, it samples.
     pub(super) loading: usize,
     /// The whole load.
     pub(super) plan: Plan,
 }
 
 impl Parts {
-    /// Gives each generator its part, and waits until it has opened its connections.
+    /// Gives each generator its part, and waits until all connections are open.
     fn open<O: Order<Report = u64>>(
         &self,
         order: impl Fn(Plan) -> O + Sync,
@@ -72,13 +72,13 @@ impl Parts {
     }
 }
 
-/// A generator's part of a load. Dropping it ends it.
+/// A generator's part of a load. Dropping this value ends the part.
 #[derive(Debug)]
 struct PartialLoad {
     channel: Arc<Channel>,
     /// The load's number at the generator.
     id: u64,
-    /// Whether the generator has been told that it ends.
+    /// Whether the generator has been told to end the part.
     is_over: AtomicBool,
 }
 
@@ -94,7 +94,7 @@ impl PartialLoad {
         self.call(|id| AskStatus { id })
     }
 
-    /// Waits until it has its connections.
+    /// Waits until the generator has opened its connections.
     fn wait_until_ready(&self, limit: Duration) -> Result<(), ChannelError> {
         let deadline = Instant::now() + limit;
         loop {
@@ -103,7 +103,7 @@ impl PartialLoad {
                 return Ok(());
             }
             if status.is_finished {
-                // No connection could be opened. The error says why.
+                // No connection could be opened, and the error of this call is the cause.
                 self.call(|id| Join { id })?;
             }
             if Instant::now() > deadline {
@@ -113,7 +113,7 @@ impl PartialLoad {
         }
     }
 
-    /// The error of a generator that took too long.
+    /// Returns the error for a generator that took too long.
     fn late(&self, phase: &str, limit: Duration) -> ChannelError {
         let (command, phase) = (self.channel.command().to_owned(), phase.to_owned());
         ChannelError { command, phase, fault: ChannelFault::Late { limit, said: String::new() } }
@@ -123,7 +123,8 @@ impl PartialLoad {
         self.call(|id| StopLoad { id })
     }
 
-    /// Ends it and closes its connections. Returns how many values of its fields it used at most.
+    /// Ends the part and closes its connections. Returns an upper bound on the number of field
+    /// values that it used.
     fn end(&self) -> Result<u64, ChannelError> {
         self.is_over.store(true, Ordering::Relaxed);
         self.call(|id| End { id })
@@ -133,32 +134,33 @@ impl PartialLoad {
 impl Drop for PartialLoad {
     fn drop(&mut self) {
         if !self.is_over.load(Ordering::Relaxed) {
-            // If the generator is lost, so is the load.
+            // If the generator is lost, its part of the load has ended too.
             let _ = self.end();
         }
     }
 }
 
-/// A load that several generators send. Dropping it ends the load.
+/// A load that several generators send together. Dropping this value ends the load.
 #[derive(Debug)]
 pub(super) struct RunningGroup {
     load: Parts,
     /// The part of each generator.
     loads: Vec<PartialLoad>,
-    /// When its window opens and closes, if it has one.
+    /// When the load's window opens and closes, if it has one window.
     window: Option<Window>,
-    /// When the load must have ended. `None` if a number of requests ends it, or it is held.
+    /// When the load must have ended. `None` if a number of requests ends the load, or if it is
+    /// held.
     deadline: Option<Instant>,
-    /// An upper bound of the values of its fields that it used, once it has ended.
+    /// An upper bound on the number of field values that the load used, set once it has ended.
     used: Arc<AtomicU64>,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The offset of each clock when it was compared last.
+    /// The offset of each generator's clock in the latest comparison.
     offsets: Vec<Offset>,
-    /// The windows that are not collected, of each generator.
+    /// The windows of each generator that have not been collected.
     windows: Vec<Vec<Opened>>,
     statuses: Vec<Status>,
     lost: Option<ChannelError>,
@@ -168,7 +170,7 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct Opened {
     begun: Begun,
-    /// When it closes, by the generator's clock. `None` if its outcome says so.
+    /// When the window closes, by the generator's clock. `None` if only the outcome shows it.
     closes_ns: Option<u64>,
 }
 
@@ -187,7 +189,7 @@ impl RunningGroup {
         Self { load, loads, window: None, deadline: None, used, state: Mutex::new(state) }
     }
 
-    /// Opens all connections and begins to send, all generators at the same time.
+    /// Opens all connections and begins to send, on all generators at the same time.
     pub(super) fn begin(load: Parts) -> Result<Self, LoadError> {
         let loads = load.open(|plan| Prepare { plan })?;
         let offsets = load.clocks()?;
@@ -215,21 +217,21 @@ impl RunningGroup {
         Ok(own)
     }
 
-    /// Opens all connections.
+    /// Opens the connections of a load that is held between windows.
     pub(super) fn hold(load: Parts) -> Result<Self, LoadError> {
         let loads = load.open(|plan| Hold { plan })?;
         let offsets = load.clocks()?;
         Ok(Self::new(load, loads, offsets))
     }
 
-    /// How many requests each generator has completed, and when it said so, in nanoseconds of this
-    /// host's clock.
+    /// Returns how many requests each generator has completed and the time of its report, in
+    /// nanoseconds of this host's clock.
     fn readings(&self) -> Vec<(u64, u64)> {
         let clock = Clock::default();
         let readings = self.each(|load, offset| {
             let asked_ns = clock.now_ns();
             let status = load.status()?;
-            // The clocks may have drifted apart since they were compared.
+            // The clocks may have drifted apart since the latest comparison.
             let at_ns = offset.to_local(status.at_ns).clamp(asked_ns, clock.now_ns());
             Ok((at_ns, status))
         });
@@ -238,8 +240,8 @@ impl RunningGroup {
         readings.into_iter().map(|(at_ns, status)| (at_ns, status.progress.completed())).collect()
     }
 
-    /// Does something with the load of each generator at the same time. `None` if one is lost, or
-    /// was, or if the user interrupts.
+    /// Applies a function to the part of each generator at the same time. `None` if a generator is
+    /// or was lost, or if the user interrupts.
     fn each<R: Send>(
         &self,
         does: impl Fn(&PartialLoad, Offset) -> Result<R, ChannelError> + Sync,
@@ -260,11 +262,11 @@ impl RunningGroup {
             return;
         }
         self.lock().lost.get_or_insert(error);
-        // The server is not loaded any longer than the user waits.
+        // The load on the server must not last longer than the user waits.
         let _ = together(&self.loads, PartialLoad::stop);
     }
 
-    /// The sum of the outcomes of all generators, and what each contributed.
+    /// Returns the sum of the outcomes of all generators, and what each generator contributed.
     fn merged(&self, after: &[Offset], joined: Vec<Joined>) -> LoadOutcome {
         let loading = self.load.loading;
         let state = self.lock();
@@ -281,7 +283,7 @@ impl RunningGroup {
                 let agreed: u64 =
                     own.iter().map(|(opens, closes)| closes.saturating_sub(*opens)).sum();
                 if let Some((_, last)) = own.last_mut() {
-                    // Windows that closed late were open for longer than agreed.
+                    // A window that closed late was open for longer than agreed.
                     *last += joined[index].outcome.window_ns.saturating_sub(agreed);
                 }
                 own
@@ -324,7 +326,7 @@ impl RunningGroup {
         LoadOutcome { outcome: sum.unwrap_or_default(), contributions: Some(contributions) }
     }
 
-    /// What one generator contributed, without its times.
+    /// Returns the contribution of one generator, without its times.
     fn generator(&self, index: usize, joined: &Joined) -> GeneratorOutcome {
         let (generator, part) = (&self.load.generators[index], &self.load.parts[index]);
         let outcome = &joined.outcome;
@@ -352,7 +354,7 @@ impl RunningGroup {
 }
 
 impl RunningLoad for RunningGroup {
-    /// All connections are open when the load begins or is held.
+    /// Returns at once, because all connections are open when the load begins or is held.
     fn wait_for_window(&self) -> Option<Window> {
         let now = Window { opens: Instant::now(), closes: None };
         self.lost().is_none().then(|| self.window.unwrap_or(now))
@@ -386,7 +388,7 @@ impl RunningLoad for RunningGroup {
         Some(collected)
     }
 
-    /// The count is interpolated between readings before and after the sample, which takes a
+    /// Interpolates the count between readings before and after the sample, because readings take a
     /// moment.
     fn sample(&self, take: &mut dyn FnMut(&dyn Fn() -> u64) -> Sample) -> Sample {
         let before = self.readings();
@@ -446,7 +448,7 @@ impl RunningLoad for RunningGroup {
         })
     }
 
-    /// A generator may have been lost in another load.
+    /// A generator may have been lost during another load.
     fn lost(&self) -> Option<ChannelError> {
         let own = self.lock().lost.clone();
         own.or_else(|| self.loads.iter().find_map(|load| load.channel.closed()))
@@ -461,18 +463,18 @@ impl Drop for RunningGroup {
     }
 }
 
-/// When to begin, on this host's clock: late enough that every generator knows it before, and at
-/// the plan's own time if that is later.
+/// Returns when to begin, on this host's clock. Every generator gets the order before that time. If
+/// the plan has a later start time, that time counts.
 fn start_ns(plan: &Plan, offsets: &[Offset]) -> u64 {
-    // The error is half of a round trip.
+    // The error of an offset is half of a round trip.
     let error = offsets.iter().map(|offset| offset.error()).max().unwrap_or_default();
     let asked = plan.start_at.and_then(|at| at.duration_since(SystemTime::now()).ok());
     let wait = (MARGIN + 6 * error).max(asked.unwrap_or_default());
     Clock::default().now_ns() + wait.as_nanos() as u64
 }
 
-/// The share of the requests that a generator sends, 0 to 1: in a closed loop, its share of the
-/// connections, and in an open loop the same for all generators.
+/// Returns the share of the requests that a generator sends, 0 to 1. In a closed loop this is its
+/// share of the connections. In an open loop all generators have the same share.
 pub(super) fn share(whole: &Plan, part: &Plan) -> f64 {
     match whole.pace.rate() {
         None => part.shape.connections as f64 / whole.shape.connections.max(1) as f64,

@@ -1,7 +1,7 @@
 //! Forecasts how long an experiment takes.
 //!
-//! The schedule itself carries the experiment out, with a runner that only adds up what each step
-//! takes. So it has the restarts, rounds, probes and laps at the common rate of the real run.
+//! The schedule itself runs the experiment, with a runner that only adds up the time of each step.
+//! The forecast therefore has the restarts, rounds, probes and common-rate laps of the real run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,52 +19,52 @@ use crate::participant;
 use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::schedule;
 
-/// The approximate time to verify some servers at the same time: in the first restart, in which
-/// some checks wait for a second, and in the others.
+/// The approximate time to verify some servers at the same time. The first value is for the first
+/// restart, in which some checks wait for a second. The second value is for later restarts.
 const VERIFYING: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(200)];
 
-/// The approximate time to thaw and freeze a server, besides its slice.
+/// The approximate time to thaw and freeze a server, in addition to its slice.
 const SWITCHING: Duration = Duration::from_millis(5);
 
-/// The approximate time to connect and to settle before a warm-up.
+/// The approximate time to connect and settle before a warm-up.
 const CONNECTING: Duration = Duration::from_millis(100);
 
-/// The approximate time in which a server ends.
+/// The approximate time that a server takes to stop.
 const STOPPING: Duration = Duration::from_millis(100);
 
-/// What is expected of a participant.
+/// What the forecast assumes about a participant.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected {
-    /// Time from its start to its first response.
+    /// Time from the server's start to its first response.
     pub ready: Duration,
-    /// Time of its first warm-up under one load.
+    /// Time of the server's first warm-up under one load.
     pub warm_up: Duration,
-    /// Its mean service time.
+    /// The server's mean service time.
     pub service: Duration,
-    /// Whether it costs in the shortest slices what it costs alone, so that no longer ones are
-    /// tried.
+    /// Whether the server costs the same in the shortest slices as when it runs alone. If so, no
+    /// longer slices are tried.
     pub recovers: bool,
 }
 
-/// How long an experiment takes.
+/// The forecast length of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forecast {
-    /// Until all servers are started, warmed up and probed.
+    /// The time until all servers are started, warmed up and probed.
     pub starting: Duration,
-    /// All of it, until the last server is stopped.
+    /// The time until the last server is stopped.
     pub whole: Duration,
-    /// Restarts.
+    /// The number of restarts.
     pub restarts: u32,
-    /// Rounds of all restarts.
+    /// The number of rounds in all restarts.
     pub rounds: u32,
 }
 
-/// Forecasts an experiment with these participants, which are probed for at most `probe_limit` at
-/// each length. A search, or an experiment that only explains, takes its budget.
+/// Forecasts an experiment with these participants. All of them together are probed for at most
+/// `probe_limit` at each length. A search, or an experiment that only explains, takes its budget.
 pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Duration) -> Forecast {
     let is_compared = experiment.objectives.is_empty() && experiment.explain != Explain::Only;
     let mut plain = Experiment {
-        // How soon intervals are narrow enough is not known.
+        // A forecast cannot know when the intervals will be narrow enough.
         precision: None,
         objectives: Vec::new(),
         explain: Explain::No,
@@ -75,7 +75,7 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
         plain.rounds = Some(1);
         plain.from = crate::experiment::Place::default();
     }
-    // A search has no slices.
+    // A search runs whole laps without slices.
     let chosen = if experiment.objectives.is_empty() { experiment.slice } else { Some(WHOLE) };
     let mut runner = Forecaster {
         experiment: &plain,
@@ -102,7 +102,7 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
     }
 }
 
-/// A runner without servers.
+/// A runner that has no servers and only advances a clock.
 struct Forecaster<'a> {
     experiment: &'a Experiment,
     expected: &'a [Expected],
@@ -110,9 +110,9 @@ struct Forecaster<'a> {
     clock: Duration,
     /// When the first slice began.
     starting: Option<Duration>,
-    /// Warm-ups so far, by participant.
+    /// The number of warm-ups so far, by participant.
     warm_ups: Vec<usize>,
-    /// Whether the first restart has been verified.
+    /// Whether the servers of the first restart have been verified.
     is_verified: bool,
 }
 
@@ -141,7 +141,7 @@ impl Forecaster<'_> {
         self.slices.length() * slices_a_lap(self.slices.length(), self.service())
     }
 
-    /// A window, with what comes before and after it.
+    /// Adds the time of a window, with what comes before and after it.
     fn window(&mut self, participant: usize, window: Duration) {
         self.starting.get_or_insert(self.clock);
         let service = self.expected[participant].service;
@@ -151,7 +151,7 @@ impl Forecaster<'_> {
     fn measured(&self, participant: usize, load: usize, kind: LapKind, window: Duration) -> Lap {
         let plan = &self.experiment.loads[load];
         let in_flight = plan.shape.in_flight() as f64;
-        // Little's law.
+        // Little's law gives the rate.
         let rate = in_flight / self.expected[participant].service.as_secs_f64().max(1e-6);
         let outcome = Outcome {
             window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
@@ -174,7 +174,13 @@ impl Runner for Forecaster<'_> {
         self.clock += VERIFYING[again] * u32::try_from(groups).unwrap_or(u32::MAX);
         let ready = |participant: &usize| {
             let ready_ms = Some(self.expected[*participant].ready.as_secs_f64() * 1e3);
-            Ok(Ready { ready_ms, conformance: (0, 0), notes: Vec::new(), rss_bytes: None })
+            Ok(Ready {
+                ready_ms,
+                conformance: (0, 0),
+                statements: Vec::new(),
+                notes: Vec::new(),
+                rss_bytes: None,
+            })
         };
         participants.iter().map(ready).collect()
     }
@@ -295,7 +301,7 @@ mod tests {
     const READY: Duration = Duration::from_millis(300);
     const WARM_UP: Duration = Duration::from_secs(2);
 
-    /// Two servers, the control and the ceiling, for so many restarts and rounds in this time.
+    /// Returns an experiment with two servers, the control and the ceiling.
     fn experiment(restarts: Option<u32>, rounds: Option<u32>, budget: Duration) -> Experiment {
         let participant = |role| {
             let launch = Launch { cwd: PathBuf::from("."), ..Launch::default() };
@@ -316,14 +322,14 @@ mod tests {
         [Expected { ready: READY, warm_up: WARM_UP, service, recovers }; 4]
     }
 
-    /// Regression: probes, laps at the common rate and the end of the servers were left out, so a
-    /// run took 35 s that was announced with 26 s.
+    /// Regression: probes, laps at the common rate and the end of the servers were left out. A run
+    /// that was announced as 26 s took 35 s.
     #[test]
     fn a_forecast_is_the_sum_of_all_steps_of_the_schedule() {
         let limit = Duration::from_secs(60);
         let own = Experiment { paced: true, ..experiment(Some(2), Some(2), limit) };
         let found = forecast(&own, &expected(0, true), limit);
-        // Three programs recover in four probes in both orders.
+        // Each of three programs recovers after four probes in both orders.
         let probe = SWITCHING + LENGTHS[0].mul_f64(PROBE_WINDOWS);
         let starting = READY * 4 + VERIFYING[0] + (CONNECTING + WARM_UP + COUNTED) * 4 + probe * 24;
         let slice = SWITCHING + lead_in(LENGTHS[0]) + LENGTHS[0];
@@ -344,7 +350,7 @@ mod tests {
         assert_eq!(longer, (SWITCHING + LENGTHS[1].mul_f64(PROBE_WINDOWS)) * 24);
     }
 
-    /// The budget begins with the first lap, and the servers end after it.
+    /// The budget starts with the first lap, and the servers are stopped after it is spent.
     #[test]
     fn a_run_takes_its_first_start_its_budget_and_the_end_of_its_servers() {
         let budget = Duration::from_secs(60);

@@ -1,8 +1,8 @@
-//! One server during a run: its state between its slices, and questions to it.
+//! One server during a run: its state between slices, and queries about it.
 //!
-//! Between two slices of a server, the server is frozen (if freezing is on), the connections of its
-//! load are open and idle, and [`Held`] has the sum of the lap's slices so far. The files below
-//! have the steps: they start and verify the server, warm it up, and load it for laps.
+//! Between two slices of a server, the server is frozen (if freezing is on) and the connections of
+//! its load are open and idle. [`Held`] has the sum of the lap's slices so far. The submodules
+//! start and verify the server, warm it up, and load it for laps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use hotlap_servers::launch::{NamedFile, ServerFailure};
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, ServerHost, ServerState};
-use hotlap_servers::running::{NO_PORT, RUN_BY_HAND, ask};
+use hotlap_servers::running::{NO_PORT, RUN_BY_HAND};
+use hotlap_servers::verify::ask;
 use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
@@ -35,61 +36,63 @@ mod warm_up;
 
 pub(super) use warm_up::{COUNTED, WARM_WINDOW};
 
-/// How long a reading of a server's memory is reused. Bounds the time spent reading.
+/// How long a reading of a server's memory is reused, to bound the time spent on readings.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
-/// Laps over the same connections: those of a round. What a request costs depends on the set of
-/// connections (docs/lab-notebook.md, *Connections held for a whole restart*).
+/// The number of laps over one set of connections: the two laps of a round. The cost of a request
+/// depends on the set of connections (docs/lab-notebook.md, *Connections held for a whole
+/// restart*).
 const LAPS_A_SET: u32 = 2;
 
-/// Connections that were idle for longer are replaced before the next slice, because many servers
-/// close them after a few seconds.
+/// Connections that were idle for longer than this are replaced before the next slice, because many
+/// servers close idle connections after a few seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The share of requests of which it may be unknown whether hardware counters saw them. It is large
-/// if a call to another host took long.
+/// The largest share of requests for which it may be unknown whether the hardware counters saw
+/// them. A slow call to another host makes this share large.
 const UNSURE: f64 = 0.03;
 
 /// How servers are run and laps are measured on this machine.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// Length of a slice's window. `None`: the shortest at which every server recovers from being
-    /// frozen.
+    /// The length of a slice's window. `None`: the shortest length at which every server recovers
+    /// from being frozen.
     pub slice: Option<Duration>,
-    /// How long servers may be probed at each length that is tried.
+    /// How long all servers together may be probed at each length that is tried.
     pub probe_limit: Duration,
-    /// Timeout of a request. At least [`hotlap_servers::verify::LIMIT`] during verification.
+    /// The timeout of a request. At least [`hotlap_servers::verify::LIMIT`] during verification.
     pub timeout: Duration,
-    /// Time limit from a server's start to its first correct response. Wrong ones are allowed for
-    /// part of that ([`hotlap_servers::running::UNREADY`]).
+    /// Time limit from a server's start to its first correct response. Wrong responses are allowed
+    /// for part of that time ([`hotlap_servers::running::UNREADY`]).
     pub start_limit: Duration,
-    /// How long a server must be level to count as steady, unless it has its earlier speed.
+    /// How long a server must be level to count as steady, unless it is as fast as after an earlier
+    /// start.
     pub level_for: Duration,
     /// Time limit for a server to become steady.
     pub warm_limit: Duration,
-    /// Time between SIGTERM and SIGKILL.
+    /// Time from SIGTERM to SIGKILL when a server is stopped.
     pub grace: Duration,
-    /// Freezes servers outside of their slices.
+    /// Whether servers are frozen outside of their slices.
     pub freeze: bool,
-    /// Counts instructions if the kernel permits it.
+    /// Whether instructions are counted, if the kernel permits it.
     pub counters: bool,
-    /// Which cores servers and generator use.
+    /// The cores that servers and generator use.
     pub cores: CpuAllocation,
-    /// Where servers are started.
+    /// The host on which servers are started.
     pub host: Arc<dyn ServerHost>,
-    /// Where the load comes from.
+    /// The source of the load.
     pub generator: Arc<dyn LoadHost>,
-    /// Which participant each one is compared with and must do the same work as. By default the
-    /// reference.
+    /// The participant that each participant is compared with and must do the same work as. By
+    /// default this is the reference.
     pub against: BTreeMap<usize, usize>,
 }
 
-/// What is the same for all servers of a run.
+/// The conditions that all servers of a run share.
 pub(super) struct Conditions {
     pub setting: Setting,
     pub loads: Vec<Load>,
     pub began: Instant,
-    /// Set when the user interrupts.
+    /// Whether the user has interrupted the run.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -103,8 +106,7 @@ impl Conditions {
         at.saturating_duration_since(self.began).as_millis() as u64
     }
 
-    /// Sleeps until the deadline. An interrupt also ends the load. Returns false if the user
-    /// interrupted.
+    /// Sleeps until the deadline. Returns false if the user interrupted, which also ends the load.
     fn wait(&self, session: &dyn RunningLoad, until: Instant) -> bool {
         let is_over = interrupt::sleep(until.saturating_duration_since(Instant::now()), &self.stop);
         if !is_over {
@@ -113,13 +115,13 @@ impl Conditions {
         is_over
     }
 
-    /// The protocol in which servers are started: the loads' protocol, or HTTP/1.1 if loads differ.
+    /// The protocol in which servers are started: the loads' common protocol, or else HTTP/1.1.
     fn protocol(&self) -> Protocol {
         let is_http2 = |load: &Load| load.protocol == Protocol::Http2;
         if self.loads.iter().all(is_http2) { Protocol::Http2 } else { Protocol::Http1 }
     }
 
-    /// The other protocols of the loads.
+    /// The protocols of the loads that differ from the start protocol.
     fn other_protocols(&self) -> impl Iterator<Item = Protocol> {
         let has = |protocol: &Protocol| self.loads.iter().any(|load| load.protocol == *protocol);
         let first = self.protocol();
@@ -130,62 +132,64 @@ impl Conditions {
 /// A server during a run.
 pub(super) struct Instance {
     run: Arc<Conditions>,
-    /// The number of the participant.
+    /// The index of the participant.
     pub number: usize,
     pub participant: Participant,
     /// The server, while it runs.
     server: Option<Box<dyn RunningServer>>,
-    /// Its address, while it runs.
+    /// The server's address, while it runs.
     pub target: Option<Target>,
-    /// The port on which it listens instead of `PORT`, if it does.
+    /// The port on which the server listens if it ignores `PORT`.
     pub fixed_port: Option<u16>,
-    /// The value of its `Host` header.
+    /// The value of the `Host` header.
     host: String,
-    /// Its requests with the right responses, set when it was verified first.
+    /// The requests with their correct responses, set when the server is first verified.
     requests: Vec<Request>,
     /// How many field values earlier loads have used up, and how many the latest load has used.
     values_used: (u64, Option<ValuesUsed>),
-    /// What its warm-ups have shown so far, by load.
+    /// What warm-ups have shown so far, by load.
     pub known: Vec<Option<WarmupProfile>>,
-    /// The load whose connections are kept until its next slice.
+    /// The load whose connections are kept until the server's next slice.
     held: Option<Held>,
     /// Why a generator was lost in the lap under way.
     pub lost: Option<String>,
-    /// Its context switches and the lines of its side effect before the lap under way.
+    /// The server's context switches and side-effect lines before the lap under way.
     before_lap: Option<(Option<Switches>, u64)>,
-    /// The number of its slices so far.
+    /// The number of the server's slices so far.
     slices: u32,
-    /// The number of its paced laps so far.
+    /// The number of the server's paced laps so far.
     paced: u64,
-    /// Its memory, and when that was read.
+    /// The latest memory reading, and when it was taken.
     memory: Option<(Instant, Memory)>,
-    /// Time from its start to its first right response, if hotlap started it.
+    /// Time from the server's start to its first correct response, if hotlap started it.
     ready: Option<Duration>,
-    /// What the user should know about its start.
+    /// What the user should know about the server's start.
     pub notes: Vec<String>,
-    /// The files that its command named at its first start.
+    /// The files that the server's command named at its first start.
     files: Option<Vec<NamedFile>>,
     /// Why instructions are not counted.
     uncounted: Option<String>,
-    /// Whether instruments can be used on it.
+    /// Whether instruments can be used on the server.
     observes: bool,
-    /// Whether it has been verified against its whole contract.
+    /// Whether the server has been verified against its whole contract.
     pub verified: bool,
-    /// The conformance checks of its latest verification: passed, and total; none if they were not
-    /// repeated.
+    /// Conformance checks of the latest verification: the number passed, and the total. Both are 0
+    /// if the checks were not repeated.
     conformance: (u32, u32),
+    /// Database statements per request, as counted by the latest full verification.
+    statements: Vec<(String, f64)>,
 }
 
-/// What a warm-up showed of a server under a load.
+/// What a warm-up showed about a server under a load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WarmupProfile {
-    /// How it becomes steady.
+    /// How the server becomes steady.
     steady: PreviousWarmup,
-    /// Its mean service time.
+    /// The server's mean service time.
     pub service: Duration,
     /// Whether a compiler was seen.
     compiles: bool,
-    /// The median cost of its last bursts, in nanoseconds, if it was loaded in bursts.
+    /// The median cost of the last bursts, in nanoseconds. `None` if the load had no bursts.
     burst_ns: Option<f64>,
 }
 
@@ -193,14 +197,14 @@ pub(super) struct WarmupProfile {
 struct Held {
     load: usize,
     session: Box<dyn RunningLoad>,
-    /// Laps that it may still be used for.
+    /// The number of laps for which the connections may still be used.
     laps: u32,
-    /// Requests when the lap under way began.
+    /// The number of completed requests when the lap under way began.
     requests: u64,
-    /// When its last slice ended, and whether all requests were answered by then.
+    /// When the last slice ended. `is_idle` says whether all requests had been answered by then.
     since: Instant,
     is_idle: bool,
-    /// The slices of the lap under way so far, and when the window of the first opened.
+    /// The sum of the current lap's slices, and when the window of the first slice opened.
     driven: Option<(Instant, Between)>,
 }
 
@@ -212,21 +216,21 @@ impl Held {
 
     /// Whether the next slice of a load may use these connections. Unanswered requests are kept
     /// until they are answered or time out. If a generator was lost in the lap of another server,
-    /// the next lap has new connections.
+    /// the next lap gets new connections.
     fn goes_on(&self, load: usize) -> bool {
         let is_fresh = self.laps > 0 && self.since.elapsed() < LONGEST_PAUSE;
         let may_begin = (is_fresh || !self.is_idle) && self.session.lost().is_none();
         self.load == load && (self.driven.is_some() || may_begin)
     }
 
-    /// Sends nothing more until the next slice, and gives the server this long to finish requests
-    /// in flight before it is frozen.
+    /// Stops sending until the next slice. The server has this long to finish requests in flight
+    /// before it is frozen.
     fn pause(&mut self, limit: Duration) {
         self.is_idle = self.session.pause(limit);
         self.since = Instant::now();
     }
 
-    /// Adds a slice whose window opened at that time.
+    /// Adds a slice whose window opened at `opened`.
     fn add(&mut self, opened: Instant, slice: &Between) {
         match &mut self.driven {
             Some((_, sum)) => sum.add(slice),
@@ -234,8 +238,8 @@ impl Held {
         }
     }
 
-    /// Ends the lap. Returns its slices, when the first opened, and the number of requests answered
-    /// in and between them.
+    /// Ends the lap. Returns when its first slice opened, the sum of its slices, and the number of
+    /// requests completed in and between them.
     fn end_lap(&mut self) -> Option<(Instant, Between, u64)> {
         let before = std::mem::replace(&mut self.requests, self.session.answered());
         self.laps = self.laps.saturating_sub(1);
@@ -246,9 +250,9 @@ impl Held {
 
 /// Why a server could not be measured.
 pub(super) enum Trouble {
-    /// The server failed, and is not measured any further.
+    /// The server failed, and is no longer measured.
     Server(ServerFailure),
-    /// A generator was lost: the lap is excluded, and the run goes on.
+    /// A generator was lost. The lap is excluded, and the run continues.
     Generator(String),
 }
 
@@ -258,12 +262,12 @@ impl From<ServerFailure> for Trouble {
     }
 }
 
-/// What happened between two samples, or several pairs of them.
+/// What happened between two samples, or the sum of several such pairs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
     pub requests: u64,
     pub wall_ns: u64,
-    /// CPU time. `None` if the server's processes are unknown.
+    /// The server's CPU time. `None` if the server's processes are unknown.
     pub cpu_ns: Option<u64>,
     /// CPU time of the run's database. `None` without one.
     pub database_ns: Option<u64>,
@@ -273,7 +277,7 @@ pub(super) struct Between {
 }
 
 impl Between {
-    /// What happened between two samples.
+    /// Returns what happened between two samples.
     pub fn of(before: &Sample, after: &Sample) -> Self {
         let wall = after.at.saturating_duration_since(before.at);
         let spent = |of: fn(&Sample) -> Option<u64>| Some(of(after)?.saturating_sub(of(before)?));
@@ -297,7 +301,7 @@ impl Between {
         self.silence = self.silence.max(other.silence);
     }
 
-    /// The sum of `some`, or `None` if that is empty.
+    /// The sum of `some`, or `None` if `some` is empty.
     fn sum(some: &[Self]) -> Option<Self> {
         some.iter().copied().reduce(|mut sum, one| {
             sum.add(&one);
@@ -305,13 +309,13 @@ impl Between {
         })
     }
 
-    /// Requests per second, if there were any.
+    /// Requests per second. `None` if there were no requests.
     pub fn per_second(&self) -> Option<f64> {
         let is_known = self.requests > 0 && self.wall_ns > 0;
         is_known.then(|| self.requests as f64 * 1e9 / self.wall_ns as f64)
     }
 
-    /// CPU time per request in nanoseconds, if both are known and not 0.
+    /// CPU time per request, in nanoseconds. `None` if unknown or without requests.
     pub fn cost_ns(&self) -> Option<f64> {
         let cpu_ns = self.cpu_ns.filter(|cpu_ns| *cpu_ns > 0 && self.requests > 0)?;
         Some(cpu_ns as f64 / self.requests as f64)
@@ -344,10 +348,11 @@ impl Instance {
             observes: false,
             verified: false,
             conformance: (0, 0),
+            statements: Vec::new(),
         }
     }
 
-    /// Samples server and generator.
+    /// Samples the server and the generator.
     fn sample(&mut self, session: &dyn RunningLoad) -> Sample {
         session.sample(&mut |answered| match &mut self.server {
             Some(server) => server.sample(answered),
@@ -358,7 +363,7 @@ impl Instance {
         })
     }
 
-    /// The same, with the load that is held. `None` if there is none.
+    /// Samples the server with the load that is held. `None` if no load is held.
     fn sample_held(&mut self) -> Option<Sample> {
         let held = self.held.take()?;
         let sample = self.sample(&*held.session);
@@ -366,35 +371,36 @@ impl Instance {
         Some(sample)
     }
 
-    /// Whether its processes are known, and so its CPU time.
+    /// Whether the server's processes, and therefore its CPU time, are known.
     pub fn is_known(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.is_known())
     }
 
-    /// Whether its side effect is counted.
+    /// Whether the server's side effect is counted.
     pub fn has_log(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.has_log())
     }
 
-    /// Whether it runs on another host.
+    /// Whether the server runs on another host.
     fn is_elsewhere(&self) -> bool {
         !self.delay().is_zero()
     }
 
-    /// How long a reading may take until it is taken.
+    /// The longest delay from the request for a reading to the reading itself.
     pub fn delay(&self) -> Duration {
         self.server.as_ref().map_or(Duration::ZERO, |server| server.delay())
     }
 
-    /// Context switches so far. They are read thread by thread, which takes a while if there are
-    /// many. So they are read before a lap's first sample and after its last, never between the
-    /// two.
+    /// The server's context switches so far. Reading them thread by thread takes a while if there
+    /// are many threads. They are therefore read before a lap's first sample and after its last
+    /// one.
     fn switches(&mut self) -> Option<Switches> {
         self.server.as_mut()?.switches()
     }
 
-    /// Hardware counts over this time, with the requests meanwhile. The counters are on only for
-    /// that time, because they cost the server something at each context switch.
+    /// Returns the hardware counts over this time, with the number of requests during it. The
+    /// counters are on only for that time, because they cost the server CPU time at each context
+    /// switch.
     fn counted(&mut self, session: &dyn RunningLoad, time: Duration) -> Option<Count> {
         let until = Instant::now() + time;
         let server = self.server.as_mut()?;
@@ -407,7 +413,7 @@ impl Instance {
         let third = session.answered();
         let counted = server.end_counting();
         let fourth = session.answered();
-        // The counters were switched at some moment of each call: take the middle.
+        // Each call switched the counters at an unknown moment during the call, so take the middle.
         let requests = ((third + fourth) - (first + second)) / 2;
         let unsure = ((second - first) + (fourth - third)) / 2;
         if unsure as f64 > requests as f64 * UNSURE {
@@ -416,8 +422,8 @@ impl Instance {
         Some(Count { requests, counted: counted? })
     }
 
-    /// Begins a lap with the next slice, unless one is under way. If a side effect is counted, the
-    /// lap gets its own load, and the log must be complete up to here.
+    /// Begins a lap with the next slice, unless a lap is under way. If a side effect is counted,
+    /// the lap gets a new load, and the log must be complete before the lap begins.
     fn begin_lap(&mut self) {
         if self.before_lap.is_none() {
             if self.has_log() {
@@ -428,15 +434,15 @@ impl Instance {
         }
     }
 
-    /// Drops the lap under way: the next slice begins another, on new connections.
+    /// Drops the lap under way. The next slice begins another lap, on new connections.
     pub fn forget_lap(&mut self) {
         self.held = None;
         self.before_lap = None;
         self.lost = None;
     }
 
-    /// What the server used between two samples, or several pairs of them, and its present memory.
-    /// Context switches were counted around them, while `requests` were answered.
+    /// Returns what the server used between two samples, or several pairs of them, and its current
+    /// memory. `switches` were read before and after the samples, while `requests` were completed.
     fn usage(
         &mut self,
         between: &Between,
@@ -444,7 +450,7 @@ impl Instance {
         requests: u64,
     ) -> Option<Usage> {
         let memory = self.memory()?;
-        // The share that belongs to the requests answered between the samples.
+        // The share of the context switches that belongs to the requests between the samples.
         let share = between.requests as f64 / requests.max(1) as f64;
         let count = |last: u64, first: u64| (last.saturating_sub(first) as f64 * share) as u64;
         let (first, last) = switches.unzip();
@@ -452,7 +458,7 @@ impl Instance {
         Some(Usage {
             wall_ns: between.wall_ns,
             requests: between.requests,
-            // A server that answered used some CPU time: 0 means that its clock cannot be read.
+            // A server that responded used some CPU time, so 0 means that its clock cannot be read.
             cpu_ns: between.cpu_ns.filter(|ns| *ns > 0),
             database_ns: between.database_ns,
             switches: counted(|switches| switches.voluntary),
@@ -462,7 +468,7 @@ impl Instance {
         })
     }
 
-    /// Its memory, from a recent reading: the kernel walks all of its pages for one.
+    /// The server's memory, from a recent reading. For a reading, the kernel walks all pages.
     fn memory(&mut self) -> Option<Memory> {
         if self.memory.is_none_or(|(at, _)| at.elapsed() >= MEMORY_EVERY) {
             let memory = self.server.as_mut()?.memory()?;
@@ -471,34 +477,34 @@ impl Instance {
         self.memory.map(|(_, memory)| memory)
     }
 
-    /// Freezes it. Does nothing for a server that is not a child of hotlap.
+    /// Freezes the server. Does nothing for a server that is not a child of hotlap.
     ///
     /// # Errors
-    /// It could not be frozen and keeps running: why.
+    /// Fails if the server could not be frozen and keeps running. The error is the cause.
     pub fn freeze(&mut self) -> Result<(), String> {
         self.server.as_mut().map_or(Ok(()), |server| server.freeze())
     }
 
-    /// Thaws it.
+    /// Thaws the server.
     pub fn thaw(&mut self) {
         if let Some(server) = &mut self.server {
             server.thaw();
         }
     }
 
-    /// Lets it use all cores of the run, or only its own again.
+    /// Gives the server all cores of the run, or only its own cores again.
     fn spread(&mut self, on_all: bool) {
         if let Some(server) = &mut self.server {
             server.spread(on_all);
         }
     }
 
-    /// What compiles it while it runs.
+    /// Returns what compiles the server's code while it runs.
     fn compiler(&mut self) -> Compiler {
         self.server.as_mut().map_or(Compiler::Unknown, |server| server.compiler())
     }
 
-    /// Begins to stop it, without waiting.
+    /// Begins to stop the server, without waiting for its end.
     pub fn begin_stop(&mut self, grace: Duration) {
         self.forget_lap();
         if let Some(server) = &mut self.server {
@@ -506,7 +512,7 @@ impl Instance {
         }
     }
 
-    /// Stops it. Returns a description of any problem.
+    /// Stops the server. Returns a description of any problem.
     pub fn stop(&mut self, grace: Duration) -> Option<String> {
         self.forget_lap();
         self.memory = None;
@@ -515,10 +521,10 @@ impl Instance {
         (!grace.is_zero()).then(|| complaint(&stopped)).flatten()
     }
 
-    /// Checks that it is still running.
+    /// Checks that the server is still running.
     ///
     /// # Errors
-    /// How it ended, with its last log lines.
+    /// The error says how the server ended, with its last log lines.
     pub fn still_there(&mut self, phase: &str) -> Result<(), ServerFailure> {
         match self.server.as_mut().map_or(ServerState::Runs, |server| server.state()) {
             ServerState::Runs => Ok(()),
@@ -551,7 +557,7 @@ impl Instance {
         Some(ask(target, &self.host, limit, exchange, &self.run.stop))
     }
 
-    /// What went wrong with a load of this server: the server or a generator.
+    /// Returns what went wrong with a load of this server: the server or a generator.
     fn trouble(&mut self, phase: &str, error: LoadError) -> Trouble {
         match error {
             LoadError::Lost(why) => Trouble::Generator(why.to_string()),
@@ -568,7 +574,7 @@ impl Instance {
         }
     }
 
-    /// A failure because not one request was answered.
+    /// Returns the failure of a server that did not answer a single request correctly.
     fn unanswered(&mut self, phase: &str, outcome: Result<Outcome, LoadError>) -> ServerFailure {
         if let Err(failure) = self.still_there(phase) {
             return failure;
@@ -593,19 +599,19 @@ impl Instance {
         self.failure(phase, cause, remedy)
     }
 
-    /// A failure with the server's last log lines.
+    /// Returns a failure with the server's last log lines.
     pub fn failure(&self, phase: &str, cause: String, remedy: &str) -> ServerFailure {
         let log_tail = self.server.as_ref().map(|server| server.tail()).unwrap_or_default();
         ServerFailure { phase: phase.to_owned(), cause, log_tail, remedy: remedy.to_owned() }
     }
 
-    /// The lines that its side effect has written so far.
+    /// The number of lines that the server's side effect has written so far.
     fn lines(&mut self, wait: LogWait) -> u64 {
         self.server.as_mut().map_or(0, |server| server.lines(wait))
     }
 
-    /// Ends the lap and checks that it has one line for each request answered, or sent, since some
-    /// may be in flight at the end. Waits a while, because a log may lag behind.
+    /// Ends the lap and checks its side effect: at least one line for each response, and at most
+    /// one for each request sent. Waits a while, because a log may lag behind.
     fn side_effect(&mut self, whole: &Totals) -> Option<Violation> {
         let (_, before) = self.before_lap.take()?;
         let (least, most) = (whole.responses, whole.sent);

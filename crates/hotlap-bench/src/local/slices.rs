@@ -1,18 +1,20 @@
-//! Chooses the slice length of a run: once, before the first lap that counts, and the same for
-//! every server.
+//! Chooses the slice length of a run, once, before the first lap that counts. All servers have the
+//! same slice length.
 //!
 //! After other servers have run, a server's caches are cold. A small server recovers within a few
 //! milliseconds. A runtime with a collector or a compiler may take half a second. If slices end
-//! before that, a server costs more than it does alone. Timers do the opposite: one that was due
-//! while the server was frozen fires before the window of a slice opens, so its work is not
-//! measured. But short slices are what makes a noisy machine usable. So a run uses the shorter of
-//! [`LENGTHS`] if every server costs in it what it costs alone. What the longer one still adds or
-//! hides is taken off the comparison (`analysis::bias` of the tool).
+//! before a server has recovered, the server costs more than it does alone. Timers have the
+//! opposite effect. A timer that was due while the server was frozen fires before the window of a
+//! slice opens, so its work is not measured. But only short slices make a noisy machine usable. A
+//! run therefore uses the shorter of [`LENGTHS`] if every server costs the same in it as alone.
+//! What the longer length still adds or hides is taken off the comparison (`analysis::bias` of the
+//! tool).
 //!
-//! *Probes* show whether it does: a server is thawed as for a slice but runs on for three more
-//! windows. A probe compares the cost per request in the slice's window with the cost in the time
-//! after it. The two are adjacent, so most of the machine's noise cancels. A comparison with the
-//! end of the warm-up, seconds earlier, fails on a machine whose speed varies.
+//! *Probes* show whether a slice length suffices. For a probe, a server is thawed as for a slice
+//! but runs on for three more windows. The probe compares the cost per request in the slice's
+//! window with the cost in the time after it. The two stretches are adjacent, so most of the
+//! machine's noise cancels. A comparison with the end of the warm-up, seconds earlier, fails on a
+//! machine whose speed varies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,64 +23,65 @@ use hotlap_stats::{Estimate, median};
 
 use super::instance::Between;
 
-/// The possible windows of a slice, shortest first (METHODOLOGY, *One slice length*).
+/// The possible lengths of a slice's window, shortest first (METHODOLOGY, *One slice length*).
 pub const LENGTHS: [Duration; 2] = [Duration::from_millis(12), Duration::from_millis(100)];
 
-/// Maximum number of probes of every server at each length, in both orders: at most 1.7 and 3.5 s
-/// per server.
+/// The maximum number of probes of every server at each length, in both orders. They take at most
+/// 1.7 s and 3.5 s per server.
 const PROBES: [u32; LENGTHS.len()] = [16, 4];
 
-/// Length of a probe in windows: the lead-in, one within the slice, three after it.
+/// The length of a probe, in windows: the lead-in, one window in the slice, and three after it.
 pub(super) const PROBE_WINDOWS: f64 = 13.0 / 3.0;
 
-/// Probes of a server, in both orders, before an early decision.
+/// The number of probes of a server, in both orders, before an early decision.
 const PROBES_BEFORE_LOOK: u32 = 4;
 
-/// How much more or less a server may cost in the window of a slice than after it, as a ratio. A
-/// convention: the goal for the bias.
+/// The ratio by which a server may cost more or less in the window of a slice than after it. The
+/// value is a convention: the goal for the bias.
 pub const TOLERANCE: f64 = 1.03;
 
-/// A slice is also too short if the interval of [`MANY`] ratios or more still reaches beyond this
-/// ratio. The effect of the slice on the server is then unknown. Jetty costs 6% less CPU time in
-/// slices of 12 ms than without slices. The interval of its probes reaches beyond 10% in most runs,
-/// so their median says nothing about that effect.
+/// A slice is also too short if the interval of at least [`MANY`] ratios extends beyond this ratio.
+/// The effect of the slice on the server is then unknown. Jetty costs 6% less CPU time in slices of
+/// 12 ms than without slices. The interval of its probes extends beyond 10% in most runs, so their
+/// median says nothing about that effect.
 const UNKNOWN: f64 = 1.10;
 
-/// Fewer ratios on a noisy machine would nearly always leave an interval beyond [`UNKNOWN`].
+/// The smallest number of ratios to which [`UNKNOWN`] applies. With fewer ratios, a noisy machine
+/// would nearly always have an interval that extends beyond [`UNKNOWN`].
 const MANY: usize = 16;
 
-/// The shortest slice in which a load is begun and ended rather than continued: needed for loads at
-/// a rate, and for counted side effects, for which the server's log has to settle first (50 ms or
-/// more).
+/// The shortest slice in which a load begins and ends rather than being continued. Loads at a rate
+/// need such slices. Counted side effects need them too, because the server's log has to settle
+/// first, which takes 50 ms or more.
 pub(super) const WHOLE: Duration = Duration::from_millis(300);
 
-/// Minimum length of a slice in mean service times, or requests in flight at its edges would
-/// dominate.
+/// The minimum length of a slice, in mean service times. In shorter slices, the requests in flight
+/// at the edges would dominate.
 const SERVICE_TIMES: u32 = 4;
 
-/// Minimum length of a slice in delays of readings from another host: the two edges of a window
-/// are then known to within 0.3% of its length.
+/// The minimum length of a slice, in delays of readings from another host. The two edges of a
+/// window are then known to within 0.3% of its length.
 const DELAYS: u32 = 333;
 
-/// The shortest slice at whose edges readings may take this long until they are taken.
+/// Returns the shortest slice for a host whose readings have this delay.
 pub fn shortest_slice(delay: Duration) -> Duration {
     delay * DELAYS
 }
 
-/// Maximum length of a slice, however slow a server is. Bounds the time of a round.
+/// The maximum length of a slice, however slow a server is. The limit bounds the time of a round.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Mean length of the load before a window opens: a third of the window. For windows of 12 ms that
-/// is 4 ms, the time that small servers take to recover.
+/// Returns the mean length of the load before a window opens: a third of the window. For windows of
+/// 12 ms, the load before it lasts 4 ms, the time that small servers take to recover.
 pub fn lead_in(window: Duration) -> Duration {
     window / 3
 }
 
-/// The lead-in of the slice with this number. A server that answers all of its connections at once
-/// does so in steps, each one or two service times long. Every slice begins with all connections
-/// idle, so with equal lead-ins all windows would open in the same phase of a step and count the
-/// same part of a step too many or too few. So lead-ins are spread evenly over at least two service
-/// times, by multiples of the golden ratio.
+/// Returns the lead-in of the slice with this number. A server that answers all of its connections
+/// at once does so in steps, each one or two service times long. Every slice begins with all
+/// connections idle, so with equal lead-ins all windows would open in the same phase of a step. All
+/// of them would count the same part of a step too many or too few. Lead-ins are therefore spread
+/// evenly over at least two service times, by multiples of the golden ratio.
 pub fn spread_lead_in(window: Duration, slice: u32, service: Duration) -> Duration {
     let place = (f64::from(slice) * 0.618_033_988_749_895).fract();
     let mean = lead_in(window);
@@ -86,14 +89,14 @@ pub fn spread_lead_in(window: Duration, slice: u32, service: Duration) -> Durati
 }
 
 /// Chooses the slice length of a run. Servers are identified by program: the reference and its
-/// control are one.
+/// control are one program.
 #[derive(Debug)]
 pub(super) struct Slices {
     length: Duration,
     /// Time limit for probing all servers at one length.
     limit: Duration,
     stage: Stage,
-    /// The results, at the length at which each server was probed last.
+    /// The results of the probes, at the length at which each server was probed last.
     found: BTreeMap<(usize, usize), Found>,
 }
 
@@ -102,25 +105,26 @@ pub(super) struct Slices {
 pub(super) struct Found {
     /// The slice length.
     pub slice: Duration,
-    /// Cost per request in the slices' windows over the cost after them, with its 95% interval.
+    /// The cost per request in the slices' windows, divided by the cost after them, with a 95%
+    /// interval.
     pub ratio: Estimate,
-    /// The same for requests/s.
+    /// Requests/s in the slices' windows, divided by requests/s after them, with a 95% interval.
     pub rate: Estimate,
 }
 
-/// Cost and requests/s in the windows of one server's probes, over those after them.
+/// The ratios from one server's probes: values in the windows, divided by values after them.
 #[derive(Debug, Default)]
 struct Ratios {
     costs: Vec<f64>,
     rates: Vec<f64>,
 }
 
-/// The progress of the choice.
+/// The progress of the choice of a slice length.
 #[derive(Debug)]
 enum Stage {
-    /// No probes yet.
+    /// No server has been probed yet.
     Open,
-    /// Probing these servers at the present length, with the number of probes so far.
+    /// These servers are probed at the current length. `probes` is the number of probes so far.
     Probing {
         probes: u32,
         servers: BTreeMap<(usize, usize), Ratios>,
@@ -129,24 +133,24 @@ enum Stage {
     Settled,
 }
 
-/// Programs that recover within the present length or a shorter one, by load.
+/// Programs that recover within the current length or a shorter one, by load.
 type Passed = BTreeSet<(usize, usize)>;
 
-/// A server's requirements of a slice.
+/// The requirements of a server for the length of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needs {
-    /// Its mean service time.
+    /// The server's mean service time.
     pub service: Duration,
-    /// It needs slices that begin and end with the load.
+    /// Whether the server needs slices that begin and end with the load.
     pub whole: bool,
-    /// How long a reading may take until it is taken. Not zero if it runs on another host, or is
-    /// loaded from one.
+    /// The longest delay from the request for a reading to the reading itself. Not zero if the
+    /// server runs on another host or is loaded from one.
     pub delay: Duration,
-    /// Its CPU time is known, so probes can show whether it recovers.
+    /// Whether the server's CPU time is known, so that probes can show whether the server recovers.
     pub known: bool,
 }
 
-/// The longest mean service time of servers that were measured in slices of this length.
+/// Returns the longest mean service time for which slices of this length are long enough.
 pub fn longest_service(slice: Duration) -> Duration {
     slice / SERVICE_TIMES
 }
@@ -160,7 +164,7 @@ impl Needs {
 }
 
 impl Slices {
-    /// With the length that the user set or an interrupted run had, or with none yet. All servers
+    /// Starts with the length from the user or an interrupted run, or without a length. All servers
     /// together are probed at one length for at most `limit`, but often enough for a decision.
     pub fn new(chosen: Option<Duration>, limit: Duration) -> Self {
         let stage = if chosen.is_some() { Stage::Settled } else { Stage::Open };
@@ -172,15 +176,15 @@ impl Slices {
         self.length
     }
 
-    /// The times of a probe, counted from the thaw: the window of a slice opens, closes, and three
-    /// window lengths later the probe ends.
+    /// The times of a probe, counted from the thaw. The window of a slice opens at the first time
+    /// and closes at the second. The probe ends three window lengths later.
     pub fn probe_edges(&self) -> [Duration; 3] {
         let opens = lead_in(self.length);
         [opens, opens + self.length, opens + self.length * 4]
     }
 
-    /// Judges the probes so far. Returns which of these servers (by program and load) to probe
-    /// next, in both orders. Empty once the length has been chosen.
+    /// Judges the probes so far. Returns the servers (by program and load) to probe next, in both
+    /// orders. Returns none once the length has been chosen.
     pub fn next(&mut self, servers: &BTreeMap<(usize, usize), Needs>) -> Vec<(usize, usize)> {
         if let Stage::Open = self.stage {
             let least = servers.values().map(Needs::least).max().unwrap_or_default();
@@ -234,12 +238,13 @@ impl Slices {
         };
     }
 
-    /// The result of probing a program under a load. `None` if it was not probed.
+    /// The result of probing a program under a load. `None` if the program was not probed.
     pub fn found(&self, server: (usize, usize)) -> Option<Found> {
         self.found.get(&server).copied()
     }
 
-    /// Records a probe of a program under a load: within the window of a slice, and after it.
+    /// Records a probe of a program under a load: what happened in the window of a slice and after
+    /// it.
     pub fn probed(&mut self, server: (usize, usize), within: &Between, after: &Between) {
         let costs = within.cost_ns().zip(after.cost_ns());
         let rates = within.per_second().zip(after.per_second());
@@ -254,9 +259,10 @@ impl Slices {
     }
 }
 
-/// The median of the probes' ratios, with its interval from order statistics: at least 95% from six
-/// ratios on. A server's bursts begin under load, so none is under way when a probe begins. Most
-/// probes have no burst, and their ratio is what slices do to the server.
+/// The median of the probes' ratios, with its interval from order statistics. From six ratios on,
+/// the confidence of the interval is at least 95%. A server's bursts begin under load, so no burst
+/// is under way when a probe begins. Most probes have no burst, and their ratio shows what slices
+/// do to the server.
 fn middle(ratios: &[f64]) -> Option<Estimate> {
     let mut ratios = ratios.to_vec();
     ratios.sort_by(f64::total_cmp);
@@ -265,9 +271,9 @@ fn middle(ratios: &[f64]) -> Option<Estimate> {
     Some(Estimate { value, low: ratios[beyond], high: ratios[ratios.len() - 1 - beyond] })
 }
 
-/// How many of `count` ordered values lie outside of the median's interval on each side: one less
-/// than the smallest k for which a binomial count with p = 1/2 is at most k with a probability of
-/// over 2.5% (Conover, "Practical Nonparametric Statistics", section 3.2).
+/// Returns how many of `count` ordered values lie outside of the median's interval on each side.
+/// The number is k - 1 for the smallest k with P(X ≤ k) > 2.5%, where X is binomial with p = 1/2.
+/// Source: Conover, "Practical Nonparametric Statistics", section 3.2.
 fn left_out(count: usize) -> usize {
     let mut probability = 0.5_f64.powi(count as i32);
     let mut sum = probability;
@@ -280,15 +286,15 @@ fn left_out(count: usize) -> usize {
     below.saturating_sub(1)
 }
 
-/// How often to probe servers at a length, in both orders, given this much time for each.
+/// Returns how often to probe servers at a length, in both orders, given this much time for each.
 fn most_probes(length: Duration, limit: Duration) -> u32 {
     let most = LENGTHS.iter().zip(PROBES).find(|(own, _)| **own == length);
     let fit = limit.as_secs_f64() / (2.0 * length.as_secs_f64() * PROBE_WINDOWS);
     most.map_or(0, |(_, most)| (fit as u32).clamp(PROBES_BEFORE_LOOK.min(most), most))
 }
 
-/// Whether a server costs in slices what it costs alone, given its cost ratios. `None` if the
-/// interval includes a limit and probes are left.
+/// Whether a server costs the same in slices as alone, given its cost ratios. `None` if the
+/// interval includes a limit and more probes are possible.
 fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;
@@ -317,7 +323,7 @@ mod tests {
     /// Regression: all or most windows of a lap opened in the same phase of a server's step.
     #[test]
     fn windows_open_in_all_phases_of_a_step() {
-        // How much the windows favour one phase of the step, 0 to 1.
+        // How much the windows favour one phase of the step, from 0 to 1.
         let favour = |service_us: u64, step_us: f64| {
             let service = Duration::from_micros(service_us);
             let angle = |slice| {
@@ -347,8 +353,8 @@ mod tests {
         }
     }
 
-    /// The chosen length in milliseconds, and the number of probes of each server, for servers with
-    /// these cost ratios at each length.
+    /// Returns the chosen length in milliseconds, and the number of probes of each server, for
+    /// servers with these cost ratios at each length.
     fn settled(needs: &[Needs], ratio: impl Fn(usize, u128) -> f64) -> (u128, Vec<u32>) {
         let mut slices = Slices::new(None, LIMIT);
         let servers: BTreeMap<_, _> = needs.iter().enumerate().map(|(n, s)| ((n, 0), *s)).collect();
@@ -361,7 +367,7 @@ mod tests {
             for n in [0, 1] {
                 for &server in &next {
                     probes[server.0] += 1;
-                    // Noise of ± 2% that differs between servers.
+                    // The noise of ± 2% differs between servers.
                     let noise =
                         1.0 + 0.01 * f64::from((step * 7 + n * 3 + server.0 as i32) % 5 - 2);
                     let cost = 5_000.0 * ratio(server.0, slices.length().as_millis()) * noise;
@@ -378,7 +384,8 @@ mod tests {
         panic!("no length was chosen");
     }
 
-    /// In slices of 10 ms for all, Go's net/http was measured 30% too expensive and Node 50%.
+    /// When all slices were 10 ms long, the measured cost was 30% too high for Go's net/http and
+    /// 50% too high for Node.
     #[test]
     fn slices_are_as_long_as_the_slowest_server_needs_to_recover() {
         let recovers = |ms: [u128; 2]| {
@@ -389,7 +396,7 @@ mod tests {
         assert_eq!(recovers([5_000, 0]).0, 100, "this is the longest slice");
     }
 
-    /// Regression: work on timers, which slices hide, did not lengthen them.
+    /// Regression: slices hid work on timers, and still the slice length was not increased.
     #[test]
     fn slices_in_which_a_server_costs_less_are_too_short() {
         let hidden =
@@ -432,8 +439,8 @@ mod tests {
         assert_eq!(noisy(1.0, 0.3).0, 100, "noisy ratios do not permit 12 ms");
     }
 
-    /// Regression: of a server with bursts of 50 ms each 0.2 s, probes seemed to prove that it
-    /// costs 32% less in slices. Its ratio of 1.3 to a server without bursts was printed as 1.95.
+    /// Regression: probes of a server with a 50 ms burst every 0.2 s seemed to prove that it costs
+    /// 32% less in slices. Its ratio of 1.3 to a server without bursts was printed as 1.95.
     #[test]
     fn bursts_in_some_windows_prove_nothing() {
         let ratios: Vec<f64> = (0..12).map(|n| if n % 3 == 0 { 3.0 / 9.0 } else { 1.0 }).collect();

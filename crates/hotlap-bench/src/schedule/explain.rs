@@ -1,9 +1,10 @@
 //! Laps that explain where the difference in cost between servers comes from.
 //!
-//! A restart begins like any other. A round then runs laps of each server without an instrument,
-//! which measure the difference, and two with the profile on, all interleaved and mirrored as in a
-//! run. Some rounds have a lap with each of the other instruments too, which count: counts per
-//! request are nearly exact, so they need little time.
+//! A restart begins like the restart of a comparison. Each round then runs laps of each server
+//! without an instrument, which measure the difference, and two laps with the profile on. All laps
+//! are interleaved and mirrored as in a run. Some rounds also have a lap with each of the other
+//! instruments, which count events. Counts per request are nearly exact, so these instruments need
+//! little time.
 
 use std::time::Duration;
 
@@ -15,23 +16,26 @@ use crate::experiment::{Event, Experiment, Explain, Over, Place, order};
 use crate::participant::Role;
 use crate::runner::OBSERVED;
 
-/// Restarts, unless their number is given. Intervals are computed over restarts: with eight, the
-/// difference of one of six groups must be 3.6 standard errors to count; with six, 4.2; with three,
-/// 10.9. More leave too little time for rounds.
+/// The number of restarts, unless the user sets it. Intervals are computed over restarts. The
+/// difference of one of six groups must be 3.6 standard errors to count with eight restarts, 4.2
+/// with six, and 10.9 with three. More restarts leave too little time for rounds.
 const RESTARTS: u32 = 8;
 
-/// The first of this many rounds has laps with the instruments that count.
+/// The first of every group of this many rounds has laps with the instruments that count.
 const COUNTS_EVERY: u32 = 3;
 
-/// The instruments, and whether a round has two mirrored laps of each server with it, or one.
+/// The instruments, and whether a round has two mirrored laps of each server with the instrument,
+/// or only one.
 const INSTRUMENTS: [(Instrument, bool); 3] =
     [(Instrument::Profile, true), (Instrument::SystemCalls, false), (Instrument::Events, false)];
 
-/// Separates the orders of the kinds of laps within a round. Laps have fewer slices.
+/// The distance between the step numbers of two kinds of laps within a round, so that each kind has
+/// another order. Laps have fewer slices.
 const STEPS_APART: u32 = 1 << 16;
 
 impl Schedule<'_> {
-    /// Runs the laps that explain, for this long after the first start, in restarts of their own.
+    /// Runs the laps that explain differences, in separate restarts, for this long after the first
+    /// start.
     pub(super) fn explain(&mut self) -> Over {
         let Experiment { budget, restarts, rounds, .. } = *self.experiment;
         let (budget, restarts, rounds) = match self.experiment.explain {
@@ -60,7 +64,8 @@ impl Schedule<'_> {
                 Err(over) => return over,
             };
             self.stop_all();
-            // The number of restarts tells most, so half of the last one may exceed the budget.
+            // The number of restarts matters most, so half of the last restart may exceed the
+            // budget.
             let has_time = self.elapsed() + (start + round) / 2 <= opened + budget;
             let is_enough = restarts.is_none() && (MIN_RESTARTS..planned).contains(&(nth + 1));
             if is_enough && !has_time {
@@ -70,7 +75,8 @@ impl Schedule<'_> {
         Over::Done
     }
 
-    /// The rounds of a restart: this many, or until this time. Returns how long the first took.
+    /// Runs the rounds of a restart: this many, or until this time. Returns how long the first
+    /// round took.
     fn explain_rounds(
         &mut self,
         restart: u32,
@@ -100,12 +106,12 @@ impl Schedule<'_> {
                 break;
             }
         }
-        // Some limits show only once a profile has been taken.
+        // Some limits of an instrument show only once a profile has been taken.
         self.find_instruments();
         Ok(first)
     }
 
-    /// Finds out which instruments can be used on which server.
+    /// Finds out which instruments can be used on each server.
     fn find_instruments(&mut self) {
         self.usable = vec![Vec::new(); self.running.len()];
         for participant in (0..self.running.len()).filter(|n| self.running[*n]) {
@@ -117,8 +123,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Laps of every server without an instrument, in slices as in a run. There are as many of them
-    /// as take the time of the profiled laps.
+    /// Runs laps of every server without an instrument, in slices as in a run. The laps take about
+    /// as much time as the profiled laps.
     fn plain_laps(&mut self, place: Place, load: usize) -> Result<(), Over> {
         self.go_on_comparing()?;
         let slices = self.runner.slices(load).max(1);
@@ -127,8 +133,8 @@ impl Schedule<'_> {
         self.sliced_laps(place, load, pairs)
     }
 
-    /// One lap of every server with an instrument on. Two if they are mirrored. A lap whose
-    /// instrument failed is dropped.
+    /// Runs one lap of every server with an instrument on, or two laps if they are mirrored. A lap
+    /// whose instrument failed is dropped.
     fn observed_laps(
         &mut self,
         place: Place,
@@ -158,7 +164,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Returns an error once there is a reason to stop: an explanation needs two servers.
+    /// Returns an error once there is a reason to stop. An explanation needs at least two servers.
     fn go_on_comparing(&self) -> Result<(), Over> {
         self.go_on()?;
         match self.running.iter().filter(|is_running| **is_running).count() {
@@ -184,7 +190,8 @@ mod tests {
         Experiment { explain: Explain::Only, ..experiment(restarts, rounds) }
     }
 
-    /// Runs an experiment. Returns its laps, the number of others, and why it ended.
+    /// Runs an experiment. Returns the explaining laps, the number of other laps, and why the run
+    /// ended.
     fn laps(experiment: &Experiment, runner: &mut Scripted) -> (Vec<ExplainLap>, usize, Over) {
         let (mut laps, mut others) = (Vec::new(), 0);
         let over = super::super::run(experiment, runner, &mut |event| match event {
@@ -210,12 +217,12 @@ mod tests {
         runner.slices = 4;
         let (laps, others, over) = laps(&only(Some(2), Some(4)), &mut runner);
         assert_eq!((over, others), (Over::Done, 0));
-        // The control, 1, takes no part.
+        // The control is participant 1, which does not take part.
         assert!(laps.iter().all(|lap| [0, 2].contains(&lap.lap.server)));
         let count = |instrument| laps.iter().filter(is_with(instrument)).count();
         assert_eq!(count(None), 2 * 4 * 2 * 2);
         assert_eq!(count(Some(Instrument::Profile)), 2 * 4 * 2 * 2);
-        // In the first and the fourth round of each restart, one lap of both servers.
+        // The first and the fourth round of each restart have one such lap of both servers.
         assert_eq!(count(Some(Instrument::SystemCalls)), 2 * 2 * 2);
         assert_eq!(count(Some(Instrument::Events)), 2 * 2 * 2);
         let plain: Vec<&String> = runner.log.iter().filter(|l| l.starts_with("slice")).collect();
@@ -238,7 +245,7 @@ mod tests {
             _ => {}
         });
         let once = [0, 2].map(|server| (server, "the CPU profile".to_owned()));
-        // Before the rounds of a restart, and after them.
+        // The limit is reported before the rounds of a restart, and again after them.
         assert_eq!(told, [once.clone(), once].concat());
         assert_eq!(laps, 2 * 2 + 2 + 2);
     }

@@ -1,13 +1,13 @@
-//! The search for each server's capacity: the highest rate at which it keeps the goals of the
-//! experiment.
+//! The search for each server's capacity: the highest rate at which the server meets the goals of
+//! the experiment.
 //!
 //! Every restart has rounds. A round runs two trials of each server, interleaved and mirrored like
-//! laps, one on each side of the present estimate. The first restart begins with rounds that
-//! bracket the capacity. Rates are chosen by [`hotlap_stats::next_rate`]; here is decided who runs
-//! when, how long, and when to stop.
+//! laps. The two trials are on either side of the current estimate. The first restart begins with
+//! rounds that bracket the capacity. [`hotlap_stats::next_rate`] chooses the rates. This module
+//! decides which server runs when, for how long, and when to stop.
 //!
-//! At the end, each server is held at the rate that was found, for longer than in any trial. A goal
-//! that is met in windows of a second need not be met for a minute.
+//! At the end, each server is held at the rate that was found, for longer than in any trial. A
+//! server that meets a goal in windows of a second may still miss it over a minute.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,45 +20,46 @@ use crate::lap::{Lap, Violation};
 use crate::runner::TrialWindow;
 use crate::slo::{HELD, Objective, WINDOW, usual_window};
 
-/// Rounds of a restart after the bracket, with two trials of each server each. Restarts tell more
-/// than rounds, but each costs a start and a warm-up, which take about as long as two rounds.
+/// The number of rounds in a restart once all capacities are bracketed. A round has two trials of
+/// each server. Restarts tell more than rounds, but each costs a start and a warm-up, which take
+/// about as long as two rounds.
 const ROUNDS: u32 = 3;
 
-/// The number of misses that a window allows at the capacity. With fewer, chance decides.
+/// The number of misses that a window allows at the capacity. With fewer, chance would decide.
 const MISSES: f64 = 3.0;
 
-/// The number of requests that a window has at least, if that takes no longer than 20 s.
+/// The smallest number of requests in a window, unless they would take longer than 20 s.
 const FEWEST: f64 = 20.0;
 
-/// A window takes at most one in this many parts of a server's share of the budget, so that there
-/// is time for five restarts.
+/// A window takes at most a server's share of the budget divided by this number, so that there is
+/// time for five restarts.
 const PARTS: u32 = 45;
 
 /// The first rate, relative to the closed-loop throughput at the end of the warm-up.
 const FIRST: f64 = 0.5;
 
-/// A server that misses a goal at this share of the first rate keeps it at none.
+/// A server that still misses a goal at this share of the first rate meets it at no rate.
 const LOWEST: f64 = 0.01;
 
-/// Holding a server takes its share of the budget divided by this number.
+/// The time for holding a server is the server's share of the budget divided by this number.
 const HOLDING: u32 = 3;
 
-/// A server that misses a goal while it is held is held again at this share of the rate, at most so
-/// many times. The rate is known to within a few per cent.
+/// The step and the largest number of steps by which a server's rate is lowered if it misses a goal
+/// while it is held. The capacity is known to within a few per cent.
 const STEP_DOWN: (f64, u32) = (0.95, 3);
 
-/// The generator limits a server after this many trials in a row in which it was late, if no trial
-/// has missed the goals yet. Otherwise the capacity lies below what the generator can offer, and
-/// something else made it late.
+/// After this many trials in a row in which the generator was late, the generator is the limit,
+/// unless a trial has missed the goals. In that case the capacity is below what the generator can
+/// offer, and something else made it late.
 const LATE_IN_A_ROW: u32 = 2;
 
-/// The search on one server under one load.
+/// The state of the search on one server under one load.
 #[derive(Debug, Clone)]
 struct Searched {
     trials: Vec<Trial>,
     /// The first rate to try, in requests/s.
     first: f64,
-    /// Trials in a row in which the generator was late.
+    /// The number of trials in a row in which the generator was late.
     late: u32,
 }
 
@@ -93,7 +94,7 @@ impl Schedule<'_> {
                 let trial = TrialWindow { rate, length, seed, holds: true };
                 (self.watch)(Event::Lapping { participant: *participant, load: *load });
                 let lap = self.runner.trial_lap(*participant, *load, trial);
-                // A lap that is excluded says nothing about the rate, so it is repeated.
+                // An excluded lap says nothing about the rate, so the lap is repeated.
                 let is_met = match &lap {
                     Ok(lap) => lap.counts().then(|| is_kept(self.experiment, lap)),
                     Err(_) => Some(true),
@@ -109,7 +110,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// How long holding all servers takes, if none has to step down.
+    /// The time for holding all servers, if none of them has to step down.
     fn holding_takes(&self) -> Duration {
         let servers = self.running.iter().filter(|is_running| **is_running).count();
         let each = servers * self.experiment.loads.len();
@@ -158,7 +159,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Two trials of every server under every load.
+    /// Runs two trials of every server under every load.
     fn trials(&mut self, searches: &mut Searches, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
         for load in 0..self.experiment.loads.len() {
@@ -180,7 +181,8 @@ impl Schedule<'_> {
                 if search.is_over() {
                     continue;
                 }
-                // The same arrivals for all servers: their differences are not those of chance.
+                // All servers get the same arrival times, so differences between servers are not
+                // due to chance.
                 let seed = salted(self.experiment.seed, place, u64::from(is_second) + 1);
                 let trial = TrialWindow { seed, ..search.next(self.experiment, side) };
                 (self.watch)(Event::Lapping { participant, load });
@@ -201,12 +203,12 @@ impl Schedule<'_> {
             .all(|search| search.is_some_and(|s| s.is_over() || is_bracketed(&s.trials)))
     }
 
-    /// Whether more trials would show nothing new of any running server.
+    /// Whether more trials would show nothing new about any running server.
     fn all_over(&self, searches: &Searches) -> bool {
         self.of_running(searches).all(|search| search.is_some_and(Searched::is_over))
     }
 
-    /// The searches on all running servers. `None` for one that has not begun.
+    /// The searches on all running servers. `None` for a search that has not begun.
     fn of_running<'a>(
         &'a self,
         searches: &'a Searches,
@@ -236,15 +238,15 @@ impl Searched {
         Self { trials: Vec::new(), first: (reached * FIRST).max(1.0), late: 0 }
     }
 
-    /// Whether more trials would show nothing new: the generator is the limit, or the server keeps
-    /// the goals at no rate.
+    /// Whether more trials would show nothing new, because the generator is the limit or the server
+    /// meets the goals at no rate.
     fn is_over(&self) -> bool {
         let lowest = next_rate(&self.trials, self.first, Side::Below);
         let has_missed = self.trials.iter().any(|trial| !trial.is_kept);
         (self.late >= LATE_IN_A_ROW && !has_missed) || lowest < self.first * LOWEST
     }
 
-    /// The next trial. Its seed is up to the schedule.
+    /// Returns the next trial. The schedule sets its seed.
     fn next(&self, experiment: &Experiment, side: Side) -> TrialWindow {
         let rate = next_rate(&self.trials, self.first, side);
         let misses = MISSES / share(experiment) / rate;
@@ -257,8 +259,8 @@ impl Searched {
         TrialWindow { rate, length, seed: 0, holds: false }
     }
 
-    /// Adds a lap at a rate. A lap that is excluded says nothing about the server. If the
-    /// generator was late, and nothing else was wrong, the generator may not manage the rate.
+    /// Adds a lap at a rate. An excluded lap says nothing about the server. If the only fault was a
+    /// late generator, the generator may not manage the rate.
     fn add(&mut self, experiment: &Experiment, place: Place, rate: f64, lap: &Lap) {
         if !lap.counts() {
             let is_late = |violation: &Violation| matches!(violation, Violation::Late { .. });
@@ -281,7 +283,7 @@ fn is_kept(experiment: &Experiment, lap: &Lap) -> bool {
     experiment.objectives.iter().all(|goal| goal.is_kept(&lap.outcome))
 }
 
-/// How long each server is held.
+/// The time for which each server is held.
 fn held(experiment: &Experiment) -> Duration {
     let rows = experiment.participants.len() * experiment.loads.len().max(1);
     let rows = u32::try_from(rows).unwrap_or(u32::MAX).max(1);
@@ -297,7 +299,7 @@ mod tests {
 
     const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
 
-    /// A search on two servers, the second one twice as fast.
+    /// Returns a search on two servers. The second server is twice as fast as the first.
     fn search(restarts: Option<u32>, precision: Option<f64>) -> Experiment {
         Experiment {
             participants: experiment(None, None).participants.into_iter().take(2).collect(),
@@ -312,7 +314,7 @@ mod tests {
         vec![Script::new(1_000.0, 9_000.0), Script::new(2_000.0, 9_000.0)]
     }
 
-    /// The laps as restart, round, participant and rate.
+    /// Runs an experiment. Returns its laps as restart, round, participant and rate.
     fn laps(
         experiment: &Experiment,
         runner: &mut crate::scripted::Scripted,
@@ -328,8 +330,8 @@ mod tests {
         (laps, over)
     }
 
-    /// Regression: two late windows in the second restart ended the search on a server, whose
-    /// capacity then rested on two restarts instead of five.
+    /// Regression: two late windows in the second restart ended the search on a server. The
+    /// server's capacity was then based on two restarts instead of five.
     #[test]
     fn late_windows_end_a_search_only_if_no_rate_was_too_high() {
         let search = |kept: &[bool]| {
@@ -341,8 +343,8 @@ mod tests {
         assert!(!search(&[true, false]).is_over());
     }
 
-    /// Regression: two windows in a row that a silent host or a missing log line excluded ended a
-    /// search as if the generator had been the limit.
+    /// Regression: a search ended as if the generator had been the limit. In fact, a silent host or
+    /// a missing log line had excluded two windows in a row.
     #[test]
     fn only_late_windows_end_a_search() {
         let is_over_after = |violation: Violation| {
@@ -384,7 +386,7 @@ mod tests {
         assert_eq!((rounds(1), rounds(2)), (ROUNDS, ROUNDS));
     }
 
-    /// The rates at which each of the two servers is held, and for how long.
+    /// Returns the rates at which each of the two servers is held, and for how many seconds.
     fn held(runner: &mut crate::scripted::Scripted) -> Vec<(usize, f64, u64)> {
         let mut held = Vec::new();
         super::super::run(&search(Some(3), None), runner, &mut |event| {
@@ -412,7 +414,7 @@ mod tests {
             .into_iter()
             .filter_map(|(server, rate, _)| (server == 0).then_some(rate / one))
             .collect();
-        // By the curve of the script, the goal is met for long up to 0.9 of the capacity.
+        // By the script's curve, the server meets the goal for long at up to 0.9 of the capacity.
         let [first, .., last] = rates[..] else { panic!("{rates:?}") };
         assert!(last < 0.97 * first && rates.len() <= 4, "{rates:?}");
     }
@@ -479,14 +481,14 @@ mod tests {
             let search = Searched::new(reached);
             search.next(&experiment, Side::Above).length
         };
-        // 120 s / 2 servers / 45 parts at most.
+        // The longest window is 120 s / 2 servers / 45 parts.
         assert_eq!(length(100_000.0), Duration::from_secs(1));
         assert_eq!(length(500.0), Duration::from_secs_f64(3.0 / 0.01 / 250.0));
         assert_eq!(length(100.0), Duration::from_secs(60) / PARTS);
         let long = Objective::Latency { quantile: 0.99, limit_ns: 30_000_000 };
         assert_eq!(usual_window(&[P99, long]), Duration::from_secs(3));
         assert_eq!(usual_window(&[Objective::Errors { share: 0.1 }]), Duration::from_secs(1));
-        // At least 20 requests.
+        // A window has at least 20 requests.
         assert_eq!(length(10.0), Duration::from_secs(4));
     }
 }

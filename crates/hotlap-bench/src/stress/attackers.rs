@@ -1,8 +1,8 @@
 //! Attackers: clients that violate or abuse HTTP, on one thread with one event loop and a bounded
 //! number of sockets.
 //!
-//! The load generator cannot send such requests, and the verifier opens one connection at a time.
-//! Over TLS, an attacker completes the handshake and then attacks as it does without TLS.
+//! The load generator cannot send such requests, and the verifier opens only one connection at a
+//! time. Over TLS, an attacker completes the handshake and then attacks as it does without TLS.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -22,32 +22,32 @@ use serde::{Deserialize, Serialize};
 use super::scenario::{Message, Rude};
 use hotlap_observe::cpus;
 
-/// How the attackers' connections ended. Each counts once in `answered`, `closed`, `silent` or
-/// `refused`.
+/// How the attackers' connections ended. Each connection counts once in `answered`, `closed`,
+/// `silent` or `refused`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Fate {
     /// Connections that were established.
     pub connected: u64,
-    /// First responses, by status. 0 for bytes that are not HTTP.
+    /// The number of first responses, by status. The status is 0 for bytes that are not HTTP.
     pub answered: BTreeMap<u16, u64>,
-    /// Closed by the server without a response.
+    /// Connections that the server closed without a response.
     pub closed: u64,
-    /// Without a response, and open until the client closed them.
+    /// Connections that got no response and stayed open until the client closed them.
     pub silent: u64,
-    /// Never established.
+    /// Connections that were never established.
     pub refused: u64,
-    /// Still open when the scenario ended, with or without a response.
+    /// Connections that were still open when the scenario ended, with or without a response.
     pub open: u64,
 }
 
-/// Interval at which the loop looks for clients with something to do.
+/// The interval at which the loop looks for clients with something to do.
 const TICK: Duration = Duration::from_millis(10);
 
-/// New connections per tick: 2,000 clients connect within 0.2 s, without overflowing the accept
-/// queue in one millisecond.
+/// The number of new connections per tick. At this pace, 2,000 clients connect within 0.2 s,
+/// without overflowing the accept queue in one millisecond.
 const NEW_PER_TICK: usize = 100;
 
-/// Running attackers. Dropping this stops them.
+/// Running attackers, which stop when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Attackers {
     over: Arc<AtomicBool>,
@@ -90,7 +90,7 @@ impl Attackers {
         Ok(Self { over, thread: Some(thread) })
     }
 
-    /// Stops them, and returns how their connections ended.
+    /// Stops the attackers, and returns how their connections ended.
     pub(super) fn stop(mut self) -> Fate {
         self.over.store(true, Ordering::Relaxed);
         let fate = self.thread.take().map(JoinHandle::join);
@@ -114,7 +114,7 @@ impl Drop for Attackers {
 /// The state of the attackers' thread.
 struct AttackLoop {
     poll: Poll,
-    /// `None` without TLS.
+    /// The configuration of TLS. `None` without TLS.
     tls: Option<TlsConfig>,
     rude: Rude,
     messages: Vec<Message>,
@@ -127,28 +127,29 @@ struct AttackLoop {
 struct Attacker {
     stream: Option<Stream>,
     is_established: bool,
-    /// Bytes sent so far: of the part sent at once, and of the part sent slowly.
+    /// Bytes sent so far, of the part sent at once and of the part sent slowly.
     sent: (usize, usize),
     /// When to send the next byte or open the next connection.
     due: Option<Instant>,
-    /// When it began to connect.
+    /// When the client began to connect.
     since: Option<Instant>,
     is_answered: bool,
-    /// Its connection has ended, and it opens no other.
+    /// Whether the client's connection has ended and the client opens no other.
     is_done: bool,
 }
 
 /// A connection that never blocks.
 struct Stream {
     tcp: TcpStream,
-    /// `None` without TLS.
+    /// The TLS connection. `None` without TLS.
     channel: Option<Box<TlsConnection>>,
     /// Encrypted bytes that the socket has not taken yet.
     sealed: Vec<u8>,
 }
 
 impl Read for Stream {
-    /// Over TLS, bytes beyond the end of `plain` are lost: an attacker looks at the first only.
+    /// Over TLS, bytes beyond the end of `plain` are lost, because an attacker only looks at the
+    /// first bytes.
     fn read(&mut self, plain: &mut [u8]) -> io::Result<usize> {
         self.flush()?;
         let Some(channel) = &mut self.channel else { return self.tcp.read(plain) };
@@ -236,7 +237,7 @@ impl AttackLoop {
         }
     }
 
-    /// Does everything that is due.
+    /// Handles every client that is due: connects, gives up, or sends the next byte.
     fn tick(&mut self) {
         let now = Instant::now();
         let mut new = 0;
@@ -315,12 +316,12 @@ impl AttackLoop {
             }
         }
         loop {
-            // A handshake may have ended with the last read.
+            // A handshake may have ended with the last read, so try to send again.
             while client.sent.0 < message.at_once.len() {
                 match stream.write(&message.at_once[client.sent.0..]) {
                     Ok(sent) => client.sent.0 += sent,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // There may still be a response.
+                    // The server may still have sent a response.
                     Err(_) => break,
                 }
             }
@@ -342,7 +343,7 @@ impl AttackLoop {
         }
     }
 
-    /// Resets the connection, as happens to a client that is killed with unread bytes.
+    /// Resets the connection, like a client that is killed with unread bytes.
     fn reset(&mut self, number: usize) {
         if let Some(stream) = &self.clients[number].stream {
             // Closing with a linger time of 0 aborts the connection (RFC 9293 section 3.10.5).
@@ -365,7 +366,7 @@ impl AttackLoop {
         self.reconnect_later(number);
     }
 
-    /// Schedules a reconnection if this kind of client reconnects.
+    /// Schedules another connection if this kind of client reconnects.
     fn reconnect_later(&mut self, number: usize) {
         let client = &mut self.clients[number];
         client.is_done = self.rude.patience_ms.is_none();
@@ -373,7 +374,7 @@ impl AttackLoop {
     }
 }
 
-/// The status of a response from its first bytes. 0 if they are not HTTP.
+/// Returns the status of a response, given its first bytes. 0 if they are not HTTP.
 fn status(bytes: &[u8]) -> u16 {
     let is_http = bytes.starts_with(b"HTTP/1.");
     let digits = bytes.get(9..12).filter(|_| is_http);
@@ -381,12 +382,12 @@ fn status(bytes: &[u8]) -> u16 {
 }
 
 impl Fate {
-    /// All connections that have ended.
+    /// The number of connections that have ended.
     pub fn total(&self) -> u64 {
         self.answered.values().sum::<u64>() + self.closed + self.silent + self.refused
     }
 
-    /// First responses with a status of this class: 4 for 400 to 499.
+    /// The number of first responses with a status of this class: 4 for 400 to 499.
     pub fn of_class(&self, hundred: u16) -> u64 {
         let of = self.answered.iter().filter(|(status, _)| *status / 100 == hundred);
         of.map(|(_, count)| count).sum()

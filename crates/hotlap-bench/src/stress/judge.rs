@@ -1,8 +1,8 @@
-//! Derives the impact of a scenario from what was observed: rules with thresholds.
+//! Derives the impact of a scenario from what was observed, by rules with thresholds.
 //!
 //! The thresholds are conventions, stated in the report, and deliberately wide. On a busy machine
-//! with two cores, the same server varies by tens of per cent within a second. What is found here
-//! should be found there as well.
+//! with two cores, the same server varies by tens of per cent within a second. An impact that is
+//! found on one machine should also be found on another.
 
 use std::fmt;
 
@@ -12,59 +12,61 @@ use serde::{Deserialize, Serialize};
 
 use super::attackers::Fate;
 
-/// The impact of a scenario on a server, from best to worst. The worst that applies counts.
+/// The impact of a scenario on a server, from best to worst. The worst impact that applies counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Impact {
-    /// None of the following.
+    /// No other impact applies.
     Unaffected,
     /// The normal clients had less than [`PACE`] of their fair share of the previous throughput, or
-    /// a p99 that was more than [`P99_TIMES`] times the fair one and [`P99_LEAST_NS`] longer.
+    /// a higher p99. The p99 was more than [`P99_TIMES`] times the fair one and [`P99_LEAST_NS`]
+    /// longer.
     Slowed,
-    /// The server recovered only in part: less than [`PACE_AFTER`] of its previous throughput in
-    /// each of several measurements, or it kept resources: more than [`MEMORY_TIMES`] times its
-    /// previous memory and [`MEMORY_LEAST_BYTES`] more, more than [`THREADS_TIMES`] times its
-    /// previous threads and [`THREADS_LEAST`] more, or more than [`BUSY`] of a core of additional
-    /// CPU use without requests.
+    /// The server recovered only in part, or kept resources. Its throughput was less than
+    /// [`PACE_AFTER`] of the previous one in each of several measurements. Or it kept more than
+    /// [`MEMORY_TIMES`] times its previous memory and [`MEMORY_LEAST_BYTES`] more. Or it kept more
+    /// than [`THREADS_TIMES`] times its previous threads and [`THREADS_LEAST`] more. Or it used
+    /// more than [`BUSY`] of a core of additional CPU time without requests.
     Degraded,
     /// More than [`ERRORS`] of the normal clients' requests failed, not counting the share that
     /// failed before.
     Failing,
-    /// Not working afterwards: it ended, sends no right response within the limit, or the normal
-    /// clients still get errors.
+    /// The server does not work afterwards: it ended, or sends no correct response within the
+    /// limit, or the normal clients still get errors.
     Down,
 }
 
-/// The smallest share of its fair throughput that does not count as suffering.
+/// The smallest share of its fair throughput at which a server does not count as slowed.
 pub const PACE: f64 = 0.5;
 
-/// The smallest share of its previous throughput at which a server counts as recovered: a third,
-/// since a machine that slows down for seconds looks the same.
+/// The smallest share of its previous throughput at which a server counts as recovered. The share
+/// is only a third, because a machine that slows down for seconds looks the same.
 pub const PACE_AFTER: f64 = 1.0 / 3.0;
 
-/// A p99 this many times the fair one counts as suffering, if it is also [`P99_LEAST_NS`] longer.
+/// A p99 this many times the fair one counts as slow, if it is also [`P99_LEAST_NS`] longer.
 pub const P99_TIMES: f64 = 10.0;
 
-/// Shorter delays are normal on a busy machine: a tenth of a second.
+/// A p99 counts as slow only if it grew by more than a tenth of a second. Shorter delays are normal
+/// on a busy machine.
 pub const P99_LEAST_NS: u64 = 100_000_000;
 
 /// The share of requests that may fail.
 pub const ERRORS: f64 = 0.001;
 
-/// Memory that may be kept, relative to the previous amount.
+/// The memory that a server may keep, relative to the previous amount.
 pub const MEMORY_TIMES: f64 = 2.0;
 
-/// Memory that may be kept in any case, in bytes: garbage that has not been collected yet.
+/// The memory that a server may keep in any case, in bytes, as garbage that is not collected yet.
 pub const MEMORY_LEAST_BYTES: u64 = 64_000_000;
 
-/// Threads that may be kept, relative to the previous number.
+/// The number of threads that a server may keep, relative to the previous number.
 pub const THREADS_TIMES: f64 = 2.0;
 
-/// Threads that may be kept in any case.
+/// The number of threads that a server may keep in any case.
 pub const THREADS_LEAST: u32 = 16;
 
-/// The additional share of a core that may be used without requests.
+/// The additional share of a core that a server may use without requests.
 pub const BUSY: f64 = 0.5;
 
 /// What was observed in one scenario.
@@ -78,34 +80,35 @@ pub struct Observed {
     pub after: ClientService,
     /// The attackers, if the attack is a load.
     pub others: Option<ClientService>,
-    /// Client connections during the attack over those before: the factor by which throughput may
-    /// fairly drop.
+    /// The number of client connections during the attack, divided by the number before. Throughput
+    /// may fairly drop by this factor.
     pub crowding: f64,
     /// How the attackers' connections ended, unless the attack is a load.
     pub fate: Option<Fate>,
-    /// The server's memory and threads before, during and after. `None` if unknown.
+    /// The server's memory and threads before, during and after the attack. `None` if unknown.
     pub held: Option<[Held; 3]>,
-    /// Share of a core that it used without requests, before and after.
+    /// The share of a core that the server used without requests, before and after the attack.
     pub idle: Option<[f64; 2]>,
     /// How the server's process ended, if it did.
     pub ended: Option<String>,
-    /// Time from the end of the attack to the first right response on a new connection, in
-    /// milliseconds. `None`: none within the limit.
+    /// Time from the end of the attack to the first correct response on a new connection, in
+    /// milliseconds. `None` if there was no such response within the limit.
     pub recovered_ms: Option<f64>,
 }
 
-/// How the normal clients fared in one phase.
+/// How the server served the normal clients in one phase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ClientService {
-    /// Right responses per second.
+    /// Correct responses per second.
     pub requests_per_s: f64,
-    /// Right responses.
+    /// The number of correct responses.
     pub answers: u64,
-    /// 99th percentile of the response time, in nanoseconds. 0 without responses.
+    /// The 99th percentile of the response time, in nanoseconds. 0 without responses.
     pub p99_ns: u64,
     /// Failures by kind and phase.
     pub failures: Vec<FailureCount>,
-    /// Requests still unanswered when the window closed, after more than half of the time limit.
+    /// Requests that were unanswered when the window closed, although half of the time limit was
+    /// over.
     pub unanswered: u64,
     /// Why no connection was established, if none was.
     pub unreachable: Option<String>,
@@ -114,16 +117,16 @@ pub struct ClientService {
 /// Resources that a server holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Held {
-    /// Resident memory of its tree, in bytes.
+    /// Resident memory of the server's process tree, in bytes.
     pub rss_bytes: u64,
-    /// Threads of its tree.
+    /// The number of threads in the server's process tree.
     pub threads: u32,
 }
 
 /// The impact of a scenario and the reasons for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The worst impact. Stored runs call it a verdict.
+    /// The worst impact. Stored runs call the impact a verdict.
     #[serde(rename = "verdict")]
     pub impact: Impact,
     /// The reasons, worst first. Empty if there was no impact.
@@ -134,29 +137,30 @@ pub struct Judgement {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// Its process ended.
+    /// The server's process ended.
     Ended(String),
-    /// No right response on a new connection after the attack.
+    /// There was no correct response on a new connection after the attack.
     Mute,
-    /// Failed requests after the attack: failed, total.
+    /// Requests failed after the attack: the number of failed requests, and of all requests.
     ErrorsAfter(u64, u64),
-    /// Throughput after the attack, relative to before.
+    /// Throughput after the attack, relative to the throughput before it.
     SlowAfter(f64),
-    /// Failed requests of normal clients: failed, total, and the most frequent failure.
+    /// Requests of normal clients failed: the number of failed requests, of all requests, and the
+    /// most frequent failure.
     Errors(u64, u64, Option<Failure>),
-    /// Memory before and after, in bytes.
+    /// Memory before and after the attack, in bytes.
     Memory(u64, u64),
-    /// Threads before and after.
+    /// Threads before and after the attack.
     Threads(u32, u32),
-    /// Share of a core used without requests.
+    /// The share of a core that the server used without requests after the attack.
     Busy(f64),
     /// Throughput of normal clients, relative to their fair share of the previous throughput.
     Pace(f64),
-    /// p99 before and during, in nanoseconds.
+    /// p99 before and during the attack, in nanoseconds.
     P99(u64, u64),
 }
 
-/// Judges one scenario.
+/// Judges one scenario by what was observed.
 pub fn judge(observed: &Observed) -> Judgement {
     let Observed { before, during, after, .. } = observed;
     let mut reasons = Vec::new();
@@ -173,7 +177,7 @@ pub fn judge(observed: &Observed) -> Judgement {
         let most = during.failures.iter().max_by_key(|f| f.count).map(|f| f.failure);
         reasons.push(Reason::Errors(during.failed(), during.asked(), most));
     }
-    // An ended server keeps nothing.
+    // A server that has ended keeps no memory or threads.
     if observed.ended.is_none() {
         reasons.extend(observed.kept());
     }
@@ -191,7 +195,7 @@ pub fn judge(observed: &Observed) -> Judgement {
     Judgement { impact, reasons }
 }
 
-/// A ratio. 1 if the divisor is 0, since there was nothing to lose.
+/// Returns a ratio. The ratio is 1 if the divisor is 0, because there was nothing to lose.
 fn ratio(now: f64, then: f64) -> f64 {
     if then > 0.0 { now / then } else { 1.0 }
 }
@@ -219,13 +223,13 @@ impl Observed {
 }
 
 impl ClientService {
-    /// Requests that failed, or that hung when the window closed.
+    /// The number of requests that failed, or that hung when the window closed.
     pub fn failed(&self) -> u64 {
         let failures: u64 = self.failures.iter().map(|f| f.count).sum();
         (failures + self.unanswered).max(u64::from(self.unreachable.is_some()))
     }
 
-    /// Requests with a known result.
+    /// The number of requests with a known result.
     pub fn asked(&self) -> u64 {
         self.answers + self.failed()
     }
@@ -234,8 +238,8 @@ impl ClientService {
         self.failed() as f64 / self.asked().max(1) as f64
     }
 
-    /// Whether more requests fail than before. Without any response or failure, all count as
-    /// failed.
+    /// Whether a larger share of requests fails than before. Without any response or failure, all
+    /// requests count as failed.
     fn errs(&self, before: &Self) -> bool {
         self.asked() == 0 || self.error_share() > before.error_share() + ERRORS
     }
@@ -256,7 +260,7 @@ impl Reason {
 }
 
 impl Impact {
-    /// The word in reports.
+    /// The word for the impact in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unaffected => "unaffected",
@@ -304,7 +308,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A failure kind in words.
+/// Describes a kind of failure in words.
 pub fn words(failure: Failure) -> &'static str {
     match failure {
         Failure::Refused => "connection refused",
@@ -344,7 +348,7 @@ mod tests {
         Held { rss_bytes: rss_mib << 20, threads }
     }
 
-    /// A server without any impact.
+    /// Returns what is observed of a server that an attack does not affect.
     fn calm() -> Observed {
         Observed {
             before: pace(10_000, 2_000_000, 0),
@@ -366,7 +370,8 @@ mod tests {
     #[test]
     fn a_server_whose_normal_clients_notice_nothing_is_well() {
         assert_eq!(judged(calm()), (Impact::Unaffected, vec![]));
-        // What a busy machine does to any server is no impact: nearly half, ninefold, 99 ms more.
+        // A busy machine affects any server this much, so there is no impact: nearly half the pace,
+        // nine times the p99, and 99 ms more.
         let noisy = Observed {
             during: pace(5_001, 18_000_000, 5),
             after: pace(3_334, 101_000_000, 0),

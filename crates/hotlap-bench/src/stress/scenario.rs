@@ -1,7 +1,7 @@
 //! Scenarios: attacks on a server, as data.
 //!
-//! Every attack has a limited number of clients, which send at a steady, modest rate. So normal
-//! clients lose throughput because of the server's design, not because of an overloaded machine.
+//! Every attack has a limited number of clients, which send at a steady, modest rate. When normal
+//! clients lose throughput, the cause is therefore the server's design, not an overloaded machine.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use serde::{Deserialize, Serialize};
 
 use hotlap_servers::contract::Exchange;
 
-/// One scenario.
+/// An attack on a server, with its name and description.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scenario {
     /// A short name, for tables and `--scenario`.
     pub name: String,
     /// What the attackers do, in one line.
     pub about: String,
-    /// The same, as data.
+    /// What the attackers do, as data.
     pub attack: Attack,
 }
 
-/// The load that the server gets besides the normal clients.
+/// The load on the server in addition to its normal clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
     /// More normal clients, in a closed loop.
     Load {
-        /// Concurrent connections.
+        /// The number of concurrent connections.
         connections: usize,
-        /// Generator threads.
+        /// The number of generator threads.
         threads: usize,
-        /// Keep-alive, or a new connection for each request.
+        /// Whether connections are kept alive, or each request has a new connection.
         reuse: Reuse,
     },
     /// Clients that violate or abuse HTTP.
@@ -41,14 +41,15 @@ pub enum Attack {
 /// Clients that violate or abuse HTTP, all in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rude {
-    /// Concurrent connections.
+    /// The number of concurrent connections.
     pub clients: usize,
     /// What each client sends.
     pub says: Says,
-    /// Time between two bytes of a slow client, and between two connections of one that reconnects.
+    /// Time between two bytes of a slow client, or between two connections of a client that
+    /// reconnects.
     pub pause_ms: u64,
-    /// How long a client waits for a response and a close before it closes and reconnects. `None`:
-    /// until the scenario ends.
+    /// How long a client waits for a response and a close before it closes the connection and
+    /// reconnects. `None`: until the scenario ends.
     pub patience_ms: Option<u64>,
     /// Whether the client resets the connection at the first byte of a response.
     pub resets: bool,
@@ -58,7 +59,7 @@ pub struct Rude {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Says {
-    /// Nothing.
+    /// No bytes at all.
     Nothing,
     /// This many correct requests at once.
     Requests(usize),
@@ -68,24 +69,25 @@ pub enum Says {
     SlowHead,
     /// The head of a POST at once, then its body one byte at a time.
     SlowBody,
-    /// Not HTTP: a TLS client hello, zeros, a word, a malformed header, in turn.
+    /// Bytes that are not HTTP: in turn, a TLS client hello, zeros, a word, or a malformed header.
     Garbage,
     /// A correct request with a header of this many bytes.
     Header(usize),
 }
 
-/// The bytes of an attacker: those sent at once, then those sent one by one.
+/// The bytes that an attacker sends: first the bytes sent at once, then the bytes sent one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Message {
     pub(super) at_once: Vec<u8>,
     pub(super) slowly: Vec<u8>,
 }
 
-/// The Content-Length that a slow client announces: more than it ever sends.
+/// The Content-Length that a slow client announces, which is more than the client ever sends.
 const SLOW_BODY: usize = 1_000;
 
 impl Scenario {
-    /// All scenarios in the order in which they run: those that most servers survive come first.
+    /// Returns all scenarios in the order in which they run. Scenarios that most servers survive
+    /// come first.
     pub fn all() -> Vec<Self> {
         let load = |connections, threads, reuse| Attack::Load { connections, threads, reuse };
         let rude = |clients, says, pause_ms, patience_ms| {
@@ -154,7 +156,7 @@ impl Scenario {
         all.into_iter().map(scenario).collect()
     }
 
-    /// The number of sockets that it takes on the clients' side.
+    /// The number of sockets that the scenario takes on the clients' side.
     pub fn connections(&self) -> usize {
         match &self.attack {
             Attack::Load { connections, .. } => *connections,
@@ -164,7 +166,7 @@ impl Scenario {
 }
 
 impl Says {
-    /// What the clients send. Clients use these in turn.
+    /// Returns the messages that the clients send. Successive clients use them in turn.
     pub(super) fn messages(self, exchange: &Exchange, host: &str) -> Vec<Message> {
         let right = exchange.bytes(host);
         let at_once = |at_once: Vec<u8>| Message { at_once, slowly: Vec::new() };
@@ -220,7 +222,7 @@ mod tests {
             assert!(scenario.connections() <= 2_000, "{}", scenario.name);
             assert_eq!(all.iter().filter(|s| s.name == scenario.name).count(), 1);
             let Attack::Rude(rude) = &scenario.attack else { continue };
-            // Clients reconnect only after a pause. Without one this would be a flood.
+            // Clients reconnect only after a pause. Without a pause, the attack would be a flood.
             assert!(rude.patience_ms.is_none() || rude.pause_ms >= 100, "{}", scenario.name);
         }
     }
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(of(Says::SlowHead)[0].slowly, right);
         assert_eq!(of(Says::Requests(3))[0].at_once.len(), 3 * right.len());
         assert!(of(Says::Header(64 << 10))[0].at_once.len() > 64 << 10);
-        // One byte less than announced, so that it is never complete.
+        // The client sends one byte less than announced, so the request is never complete.
         assert_eq!(of(Says::SlowBody)[0].slowly.len(), 999);
         assert!(of(Says::Garbage).iter().all(|m| !m.at_once.starts_with(b"GET / HTTP/1.1\r\n\r")));
     }

@@ -1,4 +1,4 @@
-//! A resolved suite: lists of values are expanded, and names are resolved.
+//! A resolved suite, in which lists of values are expanded and names are resolved.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,62 +15,63 @@ use crate::stress::Scenario;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
-    /// Which is faster?
+    /// Which server is faster?
     Compare,
-    /// What does each step cost?
+    /// What does each layer cost?
     Layers,
-    /// How does it scale with a parameter?
+    /// How does a server scale with a parameter?
     Scale,
-    /// How many requests/s does it hold under a goal?
+    /// How many requests/s does a server sustain under a goal?
     Capacity,
-    /// Where does the difference in cost come from? Not a question of suites.
+    /// Where does the difference in cost come from? Suites cannot ask this question.
     Explain,
     /// What happens under overload?
     Stress,
 }
 
-/// A suite.
+/// A suite: servers × loads, a question, and published figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suite {
     /// The file's name without its extension.
     pub name: String,
-    /// The file.
+    /// The path of the file.
     pub file: PathBuf,
-    /// The question.
+    /// The question that the suite answers.
     pub question: Question,
     /// A description for the report.
     pub about: String,
-    /// The contract for servers of the catalogue. `None`: each its usual one.
-    pub contract: Option<contract::Name>,
-    /// The entry that the others are compared with. The first by default.
+    /// The contracts for servers of the catalogue. Empty: each server has its usual contract.
+    pub contracts: Vec<contract::Name>,
+    /// The server that the others are compared with. By default, the first one.
     pub reference: usize,
-    /// Time budget, as written: `4m`.
+    /// The time to spend, as written: `4m`.
     pub budget: Option<Written>,
-    /// Relative half-width of the intervals at which to stop early, as written: `1%`.
+    /// The relative half-width of the intervals at which to stop early, as written: `1%`.
     pub precision: Option<Written>,
-    /// Length of a slice, as written: `48ms`.
+    /// The length of a slice, as written: `48ms`.
     pub slice: Option<Written>,
     /// The goals of a search for capacities, as written: `p99<10ms`.
     pub slo: Option<Written>,
-    /// Cores for servers that do not set a number.
+    /// The number of cores for servers that do not set one.
     pub cpus: Option<usize>,
-    /// Whether servers are started with a certificate and spoken to over TLS.
+    /// Whether servers are started with a certificate and reached over TLS.
     pub https: bool,
     /// Whether servers with a missing toolchain are left out instead of shown as failed.
     pub leave_out_missing: bool,
-    /// An SQL file. PostgreSQL is started for the servers with its tables and rows.
+    /// An SQL file with tables and rows. PostgreSQL is started with them for the servers.
     pub with_postgres: Option<PathBuf>,
-    /// Stress scenarios to run on each server after the laps, or instead of laps in a stress.
+    /// Stress scenarios to run on each server after the laps. In a stress, they take the place of
+    /// laps.
     pub stress: Vec<Scenario>,
     /// The servers.
     pub servers: Vec<SuiteServer>,
     /// The loads. Empty: the default load.
     pub loads: Vec<Loading>,
-    /// The request to commands and URLs.
+    /// The request that is sent to commands and URLs.
     pub request: Option<CustomRequest>,
-    /// A file with the requests to commands and URLs, instead of one request.
+    /// A file with several requests for commands and URLs, instead of one request.
     pub requests_file: Option<PathBuf>,
-    /// An access log whose requests are sent to commands and URLs instead.
+    /// An access log whose requests are sent to commands and URLs instead of one request.
     pub access_log: Option<PathBuf>,
     /// Published figures for the servers.
     pub published: Vec<Publication>,
@@ -83,47 +84,48 @@ pub struct Suite {
 pub struct SuiteServer {
     /// A server of the catalogue, a command, or a URL.
     pub run: String,
-    /// Its name in tables, if given. Without the number of cores.
+    /// The server's name in tables, if set. The name does not include the number of cores.
     pub name: Option<String>,
-    /// The entry that this one builds on. In a suite about layers, by default the one before.
+    /// The server that this one builds on. In a suite about layers, the previous server by default.
     pub on: Option<usize>,
-    /// The number of cores that it uses.
+    /// The number of cores that the server uses.
     pub cpus: Option<usize>,
-    /// A side effect that must happen for each request. By default that of the catalogue server.
+    /// A side effect that must happen for each request. By default, the side effect of the
+    /// catalogue server.
     pub counts: Option<Counts>,
-    /// The line of the file.
+    /// The server's line in the file.
     pub line: usize,
 }
 
-/// Default number of streams of a connection.
+/// The default number of streams on a connection.
 pub const STREAMS: usize = 10;
 
 /// A load with a single value for each parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loading {
-    /// Its name in tables. Empty if it has none.
+    /// The load's name in tables. Empty if the load has none.
     pub name: String,
-    /// How requests travel.
+    /// The connections, and how requests use them.
     pub shape: Shape,
-    /// Whether the suite gives no number of threads.
+    /// Whether the suite sets no number of threads.
     pub has_usual_threads: bool,
     /// The version of HTTP.
     pub protocol: Protocol,
-    /// Which of the contract's requests: by name, or by index from 0.
+    /// Which of the contract's requests to send, by name or by index from 0.
     pub request: Option<String>,
     /// The offered rate in requests/s. `None`: a closed loop.
     pub rate: Option<f64>,
-    /// The line where it begins.
+    /// The line of the file where the load begins.
     pub line: usize,
 }
 
-/// The request to commands and URLs.
+/// The request that is sent to commands and URLs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CustomRequest {
-    /// `GET`, or `POST` with a body.
+    /// The method: `GET`, or `POST` with a body.
     pub method: Option<String>,
-    /// `/` by default.
+    /// The path, `/` by default.
     pub path: Option<String>,
     /// Headers by name.
     #[serde(default)]
@@ -136,45 +138,45 @@ pub struct CustomRequest {
     pub expect_body: Option<String>,
 }
 
-/// One publication.
+/// Published figures from one source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Publication {
-    /// Where its figures come from.
+    /// The source of the figures.
     pub citation: Citation,
-    /// The entry that the others are compared with. `None` if it has no figure for the suite's
-    /// reference and names no other.
+    /// The server that the others are compared with. `None` if the publication has no figure for
+    /// the suite's reference and names no other reference.
     pub reference: Option<usize>,
-    /// Its figures.
+    /// The published figures.
     pub rows: Vec<PublishedFigure>,
 }
 
 /// Where published figures come from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Citation {
-    /// The source.
+    /// The name of the source.
     pub source: String,
-    /// The year.
+    /// The year of publication.
     pub year: u32,
-    /// The machine.
+    /// The machine on which the figures were measured.
     pub machine: String,
-    /// The measuring command.
+    /// The command that measured the figures.
     pub command: String,
-    /// A caveat about all of its figures. Empty if there is none.
+    /// A caveat about all figures of the publication. Empty if there is none.
     pub doubt: String,
 }
 
 /// A figure published for one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublishedFigure {
-    /// The server, as an index of the suite's entries.
+    /// The server, as an index into the suite's servers.
     pub entry: usize,
-    /// The load, as an index of the suite's loads.
+    /// The load, as an index into the suite's loads.
     pub load: usize,
     /// The server's name in the publication.
     pub called: String,
     /// Requests/s.
     pub requests_per_s: f64,
-    /// Mean, standard deviation and maximum, in milliseconds.
+    /// Latency: mean, standard deviation and maximum, in milliseconds.
     pub latency_ms: Option<[f64; 3]>,
     /// Memory, in MB.
     pub memory_mb: Option<f64>,
@@ -191,20 +193,20 @@ pub struct PublishedFigure {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Absent {
-    /// Its name in the publication.
+    /// The server's name in the publication.
     pub name: String,
-    /// Its published requests/s.
+    /// The server's published requests/s.
     pub requests_per_s: Option<f64>,
-    /// Why it is not part of the suite.
+    /// Why the server is not part of the suite.
     pub why: String,
 }
 
-/// A value that is parsed by the caller.
+/// A value as text with its line, because the caller parses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// The text, as written.
+    /// The text of the value, as written.
     pub text: String,
-    /// The line, from 1.
+    /// The line of the value, from 1.
     pub line: usize,
 }
 
@@ -224,22 +226,22 @@ pub enum SuiteError {
     /// There is no suite with this name.
     #[error("there is no suite {name:?}: {there}")]
     Unknown {
-        /// The name as typed.
+        /// The name as typed by the user.
         name: String,
-        /// The alternatives.
+        /// The alternatives, in words.
         there: String,
     },
 }
 
 impl Suite {
-    /// An error at a line of this file.
+    /// Returns an error at a line of this file.
     pub fn wrong(&self, line: usize, what: String) -> SuiteError {
         SuiteError::Wrong { file: self.file.clone(), line: Some(line), what }
     }
 }
 
 impl SuiteServer {
-    /// Its name in tables: `nim/epoll-parallel (4 threads)`.
+    /// The server's name in tables: `nim/epoll-parallel (4 threads)`.
     pub fn title(&self) -> String {
         let base = self.name.as_ref().unwrap_or(&self.run);
         match self.cpus {

@@ -1,5 +1,5 @@
-//! Reads a suite file. Its keys are one kind of types and the suite is another: here lists of
-//! values are expanded, and names are resolved to entries and loads.
+//! Reads a suite file. The file's keys and the suite have separate types. This module expands lists
+//! of values, and resolves names to servers and loads.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,7 +27,7 @@ struct Keys {
     #[serde(default)]
     about: String,
     question: Option<Spanned<Question>>,
-    contract: Option<contract::Name>,
+    contract: Option<Spanned<String>>,
     reference: Option<Spanned<String>>,
     budget: Option<Spanned<String>>,
     precision: Option<Spanned<String>>,
@@ -54,7 +54,8 @@ struct Keys {
 }
 
 impl Keys {
-    /// The question. By default the one that the goals ask, else the comparison.
+    /// The question of the suite. By default, a suite with goals asks for the capacity, and any
+    /// other suite for a comparison.
     fn question(&self) -> Question {
         match &self.question {
             Some(question) => *question.get_ref(),
@@ -64,7 +65,7 @@ impl Keys {
     }
 }
 
-/// A server: its name alone, or a table.
+/// A server, given as its name alone or as a table.
 struct Item(ServerKeys);
 
 #[derive(Deserialize)]
@@ -78,7 +79,7 @@ struct ServerKeys {
     counts: Option<Counts>,
 }
 
-/// A protocol, as suites write it.
+/// A protocol, spelled as in suites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 enum ProtocolKey {
     #[serde(rename = "http/1.1")]
@@ -141,7 +142,7 @@ struct FigureKeys {
     doubt: String,
 }
 
-/// One value, or a list of them.
+/// One value, or a list of values.
 struct List<T>(Vec<T>);
 
 impl<T> Default for List<T> {
@@ -250,6 +251,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         let what = "a suite cannot explain: use `hotlap run --suite ... --explain`";
         return Err((asked.span(), what.to_owned()));
     }
+    let contracts = contracts(&keys)?;
     let stress = keys.stress.iter().map(scenario).collect::<Result<_, _>>()?;
     let published = keys
         .published
@@ -263,7 +265,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         file: file.to_owned(),
         question,
         about: keys.about.split_whitespace().collect::<Vec<_>>().join(" "),
-        contract: keys.contract,
+        contracts,
         reference,
         budget: keys.budget.map(written),
         precision: keys.precision.map(written),
@@ -284,7 +286,12 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
     })
 }
 
-/// A path that is relative to the suite file.
+fn contracts(keys: &Keys) -> Result<Vec<contract::Name>, Complaint> {
+    let Some(names) = &keys.contract else { return Ok(Vec::new()) };
+    contract::Name::list(names.get_ref()).map_err(|what| (names.span(), what))
+}
+
+/// Resolves a path that is relative to the folder of the suite file.
 fn beside(file: &Path, path: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
@@ -309,7 +316,7 @@ fn scenario(named: &Spanned<String>) -> Result<Scenario, Complaint> {
     }
 }
 
-/// The entry of that name. If a number of cores is given, the one with that number.
+/// Returns the server with this name and, if given, this number of cores.
 fn find(entries: &[SuiteServer], name: &str, cpus: Option<usize>) -> Option<usize> {
     entries.iter().position(|e| {
         let named = e.name.as_ref().unwrap_or(&e.run) == name || e.run == name || e.title() == name;
@@ -355,8 +362,8 @@ fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<SuiteServer
     Ok(entries)
 }
 
-/// Resolves which entry each one builds on: the one named by `on`, or, in a suite about layers, the
-/// one before.
+/// Resolves which server each server builds on: the one named by `on` or, in a suite about layers,
+/// the previous one.
 fn stand(keys: &Keys, entries: &mut [SuiteServer]) -> Result<(), Complaint> {
     let mut own = 0;
     for item in keys.servers.get_ref() {
@@ -379,7 +386,7 @@ fn stand(keys: &Keys, entries: &mut [SuiteServer]) -> Result<(), Complaint> {
     Ok(())
 }
 
-/// The protocols of a load, each with the numbers of requests in flight on a connection.
+/// The protocols of a load, each with the number of requests in flight on a connection.
 fn shapes(keys: &LoadKeys) -> Vec<(Protocol, usize)> {
     let or = |list: &List<usize>, usual: usize| match list.0.is_empty() {
         true => vec![usual],
@@ -399,7 +406,7 @@ fn shapes(keys: &LoadKeys) -> Vec<(Protocol, usize)> {
     protocols.into_iter().map(of).flat_map(each).collect()
 }
 
-/// Every combination of the values of each load.
+/// Returns the loads with every combination of their values.
 fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Complaint> {
     fn values<T: Clone>(list: &List<T>) -> Vec<Option<T>> {
         match list.0.is_empty() {

@@ -1,5 +1,5 @@
-//! Laps whose load comes from several generators, which are agents in the test's own process, with
-//! clocks of their own.
+//! Laps whose load comes from several generators. The generators are agents in the test's own
+//! process, with separate clocks.
 
 use std::io::{self, PipeWriter, Write, pipe};
 use std::path::Path;
@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use crate::setting::{participant, running, setting};
 use crate::stand_in::LIMIT;
 
-/// The output of an agent, which ends when the flag is set.
+/// The output of an agent, which is closed once the flag is set.
 struct Ending {
     output: Option<PipeWriter>,
     has_ended: Arc<AtomicBool>,
@@ -38,7 +38,7 @@ impl Write for Ending {
     }
 }
 
-/// A generator whose channel ends after so many orders.
+/// A generator whose channel ends after this many orders.
 struct Limited {
     generator: Generator,
     left: u64,
@@ -53,7 +53,7 @@ impl AgentService for Limited {
     }
 }
 
-/// A generator whose clock is ahead. It answers this many orders, and then its channel ends.
+/// Returns a generator whose clock is ahead. Its channel ends after this many orders.
 fn generator(ahead_ns: i64, orders: u64) -> Channel {
     let (agent_input, output) = pipe().expect("a pipe");
     let (input, agent_output) = pipe().expect("a pipe");
@@ -92,7 +92,7 @@ fn sent(lap: &Lap) -> u64 {
     lap.generators.iter().map(|own| own.sent).sum()
 }
 
-/// Counts do not depend on the clock of the host: a lap may be left out, but none is wrong.
+/// Counts do not depend on the clock of the host. A lap may be left out, but no count is wrong.
 #[test]
 fn the_counts_of_a_lap_equal_those_of_the_server() {
     let server = TestServer::responding(HELLO);
@@ -115,8 +115,9 @@ fn the_counts_of_a_lap_equal_those_of_the_server() {
     }
 }
 
-/// Regression: from the second lap of a server on, its load was that of the server after it. Slices
-/// are so short that a lap has several of them, which alternate, and connections are kept.
+/// Regression: from the second lap of a server on, its load was the load of the next server. In
+/// this test, slices are so short that a lap has several alternating slices, and connections are
+/// kept.
 #[test]
 fn the_laps_of_several_servers_have_the_counts_of_their_own_servers() {
     let servers = [TestServer::responding(HELLO), TestServer::responding(HELLO)];
@@ -129,7 +130,7 @@ fn the_laps_of_several_servers_have_the_counts_of_their_own_servers() {
         runner.warm(participant, 0, &mut |_| ()).expect("a warm-up");
     }
     let before = servers.each_ref().map(|server| server.requests() as u64);
-    // Two laps over one set of connections, whose counts add up.
+    // Both laps use one set of connections, and their counts add up.
     for lap in 1..=2 {
         for _ in 0..runner.slices(0) {
             for participant in [0, 1] {
@@ -154,7 +155,7 @@ fn a_lap_at_a_rate_is_that_of_all_generators_together() {
     let length = Duration::from_millis(500);
     let trial = TrialWindow { rate: 400.0, length, seed: 1, holds: false };
     let lap = runner.trial_lap(0, 0, trial).expect("a lap");
-    // Afterwards, single requests show whether the server has recovered.
+    // Afterwards, single requests test if the server has recovered.
     let after = server.requests() as u64 - before;
     assert!((sent(&lap)..sent(&lap) + 100).contains(&after), "{after} and {}", sent(&lap));
     // 200 requests are due in the window, with a standard deviation of 14.
@@ -165,7 +166,7 @@ fn a_lap_at_a_rate_is_that_of_all_generators_together() {
 #[test]
 fn a_lap_in_which_a_generator_is_lost_does_not_count_and_the_run_ends_with_its_name() {
     let server = TestServer::responding(HELLO);
-    // Enough to hold a load, too few to end a lap.
+    // Six orders are enough to hold a load, but too few to end a lap.
     let mut runner = runner(&server, vec![generator(0, u64::MAX), generator(7, 6)]);
     runner.bring_up(0).expect("a running server");
     let lap = runner.whole_lap(0, 0, LapKind::Flat).expect("a lap");

@@ -15,7 +15,7 @@ use hotlap_testbed::{HELLO, TestServer};
 
 use crate::setting::{load, participant, running, setting};
 
-/// A server that sets `stop` once it has sent `due` more responses.
+/// Starts a server that sets `stop` once it has sent `due` more responses.
 fn serve(due: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> SocketAddr {
     let server = TestServer::start(move |mut client| {
         while client.request().is_some() && client.send(HELLO) {
@@ -52,7 +52,7 @@ fn an_incomplete_lap_does_not_count() {
     assert_eq!((cut.phase.as_str(), cut.cause.as_str()), ("lap", "interrupted"));
 }
 
-/// Regression: if loads had several protocols, a server was verified over HTTP/1.1 alone.
+/// Regression: if loads had several protocols, a server was verified only over HTTP/1.1.
 #[test]
 fn a_server_is_verified_over_each_protocol_of_the_loads() {
     let address = serve(Arc::new(AtomicU64::new(u64::MAX)), Arc::default());

@@ -1,4 +1,4 @@
-//! Runs of real servers on this machine.
+//! Tests that run real servers on this machine.
 #![cfg(target_os = "linux")]
 
 mod generators;

@@ -1,4 +1,4 @@
-//! The process that answers is measured, whoever started it.
+//! Tests that the process that responds is measured, whoever started it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -20,10 +20,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::setting::{as_nobody, load, participant, permit, running, setting, start};
 use crate::stand_in::{LIMIT, program, until};
 
-/// CPU time that the stand-in's server uses per response, in nanoseconds.
+/// The CPU time that the stand-in's server uses per response, in nanoseconds.
 const COST: u64 = 200_000;
 
-/// A child that ends with the test.
+/// A child process that ends with the test.
 struct Guard(Child);
 
 impl Drop for Guard {
@@ -33,8 +33,8 @@ impl Drop for Guard {
     }
 }
 
-/// Sends this many requests over one connection. Returns the server's own CPU time as reported in
-/// its first and in its last response, in nanoseconds.
+/// Sends this many requests over one connection. The first and the last response report the
+/// server's own CPU time. Returns both times in nanoseconds.
 fn ask(address: SocketAddr, times: u32) -> std::io::Result<(u64, u64)> {
     let mut stream = TcpStream::connect(address)?;
     let mut told = Vec::new();
@@ -56,9 +56,9 @@ fn ask(address: SocketAddr, times: u32) -> std::io::Result<(u64, u64)> {
     Ok((told[0], told[told.len() - 1]))
 }
 
-/// Compares the measured CPU time with what the server itself reports. What the server reports
-/// before a sample is at most what the sample says, and the other way round, so other load on the
-/// machine makes no difference.
+/// Compares the measured CPU time with the time that the server itself reports. A time that the
+/// server reports before a sample is at most the sampled time, and vice versa. Other load on the
+/// machine therefore makes no difference.
 fn assert_is_the_servers(started: &mut Up<LocalServer>) {
     let Endpoint::Tcp(address) = started.target.endpoint else { panic!("TCP only") };
     let mut sample = || started.server.sample(&|| 0).cpu_ns.expect("it is measured");
@@ -69,7 +69,8 @@ fn assert_is_the_servers(started: &mut Up<LocalServer>) {
     let (after, _) = ask(address, 1).unwrap();
     assert!(last - first >= 299 * COST, "the server uses {COST} ns per request");
     assert!(measured >= last - first, "{measured} of {} ns", last - first);
-    // A launcher that ended meanwhile is counted in two kinds of ticks of 10 ms.
+    // A launcher that ended in the meantime is counted in ticks of 10 ms of two kinds: user and
+    // system.
     let most = after - before + 20_000_000;
     assert!(measured <= most, "{measured} instead of at most {most} ns");
 }
@@ -82,7 +83,8 @@ fn a_server_started_directly_is_measured() {
     assert_is_the_servers(&mut started);
 }
 
-/// `docker run` and `systemd-run` do this. Regression: CPU time was the client's, which is nothing.
+/// `docker run` and `systemd-run` start servers this way. Regression: the client's CPU time was
+/// measured, which is nothing.
 #[test]
 fn a_server_that_a_daemon_starts_is_measured_in_place_of_its_client() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,7 +97,7 @@ fn a_server_that_a_daemon_starts_is_measured_in_place_of_its_client() {
     assert_eq!((tops.len(), tops[0].parent), (1, daemon.0.id()));
     assert!(started.notes.iter().any(|note| note.contains("which hotlap did not start")));
     assert_is_the_servers(&mut started);
-    // It is unknown what may come in its place.
+    // Nobody knows which process may replace the server, so its CPU time becomes unknown.
     kill_process(pid(tops[0].pid), Signal::KILL).unwrap();
     until("it is gone", || started.server.sample(&|| 0).cpu_ns.is_none());
 }
@@ -109,7 +111,7 @@ fn a_server_whose_launcher_exits_is_still_in_the_tree() {
     assert_is_the_servers(&mut started);
 }
 
-/// Regression: CPU time of a URL was never known.
+/// Regression: the CPU time of a server at a URL was never known.
 #[test]
 fn a_url_on_this_machine_has_a_cost() {
     let port = unused_address().port();
@@ -124,7 +126,7 @@ fn a_url_on_this_machine_has_a_cost() {
     assert_eq!(warmup.count, None, "nothing is counted without counters");
     assert_eq!(ready.ready_ms, None, "it ran already");
     // Requests and CPU time are read one after the other, and on a busy machine the server may run
-    // in between. Then a later lap is right.
+    // in between. A later lap is right in that case.
     until("the cost is at least what the server uses", || {
         let (_, before) = ask(address, 1).unwrap();
         let lap = runner.whole_lap(0, 0, LapKind::Flat).expect("a running server");
@@ -181,7 +183,7 @@ fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
     let (own, roots) = (number("own"), number("roots"));
     let states = [state(own), state(roots)];
     std::fs::write(path.join("seen"), "").unwrap();
-    // No other user may end it, and its supervisor waits for it.
+    // No other user may end this process, and its supervisor waits for it.
     kill_process(pid(roots), Signal::KILL).unwrap();
     hotlap.0.wait().unwrap();
     let result = std::fs::read_to_string(path.join("result")).unwrap();

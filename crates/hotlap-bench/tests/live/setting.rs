@@ -21,7 +21,7 @@ use hotlap_servers::verify::Requirements;
 
 use crate::stand_in::{LIMIT, program, supervisor};
 
-/// Settings of real runners in tests: one slice length, no pinning, no probes.
+/// Returns the settings of real runners in tests: one slice length, no pinning, no probes.
 pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
     local::Setting {
         slice: Some(slice),
@@ -45,7 +45,7 @@ pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
     }
 }
 
-/// A load of two keep-alive connections.
+/// Returns a load of two keep-alive connections.
 pub fn load() -> Load {
     Load::new(2)
 }
@@ -54,20 +54,20 @@ pub fn participant(name: &str, role: Role, start: Origin) -> Participant {
     Participant::new(name, role, start, Contract::of(Name::Hello, None))
 }
 
-/// A server that runs at this address already.
+/// Returns a server that already runs at this address.
 pub fn running(address: SocketAddr) -> Origin {
     let target = Target::plain(Endpoint::Tcp(address));
     Origin::Running { url: format!("http://{address}/"), target, host: "test".to_owned() }
 }
 
-/// A script that may start the stand-in, and may leave files in this folder.
+/// Returns a script that may start the stand-in, and may leave files in this folder.
 pub fn launch(folder: &Path, script: &str) -> Launch {
     Launch {
         argv: ["sh", "-c", script].map(str::to_owned).into(),
         env: BTreeMap::from([
             ("FOLDER".to_owned(), folder.display().to_string()),
             ("STAND_IN".to_owned(), program().display().to_string()),
-            // With a backtrace, the cause would not be among its last lines.
+            // With a backtrace, the cause would not be among the server's last lines.
             ("RUST_BACKTRACE".to_owned(), "0".to_owned()),
         ]),
         cwd: folder.to_owned(),
@@ -105,7 +105,8 @@ pub fn start(
     host.start_here(&order, &AtomicBool::new(false))
 }
 
-/// This program as another user, if these tests run as root and that user may execute it.
+/// Returns a command that runs this program as another user. `None` unless these tests run as root
+/// and that user may execute the program.
 #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
 pub fn as_nobody(program: &Path) -> Option<Command> {
     let nobody = || {

@@ -1,4 +1,4 @@
-//! Real processes that are frozen, thawed and measured in laps.
+//! Tests in which real processes are frozen, thawed and measured in laps.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use hotlap_bench::schedule;
 use crate::setting::{as_nobody, launch, load, participant, permit, setting};
 use crate::stand_in::{program, until};
 
-/// CPU time that the stand-in's server uses per response, in nanoseconds.
+/// The CPU time that the stand-in's server uses per response, in nanoseconds.
 const COST: f64 = 200_000.0;
 
 /// A script that serves, and counts its responses in a file named after the process.
@@ -28,8 +28,8 @@ struct Ran {
     notes: Vec<String>,
 }
 
-/// Runs these servers for one restart of this many rounds in slices of 12 ms. `watch` is called
-/// before each slice with the number of its server and the laps so far.
+/// Runs these servers for one restart of this many rounds, in slices of 12 ms. Before each slice,
+/// `watch` gets the number of the slice's server and the laps so far.
 fn laps(
     folder: &Path,
     scripts: [&str; 2],
@@ -66,22 +66,22 @@ fn laps(
 /// The state of a server's process.
 #[derive(Debug, Clone)]
 struct Look {
-    /// The state of each of its threads, as in `/proc`: `T` is stopped.
+    /// The state of each thread of the process, as in `/proc`. `T` means stopped.
     states: Vec<char>,
-    /// Responses that it has counted.
+    /// The number of responses that the server has counted.
     answers: u64,
     /// CPU time, in ticks of 10 ms: user and system time, each rounded down.
     ticks: u64,
 }
 
 impl Look {
-    /// A process has stopped once all of its threads have.
+    /// Whether all threads of the process have stopped.
     fn has_stopped(&self) -> bool {
         self.states.iter().all(|state| *state == 'T')
     }
 }
 
-/// The servers that run with this folder, by process id.
+/// Finds the servers that run with this folder, by process id.
 fn servers(folder: &Path) -> BTreeMap<u32, Look> {
     let own = format!("FOLDER={}", folder.display());
     let is_server = |pid: &u32| {
@@ -109,16 +109,16 @@ fn look(folder: &Path, pid: u32) -> Option<Look> {
     Some(Look { states, answers, ticks })
 }
 
-/// How many of the servers that run with this folder have stopped, and how many have not.
+/// Returns how many of the servers that run with this folder have stopped, and how many have not.
 fn stopped(folder: &Path) -> (usize, usize) {
     let servers = servers(folder);
     let stopped = servers.values().filter(|look| look.has_stopped()).count();
     (stopped, servers.len() - stopped)
 }
 
-/// Between two looks, at which all servers are stopped, only the server whose slice it was may have
-/// answered, and its measured usage must be part of its total. That holds however long anything
-/// takes.
+/// All servers are stopped at each look. Between two looks, only the server whose slice it was may
+/// have responded, and its measured usage must be part of its total. The test holds however long
+/// each step takes.
 #[test]
 fn servers_run_in_their_slices_only_and_are_measured_correctly() {
     const TICK_NS: u64 = 10_000_000;
@@ -131,13 +131,13 @@ fn servers_run_in_their_slices_only_and_are_measured_correctly() {
     });
     assert_eq!((over, laps.len()), (Over::Done, 2 * 2 * 2));
     assert_eq!(notes, [""; 0]);
-    // Eight slices per lap, or more if responses take as long as a slice.
+    // A lap has eight slices, or more if responses take as long as a slice.
     let own = |lap: &Lap| lap.usage.and_then(|usage| usage.slices).expect("it is measured");
     let a_lap = own(&laps[0]);
     assert!(a_lap >= 8 && laps.iter().all(|lap| own(lap) == a_lap), "{a_lap}");
     assert_eq!(slices.len(), a_lap as usize * laps.len());
 
-    // The first slice in which a process has answered shows which server it belongs to.
+    // The first slice in which a process has responded shows which server the process belongs to.
     let mut pids = BTreeMap::new();
     for pair in slices.windows(2) {
         let ((server, _, before), (.., after)) = (&pair[0], &pair[1]);
@@ -152,13 +152,13 @@ fn servers_run_in_their_slices_only_and_are_measured_correctly() {
     for (server, pid) in pids {
         let own: Vec<&Lap> = laps.iter().filter(|lap| lap.server == server).collect();
         for lap in &own {
-            // These two can be due to a machine that is busy with something else.
+            // These two checks can fail because the machine is busy with something else.
             let is_busy = |violation: &Violation| {
                 matches!(violation, Violation::Generator { .. } | Violation::LittlesLaw { .. })
             };
             assert!(lap.failed.iter().all(is_busy), "{:?}", lap.failed);
         }
-        // Laps that had ended by the last look.
+        // Only count laps that had ended by the last look.
         let ended = laps[..*ended].iter().filter(|lap| lap.server == server);
         let usages: Vec<_> = ended.filter_map(|lap| lap.usage).collect();
         let (first, last) = (&slices[0].2[&pid], &last[&pid]);
@@ -175,7 +175,8 @@ fn servers_run_in_their_slices_only_and_are_measured_correctly() {
     assert!(servers(path).is_empty(), "all are stopped at the end");
 }
 
-/// Regression: a stall longer than a slice was answered in no slice, and so was seen in none.
+/// Regression: requests during a stall longer than a slice were answered in no slice, so the stall
+/// was not seen.
 #[test]
 fn a_stall_longer_than_a_slice_is_seen() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,7 +185,7 @@ fn a_stall_longer_than_a_slice_is_seen() {
     let script = "exec $STAND_IN hang $PORT $FOLDER/hang";
     let Ran { laps, over, .. } = laps(folder.path(), [SERVE, script], 4, |server, _| {
         slices += server;
-        // It answers nothing in 20 of its slices, of which there are at least 64.
+        // The server does not respond in 20 of its slices, of which there are at least 64.
         match slices {
             10..30 => std::fs::write(&hang, "").unwrap(),
             30 => _ = std::fs::remove_file(&hang),
@@ -202,8 +203,8 @@ fn a_stall_longer_than_a_slice_is_seen() {
     assert!(longest_ms(1) > 30.0, "{} ms is less than three slices", longest_ms(1));
 }
 
-/// A run whose second server has a process of root's, which another user cannot stop. The test
-/// below runs this as that user and reads `TEST_FOLDER/result`.
+/// Runs a server with a process that belongs to root, which another user cannot stop. The next test
+/// runs this one as that user and reads `TEST_FOLDER/result`.
 #[test]
 #[ignore = "run as another user by the test after it"]
 fn as_another_user() {
@@ -216,7 +217,7 @@ fn as_another_user() {
     let ran = laps(&folder, [SERVE, guarded], 1, |_, _| {
         slices += 1;
         frozen += stopped(&folder).0;
-        // Only root can end it, so it must be gone before the run ends.
+        // Only root can end this process, so it must be gone before the run ends.
         std::fs::write(folder.join("slices"), slices.to_string()).unwrap();
     });
     let valid = ran.laps.iter().filter(|lap| lap.cost_ns().is_some()).count();
@@ -225,7 +226,7 @@ fn as_another_user() {
     std::fs::write(folder.join("result"), result).unwrap();
 }
 
-/// If one server cannot be frozen, none is from then on, and the run reports it.
+/// If one server cannot be frozen, no server is frozen from then on, and the run reports the cause.
 #[test]
 fn a_run_goes_on_without_freezing_where_a_freeze_is_refused() {
     let own = std::env::current_exe().unwrap();

@@ -1,4 +1,4 @@
-//! Servers whose first response takes longer than usual, or never comes.
+//! Tests servers whose first response takes longer than usual, or never comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use hotlap_testbed::unused_address;
 use crate::setting::{launch, load, participant, setting, start};
 use crate::stand_in::LIMIT;
 
-/// Regression: it was dropped 3 s after it had first accepted a connection, and 2 s after any
+/// Regression: a server was dropped 3 s after it had first accepted a connection, and 2 s after any
 /// request.
 #[test]
 fn a_first_response_may_take_seconds() {
@@ -26,7 +26,7 @@ fn a_first_response_may_take_seconds() {
     assert!(ready.ready_ms.is_some_and(|ms| ms >= 4_000.0), "{ready:?}");
 }
 
-/// All servers of a run run at the same time.
+/// All servers of a run are up at the same time, so two of them may want the same port.
 #[test]
 fn a_server_that_wants_the_port_of_another_fails_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -40,12 +40,12 @@ fn a_server_that_wants_the_port_of_another_fails_with_what_to_do() {
     runner.bring_up(0).expect("the port is free");
     let failure = runner.bring_up(1).unwrap_err();
     assert!(failure.remedy.starts_with("one runs at the same time and listens on"), "{failure:?}");
-    // Regression: whatever the reason was, a port was named.
+    // Regression: the remedy named a port even if the failure had another cause.
     let failure = runner.bring_up(2).unwrap_err();
     assert!(!failure.remedy.contains("port"), "{failure:?}");
 }
 
-/// The port that is measured if it is not `$PORT`, and the notes about ports.
+/// Returns the port that is measured instead of `$PORT`, if any, and the notes about ports.
 fn port_of(script: &str) -> (Option<u16>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let up = start(folder.path(), script, LIMIT).unwrap();
@@ -57,7 +57,7 @@ fn port_of(script: &str) -> (Option<u16>, Vec<String>) {
 #[test]
 fn another_port_is_measured_only_if_port_stays_closed() {
     let [first, second] = [(); 2].map(|()| unused_address().port());
-    // `$PORT` opens when the first port is asked.
+    // `$PORT` opens once the first port gets a request.
     let own = port_of(&format!("exec $STAND_IN two {first} 200 $(printenv PORT) 200"));
     assert_eq!(own, (None, vec![]));
     let note = format!(
@@ -68,7 +68,7 @@ fn another_port_is_measured_only_if_port_stays_closed() {
     assert_eq!(other, (Some(second), vec![note]));
 }
 
-/// Regression: another port was measured although `$PORT` was open, because it was not ready.
+/// Regression: another port was measured although `$PORT` was open, because `$PORT` was not ready.
 #[test]
 fn another_port_is_not_measured_if_port_is_open() {
     let [first, second] = [(); 2].map(|()| unused_address().port());
@@ -80,7 +80,7 @@ fn another_port_is_not_measured_if_port_is_open() {
     assert!(failure.cause.starts_with("for 3 s, $PORT was closed, and on port "), "{failure:?}");
 }
 
-/// Regression: a program that ends with its input runs well by hand, so the remedy showed nothing.
+/// Regression: a program that ends with its input runs well by hand, so the remedy did not help.
 #[test]
 fn a_program_that_ends_with_its_input_fails_with_how_to_see_it() {
     let failure = started("exec cat", 600).unwrap_err();
@@ -88,18 +88,19 @@ fn a_program_that_ends_with_its_input_fails_with_how_to_see_it() {
     assert_eq!(failure.remedy, "run its command by hand, with `< /dev/null`, to see why");
 }
 
-/// The result of starting this script.
+/// Returns the result of starting this script.
 fn started(script: &str, limit_s: u64) -> Result<(), ServerFailure> {
     let folder = tempfile::tempdir().unwrap();
     start(folder.path(), script, Duration::from_secs(limit_s)).map(drop)
 }
 
-/// The failure of a server that accepts connections and never answers.
+/// Returns the failure of a server that accepts connections and never responds.
 fn refused(limit_s: u64) -> ServerFailure {
     started("exec $STAND_IN late $PORT 3600000", limit_s).unwrap_err()
 }
 
-/// Regression: a server that was not ready for 8 s had failed, and the message named no limit.
+/// Regression: a server that was not ready for 8 s counted as failed, and the message named no
+/// limit.
 #[test]
 fn a_server_may_be_unavailable_for_a_quarter_of_the_limit() {
     let unavailable = |seconds: u64| {
@@ -123,7 +124,7 @@ h.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), H).serve_forever()\" 2> /de
 
 #[test]
 fn a_server_that_accepts_and_never_answers_fails_with_the_option_for_more_time() {
-    // On a busy machine it may not even listen within a second.
+    // On a busy machine, the server may not even listen within a second.
     let is_up = |(_, failure): &(u64, ServerFailure)| !failure.cause.contains("does not listen");
     let refused = [1, 5, 25, 125].into_iter().map(|limit_s| (limit_s, refused(limit_s)));
     let (limit_s, failure) = refused.into_iter().find(is_up).unwrap();

@@ -1,5 +1,5 @@
-//! Servers with one weakness each, and a correct one: the impact depends on the server, not on how
-//! busy the machine is.
+//! Stresses a correct server, and servers with one weakness each. The impact depends on the server,
+//! not on how busy the machine is.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,9 +33,9 @@ const TOO_LARGE: &[u8] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weakness {
     None,
-    /// It stops serving after the first bytes that are not a request.
+    /// The server stops serving after the first bytes that are not a request.
     DiesOnGarbage,
-    /// It reads one head at a time, and all other connections wait.
+    /// The server reads one head at a time, while all other connections wait.
     ReadsOneHeadAtATime,
 }
 
@@ -51,7 +51,7 @@ fn serve(weakness: Weakness) -> SocketAddr {
     TestServer::start(move |client| server.converse(client.stream)).address()
 }
 
-/// The same server behind TLS, with the certificate of a folder.
+/// Starts the correct server behind TLS, with a certificate in this folder.
 fn serve_over_tls(folder: &Path) -> Participant {
     let certificate = Certificate::kept_in(folder).unwrap();
     let key = tls::private_key(&fs::read(&certificate.key_file).unwrap()).unwrap();
@@ -156,7 +156,7 @@ fn setting(scenarios: &[&str], timeout_ms: u64) -> StressSetting {
             ramp: ms(20),
             baseline: ms(100),
             attack_lead: ms(150),
-            // Long enough for the attackers' thread to get a core.
+            // The attack must be long enough for the attackers' thread to get a core.
             attack: ms(1_500),
             timeout: ms(timeout_ms),
             overload_timeout: ms(timeout_ms),
@@ -207,7 +207,7 @@ fn an_interrupted_stress_continues_with_the_remaining_scenarios() {
     assert!(whole.left(&setting.scenarios).is_empty());
 }
 
-/// However busy the machine, a correct server fails no normal client.
+/// However busy the machine is, a correct server fails no normal client.
 #[test]
 fn a_correct_server_serves_normal_clients_and_rejects_attackers() {
     let scenarios = ["half-open", "resets", "garbage", "64 KiB header"];
@@ -221,16 +221,16 @@ fn a_correct_server_serves_normal_clients_and_rejects_attackers() {
         assert!(fate.connected > 0, "{scenario}: {fate:?}");
     }
     let fate = |i: usize| subject.trials[i].observed.fate.clone().unwrap();
-    // Half a request gets no response. A client that finds the queue full may come too late.
+    // Half a request gets no response. A client that finds the accept queue full may come too late.
     assert_eq!((fate(0).silent + fate(0).refused, fate(0).answered.len()), (200, 0));
     assert_eq!(fate(0).silent, fate(0).open);
     assert!(fate(1).of_class(2) > 0 && fate(1).of_class(4) == 0, "{:?}", fate(1));
     assert!(fate(2).of_class(4) > 0 && fate(2).of_class(2) == 0, "{:?}", fate(2));
-    // A response to bytes that were not all read may be lost in a reset.
+    // If some of the received bytes were not read, a reset may destroy the response to them.
     assert!(fate(3).of_class(4) + fate(3).closed > 0, "{:?}", fate(3));
 }
 
-/// Attackers complete the handshake, or the server would not see what they send.
+/// Attackers complete the TLS handshake, because otherwise the server would not see what they send.
 #[test]
 fn attacks_and_normal_clients_reach_a_server_behind_tls() {
     let folder = tempfile::tempdir().unwrap();
@@ -267,7 +267,7 @@ fn a_server_that_reads_one_head_at_a_time_hurts_normal_clients_and_recovers() {
     assert!(reasons.iter().any(|r| matches!(r, Reason::Errors(..))), "{reasons:?}");
     assert!(trial.judgement.impact >= Impact::Failing);
     let fate = trial.observed.fate.as_ref().unwrap();
-    // Each head takes seconds, and is read completely before the next one.
+    // Each head takes seconds, and the server reads it completely before the next one.
     assert_eq!(fate.total(), 100, "{fate:?}");
     assert!(fate.silent + fate.refused >= 90, "{fate:?}");
     assert!(trial.observed.recovered_ms.is_some());
@@ -275,7 +275,7 @@ fn a_server_that_reads_one_head_at_a_time_hurts_normal_clients_and_recovers() {
 
 #[test]
 fn a_server_on_another_machine_is_not_attacked() {
-    // TEST-NET-1 (RFC 5737): no host is there, and nothing is sent.
+    // TEST-NET-1 (RFC 5737) has no hosts, and the test sends nothing.
     let subject = stressed("192.0.2.1:80".parse().unwrap(), &["garbage"], 100);
     let failure = subject.failure.unwrap();
     assert_eq!(failure.cause, "192.0.2.1 is not on this machine");

@@ -17,11 +17,11 @@ use super::server::{Server, body};
 pub struct Generator {
     pub name: &'static str,
     pub command: Vec<String>,
-    /// Whether it is this program.
+    /// Whether the generator is this program.
     pub is_own: bool,
 }
 
-/// The load.
+/// The load that a generator makes.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub connections: usize,
@@ -29,10 +29,11 @@ pub struct Load {
     pub body: usize,
 }
 
-/// Bodies up to this length arrive in one read, which the bare loop takes for a response.
+/// Bodies below this length, in bytes, arrive in one read. The bare loop takes each read for a
+/// response.
 pub const BARE_LIMIT: usize = 16_000;
 
-/// All load generators that are installed.
+/// Returns all load generators that are installed.
 pub fn all(load: Load, server: &Server) -> Vec<Generator> {
     let Load { connections: c, seconds: s, body } = load;
     let address = server.address;
@@ -61,7 +62,7 @@ pub fn all(load: Load, server: &Server) -> Vec<Generator> {
     all
 }
 
-/// This program, as a load generator.
+/// Returns this program as a load generator.
 pub fn own(name: &'static str, line: &str) -> Generator {
     let program = std::env::current_exe().expect("this program").display().to_string();
     let command = std::iter::once(program).chain(line.split(' ').map(str::to_owned)).collect();
@@ -78,10 +79,10 @@ pub fn is_installed(name: &str) -> bool {
     std::env::split_paths(&paths).any(|folder| folder.join(name).is_file())
 }
 
-/// The number of paths of the access log.
+/// The number of paths in the access log.
 const PATHS: u32 = 50_000;
 
-/// A closed loop: ADDRESS CONNECTIONS SECONDS
+/// Returns the plan of a closed loop. The words are ADDRESS CONNECTIONS SECONDS.
 fn plan(words: &[&str], request: Request) -> Plan {
     let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
     let endpoint = Endpoint::Tcp(address.parse().expect("an address"));
@@ -99,7 +100,7 @@ fn run(plan: &Plan) -> Outcome {
     outcome
 }
 
-/// hotlap, in HTTP/2 if it has streams:
+/// Runs hotlap as a load generator, in HTTP/2 if `streams` is given. The words are
 /// ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
 pub fn as_hotlap(words: &[&str], streams: Option<usize>) {
     let [address, _, _, length, more @ ..] = words else { panic!("{words:?}") };
@@ -118,15 +119,15 @@ pub fn as_hotlap(words: &[&str], streams: Option<usize>) {
     println!("resident {}", resident_kib());
 }
 
-/// The peak resident memory of this process, in KiB.
+/// Returns the peak resident memory of this process, in KiB.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     peak.and_then(|p| p.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
 }
 
-/// A load generator with fields: ADDRESS CONNECTIONS SECONDS FIELDS. If it is fixed, the request
-/// has the first value of each.
+/// Runs hotlap as a load generator with fields. The words are ADDRESS CONNECTIONS SECONDS FIELDS. A
+/// fixed request has the first value of each field.
 pub fn as_fields(words: &[&str], is_fixed: bool) {
     let [address, _, _, fields, ..] = words else { panic!("{words:?}") };
     let texts: Vec<String> = (0..1_000).map(|n| format!("text{n}")).collect();
@@ -146,7 +147,7 @@ pub fn as_fields(words: &[&str], is_fixed: bool) {
     let is_log = *fields == "log";
     let named = fields.split(',').enumerate();
     let fields: Vec<Field> =
-        named.map(|(n, field)| Field { name: format!("f{n}"), source: source(field) }).collect();
+        named.map(|(n, field)| Field::new(format!("f{n}"), source(field))).collect();
     let path: String = (0..fields.len()).map(|n| format!("/${{f{n}}}")).collect();
     let path = if is_fixed {
         String::from_utf8(fill(path.as_bytes(), &fields, 0, 0, 0)).expect("text")
@@ -157,7 +158,7 @@ pub fn as_fields(words: &[&str], is_fixed: bool) {
     let mut plan = plan(words, request.expecting(&body(13)));
     plan.fields = if is_fixed { Vec::new() } else { fields };
     if is_log && !is_fixed {
-        // 7,919 is a prime, so that the paths come in no simple order.
+        // The step of 7,919 is a prime, so the paths come in no simple order.
         let entry = |n: u32| OrderEntry { request: 0, value: n * 7_919 % PATHS };
         plan.order = Some((0..2 * PATHS).map(entry).collect::<Vec<_>>().into());
     }
@@ -165,7 +166,8 @@ pub fn as_fields(words: &[&str], is_fixed: bool) {
     println!("responses {}", outcome.responses);
 }
 
-/// The bare loop, the minimum that a load generator must do: ADDRESS CONNECTIONS SECONDS
+/// Runs the bare loop, the minimum that a load generator must do. The words are ADDRESS CONNECTIONS
+/// SECONDS.
 pub fn as_bare(words: &[&str]) {
     let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
     let length = Duration::from_secs(number(seconds) as u64);
@@ -204,7 +206,8 @@ pub fn as_bare(words: &[&str]) {
     println!("wakeups {wakeups}");
 }
 
-/// Looks at every fourth byte, unless it is part of a line end.
+/// Returns whether there is a blank line. The search looks at every fourth byte, unless that byte
+/// is part of a line end.
 fn has_blank_line(bytes: &[u8]) -> bool {
     let mut at = 3;
     while let Some(byte) = bytes.get(at) {

@@ -1,25 +1,27 @@
-//! What a request costs a load generator: hotlap; a bare loop that only receives, finds the blank
-//! line and sends; and those of wrk, h2load, oha and gcannon that are on the `PATH`.
+//! Measures what a request costs a load generator. The generators are hotlap, a bare loop, and wrk,
+//! h2load, oha and gcannon if they are on the `PATH`. The bare loop only receives, finds the blank
+//! line and sends.
 //!
 //!     cargo bench -p hotlap-load --bench floor      CPU time, requests per wake-up, system calls
 //!     … -- counts       instructions and system calls per request, also on a busy machine
 //!     … -- fields       user instructions per request with fields that vary
 //!     … -- instructions user and kernel instructions per request, in the emulated machine of
 //!                       emulated.sh, whose clock counts them
-//!     … -- ablation     the same over 10, 100 and 1,000 connections
+//!     … -- ablation     like the first line, over 10, 100 and 1,000 connections
 //!     … -- large        bodies of 64 KiB and 1 MiB: bytes per CPU second
 //!     … -- threads      N threads of one process compared with N processes of one thread
-//!     … -- scale        memory per idle connection; more connections than an address has ports
+//!     … -- scale        memory per connection, and more connections than an address has ports
 //!     … -- paced RATE   how late an open loop sends
 //!
-//! All of them take `--connections`, `--seconds`, `--rounds` and `--body`, each with a number. The
-//! first five take `--streams`, too: then the generators speak HTTP/2, with so many streams on each
+//! The options `--connections`, `--seconds`, `--rounds` and `--body` each take a number. A mode
+//! ignores options that it does not need. The first line, `counts`, `instructions` and `ablation`
+//! also take `--streams`. The generators then speak HTTP/2, with this many streams on each
 //! connection.
 //!
 //! All generators load the same small server, which runs in this process and counts the requests.
-//! It is pinned to the first core, the generators to the second. They are interleaved, and the
-//! median of the rounds is printed with the lowest and the highest. CPU time is that of the whole
-//! process, as the kernel accounts for it. Counts that are not available are shown as a dash.
+//! The server is pinned to the first core, and the generators to the second. The generators run in
+//! turn, and each figure is the median of the rounds, with the lowest and the highest. CPU time is
+//! the kernel's figure for the whole process. Counts that are not available are shown as a dash.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -31,14 +33,14 @@ mod table;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// The options.
+/// The options of the command line.
 #[derive(Clone, Copy)]
 struct Options {
     connections: usize,
     seconds: Option<u64>,
     rounds: Option<usize>,
     body: usize,
-    /// Streams of each connection. `None`: HTTP/1.1.
+    /// The number of streams of each connection. `None` for HTTP/1.1.
     streams: Option<usize>,
 }
 
@@ -83,8 +85,8 @@ fn number(text: &str) -> usize {
     text.parse().expect("a number")
 }
 
-/// Raises the limit of open files as far as possible: the server needs one for each connection.
-/// Only root may exceed the hard limit.
+/// Raises the limit of open files as far as possible, because the server needs one for each
+/// connection. Only root may exceed the hard limit.
 fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map(|hard| hard.max(modes::FILES));
@@ -95,7 +97,7 @@ fn allow_files() {
     }
 }
 
-/// Pins the calling thread, and the processes that it starts, to a core, if it exists.
+/// Pins the calling thread, and the processes that it starts, to a core, if this core exists.
 fn pin(cpu: usize) {
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > cpu) {
         let mut set = rustix::thread::CpuSet::new();

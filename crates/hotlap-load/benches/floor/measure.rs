@@ -9,11 +9,11 @@ use std::process::Command;
 use super::generators::{Generator, is_installed};
 use super::server::Server;
 
-/// The result of a run.
+/// The result of one run of a load generator.
 pub struct Run {
     pub requests: f64,
     pub cpu_us: f64,
-    /// Voluntary context switches: how often it slept.
+    /// The number of voluntary context switches, which is how often the generator slept.
     pub sleeps: f64,
     pub stdout: String,
     pub stderr: String,
@@ -25,12 +25,12 @@ impl Run {
         self.cpu_us / self.requests.max(1.0)
     }
 
-    /// Requests per wake-up, if the generator prints how often it woke up.
+    /// Returns the requests per wake-up, if the generator prints how often it woke up.
     pub fn batch(&self) -> Option<f64> {
         self.printed("wakeups").map(|count| self.requests / count)
     }
 
-    /// A figure that this program prints as a load generator: `wakeups 123`.
+    /// Returns a figure that this program prints as a load generator, such as `wakeups 123`.
     pub fn printed(&self, name: &str) -> Option<f64> {
         let line = self.stdout.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse().ok()
@@ -57,7 +57,7 @@ pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server)
     }
 }
 
-/// Time limit for a run of this many seconds, if a counter slows it down twentyfold.
+/// Returns the time limit of a run of this many seconds, which a counter may slow down twentyfold.
 pub fn limit_s(seconds: u64) -> u64 {
     seconds * 5 + 30
 }
@@ -83,7 +83,7 @@ pub fn rounds(
     runs
 }
 
-/// The usage of all generators that have ended.
+/// The resource usage of all generators that have ended.
 struct ChildUsage {
     cpu_us: f64,
     sleeps: f64,
@@ -93,7 +93,7 @@ impl ChildUsage {
     fn by_children() -> Self {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
         #[expect(unsafe_code, reason = "no safe crate in use offers this call")]
-        // SAFETY: `usage` is writable and of the right type; all zeroes are a valid value.
+        // SAFETY: `usage` is writable and of the right type, and all zeroes are a valid value.
         let usage = unsafe {
             libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
             usage.assume_init()
@@ -104,29 +104,31 @@ impl ChildUsage {
     }
 }
 
-/// Counts by name.
+/// Counts of events by name.
 pub type Counts = BTreeMap<String, f64>;
 
-/// A program that counts, and how to read its report.
+/// A program that counts instructions or system calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
-    /// Hardware counters: user and kernel instructions.
+    /// `perf` with hardware counters, which count user and kernel instructions.
     PerfInstructions,
-    /// Tracepoints of the kernel: system calls, at little cost.
+    /// `perf` with tracepoints of the kernel, which count system calls at little cost.
     PerfCalls,
-    /// Stops at every system call: slow, so that more responses arrive per wake-up.
+    /// `strace`, which stops the generator at every system call. The generator becomes slow, so
+    /// more responses arrive per wake-up.
     StraceCalls,
-    /// Interprets the program: counts user instructions only, and is as slow.
+    /// `valgrind`, which interprets the generator and counts user instructions only. Callgrind is
+    /// as slow as `strace`.
     Callgrind,
 }
 
 impl Counter {
-    /// The best counter of system calls on this machine.
+    /// Returns the best counter of system calls on this machine.
     pub fn of_calls() -> Option<Self> {
         [Self::PerfCalls, Self::StraceCalls].into_iter().find(|counter| counter.works())
     }
 
-    /// Whether it works here: it counts something in `true`.
+    /// Returns whether the counter works on this machine, by counting in a run of `true`.
     pub fn works(self) -> bool {
         let program = match self {
             Self::PerfInstructions | Self::PerfCalls => "perf",
@@ -150,7 +152,7 @@ impl Counter {
                 .is_ok_and(|output| output.status.success() && is_whole(counted(output)))
     }
 
-    /// Its name in the caption of a table.
+    /// Returns the name of the counter for the caption of a table.
     pub fn name(self) -> &'static str {
         match self {
             Self::PerfInstructions => "perf's instruction counters",
@@ -160,9 +162,9 @@ impl Counter {
         }
     }
 
-    /// Counts per request: the difference between a longer and a shorter run, divided by the
-    /// difference in requests, so that start and end are excluded. `None` if the generator does not
-    /// run under this counter.
+    /// Returns the counts per request, without the start and end of a run. The difference in counts
+    /// between a longer and a shorter run is divided by the difference in requests. `None` if the
+    /// generator does not run under this counter.
     pub fn per_request(
         self,
         generator: &dyn Fn(u64) -> Option<Generator>,
@@ -207,7 +209,7 @@ impl Counter {
         let _ = std::fs::remove_file(report);
         let number = |text: &str| text.replace(',', "").trim().parse::<f64>().ok();
         match self {
-            // 12345,,syscalls:sys_enter_read,1000,100.00,,
+            // perf writes lines such as: 12345,,syscalls:sys_enter_read,1000,100.00,,
             Self::PerfInstructions | Self::PerfCalls => {
                 let lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
                 let named = |f: Vec<&str>| {
@@ -216,7 +218,7 @@ impl Counter {
                 };
                 lines.filter_map(named).collect()
             }
-            // 50.00    0.000012           3         4         1 openat
+            // strace writes lines such as: 50.00    0.000012           3         4         1 openat
             Self::StraceCalls => {
                 let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
                 let named = |f: Vec<&str>| {
@@ -226,7 +228,7 @@ impl Counter {
                 };
                 lines.filter_map(named).collect()
             }
-            // ==123== Collected : 12345
+            // callgrind prints a line such as: ==123== Collected : 12345
             Self::Callgrind => {
                 let collected = stderr.lines().find_map(|line| line.split_once("Collected : "));
                 let count = collected.and_then(|(_, count)| number(count));
@@ -236,7 +238,7 @@ impl Counter {
     }
 }
 
-/// All system calls together.
+/// The name under which all system calls are counted together.
 pub const ALL: &str = "raw_syscalls:sys_enter";
 
 /// The system calls of load generators, by purpose.
@@ -248,7 +250,7 @@ pub const KINDS: [(&str, &[&str]); 5] = [
     ("io_uring_enter", &["io_uring_enter"]),
 ];
 
-/// The number of calls of a kind.
+/// Returns the number of system calls of a kind.
 pub fn of_kind(counts: &Counts, kind: &[&str]) -> f64 {
     kind.iter().filter_map(|name| counts.get(*name)).sum()
 }
@@ -264,7 +266,7 @@ fn tracepoints() -> String {
     known.chain([ALL.to_owned()]).collect::<Vec<_>>().join(",")
 }
 
-/// The file that a counter writes. Read once, then removed.
+/// Returns the path of the file that a counter writes. The file is read once, then removed.
 fn report() -> PathBuf {
     std::env::temp_dir().join(format!("hotlap-floor-{}", std::process::id()))
 }

@@ -1,4 +1,4 @@
-//! The measurements: one function for each mode.
+//! The measurements, with one function for each mode.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::server::{Server, body};
 use super::table::{self, figure, shown, spread};
 use super::{Options, pin};
 
-/// The load of a generator by its name, with these connections and seconds.
+/// Returns a function that builds the generator of this name from a number of seconds.
 fn named(
     name: &'static str,
     connections: usize,
@@ -23,7 +23,8 @@ fn named(
     }
 }
 
-/// CPU time per request, requests per wake-up and system calls, over each of these connections.
+/// Measures CPU time per request, requests per wake-up and system calls, for each of these numbers
+/// of connections.
 pub fn cost(options: &Options, connections: &[usize]) {
     let server = Server::start(options.body, options.streams);
     pin(1);
@@ -48,7 +49,8 @@ pub fn cost(options: &Options, connections: &[usize]) {
                 shown(&rates, 0),
                 shown(&costs(at), 2),
                 figure(middle(&costs(at)).zip(wrk).map(|(own, wrk)| own / wrk), 3),
-                // The generator's own figures, undisturbed, are preferred to counts from outside.
+                // The generator's own figures are preferred, because a counter disturbs the
+                // generator.
                 match batches.is_empty() {
                     true => figure(waits.map(|waits| 1.0 / waits), 1),
                     false => shown(&batches, 1),
@@ -81,16 +83,16 @@ const WAITS: &[&str] =
 /// The counts of one generator, per request.
 struct Counted {
     name: &'static str,
-    /// User instructions with many connections, and with one, where each request has its own
-    /// wake-up.
+    /// User instructions with many connections, and with one connection, where each request has its
+    /// own wake-up.
     many: Option<f64>,
     one: Option<f64>,
-    /// User and kernel instructions, by hardware counters.
+    /// User and kernel instructions, counted by the hardware.
     perf: Option<(f64, f64)>,
     calls: Option<Counts>,
 }
 
-/// Instructions and system calls per request: counts that a busy machine does not change.
+/// Counts instructions and system calls per request, which a busy machine does not change.
 pub fn counts(options: &Options) {
     let server = Server::start(13, options.streams);
     pin(1);
@@ -194,7 +196,7 @@ fn calls_of(all: &[Counted]) {
     table::print(&head, &rows);
 }
 
-/// The fields of each request, as they are printed and as they are passed to the process.
+/// The cases of [`fields`]: the fields of a request, as printed and as passed to the process.
 const CASES: [(&str, &str); 9] = [
     ("1 field: integer, 1 to 10,000", "small"),
     ("1 field: integer, 1 to 999,999", "integer"),
@@ -207,8 +209,8 @@ const CASES: [(&str, &str); 9] = [
     ("5 fields: integer, counter, choice, text, UUID", "small,counter,choice,text,uuid"),
 ];
 
-/// What fields that vary cost: user instructions per request, compared with a fixed request of the
-/// same size.
+/// Measures what varying fields cost, in user instructions per request, compared with a fixed
+/// request of the same size.
 pub fn fields(options: &Options) {
     if !Counter::Callgrind.works() {
         println!("This needs valgrind: apt-get install valgrind");
@@ -247,8 +249,8 @@ pub fn fields(options: &Options) {
     );
 }
 
-/// User and kernel instructions per request. Must run in the emulated machine of `emulated.sh`,
-/// where 1 ns of CPU time is 1 instruction.
+/// Counts user and kernel instructions per request. This mode must run in the emulated machine of
+/// `emulated.sh`, where 1 ns of CPU time is 1 instruction.
 pub fn instructions(options: &Options) {
     let clock = clock_ns();
     assert!((0.99..1.01).contains(&clock), "1 instruction is {clock} ns: see emulated.sh");
@@ -272,7 +274,7 @@ pub fn instructions(options: &Options) {
         let at = all.iter().position(|g| g.name == name)?;
         spread(&totals(at)).map(|s| s.middle)
     };
-    // Requests per sleep, and per wait that a generator reports, asleep or not.
+    // Requests per sleep, and per wait that a generator reports, whether it slept or not.
     let per = |counts: Vec<f64>| -> Vec<f64> {
         counts.into_iter().filter(|count| *count > 0.0).map(|count| 1.0 / count).collect()
     };
@@ -307,8 +309,8 @@ pub fn instructions(options: &Options) {
     table::print(&head, &(0..all.len()).step_by(2).map(row).collect::<Vec<_>>());
 }
 
-/// CPU time of an instruction, measured with a loop of two instructions. Includes the kernel's work
-/// meanwhile.
+/// Returns the CPU time of an instruction, measured with a loop of two instructions. The result
+/// includes the kernel's work during the loop.
 fn clock_ns() -> f64 {
     const TURNS: u64 = 100_000_000;
     let cpu_ns = || {
@@ -325,11 +327,12 @@ fn clock_ns() -> f64 {
     (cpu_ns() - before) / (2 * TURNS) as f64
 }
 
-/// Large bodies: bytes per CPU second, every byte compared, and one body in a hundred.
+/// Measures bytes per CPU second with large bodies. hotlap compares every byte, or the bytes of one
+/// body in a hundred.
 pub fn large(options: &Options) {
     let seconds = options.seconds.unwrap_or(1);
     let rounds = options.rounds.unwrap_or(7);
-    // With more connections, this would measure the sockets' buffers.
+    // With more connections, this mode would measure the sockets' buffers.
     let connections = options.connections.min(32);
     pin(1);
     let mut rows = Vec::new();
@@ -358,13 +361,13 @@ pub fn large(options: &Options) {
     table::print(&["generator × body", "GB per CPU second", "÷ wrk"], &rows);
 }
 
-/// N threads of one process compared with N processes of one thread, with the same connections:
-/// writing to shared cache lines would make the threads more expensive.
+/// Compares N threads of one process with N processes of one thread, over the same number of
+/// connections. Writing to shared cache lines would make the threads more expensive.
 pub fn threads(options: &Options) {
     let seconds = options.seconds.unwrap_or(1);
     let rounds = options.rounds.unwrap_or(9);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // At least two threads, with a core for each if possible.
+    // Two threads are always tried, and more threads only with a core for each.
     let counts: Vec<usize> = [2, 4, 8, 16].into_iter().filter(|n| *n == 2 || *n <= cores).collect();
     let mut rows = Vec::new();
     for threads in counts {
@@ -374,7 +377,7 @@ pub fn threads(options: &Options) {
         let all = threads * each;
         let together = own("threads", &format!("as-hotlap {address} {all} {seconds} 13 {threads}"));
         let apart = own("processes", &format!("as-hotlap {address} {each} {seconds} 13 1"));
-        // The processes run at once, as children of one shell that waits for them.
+        // The processes run at the same time, as children of one shell that waits for them.
         let line = apart.command.join(" ");
         let script = format!("{} wait", format!("{line} & ").repeat(threads));
         let apart =
@@ -397,19 +400,20 @@ pub fn threads(options: &Options) {
     table::print(&["N", "N threads", "N processes", "threads ÷ processes"], &rows);
 }
 
-/// Open files that this mode needs, for both ends of 40,000 connections.
+/// The number of open files that [`scale`] needs in each process, for 40,000 connections.
 pub const FILES: u64 = 45_000;
 
-/// Many connections in one process: the memory of each besides its socket, and more connections
-/// than one loopback address has ports.
+/// Measures many connections in one process: the memory of each without its socket, and more
+/// connections than one loopback address has ports.
 pub fn scale(options: &Options) {
     let seconds = options.seconds.unwrap_or(2);
     let server = Server::start(13, None);
     let address = server.address;
     let mut rows = Vec::new();
     let mut base: Option<(f64, f64)> = None;
-    // For a source address, Linux tries the odd ports only once the 14,116 even ones are taken, and
-    // then it retries all of these for each connection. Three addresses have 40,000 even ports.
+    // For a source address, Linux tries the odd ports only once the 14,116 even ports are taken.
+    // From then on, it retries all even ports for each connection. Three addresses have enough even
+    // ports for 40,000 connections.
     let many = (40_000, " 127.0.0.2 127.0.0.3 127.0.0.4");
     for (connections, sources) in [(100, ""), (10_000, ""), many] {
         let line = format!("as-hotlap {address} {connections} {seconds} 13 1 1{sources}");
@@ -442,7 +446,7 @@ pub fn scale(options: &Options) {
     table::print(&head, &rows);
 }
 
-/// How late the generator itself sends in an open loop.
+/// Measures how late the generator itself sends in an open loop.
 pub fn paced(rate: f64) {
     let endpoint = Endpoint::Tcp(Server::start(13, None).address);
     let request = Request::get("/", "localhost").expecting(&body(13));

@@ -1,6 +1,6 @@
-//! A small server: a few threads of this process, edge-triggered, one response per read. In
-//! HTTP/2, it knows only what load generators need: each HEADERS frame is a request, and gets the
-//! same header block and body as a response.
+//! A small server that runs in a few threads of this process. The threads are edge-triggered and
+//! send one response per read. In HTTP/2, the server supports only what load generators need. Each
+//! HEADERS frame is a request, and all requests get the same header block and body.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use std::time::Duration;
 use rustix::event::epoll;
 use socket2::{Domain, Socket, Type};
 
-/// Responses up to this size are sent in one write.
+/// Responses below this size, in bytes, are sent in one write.
 const SMALL: usize = 16_000;
 
-/// The count of one thread, on its own cache lines.
+/// The number of requests that one thread has served, on separate cache lines.
 #[repr(align(128))]
 #[derive(Default)]
 struct Count(AtomicU64);
@@ -22,18 +22,18 @@ struct Count(AtomicU64);
 /// A server that runs as long as this process.
 pub struct Server {
     pub address: SocketAddr,
-    /// Streams of each connection, if it speaks HTTP/2.
+    /// The number of streams of each connection. `None` for HTTP/1.1.
     pub streams: Option<usize>,
     served: Vec<Arc<Count>>,
 }
 
 impl Server {
-    /// One thread on the first core. With `streams`, it speaks HTTP/2.
+    /// Starts a server with one thread on the first core. With `streams`, the server speaks HTTP/2.
     pub fn start(body: usize, streams: Option<usize>) -> Self {
         Self::on(&[0], body, streams)
     }
 
-    /// One thread on each of these cores.
+    /// Starts a server with one thread on each of these cores.
     pub fn on(cpus: &[usize], length: usize, streams: Option<usize>) -> Self {
         let first = listen(0);
         let address = first.local_addr().expect("an address");
@@ -50,8 +50,8 @@ impl Server {
         Self { address, streams, served }
     }
 
-    /// Requests so far, once the number is stable: the last requests of a generator are read after
-    /// it has ended.
+    /// Returns the number of requests so far, once this number is stable. The server reads the last
+    /// requests of a generator after the generator has ended.
     pub fn served(&self) -> u64 {
         let sum = || self.served.iter().map(|count| count.0.load(Ordering::SeqCst)).sum();
         let mut before: u64 = sum();
@@ -65,7 +65,7 @@ impl Server {
     }
 }
 
-/// A body of this length.
+/// Returns a body of this length.
 pub fn body(length: usize) -> Vec<u8> {
     b"Hello, World!".iter().copied().cycle().take(length).collect()
 }
@@ -79,7 +79,7 @@ fn listen(port: u16) -> TcpListener {
     socket.into()
 }
 
-/// A connection, and how much of the response is sent.
+/// A connection, and the number of bytes of the response that are sent.
 struct Client {
     stream: TcpStream,
     sent: usize,
@@ -134,7 +134,7 @@ fn serve(listener: &TcpListener, served: &AtomicU64, body: &[u8], is_http2: bool
     }
 }
 
-/// Reads frames and answers them, as many as possible. False if the client has disconnected.
+/// Reads and answers as many frames as possible. Returns false if the client has disconnected.
 fn serve_frames(
     client: &mut Client,
     response: &Response,
@@ -161,7 +161,7 @@ fn serve_frames(
     }
 }
 
-/// Sends and reads as much as possible. False if the client has disconnected.
+/// Sends and reads as much as possible. Returns false if the client has disconnected.
 fn serve_client(
     client: &mut Client,
     response: &[u8],
@@ -169,7 +169,7 @@ fn serve_client(
     served: &AtomicU64,
 ) -> bool {
     loop {
-        // The rest of the last response first.
+        // Send the rest of the last response first.
         while client.sent < response.len() {
             match client.stream.write(&response[client.sent..]) {
                 Ok(count) => client.sent += count,
@@ -204,28 +204,29 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// One connection.
+/// The HTTP/2 state of one connection.
 #[derive(Default)]
 struct Peer {
     received: Vec<u8>,
     has_preface: bool,
     /// Bytes to send.
     out: Vec<u8>,
-    /// How many of them have been sent.
+    /// The number of bytes of `out` that have been sent.
     sent: usize,
 }
 
-/// A response for any stream: frames in which the stream identifiers are 0.
+/// A response for any stream, in frames whose stream identifier is 0.
 struct Response {
     headers: Vec<u8>,
     data: Vec<Vec<u8>>,
 }
 
 impl Response {
-    /// `:status: 200` and `content-length`, both without the dynamic table, and the body.
+    /// Encodes `:status: 200` and `content-length`, both without the dynamic table, and the body.
     fn new(body: &[u8]) -> Self {
-        // RFC 7541: index 8 is `:status: 200`, index 28 is the name `content-length`; a literal
-        // without indexing whose index takes 15 in the prefix, and the rest in another byte.
+        // In RFC 7541, index 8 is `:status: 200`, and index 28 is the name `content-length`. In a
+        // literal without indexing, the prefix holds 15 of the index, and another byte holds the
+        // rest.
         let length = body.len().to_string();
         let mut block = vec![0x88, 0x0f, 28 - 15, length.len() as u8];
         block.extend_from_slice(length.as_bytes());
@@ -246,7 +247,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 impl Peer {
-    /// Takes bytes and answers them. Returns the number of requests.
+    /// Takes bytes, answers the frames in them, and returns the number of requests.
     fn take(&mut self, bytes: &[u8], response: &Response) -> u64 {
         self.received.extend_from_slice(bytes);
         let mut at = 0;
@@ -257,7 +258,7 @@ impl Peer {
             assert!(self.received.starts_with(PREFACE), "not HTTP/2");
             (self.has_preface, at) = (true, PREFACE.len());
             self.out.extend(frame(SETTINGS, 0, &[]));
-            // Flow control is not what is measured: as much window as there can be.
+            // The window is as large as possible, because flow control is not measured.
             self.out.extend(frame(WINDOW_UPDATE, 0, &(0x7fff_0000_u32).to_be_bytes()));
         }
         let mut requests = 0;

@@ -1,6 +1,6 @@
 //! Medians with their spread, and Markdown tables that are readable as text.
 
-/// The median of the rounds, the lowest and the highest.
+/// The median of the rounds, with the lowest and the highest value.
 #[derive(Clone, Copy)]
 pub struct Spread {
     pub low: f64,
@@ -8,7 +8,7 @@ pub struct Spread {
     pub high: f64,
 }
 
-/// The spread of some values. `None` if there are none.
+/// Returns the spread of some values. `None` without values.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -21,7 +21,7 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
     Some(Spread { low, middle, high })
 }
 
-/// The spread as `5.20 (5.11–5.43)`, or a dash.
+/// Formats the spread as `5.20 (5.11–5.43)`, or as a dash without values.
 pub fn shown(values: &[f64], digits: usize) -> String {
     let Some(Spread { low, middle, high }) = spread(values) else { return "–".to_owned() };
     match values.len() {
@@ -30,7 +30,7 @@ pub fn shown(values: &[f64], digits: usize) -> String {
     }
 }
 
-/// One figure, or a dash.
+/// Formats one figure, or a dash if it is unknown.
 pub fn figure(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }

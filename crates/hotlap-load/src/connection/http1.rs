@@ -1,4 +1,4 @@
-//! HTTP/1.1 on one connection: the response to the oldest request, as it arrives.
+//! HTTP/1.1 on one connection: reads the response to the oldest request as it arrives.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::requests::RequestMix;
 #[derive(Debug, Default)]
 pub(super) struct Http1 {
     reader: ResponseReader,
-    /// Bytes of the current response so far.
+    /// The number of bytes of the current response so far.
     bytes: u64,
     head: Option<Head>,
     check: Check,
@@ -21,14 +21,14 @@ pub(super) struct Http1 {
 }
 
 impl Http1 {
-    /// Whether no byte of the next response has arrived.
+    /// Returns whether no byte of the next response has arrived.
     #[inline(always)]
     pub(super) fn is_between_responses(&self) -> bool {
         debug_assert!(self.bytes > 0 || self.reader.is_between_responses());
         self.bytes == 0
     }
 
-    /// The phase of the oldest request.
+    /// Returns the phase of the oldest request.
     pub(super) fn phase(&self) -> Phase {
         if self.bytes == 0 { Phase::FirstByte } else { Phase::Body }
     }
@@ -134,7 +134,7 @@ impl Http1 {
                             (Failure::ClosedEarly, "closed before the response was complete")
                         }
                     };
-                    // Some bytes of a response have arrived.
+                    // The phase is the body, because some bytes of a response have arrived.
                     let (phase, first_bytes) = (Phase::Body, first_bytes(&seen));
                     let turn = Some(request.turn);
                     return Step::Broken(Broken { failure, phase, why, turn, first_bytes });
@@ -161,7 +161,7 @@ impl Http1 {
         Completed { request, status: head.status, keep_alive: head.keep_alive, bytes, wrong }
     }
 
-    /// Handles the server closing the connection. Returns the response that this completes, if any.
+    /// Handles a close by the server. Returns the response that the close completes, if any.
     pub(super) fn close(
         &mut self,
         in_flight: &mut VecDeque<InFlight>,
@@ -176,13 +176,13 @@ impl Http1 {
         Some(self.complete(request, result, &[]))
     }
 
-    /// Whether the current body is delimited by the end of the connection.
+    /// Returns whether the current body is delimited by the end of the connection.
     pub(super) fn is_until_close(&self) -> bool {
         self.reader.is_until_close()
     }
 
-    /// How many bytes may be discarded unread: the rest of a body of known length whose contents
-    /// are not checked.
+    /// Returns the number of bytes that may be discarded unread. Only a body of known length whose
+    /// contents are not checked may be discarded.
     pub(super) fn skippable(&self) -> u64 {
         match self.reader.remaining() {
             Some(rest) if self.check.skips_body() && self.head.is_some() => rest,
@@ -190,8 +190,8 @@ impl Http1 {
         }
     }
 
-    /// Accounts for bytes that were discarded unread. [`Http1::take`] tells whether they
-    /// completed the response.
+    /// Accounts for bytes that were discarded unread. The next call of [`Http1::take`] tells
+    /// whether they completed the response.
     pub(super) fn skip(&mut self, count: u64) {
         self.reader.skip(count);
         self.check.skip(count);
@@ -199,12 +199,12 @@ impl Http1 {
     }
 }
 
-/// Whether bytes start with the head of the final response, without an interim response before it.
+/// Returns whether the bytes start with the final response, without an interim response before it.
 fn starts_with_head(response: &[u8], head: &Head) -> bool {
     response.get(9..12).is_some_and(|code| code == head.status.to_string().as_bytes())
 }
 
-/// The part of some bytes to keep as evidence.
+/// Returns the part of `bytes` to keep as evidence.
 fn first_bytes(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len().min(EVIDENCE)].to_vec()
 }

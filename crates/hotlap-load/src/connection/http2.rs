@@ -1,8 +1,8 @@
 //! HTTP/2 on one connection: which request each stream carries, and the check of its response.
 //!
-//! The requests are those of the connection, in the order in which they were sent. Streams end in
-//! any order. Most end in the order in which they began, so a search from the front finds them at
-//! once.
+//! The requests of the connection are in the order in which they were sent. Streams may end in any
+//! order. Most streams end in the order in which they began, so a search from the front finds them
+//! at once.
 
 use std::collections::VecDeque;
 
@@ -17,17 +17,17 @@ use crate::requests::{RequestMix, Turn};
 pub(crate) struct Http2 {
     client: ClientConnection,
     limits: Limits,
-    /// The streams of the first requests in flight. The requests after them are not sent yet.
+    /// The streams of the first requests in flight. The other requests have not been sent yet.
     streams: VecDeque<Stream>,
     next_tag: u32,
     /// Bytes to send.
     out: Vec<u8>,
-    /// The code of the server's GOAWAY, after which the server takes no more requests on this
-    /// connection.
+    /// The error code of the server's GOAWAY. After a GOAWAY, the server accepts no more requests
+    /// on this connection.
     goaway: Option<ErrorCode>,
-    /// Whether a response was complete on this connection.
+    /// Whether at least one response has been completed on this connection.
     has_answered: bool,
-    /// When bytes last arrived.
+    /// The time at which bytes last arrived.
     pub(crate) received_ns: u64,
 }
 
@@ -39,10 +39,10 @@ struct Stream {
     status: u16,
     /// Whether the head of the response has arrived.
     has_head: bool,
-    /// Whether the server has said that it does not process the request.
+    /// Whether the server has said that it will not process the request.
     is_refused: bool,
     check: Check,
-    /// The first wrong bytes of the body.
+    /// The first bytes of the body, from the first wrong part on.
     evidence: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl Stream {
         (self.status, self.has_head) = (status, true);
     }
 
-    /// Checks a part of its body.
+    /// Checks a part of the body.
     #[inline]
     fn data(&mut self, data: &[u8], turn: Turn, mix: &mut RequestMix) {
         self.check.data(data, &mix.get(turn).expect);
@@ -72,14 +72,14 @@ impl Stream {
     }
 }
 
-/// Removes an element. Most are the first, which `pop_front` removes at a lower cost.
+/// Removes the element at an index. The index is usually 0, where `pop_front` costs less.
 #[inline]
 fn remove<T>(queue: &mut VecDeque<T>, at: usize) -> Option<T> {
     if at == 0 { queue.pop_front() } else { queue.remove(at) }
 }
 
 impl Http2 {
-    /// A connection on which nothing has been sent.
+    /// Creates the state of a connection on which nothing has been sent.
     pub(crate) fn new(limits: Limits) -> Self {
         let mut http2 = Self {
             client: ClientConnection::new(limits),
@@ -100,46 +100,47 @@ impl Http2 {
         *self = Self::new(self.limits);
     }
 
-    /// How many more requests may be sent now.
+    /// Returns the number of further requests that may be sent now.
     #[inline]
     pub(super) fn room(&self) -> usize {
         self.client.can_open()
     }
 
-    /// How many of the requests in flight have been sent.
+    /// Returns the number of requests in flight that have been sent.
     #[inline]
     pub(crate) fn sent(&self) -> usize {
         self.streams.len()
     }
 
-    /// How many responses have begun.
+    /// Returns the number of requests in flight whose response has begun.
     pub(crate) fn begun(&self) -> usize {
         self.streams.iter().filter(|stream| stream.has_head).count()
     }
 
-    /// The phase of the oldest request. A request without a stream is not sent yet.
+    /// Returns the phase of the oldest request. A request without a stream has not been sent yet.
     pub(super) fn phase(&self) -> Phase {
         self.streams.front().map_or(Phase::Send, Stream::phase)
     }
 
-    /// The bytes to send.
+    /// Takes the bytes to send.
     pub(crate) fn take_out(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Gives back the memory of [`take_out`](Self::take_out).
+    /// Gives back the buffer that [`take_out`](Self::take_out) returned, so that its memory is
+    /// reused.
     pub(crate) fn give_back(&mut self, empty: Vec<u8>) {
         self.out = empty;
     }
 
-    /// Whether there are bytes to send.
+    /// Returns whether there are bytes to send.
     #[inline]
     pub(crate) fn has_out(&self) -> bool {
         !self.out.is_empty()
     }
 
-    /// Opens a stream for the next request that has not been sent. Returns whether one could be
-    /// opened.
+    /// Opens a stream for the next request that has not been sent. Returns whether a stream could
+    /// be opened.
     pub(super) fn send(&mut self, request: &InFlight, mix: &mut RequestMix) -> bool {
         let tag = self.next_tag;
         let (form, is_head) = (self.client.form(), mix.is_head(request.turn));
@@ -161,7 +162,7 @@ impl Http2 {
     }
 
     fn position(&self, tag: u32) -> usize {
-        // An iterator over the two parts of the queue costs more, since most are the first.
+        // The stream is usually the first. An iterator over both parts of the queue costs more.
         let found = (0..self.streams.len()).find(|at| self.streams[*at].tag == tag);
         found.expect("events have the tag of an open stream")
     }
@@ -205,8 +206,8 @@ impl Http2 {
                         }),
                     });
                 }
-                // RFC 9113 section 8.7: such a request may be sent again. But a server that has
-                // answered nothing may refuse every request, so its refusals are failures.
+                // RFC 9113 section 8.7: a refused request may be sent again. But a server that has
+                // answered no request may refuse every request, so its refusals are failures.
                 StreamEvent::Reset { tag, code: ErrorCode::REFUSED_STREAM }
                     if self.has_answered =>
                 {
@@ -237,7 +238,7 @@ impl Http2 {
         }
     }
 
-    /// Removes a stream that failed.
+    /// Removes a stream that failed, and its request.
     fn failed(
         &mut self,
         tag: u32,
@@ -254,7 +255,7 @@ impl Http2 {
         }
     }
 
-    /// Gives up the oldest request, and removes it.
+    /// Cancels and removes the oldest request.
     pub(super) fn cancel_oldest(
         &mut self,
         requests: &mut VecDeque<InFlight>,
@@ -264,13 +265,13 @@ impl Http2 {
         Some((requests.pop_front()?, stream.phase()))
     }
 
-    /// Whether the server takes no more requests on this connection, and all that it takes are
-    /// answered.
+    /// Returns whether the server accepts no more requests on this connection and has answered all
+    /// that it accepted.
     pub(crate) fn is_drained(&self) -> bool {
         self.goaway.is_some() && self.streams.iter().all(|stream| stream.is_refused)
     }
 
-    /// Why the server ended the connection, if it sent a GOAWAY with an error.
+    /// Returns why the server ended the connection, if it sent a GOAWAY with an error code.
     pub(crate) fn ended_because(&self) -> Option<String> {
         let code = self.goaway.filter(|code| *code != ErrorCode::NO_ERROR)?;
         Some(match self.client.goaway_text() {
@@ -279,8 +280,9 @@ impl Http2 {
         })
     }
 
-    /// Whether requests that the server did not process may be sent again on another connection
-    /// (RFC 9113 section 8.7): this one has answered some, so that will not go on forever.
+    /// Returns whether requests that the server did not process may be sent again on another
+    /// connection (RFC 9113 section 8.7). This connection must have had a response, so that retries
+    /// do not go on forever.
     pub(super) fn may_retry(&self) -> bool {
         self.is_drained() && self.has_answered
     }

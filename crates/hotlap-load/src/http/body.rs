@@ -1,25 +1,25 @@
-//! Decodes the body of a response: pieces in, decoded pieces out.
+//! Decodes the body of a response piece by piece.
 
 use super::ResponseError;
 use super::head::{Framing, HEAD_LIMIT};
 
-/// The decoder of a body that is being read.
+/// The decoder of one body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BodyReader {
-    /// This many bytes are still to come.
+    /// The body has a known length, of which this many bytes are still to come.
     Length(u64),
     /// Chunked transfer coding (RFC 9112 section 7.1).
     Chunked(Chunks),
-    /// Everything up to the end of the connection.
+    /// The body is everything up to the end of the connection.
     UntilClose,
 }
 
 /// The result of decoding the next bytes of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// Decoded bytes.
+    /// Decoded bytes of the body.
     Data(&'a [u8]),
-    /// All bytes are consumed, and the body is not complete.
+    /// All bytes are consumed, but the body is not complete.
     NeedMore,
     /// The body is complete.
     End,
@@ -29,10 +29,10 @@ pub(super) enum Piece<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chunks {
     position: Position,
-    /// While the size line is read, the size so far. Then, how many bytes of the chunk are left.
+    /// The size so far while the size line is read. Then the number of bytes left in the chunk.
     size: u64,
-    /// Bytes of sizes, extensions and trailers since the last data: limited, so that they cannot go
-    /// on forever.
+    /// The number of bytes of sizes, extensions and trailers since the last data. The number is
+    /// limited, so that these parts cannot go on forever.
     overhead: usize,
 }
 
@@ -41,28 +41,29 @@ pub(super) struct Chunks {
 enum Position {
     /// The first digit of a size.
     Size,
-    /// Another digit, or what follows the size.
+    /// Another digit, or the byte after the size.
     Digits,
-    /// Within an extension.
+    /// A byte within an extension.
     Extension,
-    /// LF of a size line.
+    /// The LF of a size line.
     SizeLf,
     Data,
-    /// CR and LF after the data.
+    /// The CR after the data.
     DataCr,
+    /// The LF after the data.
     DataLf,
-    /// The first byte of a trailer line, or CR of the blank line.
+    /// The first byte of a trailer line, or the CR of the blank line.
     Trailer,
-    /// Within a trailer line.
+    /// A byte within a trailer line.
     TrailerLine,
-    /// LF of a trailer line.
+    /// The LF of a trailer line.
     TrailerLf,
-    /// LF of the blank line.
+    /// The LF of the blank line.
     LastLf,
 }
 
 impl BodyReader {
-    /// The start of a body with this framing.
+    /// Creates the decoder of a body with this framing.
     pub(super) fn new(framing: Framing) -> Self {
         match framing {
             Framing::NoBody => Self::Length(0),
@@ -85,7 +86,7 @@ impl BodyReader {
     }
 }
 
-/// Consumes at most `rest` bytes of `input`.
+/// Takes at most `rest` bytes from the front of `input`.
 fn take<'a>(input: &mut &'a [u8], rest: &mut u64) -> Piece<'a> {
     if input.is_empty() {
         return Piece::NeedMore;
@@ -165,7 +166,8 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    /// The decoded body, and how many bytes follow it. `None` if it is incomplete.
+    /// The decoded body, and the number of bytes after the body. The number is `None` if the body
+    /// is incomplete.
     type Decoded = (Vec<u8>, Option<usize>);
 
     fn decoded(framing: Framing, mut input: &[u8]) -> Result<Decoded, &'static str> {
@@ -202,7 +204,7 @@ mod tests {
             let found = chunks(&format!("{size}\r\nHello, world\r\n0\r\n\r\n"));
             assert_eq!(found, Ok(hello.clone()), "{size:?}");
         }
-        // 0x1a = 26: both digits count.
+        // The size 0x1a is 26, so both digits count.
         let letters = "abcdefghijklmnopqrstuvwxyz";
         let found = chunks(&format!("1a\r\n{letters}\r\n0\r\n\r\nx"));
         assert_eq!(found, Ok((letters.as_bytes().to_vec(), Some(1))));
@@ -238,7 +240,7 @@ mod tests {
 
     #[test]
     fn overhead_between_data_is_limited_and_its_total_is_not() {
-        // "1;", the extension and CR LF.
+        // A size line consists of "1;", the extension, CR and LF.
         let line = |size: usize| format!("1;{}\r\n", "x".repeat(size - 4));
         let found = chunks(&format!("{}a", line(HEAD_LIMIT)));
         assert_eq!(found, Ok((b"a".to_vec(), None)));

@@ -1,16 +1,16 @@
-//! Parses the head of a response: where it ends, and what it says about the body and the
-//! connection.
+//! Parses the head of a response. The head says how its body is delimited and whether the
+//! connection persists.
 
 use super::ResponseError;
 
-/// The longest head that is accepted: 64 KiB. Servers send about 200 bytes. A longer head probably
-/// never ends.
+/// The maximum length of a head: 64 KiB. Servers send about 200 bytes. A longer head probably never
+/// ends.
 pub(crate) const HEAD_LIMIT: usize = 64 * 1024;
 
-/// Every response starts with these bytes.
+/// The first bytes of every response.
 const START: &[u8] = b"HTTP/1.";
 
-/// The most header lines that are accepted.
+/// The maximum number of header lines.
 const HEADERS_LIMIT: usize = 256;
 
 /// The contents of a head.
@@ -24,15 +24,16 @@ pub struct Head {
     pub keep_alive: bool,
     /// How the body is delimited.
     pub framing: Framing,
-    /// The value of `Content-Length`. In a response to a HEAD, how long the body of a GET would be.
+    /// The value of `Content-Length`. In a response to a HEAD, the length that the body of a GET
+    /// would have.
     pub length: Option<u64>,
-    /// Length of the head in bytes, including the blank line.
+    /// The length of the head in bytes, including the blank line.
     pub size: usize,
 }
 
 impl Head {
-    /// Whether this is an interim response: another head follows for the same request (RFC 9110
-    /// section 15.2).
+    /// Returns whether this is an interim response, after which another head follows for the same
+    /// request (RFC 9110 section 15.2).
     pub fn is_interim(&self) -> bool {
         (100..200).contains(&self.status)
     }
@@ -43,22 +44,22 @@ impl Head {
 pub enum Framing {
     /// There is no body.
     NoBody,
-    /// By its length.
+    /// The body has this length in bytes.
     Length(u64),
-    /// By a final chunk of size 0.
+    /// The body ends with a chunk of size 0.
     Chunked,
-    /// By the end of the connection.
+    /// The body ends with the connection.
     UntilClose,
 }
 
-/// Finds the end of the head at the start of `buf`, including its blank line. `None` if it is
-/// incomplete. The search starts at `from`: the head is known not to end before that.
+/// Finds the end of the head at the start of `buf`, including the blank line. Returns `None` if the
+/// head is incomplete. The search starts at `from`, because the head is known not to end earlier.
 ///
 /// # Errors
 /// `buf` does not start with a status line, a line ends in a bare LF, or the head is too long.
 pub(crate) fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, ResponseError> {
-    // Bytes that cannot become a response are rejected as soon as they arrive. This also guarantees
-    // that there is a byte before the first LF.
+    // Bytes that cannot become a response are rejected as soon as they arrive. The check also
+    // guarantees that there is a byte before the first LF.
     let known = buf.len().min(START.len());
     if buf[..known] != START[..known] {
         return Err(ResponseError::Framing("not an HTTP/1.x status line"));
@@ -126,7 +127,7 @@ pub(crate) fn parse_head(bytes: &[u8], is_head: bool) -> Result<Head, ResponseEr
     })
 }
 
-/// All headers of a complete head, in order.
+/// Returns all headers of a complete head, in order.
 pub(super) fn headers(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, ResponseError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
     parse(bytes, &mut headers)?;
@@ -175,7 +176,7 @@ struct Headers {
 impl Headers {
     fn parse(&mut self, name: &str, value: &[u8]) -> Result<(), ResponseError> {
         if name.eq_ignore_ascii_case("content-length") {
-            // A list of equal lengths is one length (RFC 9112 section 6.3, rule 5).
+            // Several equal lengths count as one length (RFC 9112 section 6.3, rule 5).
             for item in value.split(|&b| b == b',') {
                 let length = decimal(item.trim_ascii())
                     .ok_or(ResponseError::Framing("Content-Length is not a number"))?;
@@ -198,7 +199,7 @@ impl Headers {
     }
 }
 
-/// A number of decimal digits only, up to 63 bits.
+/// Parses a number that has only decimal digits and at most 63 bits.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -211,7 +212,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A head with these header lines.
+    /// Returns a head with this first line and these header lines.
     fn with(first: &str, lines: &str) -> Vec<u8> {
         format!("{first}\r\n{lines}\r\n").into_bytes()
     }
@@ -241,7 +242,7 @@ mod tests {
             assert_eq!(head_end(&buf, from), Ok(Some(head.len())), "from {from}");
             assert_eq!(head_end(&head[..from], from), Ok(None), "the first {from} bytes");
         }
-        // Without a header line, too.
+        // The end is also found if there is no header line.
         let bare = b"HTTP/1.1 200 OK\r\n\r\n";
         for from in 0..bare.len() {
             assert_eq!(head_end(bare, from), Ok(Some(bare.len())), "from {from}");
@@ -258,7 +259,7 @@ mod tests {
         let too_long = Err(ResponseError::Framing("the head is over 64 KiB"));
         assert_eq!(head_end(&of(HEAD_LIMIT), 0), Ok(Some(HEAD_LIMIT)));
         assert_eq!(head_end(&of(HEAD_LIMIT + 1), 0), too_long);
-        // An incomplete head of that length.
+        // An incomplete head is too long as soon as it exceeds the limit.
         let unfinished = of(HEAD_LIMIT + 2);
         assert_eq!(head_end(&unfinished[..HEAD_LIMIT], 0), Ok(None));
         assert_eq!(head_end(&unfinished[..=HEAD_LIMIT], 0), too_long);
@@ -303,7 +304,7 @@ mod tests {
         let chunked = "Transfer-Encoding: chunked\r\n";
         let old = parse_head(&with("HTTP/1.0 200 OK", chunked), false);
         assert_eq!(why(old), "Transfer-Encoding in an HTTP/1.0 response");
-        // Both lengths are an error even where there is no body.
+        // Both headers together are an error even if there is no body.
         let both = with("HTTP/1.1 204 X", "Transfer-Encoding: gzip\r\nContent-Length: 1\r\n");
         assert_eq!(why(parse_head(&both, false)), "both Content-Length and Transfer-Encoding");
     }

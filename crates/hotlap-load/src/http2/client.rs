@@ -1,4 +1,4 @@
-//! The state machine of one connection.
+//! The state machine of one HTTP/2 connection.
 
 mod receive;
 
@@ -11,52 +11,55 @@ use super::head::Memo;
 use super::hpack::{Decoder, write_integer};
 use super::streams::{Found, MAX_STREAMS, OpenStream, ReceiveWindow, SendWindow, Streams};
 
-/// How many bytes of answers (to PING, SETTINGS and empty DATA) a server may cause beyond the bytes
-/// of bodies, until a request is complete. A PING is answered with 17 bytes, so this allows 3855 of
-/// them. A server that measures its bandwidth with a PING for each DATA frame stays below.
+/// The maximum number of bytes of replies to PING and SETTINGS, and of empty DATA frames, until a
+/// response is complete. Bytes of bodies are subtracted from the count. A reply to a PING has 17
+/// bytes, so 3855 of them are allowed. A server that measures its bandwidth with a PING for each
+/// DATA frame stays below the limit.
 const MAX_ANSWERS: usize = 64 * 1024;
 
-/// What a caller allows.
+/// The limits that the caller sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most streams at a time, 1 to 1024. Other numbers become the nearest of these.
+    /// The maximum number of streams at a time, from 1 to 1024. Numbers outside of this range are
+    /// clamped.
     pub streams: u32,
-    /// The most streams at a time until the server's SETTINGS have arrived. The standard sets no
-    /// limit until then (RFC 9113 section 6.5.2), but a server refuses streams above its own limit.
+    /// The maximum number of streams at a time until the server's SETTINGS have arrived. The
+    /// standard sets no limit until then (RFC 9113 section 6.5.2), but a server refuses streams
+    /// above its own limit.
     pub first_streams: u32,
-    /// The size that the shared fields of the requests take in the server's header table:
+    /// The size of the requests' shared fields in the server's header table, from
     /// [`EncodedRequests::table_size`](super::EncodedRequests::table_size).
     pub table_size: u32,
-    /// Whether the head of a block that has arrived before is reused. Without it, each block is
-    /// decoded: the same events, at a higher cost.
+    /// Whether the head of a block that has arrived before is reused. Otherwise each block is
+    /// decoded, which gives the same events at a higher cost.
     pub reuses_heads: bool,
 }
 
 impl Default for Limits {
-    /// 100 streams from the start, no shared fields.
+    /// Returns limits of 100 streams from the start, without shared fields.
     fn default() -> Self {
         Self { streams: 100, first_streams: 100, table_size: 0, reuses_heads: true }
     }
 }
 
-/// What the next bytes are.
+/// What the connection reads next.
 #[derive(Debug, Clone, Copy)]
 enum State {
     /// A frame header.
     Frame,
-    /// The rest of a payload that is buffered until it is complete.
+    /// The rest of a payload, which is buffered until it is complete.
     Payload(FrameHeader),
-    /// The length of the padding of a DATA frame on the stream in this slot.
+    /// The length of the padding of a DATA frame, whose stream is in this slot.
     PadLength { slot: usize, header: FrameHeader },
-    /// The rest of a DATA frame: `left` bytes of the body, then padding.
+    /// The rest of a DATA frame: `left` bytes of the body, then the padding.
     Data { slot: usize, left: u32, padding: u32, is_end: bool },
     /// Bytes of a payload that are ignored.
     Skip(u32),
-    /// Nothing yet: the response in this slot is complete.
+    /// Nothing yet, because the response in this slot is complete.
     End(usize),
-    /// Nothing yet: streams above an identifier are refused, from a slot on.
+    /// Nothing yet, because streams above an identifier are refused, starting at a slot.
     Refuse { above: u32, from: usize },
-    /// Nothing: the connection is broken or closed.
+    /// Nothing, because the connection is broken or closed.
     Broken(Fault),
 }
 
@@ -65,20 +68,21 @@ enum State {
 struct OpenBlock {
     stream: u32,
     is_end: bool,
-    /// Frames so far, and their bytes.
+    /// The number of frames so far.
     frames: u32,
+    /// The number of bytes of the frames so far.
     bytes: u64,
 }
 
-/// The protocol on one connection, without a socket: bytes in, events and bytes out.
+/// The protocol on one connection, without a socket. Bytes go in, and events and bytes come out.
 #[derive(Debug)]
 pub struct ClientConnection {
     limits: Limits,
     state: State,
-    /// The part of a frame header that has arrived, if it does not arrive in one piece.
+    /// The part of an incomplete frame header that has arrived.
     header: [u8; FRAME_HEADER],
     header_length: usize,
-    /// The part of a payload that has arrived, if it does not arrive in one piece.
+    /// The part of an incomplete payload that has arrived.
     payload: Vec<u8>,
     open_block: Option<OpenBlock>,
     /// The fragments of the open block.
@@ -88,7 +92,7 @@ pub struct ClientConnection {
     streams: Streams,
     settings: Settings,
     has_settings: bool,
-    /// The last stream of the last GOAWAY.
+    /// The last stream in the last GOAWAY.
     last_stream: Option<u32>,
     /// The debug data of the last GOAWAY, if it is text.
     goaway_text: String,
@@ -96,18 +100,18 @@ pub struct ClientConnection {
     send: SendWindow,
     /// Whether a request has inserted the shared fields into the server's table.
     has_inserted: bool,
-    /// The table size which the next header block must announce.
+    /// The table size that the next header block must announce.
     table_update: Option<u32>,
     answers: usize,
-    /// The fields of the last header block, if they are kept.
+    /// The fields of the last header block, if the caller keeps them.
     fields: Option<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
-/// The result of one step: an event, nothing yet, or a connection error.
+/// The result of one step: an event, no event yet, or a connection error.
 type Step<'a> = Result<Option<StreamEvent<'a>>, Fault>;
 
 impl ClientConnection {
-    /// A connection on which nothing has been sent.
+    /// Creates a connection on which nothing has been sent.
     pub fn new(limits: Limits) -> Self {
         let streams = limits.streams.clamp(1, MAX_STREAMS);
         Self {
@@ -134,27 +138,27 @@ impl ClientConnection {
         }
     }
 
-    /// Keeps the fields of header blocks from now on, for [`fields`](Self::fields). It costs an
-    /// allocation for each, and heads are not [reused](Limits::reuses_heads).
+    /// Keeps the fields of header blocks from now on, for [`fields`](Self::fields). Keeping a field
+    /// costs allocations, and heads are not [reused](Limits::reuses_heads) any more.
     pub fn keep_fields(&mut self) {
         self.limits.reuses_heads = false;
         self.fields = Some(Vec::new());
     }
 
-    /// Names and values of the last header block that arrived, in order, if they are
-    /// [kept](Self::keep_fields).
+    /// Returns the names and values of the last header block that arrived, in order. The result is
+    /// empty unless the fields are [kept](Self::keep_fields).
     pub fn fields(&self) -> &[(Vec<u8>, Vec<u8>)] {
         self.fields.as_deref().unwrap_or_default()
     }
 
-    /// Appends what a connection begins with to `out`. Requests may follow at once.
+    /// Appends the preface of the connection to `out`. Requests may follow at once.
     pub fn open(&mut self, out: &mut Vec<u8>) {
         write_preface(out);
     }
 
-    /// How many further streams can be opened now: up to the caller's limits and the server's. None
-    /// can be opened after a GOAWAY, after the end of the connection, and when the identifiers are
-    /// used up.
+    /// Returns the number of further streams that can be opened now, up to the caller's limits and
+    /// the server's. The number is 0 after a GOAWAY, after the end of the connection, and when the
+    /// identifiers are used up.
     pub fn can_open(&self) -> usize {
         let is_over = matches!(self.state, State::Broken(_)) || self.last_stream.is_some();
         if is_over || !self.streams.has_identifiers() {
@@ -164,7 +168,7 @@ impl ClientConnection {
         limit.saturating_sub(self.streams.open_count())
     }
 
-    /// The form in which the next request must be sent.
+    /// Returns the form in which the next request must be sent.
     pub fn form(&self) -> BlockForm {
         match (self.limits.table_size, self.has_inserted) {
             (0, _) => BlockForm::Plain,
@@ -174,29 +178,31 @@ impl ClientConnection {
         }
     }
 
-    /// Whether the server's SETTINGS have arrived: it speaks HTTP/2.
+    /// Returns whether the server's SETTINGS have arrived, which shows that the server speaks
+    /// HTTP/2.
     pub fn has_settings(&self) -> bool {
         self.has_settings
     }
 
-    /// At most 100 characters of the debug data of the last GOAWAY. Empty if the data is not text.
+    /// Returns at most 100 characters of the debug data of the last GOAWAY. The result is empty if
+    /// the data is not text.
     pub fn goaway_text(&self) -> &str {
         &self.goaway_text
     }
 
-    /// The requests that are not answered completely, in no particular order.
+    /// Returns the requests without a complete response, in no particular order.
     pub fn open_streams(&self) -> impl Iterator<Item = OpenStream> {
         self.streams.iter()
     }
 
-    /// How many bytes are buffered now: parts of frames and of header blocks. Bodies of responses
-    /// are not buffered.
+    /// Returns the number of bytes that are buffered now. Only parts of frames and of header blocks
+    /// are buffered, not the bodies of responses.
     pub fn buffered(&self) -> usize {
         self.header_length + self.payload.capacity() + self.block.capacity()
     }
 
-    /// The server has closed the connection. The requests that are not answered are still among the
-    /// [open streams](Self::open_streams).
+    /// Handles a close by the server. Unanswered requests stay among the [open
+    /// streams](Self::open_streams).
     pub fn close(&mut self) {
         if !matches!(self.state, State::Broken(_)) {
             let (code, why) = (ErrorCode::NO_ERROR, "the connection is closed");
@@ -204,8 +210,8 @@ impl ClientConnection {
         }
     }
 
-    /// Gives up a request, if its stream is open: the caller does not wait for the response any
-    /// more. Its tag is free.
+    /// Gives up a request if its stream is open. The caller no longer waits for the response, and
+    /// may use the tag again.
     pub fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) {
         let Found::Open(slot) = self.streams.find(stream) else { return };
         if matches!(self.state, State::Broken(_)) {
@@ -215,8 +221,8 @@ impl ClientConnection {
         }
     }
 
-    /// Consumes bytes from the front of `input` up to the next event. Answers, and bodies that flow
-    /// control held back, are appended to `out`.
+    /// Consumes bytes from the front of `input` up to the next event. Replies to frames, and bodies
+    /// that flow control held back, are appended to `out`.
     #[inline]
     pub fn take<'a>(&mut self, input: &mut &'a [u8], out: &mut Vec<u8>) -> StreamEvent<'a> {
         loop {
@@ -243,21 +249,21 @@ impl ClientConnection {
         }
     }
 
-    /// A connection error: tells the server, and accepts nothing afterwards.
+    /// Handles a connection error: tells the server, and accepts nothing afterwards.
     #[cold]
     fn fail(&mut self, fault: Fault, out: &mut Vec<u8>) {
-        // The last stream of the server's that was processed: none.
+        // The payload starts with the last of the server's streams that was processed, 0 for none.
         let mut payload = [0; 8];
         payload[4..].copy_from_slice(&fault.code.0.to_be_bytes());
         frame::write(out, kind::GOAWAY, 0, 0, &payload);
         self.state = State::Broken(fault);
     }
 
-    /// Ends a stream early. Returns its tag.
+    /// Ends a stream early. Returns the tag of the request.
     #[cold]
     fn reset(&mut self, slot: usize, code: ErrorCode, out: &mut Vec<u8>) -> u32 {
         frame::write_reset(out, self.streams.at(slot).id, code);
-        // The rest of its frame is ignored.
+        // The rest of the stream's frame is ignored.
         match self.state {
             State::Data { slot: current, left, padding, .. } if current == slot => {
                 self.state = State::Skip(left + padding);
@@ -271,7 +277,7 @@ impl ClientConnection {
         self.streams.close(slot, true)
     }
 
-    /// A stream error: the response is malformed.
+    /// Handles a stream error, which means that the response is malformed.
     #[cold]
     fn malformed(
         &mut self,
@@ -283,7 +289,7 @@ impl ClientConnection {
         StreamEvent::Malformed { tag, why }
     }
 
-    /// Accounts for bytes that the server causes without answering a request.
+    /// Counts the bytes of a frame that answers no request. Returns an error if there are too many.
     fn answer(&mut self, bytes: usize) -> Result<(), Fault> {
         self.answers += bytes;
         if self.answers > MAX_ANSWERS {
@@ -301,64 +307,66 @@ pub enum StreamEvent<'a> {
     NeedMore,
     /// The head of a final response. Interim responses are checked and skipped.
     Head {
-        /// The request.
+        /// The tag of the request.
         tag: u32,
         /// The status code.
         status: u16,
-        /// The value of `content-length`. In a response to a HEAD, how long the body of a GET would
-        /// be.
+        /// The value of `content-length`. In a response to a HEAD, the length that the body of a
+        /// GET would have.
         length: Option<u64>,
-        /// Whether the response ends here: [`StreamEvent::End`] is next.
+        /// Whether the response ends here. If so, [`StreamEvent::End`] is the next event.
         is_end: bool,
     },
-    /// Bytes of a body, at least one. They never exceed the length that the head stated.
+    /// At least one byte of a body. A body never exceeds the length that the head stated.
     Data {
-        /// The request.
+        /// The tag of the request.
         tag: u32,
-        /// The bytes.
+        /// The bytes of the body.
         data: &'a [u8],
     },
-    /// The response is complete and valid. The tag is free.
+    /// The response is complete and valid. The tag may be used again.
     End {
-        /// The request.
+        /// The tag of the request.
         tag: u32,
-        /// The bytes of its frames on the wire: headers, bodies, padding and interim responses.
+        /// The number of bytes of the response's frames on the wire: headers, bodies, padding and
+        /// interim responses.
         bytes: u64,
     },
-    /// The server ended the stream before the response was complete. The tag is free.
+    /// The server ended the stream before the response was complete. The tag may be used again.
     Reset {
-        /// The request.
+        /// The tag of the request.
         tag: u32,
-        /// The server's reason.
+        /// The server's reason for the reset.
         code: ErrorCode,
     },
-    /// The server takes no further requests on this connection. Those that it will not answer
-    /// follow as [`StreamEvent::Refused`]; the others may still be answered.
+    /// The server accepts no further requests on this connection. A [`StreamEvent::Refused`]
+    /// follows for each request that the server will not answer. The other requests may still be
+    /// answered.
     GoAway {
         /// The last stream that the server may have processed.
         last_stream: u32,
-        /// The server's reason.
+        /// The server's reason for ending the connection.
         code: ErrorCode,
     },
-    /// The server did not process this request. The tag is free.
+    /// The server did not process this request. The tag may be used again.
     Refused {
-        /// The request.
+        /// The tag of the request.
         tag: u32,
     },
     /// The response is malformed, or its stream violates the protocol (RFC 9113 sections 5.4.2 and
-    /// 8.1.1). The stream was reset, and the connection goes on. The tag is free.
+    /// 8.1.1). The stream was reset, and the connection continues. The tag may be used again.
     Malformed {
-        /// The request.
+        /// The tag of the request.
         tag: u32,
-        /// What is wrong.
+        /// The reason why the response is malformed.
         why: &'static str,
     },
     /// The server violated the protocol, and the connection cannot be used any more (RFC 9113
-    /// section 5.4.1). All further calls return this again.
+    /// section 5.4.1). All further calls return this event again.
     Broken {
         /// The code that was sent to the server.
         code: ErrorCode,
-        /// What is wrong.
+        /// The reason why the connection cannot be used any more.
         why: &'static str,
     },
 }
@@ -386,7 +394,7 @@ impl ClientConnection {
         frame::write(out, kind::SETTINGS, flags::ACK, 0, &[]);
         let table = self.settings.header_table_size;
         if table < before.header_table_size {
-            // RFC 7541 section 4.2: the next header block confirms it.
+            // RFC 7541 section 4.2: the next header block must confirm the smaller size.
             self.table_update = Some(table);
         }
         let by = i64::from(self.settings.initial_window) - i64::from(before.initial_window);
@@ -482,29 +490,29 @@ impl ClientConnection {
         Ok(Some(StreamEvent::GoAway { last_stream, code: ErrorCode(u32::from_be_bytes(*code)) }))
     }
 
-    /// Reports the next stream that the server refuses.
+    /// Reports the next request that the server refuses.
     fn refuse(&mut self, above: u32, from: usize) -> Option<StreamEvent<'static>> {
         let Some(slot) = self.streams.next_above(above, from) else {
             self.state = State::Frame;
             return None;
         };
         self.state = State::Refuse { above, from: slot + 1 };
-        // Frames that the server sent before it changed its mind may follow.
+        // Frames that the server sent before the GOAWAY may still arrive for the stream.
         Some(StreamEvent::Refused { tag: self.streams.close(slot, true) })
     }
 }
 
-/// The number in a payload of four bytes.
+/// Returns the number in a payload of four bytes.
 fn number(payload: &[u8], wrong_size: &'static str) -> Result<u32, Fault> {
     let bytes = payload.try_into().map_err(|_| Fault::size(wrong_size))?;
     Ok(u32::from_be_bytes(bytes))
 }
 
 impl ClientConnection {
-    /// Sends a request: appends its frames to `out`, except for the part of the body that flow
-    /// control holds back, which [`take`](Self::take) appends later. `block` is the header block in
-    /// the [form](Self::form) that is due; `is_head` says that it is a HEAD. Returns the stream, or
-    /// `None` if [none can be opened](Self::can_open).
+    /// Sends a request: appends its frames to `out`. If flow control holds back a part of the body,
+    /// [`take`](Self::take) appends that part later. `block` is the header block in the
+    /// [form](Self::form) that is due, and `is_head` says whether the request is a HEAD. Returns
+    /// the stream, or `None` if [none can be opened](Self::can_open).
     #[inline]
     pub fn request(
         &mut self,
@@ -526,7 +534,7 @@ impl ClientConnection {
         let block = match self.table_update.take() {
             None => block,
             Some(size) => {
-                // RFC 7541 section 6.3: 001, then the size with a prefix of 5 bits.
+                // RFC 7541 section 6.3: the bits 001, then the size with a prefix of 5 bits.
                 write_integer(&mut updated, 0x20, 5, size as usize);
                 updated.extend_from_slice(block);
                 &updated
@@ -539,8 +547,8 @@ impl ClientConnection {
         Some(id)
     }
 
-    /// Appends HEADERS, and CONTINUATION if the block is longer than the server's frames. `end` is
-    /// the flag of HEADERS that says whether a body follows.
+    /// Appends a HEADERS frame, and CONTINUATION frames if the block is longer than the server's
+    /// frames. `end` is END_STREAM if no body follows, and 0 otherwise.
     #[inline]
     fn send_block(&self, id: u32, block: &[u8], end: u8, out: &mut Vec<u8>) {
         let (mut kind, mut flags, mut rest) = (kind::HEADERS, end, block);
@@ -564,7 +572,7 @@ impl ClientConnection {
         }
     }
 
-    /// Sends of a body what the windows allow. Returns how much.
+    /// Sends as much of a body as the windows allow. Returns the number of sent bytes.
     fn send_data(&mut self, slot: usize, body: &[u8], out: &mut Vec<u8>) -> usize {
         let size = self.settings.max_frame as usize;
         let stream = self.streams.at(slot);
@@ -587,7 +595,7 @@ impl ClientConnection {
         sent
     }
 
-    /// Sends more of a body that was held back.
+    /// Sends more of a request body that was held back.
     fn send_body(&mut self, slot: usize, out: &mut Vec<u8>) {
         let stream = self.streams.at(slot);
         if !stream.is_sending() {
@@ -604,7 +612,7 @@ impl ClientConnection {
         }
     }
 
-    /// Sends more of all bodies that were held back.
+    /// Sends more of all request bodies that were held back.
     fn send_bodies(&mut self, out: &mut Vec<u8>) {
         let mut from = 0;
         while self.streams.sending > 0 && self.send.available() > 0 {

@@ -1,16 +1,16 @@
 //! Header blocks of requests, encoded once.
 //!
-//! A benchmark sends a few different requests millions of times. Most of their fields are the same
-//! in all of them: these are shared. The first request of a connection inserts the shared fields
-//! into the server's dynamic table, and later ones name them by their indices: about six bytes,
-//! which is what browsers send too. A server whose table is too small for the shared fields gets
-//! blocks that do not use it.
+//! A benchmark sends a few different requests millions of times. The fields that are the same in
+//! all requests are called shared. The first request of a connection inserts the shared fields into
+//! the server's dynamic table, and later requests name them by their indices. Later blocks have
+//! about six bytes, like the blocks that browsers send. If the server's table is too small for the
+//! shared fields, the blocks do not use the table.
 
 use super::hpack::{FIELD_OVERHEAD, STATIC_LENGTH, TABLE_SIZE, find, insert_length, write_integer};
 use crate::plan::{Request, Text};
 
-/// Fields that belong to a connection of HTTP/1.1 (RFC 9113 section 8.2.2), and `host`, which
-/// `:authority` replaces (section 8.3.1). They are left out.
+/// Fields that are left out: the fields of HTTP/1.1 connections (RFC 9113 section 8.2.2), and
+/// `host`, which `:authority` replaces (section 8.3.1).
 const LEFT_OUT: [&str; 7] = [
     "connection",
     "host",
@@ -22,45 +22,45 @@ const LEFT_OUT: [&str; 7] = [
 ];
 
 /// Fields with secrets. They are marked as never to be indexed (RFC 7541 section 7.1.3), unless
-/// they are shared: the attack against which this protects needs somebody else's requests on the
-/// same connection, and all requests here are those of one user.
+/// they are shared. The mark protects against an attack that needs somebody else's requests on the
+/// same connection. All requests here belong to one user.
 const SENSITIVE: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// The first bits of a literal field (RFC 7541 section 6.2), and the length of its index.
+/// The first bits of a literal field (RFC 7541 section 6.2), and the number of bits of its index.
 const INSERTED: (u8, u8) = (0x40, 6);
 const NOT_INDEXED: (u8, u8) = (0x00, 4);
 const NEVER_INDEXED: (u8, u8) = (0x10, 4);
 
-/// The form of a header block, as [`ClientConnection::form`](super::ClientConnection::form) demands
-/// it.
+/// The form of a header block. [`ClientConnection::form`](super::ClientConnection::form) returns
+/// the form that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockForm {
-    /// The first block of a connection: it inserts the shared fields into the table.
+    /// The first block of a connection, which inserts the shared fields into the table.
     First,
-    /// A later block: it uses the table.
+    /// A later block, which uses the table.
     Later,
     /// A block that neither changes nor uses the table.
     Plain,
 }
 
-/// The header blocks of some requests, any of which may be the first of a connection.
+/// The header blocks of some requests. Any of the requests may be the first of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedRequests {
     /// The forms of each request, in the order in which the requests were given.
     forms: Vec<[Template; 3]>,
-    /// The size of the shared fields in a table. 0 if there are none.
+    /// The size of the shared fields in a table, in bytes. 0 if there are none.
     pub table_size: u32,
 }
 
 impl EncodedRequests {
-    /// The block of a request in one form.
+    /// Returns the block of a request in one form.
     #[inline]
     pub fn block(&self, request: usize, form: BlockForm) -> &Template {
         &self.forms[request][form as usize]
     }
 }
 
-/// A header block: constant bytes, and strings that are supplied when it is sent.
+/// A header block: constant bytes, and strings that are supplied when the block is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template {
     parts: Vec<Part>,
@@ -69,12 +69,12 @@ pub struct Template {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Bytes(Vec<u8>),
-    /// A string with its length before it.
+    /// A string that is supplied when the block is sent, by its number. Its length precedes it.
     String(u32),
 }
 
 impl Template {
-    /// The block, if none of it varies.
+    /// Returns the block if no part of it varies.
     #[inline]
     pub fn constant(&self) -> Option<&[u8]> {
         match &*self.parts {
@@ -83,15 +83,16 @@ impl Template {
         }
     }
 
-    /// Appends the block to `out`. For each value that varies, `value` appends its bytes to the
-    /// same buffer: it gets 0 for the path, and then the number of the header, from 1.
+    /// Appends the block to `out`. For each value that varies, `value` appends the bytes of the
+    /// value to the same buffer. Its first argument is 0 for the path, and otherwise the number of
+    /// the header, from 1.
     #[inline]
     pub fn render(&self, out: &mut Vec<u8>, mut value: impl FnMut(u32, &mut Vec<u8>)) {
         for part in &self.parts {
             match part {
                 Part::Bytes(bytes) => out.extend_from_slice(bytes),
                 Part::String(number) => {
-                    // Most lengths take one byte.
+                    // One byte is enough for most lengths.
                     out.push(0);
                     let start = out.len();
                     value(*number, out);
@@ -101,7 +102,7 @@ impl Template {
         }
     }
 
-    /// The last part, to which constant bytes can be appended.
+    /// Returns the last part, to which constant bytes can be appended.
     fn bytes(&mut self) -> &mut Vec<u8> {
         if !matches!(self.parts.last(), Some(Part::Bytes(_))) {
             self.parts.push(Part::Bytes(Vec::new()));
@@ -112,12 +113,12 @@ impl Template {
         }
     }
 
-    /// Appends a field of a table.
+    /// Appends a field that is in a table, as its index.
     fn indexed(&mut self, index: usize) {
         write_integer(self.bytes(), 0x80, 7, index);
     }
 
-    /// Appends a field with a name in the static table, or without one.
+    /// Appends a literal field. The name is an index if the static table has it.
     fn literal(&mut self, (pattern, bits): (u8, u8), field: &Field) {
         let named = find(&field.name, None).map_or(0, |(index, _)| index);
         write_integer(self.bytes(), pattern, bits, named);
@@ -131,7 +132,7 @@ impl Template {
     }
 }
 
-/// Appends a string with its length, not Huffman-coded (RFC 7541 section 5.2).
+/// Appends a string with its length, without Huffman coding (RFC 7541 section 5.2).
 fn encode_string(out: &mut Vec<u8>, string: &[u8]) {
     write_integer(out, 0, 7, string.len());
     out.extend_from_slice(string);
@@ -147,7 +148,7 @@ struct Field {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Value {
     Constant(Vec<u8>),
-    /// Supplied when the request is sent, see [`Template::render`].
+    /// The number of a value that is supplied when the request is sent. See [`Template::render`].
     Varies(u32),
 }
 
@@ -164,13 +165,14 @@ impl Field {
         Self { name: name.to_ascii_lowercase(), value }
     }
 
-    /// The index of the whole field in the static table.
+    /// Returns the index of the whole field in the static table.
     fn index(&self) -> Option<usize> {
         let Value::Constant(value) = &self.value else { return None };
         find(&self.name, Some(value)).and_then(|(index, is_whole)| is_whole.then_some(index))
     }
 
-    /// The entry's size in the dynamic table (RFC 7541 section 4.1), if the value is constant.
+    /// Returns the size of the field in the dynamic table (RFC 7541 section 4.1), if the value is
+    /// constant.
     fn size(&self) -> Option<usize> {
         match &self.value {
             Value::Constant(value) => Some(self.name.len() + value.len() + FIELD_OVERHEAD),
@@ -183,7 +185,7 @@ impl Field {
     }
 }
 
-/// All fields of a request, the pseudo-header fields first (RFC 9113 section 8.3).
+/// Returns all fields of a request, the pseudo-header fields first (RFC 9113 section 8.3).
 fn fields(request: &Request, scheme: &str) -> Vec<Field> {
     let host = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
     let authority = host.map(|(_, value)| value.constant()).unwrap_or_default();
@@ -199,9 +201,9 @@ fn fields(request: &Request, scheme: &str) -> Vec<Field> {
     fields
 }
 
-/// The fields that all requests have, in the order in which the first block of a connection inserts
-/// them, as far as they fit into a table of the initial size. A name that occurs twice in a request
-/// is left out, because the order of its values matters.
+/// Returns the fields that all requests have, as far as they fit into a table of the initial size.
+/// The first block of a connection inserts the fields in this order. A name that occurs twice in a
+/// request is left out, because the order of its values matters.
 fn shared(lists: &[Vec<Field>]) -> Vec<Field> {
     let Some(first) = lists.first() else { return Vec::new() };
     let has = |list: &Vec<Field>, field: &Field| {
@@ -218,8 +220,8 @@ fn shared(lists: &[Vec<Field>]) -> Vec<Field> {
     shared.cloned().collect()
 }
 
-/// Encodes requests for `http` or `https`. Any number of them may follow one another on a
-/// connection, in any order.
+/// Encodes requests for the scheme `http` or `https`. Any number of the requests may follow one
+/// another on a connection, in any order.
 pub fn encode(requests: &[Request], scheme: &str) -> EncodedRequests {
     let lists: Vec<Vec<Field>> = requests.iter().map(|r| fields(r, scheme)).collect();
     let shared = shared(&lists);
@@ -231,7 +233,7 @@ pub fn encode(requests: &[Request], scheme: &str) -> EncodedRequests {
     }
 }
 
-/// One form of a request: pseudo-header fields, the other shared fields, and the rest.
+/// Returns one form of a request: the pseudo-header fields, the other shared fields, and the rest.
 fn template(list: &[Field], shared: &[Field], form: BlockForm) -> Template {
     let mut template = Template::default();
     let pseudo = list.iter().filter(|field| field.is_pseudo());
@@ -241,7 +243,7 @@ fn template(list: &[Field], shared: &[Field], form: BlockForm) -> Template {
         let position = shared.iter().position(|other| other == field);
         match (position, form, field.index()) {
             (Some(_), BlockForm::First, _) => template.literal(INSERTED, field),
-            // Section 2.3.3: the newest field has the lowest index.
+            // RFC 7541 section 2.3.3: the newest field has the lowest index.
             (Some(at), BlockForm::Later, _) => template.indexed(STATIC_LENGTH + shared.len() - at),
             (_, _, Some(index)) => template.indexed(index),
             _ if SENSITIVE.contains(&&*field.name) => template.literal(NEVER_INDEXED, field),
@@ -287,16 +289,16 @@ mod tests {
     #[test]
     fn the_first_block_inserts_the_shared_fields_and_later_ones_use_them() {
         let encoded = encode(&[request("/", &[AGENT])]);
-        // RFC 7541 section 6.1: 82 is :method GET, 86 :scheme http, 84 :path /. Section 6.2.1: 41
-        // is :authority (1), inserted, 7a user-agent (58).
+        // RFC 7541 section 6.1: 82 is :method GET, 86 is :scheme http, and 84 is :path /. Section
+        // 6.2.1: 41 inserts :authority (1), and 7a inserts user-agent (58).
         let first = b"\x82\x86\x41\x04h:80\x84\x7a\x06hotlap";
         assert_eq!(bytes(&encoded, 0, BlockForm::First), first);
-        // Index 62 is the newest: user-agent; 63 is :authority.
+        // Index 62 is the newest field, user-agent, and index 63 is :authority.
         assert_eq!(bytes(&encoded, 0, BlockForm::Later), b"\x82\x86\xbf\x84\xbe");
-        // Section 6.2.2: 01 is :authority, 0f 2b is user-agent (58 = 15 + 43).
+        // Section 6.2.2: 01 is :authority, and 0f 2b is user-agent (58 = 15 + 43).
         let plain = b"\x82\x86\x01\x04h:80\x84\x0f\x2b\x06hotlap";
         assert_eq!(bytes(&encoded, 0, BlockForm::Plain), plain);
-        // Section 4.1: 10 + 4 + 32 and 10 + 6 + 32.
+        // Section 4.1: the sizes are 10 + 4 + 32 and 10 + 6 + 32 bytes.
         assert_eq!(encoded.table_size, 46 + 48);
     }
 
@@ -329,7 +331,7 @@ mod tests {
 
     #[test]
     fn values_that_vary_are_supplied_when_a_request_is_sent() {
-        let field = plan::Field { name: "id".to_owned(), source: plan::ValueSource::Uuid };
+        let field = plan::Field::new("id", plan::ValueSource::Uuid);
         let varying = Request::with_fields("GET", "/${id}", "h:80", &[], b"", &[field]).unwrap();
         let encoded = encode(&[varying]);
         let template = encoded.block(0, BlockForm::Later);
@@ -342,9 +344,9 @@ mod tests {
             });
             out
         };
-        // 04: :path, not indexed.
+        // The byte 04 is :path, not indexed.
         assert_eq!(render(2), b"before\x82\x86\xbe\x04\x02pp");
-        // Section 5.1: 200 = 127 + 73.
+        // Section 5.1: the length 200 is encoded as 127 + 73.
         let long = render(200);
         assert_eq!(long[..12], *b"before\x82\x86\xbe\x04\x7f\x49");
         assert_eq!(long[12..], [b'p'; 200]);
@@ -384,7 +386,7 @@ mod tests {
         let encoded = encode(&[request("/", &repeated)]);
         assert_eq!(encoded.table_size, 46);
         assert!(bytes(&encoded, 0, BlockForm::Later).ends_with(b"\x00\x01a\x011\x00\x01a\x012"));
-        // 4096 - 46 = 4050 are left for x: 1 + value + 32.
+        // The table has 4096 - 46 = 4050 bytes left for x, whose size is 1 + value + 32.
         let value = "v".repeat(4018);
         let (fits, long) = ([("x", &value[..4017])], [("x", &value[..])]);
         assert_eq!(encode(&[request("/", &fits)]).table_size, 4096);

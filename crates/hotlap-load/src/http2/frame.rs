@@ -4,38 +4,38 @@ use std::fmt;
 
 use super::hpack;
 
-/// The length of a frame header.
+/// The length of a frame header in bytes.
 pub const FRAME_HEADER: usize = 9;
 
-/// The longest payload that a client accepts: the initial value of SETTINGS_MAX_FRAME_SIZE, which
-/// the client leaves as it is.
+/// The longest payload that a client accepts, in bytes. This is the initial value of
+/// SETTINGS_MAX_FRAME_SIZE, which the client does not change.
 pub const MAX_FRAME: u32 = 16_384;
 
-/// The longest payload that the standard allows: SETTINGS_MAX_FRAME_SIZE is at most this.
+/// The longest payload that the standard allows, in bytes. SETTINGS_MAX_FRAME_SIZE is at most this.
 pub(super) const LARGEST_FRAME: u32 = (1 << 24) - 1;
 
-/// The largest stream identifier, which is also the largest flow-control window.
+/// The largest stream identifier, which is also the largest size of a flow-control window.
 pub(super) const MAX_31_BITS: u32 = (1 << 31) - 1;
 
 /// Frame types (RFC 9113 section 6).
 pub mod kind {
-    /// Part of a body.
+    /// A part of a body.
     pub const DATA: u8 = 0;
     /// A header block, or its first part.
     pub const HEADERS: u8 = 1;
-    /// Deprecated. It is checked and ignored.
+    /// The priority of a stream. The frame is deprecated, so it is checked and ignored.
     pub const PRIORITY: u8 = 2;
-    /// Ends a stream.
+    /// The early end of a stream.
     pub const RST_STREAM: u8 = 3;
     /// Parameters of the connection.
     pub const SETTINGS: u8 = 4;
-    /// A response to a request that was not sent.
+    /// The announcement of a response to a request that was not sent.
     pub const PUSH_PROMISE: u8 = 5;
-    /// Must be answered with the same bytes.
+    /// A test of the connection. The receiver must reply with the same bytes.
     pub const PING: u8 = 6;
-    /// The server takes no further streams.
+    /// The announcement that the server accepts no further streams.
     pub const GOAWAY: u8 = 7;
-    /// Opens a flow-control window.
+    /// An increase of a flow-control window.
     pub const WINDOW_UPDATE: u8 = 8;
     /// A further part of a header block.
     pub const CONTINUATION: u8 = 9;
@@ -45,7 +45,7 @@ pub mod kind {
 pub mod flags {
     /// DATA, HEADERS: no further frame with content follows on this stream.
     pub const END_STREAM: u8 = 0x1;
-    /// SETTINGS, PING: an answer.
+    /// SETTINGS, PING: the frame acknowledges another frame.
     pub const ACK: u8 = 0x1;
     /// HEADERS, CONTINUATION: the header block is complete.
     pub const END_HEADERS: u8 = 0x4;
@@ -58,18 +58,18 @@ pub mod flags {
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// The length of the payload that follows.
+    /// The length of the payload in bytes.
     pub length: u32,
-    /// The type, one of [`kind`] if it is known.
+    /// The frame type, which is one of [`kind`] if it is known.
     pub kind: u8,
     /// The [`flags`].
     pub flags: u8,
-    /// The stream. 0 is the connection as a whole.
+    /// The identifier of the stream. 0 is the connection as a whole.
     pub stream: u32,
 }
 
 impl FrameHeader {
-    /// Reads a header. The reserved bit is ignored, as the standard demands.
+    /// Parses a frame header. The reserved bit is ignored, as the standard demands.
     #[inline]
     pub fn parse(bytes: &[u8; FRAME_HEADER]) -> Self {
         let [a, b, c, kind, flags, stream @ ..] = *bytes;
@@ -81,7 +81,7 @@ impl FrameHeader {
         }
     }
 
-    /// The bytes of the header. The length must have at most 24 bits.
+    /// Returns the bytes of the header. The length must have at most 24 bits.
     #[inline]
     pub fn bytes(&self) -> [u8; FRAME_HEADER] {
         let [_, a, b, c] = self.length.to_be_bytes();
@@ -89,7 +89,7 @@ impl FrameHeader {
         [a, b, c, self.kind, self.flags, d, e, f, g]
     }
 
-    /// Whether a flag is set.
+    /// Returns whether a flag is set.
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -103,12 +103,12 @@ pub(super) fn write(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload
     out.extend_from_slice(payload);
 }
 
-/// Appends a RST_STREAM to `out`.
+/// Appends an RST_STREAM frame to `out`.
 pub(super) fn write_reset(out: &mut Vec<u8>, stream: u32, code: ErrorCode) {
     write(out, kind::RST_STREAM, 0, stream, &code.0.to_be_bytes());
 }
 
-/// Appends a WINDOW_UPDATE to `out`.
+/// Appends a WINDOW_UPDATE frame to `out`.
 pub(super) fn write_window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
     write(out, kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
 }
@@ -126,7 +126,7 @@ impl ErrorCode {
     pub const INTERNAL_ERROR: Self = Self(0x2);
     /// More data than the flow-control window allows, or a window that is too large.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
-    /// SETTINGS were not answered in time.
+    /// SETTINGS were not acknowledged in time.
     pub const SETTINGS_TIMEOUT: Self = Self(0x4);
     /// A frame for a stream that has ended.
     pub const STREAM_CLOSED: Self = Self(0x5);
@@ -138,7 +138,7 @@ impl ErrorCode {
     pub const CANCEL: Self = Self(0x8);
     /// A header block cannot be decoded.
     pub const COMPRESSION_ERROR: Self = Self(0x9);
-    /// A connection of a CONNECT request failed.
+    /// The connection for a CONNECT request failed.
     pub const CONNECT_ERROR: Self = Self(0xa);
     /// The other side causes too much work.
     pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
@@ -147,7 +147,7 @@ impl ErrorCode {
     /// HTTP/1.1 must be used instead.
     pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
 
-    /// The name in the standard, if the code is one of its codes.
+    /// Returns the name of the code in the standard, if the standard defines the code.
     pub fn name(self) -> Option<&'static str> {
         const NAMES: [&str; 14] = [
             "NO_ERROR",
@@ -186,42 +186,42 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    /// A fault with the general code.
+    /// Creates a fault with the general code.
     pub(super) const fn protocol(why: &'static str) -> Self {
         Self { code: ErrorCode::PROTOCOL_ERROR, why }
     }
 
-    /// A frame of a wrong size.
+    /// Creates a fault for a frame of a wrong size.
     pub(super) const fn size(why: &'static str) -> Self {
         Self { code: ErrorCode::FRAME_SIZE_ERROR, why }
     }
 
-    /// A violation of flow control.
+    /// Creates a fault for a violation of flow control.
     pub(super) const fn flow(why: &'static str) -> Self {
         Self { code: ErrorCode::FLOW_CONTROL_ERROR, why }
     }
 
-    /// Too much work without progress.
+    /// Creates a fault for too much work without progress.
     pub(super) const fn flood(why: &'static str) -> Self {
         Self { code: ErrorCode::ENHANCE_YOUR_CALM, why }
     }
 }
 
-/// The window of a connection, and of a stream unless SETTINGS say otherwise (RFC 9113 section
-/// 6.9.2).
+/// The initial window of a connection. It is also the initial window of a stream unless SETTINGS
+/// say otherwise (RFC 9113 section 6.9.2).
 pub(super) const INITIAL_WINDOW: u32 = 65_535;
 
-/// The window that servers get for each response. It must not limit the throughput: it is used up
-/// only if a server sends 8 MiB within one reaction of the client. At 5 GB/s, about what loopback
-/// moves, that is 1.6 ms, some 100 times longer than the client takes. It costs no memory, because
-/// bodies are not buffered.
+/// The window that a server gets for each response. The window must not limit the throughput. It is
+/// used up only if a server sends 8 MiB before the client reacts. At 5 GB/s, about the speed of
+/// loopback, this takes 1.6 ms, some 100 times as long as the client needs. The window costs no
+/// memory, because bodies are not buffered.
 pub(super) const STREAM_WINDOW: u32 = (1 << 24) - 1;
 
-/// The window that servers get for all responses of a connection together: 1 GiB, enough for 64
-/// streams with a full window each. The standard's limit is twice as much.
+/// The window that a server gets for all responses of a connection together: 1 GiB. This is enough
+/// for 64 streams with a full window each. The limit of the standard is twice as high.
 pub(super) const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// Identifiers of settings.
+/// The identifiers of settings.
 const HEADER_TABLE_SIZE: u16 = 0x1;
 const ENABLE_PUSH: u16 = 0x2;
 const MAX_CONCURRENT_STREAMS: u16 = 0x3;
@@ -229,8 +229,8 @@ const INITIAL_WINDOW_SIZE: u16 = 0x4;
 const MAX_FRAME_SIZE: u16 = 0x5;
 const MAX_HEADER_LIST_SIZE: u16 = 0x6;
 
-/// The largest header list that the client accepts, with 32 bytes for each field: as large as the
-/// largest head in HTTP/1.1.
+/// The largest header list that the client accepts, in bytes, with 32 bytes for each field. The
+/// size is the same as the largest head in HTTP/1.1.
 pub(super) const HEADER_LIST: usize = 64 * 1024;
 
 /// The server's settings.
@@ -243,7 +243,7 @@ pub(super) struct Settings {
 }
 
 impl Default for Settings {
-    /// The initial values.
+    /// Returns the initial values in the standard.
     fn default() -> Self {
         Self {
             header_table_size: hpack::TABLE_SIZE,
@@ -255,9 +255,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Applies the payload of a SETTINGS frame. `is_first` if it is the server's first, which
-    /// allows any number of streams unless it says otherwise. The smallest header table size within
-    /// the frame is the one that counts: the client never makes its table larger.
+    /// Applies the payload of a SETTINGS frame. `is_first` means that the frame is the server's
+    /// first, which allows any number of streams unless it sets a limit. If a frame has several
+    /// header table sizes, the smallest counts, because the client never enlarges its table.
     pub(super) fn apply(&mut self, payload: &[u8], is_first: bool) -> Result<(), Fault> {
         if is_first {
             self.max_streams = u32::MAX;
@@ -272,7 +272,7 @@ impl Settings {
                 HEADER_TABLE_SIZE => {
                     self.header_table_size = self.header_table_size.min(value);
                 }
-                // Section 6.5.2: only a client may enable it.
+                // RFC 9113 section 6.5.2: only a client may enable push.
                 ENABLE_PUSH if value != 0 => {
                     return Err(Fault::protocol("the server sets SETTINGS_ENABLE_PUSH"));
                 }
@@ -285,7 +285,7 @@ impl Settings {
                     return Err(Fault::protocol("SETTINGS_MAX_FRAME_SIZE is out of range"));
                 }
                 MAX_FRAME_SIZE => self.max_frame = value,
-                // MAX_HEADER_LIST_SIZE is advice, and unknown settings must be ignored.
+                // MAX_HEADER_LIST_SIZE is only advice, and unknown settings must be ignored.
                 _ => {}
             }
         }
@@ -296,8 +296,8 @@ impl Settings {
 /// Appends the client's preface (RFC 9113 section 3.4) to `out`, with its SETTINGS and the window
 /// of the connection.
 ///
-/// SETTINGS_HEADER_TABLE_SIZE stays at its initial value of 4096: with 0, servers would do another
-/// work than they do for other clients.
+/// SETTINGS_HEADER_TABLE_SIZE stays at its initial value of 4096. With 0, servers would do
+/// different work than for other clients.
 pub(super) fn write_preface(out: &mut Vec<u8>) {
     out.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     let mut payload = [0; 18];
@@ -343,7 +343,7 @@ mod tests {
         let mut out = Vec::new();
         write_reset(&mut out, 3, ErrorCode::CANCEL);
         write_window_update(&mut out, 0, 0x1_0000);
-        // RFC 9113 sections 6.4 and 6.9: four bytes each.
+        // RFC 9113 sections 6.4 and 6.9: each payload has four bytes.
         let expected =
             [0, 0, 4, 3, 0, 0, 0, 0, 3, 0, 0, 0, 8, 0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 1, 0, 0];
         assert_eq!(out, expected);
@@ -372,7 +372,7 @@ mod tests {
     fn the_preface_is_that_of_the_standard() {
         let mut out = Vec::new();
         write_preface(&mut out);
-        // RFC 9113 section 3.4: 24 bytes, then SETTINGS.
+        // RFC 9113 section 3.4: the preface starts with 24 bytes, and SETTINGS follow.
         let (preface, frames) = out.split_at(24);
         assert_eq!(preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         let expected = [
@@ -399,7 +399,7 @@ mod tests {
         let more = [setting(3, 6), setting(3, 7), setting(0x99, 1), setting(2, 0), setting(6, 9)];
         let settings = applied(&more.concat()).unwrap();
         assert_eq!(settings, Settings { max_streams: 7, ..applied(&[]).unwrap() });
-        // Section 6.5.2: without the setting there is no limit.
+        // Section 6.5.2: without the setting, there is no limit.
         assert_eq!(applied(&[]).unwrap().max_streams, u32::MAX);
         assert_eq!(Settings::default().max_streams, u32::MAX);
     }

@@ -1,10 +1,10 @@
-//! What a header block says about a response, and whether it is valid (RFC 9113 sections 8.1, 8.2
-//! and 8.3). Blocks that have arrived before are not decoded again.
+//! Reads what a header block says about a response, and checks whether it is valid (RFC 9113
+//! sections 8.1, 8.2 and 8.3). Blocks that have arrived before are not decoded again.
 
 use super::frame::HEADER_LIST;
 use super::hpack::FIELD_OVERHEAD;
 
-/// What a head says.
+/// The contents of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     /// The status code.
@@ -13,8 +13,8 @@ pub(super) struct Head {
     pub(super) length: Option<u64>,
 }
 
-/// Whether a byte may occur in a field name (RFC 9113 section 8.2.1): a visible character of ASCII
-/// that is not an upper-case letter. A colon is allowed at the start only.
+/// Whether each byte may occur in a field name (RFC 9113 section 8.2.1): a visible ASCII character
+/// that is not an upper-case letter. A colon is allowed only at the start.
 static NAME: [bool; 256] = {
     let mut allowed = [false; 256];
     let mut byte = 0x21;
@@ -29,23 +29,23 @@ static NAME: [bool; 256] = {
 #[derive(Debug)]
 pub(super) struct HeadReader {
     is_trailers: bool,
-    /// Whether a field other than `:status` has come.
+    /// Whether a field other than `:status` has been read.
     has_fields: bool,
     status: Option<u16>,
     length: Option<u64>,
-    /// The size of the list so far.
+    /// The size of the header list so far, in bytes.
     size: usize,
-    /// The first thing that is wrong.
+    /// The first violation.
     wrong: Option<&'static str>,
 }
 
 impl HeadReader {
-    /// A reader for the fields of one header block.
+    /// Creates a reader for the fields of one header block.
     pub(super) fn new(is_trailers: bool) -> Self {
         Self { is_trailers, has_fields: false, status: None, length: None, size: 0, wrong: None }
     }
 
-    /// Reads the next field. After a violation, further fields cost nothing.
+    /// Reads the next field. After a violation, further fields are ignored.
     pub(super) fn field(&mut self, name: &[u8], value: &[u8]) {
         if self.wrong.is_none() {
             self.wrong = self.read(name, value).err();
@@ -99,7 +99,8 @@ impl HeadReader {
         Ok(())
     }
 
-    /// Equal values are allowed, as in HTTP/1.1 (RFC 9110 section 8.6).
+    /// Reads the value of `content-length`. Several equal values are allowed, as in HTTP/1.1 (RFC
+    /// 9110 section 8.6).
     fn content_length(&mut self, value: &[u8]) -> Result<(), &'static str> {
         for number in value.split(|byte| *byte == b',') {
             let length = parse_number(number.trim_ascii()).ok_or("content-length is no number")?;
@@ -111,7 +112,7 @@ impl HeadReader {
         Ok(())
     }
 
-    /// The head, after its last field. Trailers have the status 0.
+    /// Returns the head after its last field. Trailers have the status 0.
     pub(super) fn finish(self) -> Result<Head, &'static str> {
         match (self.wrong, self.status) {
             (Some(why), _) => Err(why),
@@ -121,15 +122,15 @@ impl HeadReader {
     }
 }
 
-/// Whether a field value is valid (RFC 9113 section 8.2.1): no NUL, CR or LF, and no space around
-/// it.
+/// Returns whether a field value is valid (RFC 9113 section 8.2.1). A valid value has no NUL, CR or
+/// LF, and no space or tab at either end.
 fn is_value(value: &[u8]) -> bool {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let is_allowed = |byte: &u8| !matches!(byte, b'\0' | b'\r' | b'\n');
     value.iter().all(is_allowed) && !is_blank(value.first()) && !is_blank(value.last())
 }
 
-/// A number of up to 63 bits.
+/// Parses a number of up to 63 bits.
 fn parse_number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -142,16 +143,17 @@ fn parse_number(digits: &[u8]) -> Option<u64> {
     i64::try_from(number).is_ok().then_some(number)
 }
 
-/// How many blocks are kept: enough for a mix of some requests.
+/// The number of blocks that are kept, which is enough for a mix of some requests.
 const ENTRIES: usize = 8;
 
-/// The longest block that is kept. Longer ones are rare, and comparing them costs more.
+/// The maximum length of a block that is kept. Longer blocks are rare, and comparing them costs
+/// more.
 const LONGEST: usize = 1024;
 
-/// What a block means: a head, or why it is malformed.
+/// The meaning of a block: a head, or the reason why the block is malformed.
 pub(super) type Meaning = Result<Head, &'static str>;
 
-/// A block and its meaning. Empty if there is none.
+/// A block and its meaning. The block is empty if the entry is unused.
 #[derive(Debug)]
 struct Entry {
     block: Vec<u8>,
@@ -161,17 +163,16 @@ struct Entry {
 /// The blocks of one connection that have arrived before.
 ///
 /// Servers answer the same request with the same header block, except when a date changes. The
-/// meaning of a block depends on its bytes and on the dynamic table, and on nothing else. Suppose
-/// that a block was decoded, and that neither this block nor any later one has changed the table.
-/// Then decoding the same bytes again would give the same fields and change nothing, so the meaning
-/// of the bytes is known. `Decoder::changes` counts the changes of the table, so that one
-/// comparison shows whether all blocks are still known.
+/// meaning of a block depends only on its bytes and on the dynamic table. Suppose that a block was
+/// decoded, and that neither this block nor any later one has changed the table. Then decoding the
+/// same bytes again would give the same fields and change nothing. `Decoder::changes` counts the
+/// changes of the table, so that one comparison shows whether all entries are still valid.
 #[derive(Debug)]
 pub(super) struct Memo {
     entries: [Entry; ENTRIES],
-    /// The entry that was found or kept last.
+    /// The index of the entry that was found or kept last.
     last: usize,
-    /// The number of changes of the table for which the entries are valid.
+    /// The number of table changes for which the entries are valid.
     changes: u64,
 }
 
@@ -183,7 +184,7 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// The meaning of a block, if it is known after this number of changes of the table.
+    /// Returns the meaning of a block, if it is known after this number of table changes.
     #[inline]
     pub(super) fn find(&mut self, block: &[u8], changes: u64) -> Option<Meaning> {
         if changes != self.changes || block.is_empty() {
@@ -197,7 +198,8 @@ impl Memo {
         Some(self.entries[self.last].meaning)
     }
 
-    /// Keeps the meaning of a block that did not change the table, instead of the oldest entry.
+    /// Keeps the meaning of a block that did not change the table, in the entry after the last used
+    /// one.
     pub(super) fn keep(&mut self, block: &[u8], changes: u64, meaning: Meaning) {
         if changes != self.changes {
             self.entries.iter_mut().for_each(|entry| entry.block.clear());
@@ -229,7 +231,7 @@ mod tests {
         read(false, fields)
     }
 
-    /// What is wrong with a field after `:status`.
+    /// Returns what is wrong with a field after `:status`.
     fn wrong(name: &str, value: &str) -> Option<&'static str> {
         head(&[(":status", "200"), (name, value)]).err()
     }
@@ -316,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_header_list_has_at_most_64_kib() {
-        // RFC 9113 section 6.5.2: each field counts 32 bytes more. ":status", "200": 42.
+        // RFC 9113 section 6.5.2: each field counts 32 bytes more. The field :status 200 counts 42.
         let value = "v".repeat(HEADER_LIST - 42 - 33);
         assert_eq!(wrong("a", &value), None);
         assert_eq!(wrong("ab", &value), Some("over 64 KiB of header fields"));

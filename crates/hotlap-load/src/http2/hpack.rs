@@ -1,15 +1,18 @@
 //! Header compression (RFC 7541): the decoder of responses, and what the encoder of requests needs.
 //!
-//! It is our own, because the crates for it do not suit a load generator (versions of 2026):
+//! The implementation is our own, because the crates for HPACK do not suit a load generator
+//! (versions of 2026):
 //!
 //! - `loona-hpack` 0.4.3 is correct, but builds its Huffman table, a hash map of hash maps, for
-//!   each string: 16 µs each. A response with a varying id would cost more here than in most
-//!   servers. It also accepts table size updates in the middle of a header block (section 4.2), and
-//!   cannot tell whether a block changed the table. The tests compare this decoder with it.
+//!   each string, which takes 16 µs. A response with a varying id would cost more here than in most
+//!   servers. The crate also accepts table size updates in the middle of a header block (section
+//!   4.2), and cannot tell whether a block changed the table. The tests compare this decoder with
+//!   it.
 //! - `httlib-hpack` 0.1.3 panics on an integer that is cut off (`ff`), and its Huffman decoder
 //!   accepts wrong padding (section 5.2).
 //!
-//! Memory: 12 KiB per connection, allocated as it is used and then reused.
+//! The decoder takes 12 KiB of memory per connection, which is allocated when needed and then
+//! reused.
 
 mod huffman;
 
@@ -17,36 +20,37 @@ use std::collections::VecDeque;
 
 // The decoder (RFC 7541 sections 3 and 6).
 
-/// How many table size updates a block may begin with: the smallest size and the final one (RFC
-/// 7541 section 4.2).
+/// The maximum number of table size updates at the start of a block: the smallest size and the
+/// final one (RFC 7541 section 4.2).
 const MAX_UPDATES: usize = 2;
 
 const NO_SUCH_INDEX: &str = "a header field has an index that does not exist";
 
-/// The decoder of one connection: it keeps the dynamic table.
+/// The decoder of one connection, which keeps the dynamic table.
 #[derive(Debug, Default)]
 pub struct Decoder {
     table: DynamicTable,
-    /// The name and the value of a field, if they were Huffman-coded.
+    /// The last name that was Huffman-coded, decoded.
     name: Vec<u8>,
+    /// The last value that was Huffman-coded, decoded.
     value: Vec<u8>,
 }
 
 /// The name of a literal field.
 #[derive(Clone, Copy)]
 enum Name<'a> {
-    /// Raw, in the block or the static table.
+    /// A raw name in the block or in the static table.
     Bytes(&'a [u8]),
-    /// Huffman-coded, decoded into the buffer.
+    /// A Huffman-coded name, decoded into the buffer.
     Decoded,
-    /// That of a field in the dynamic table.
+    /// The name of a field in the dynamic table.
     Dynamic(usize),
 }
 
 impl Decoder {
-    /// How often the dynamic table was changed. If two calls return the same number, nothing has
-    /// changed in between: a block that was decoded before, without changing the number, would give
-    /// the same fields again and change nothing.
+    /// Returns how often the dynamic table was changed. If two calls return the same number,
+    /// nothing has changed in between. A block that was decoded before, without changing the
+    /// number, would then give the same fields again and change nothing.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.table.changes()
@@ -55,7 +59,7 @@ impl Decoder {
     /// Decodes a complete header block and passes on its fields, in order.
     ///
     /// # Errors
-    /// The block is malformed. The text says how. The decoder cannot be used any more.
+    /// The block is malformed, and the text says how. The decoder cannot be used any more.
     pub fn decode(
         &mut self,
         mut block: &[u8],
@@ -80,7 +84,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A field of either table (RFC 7541 section 2.3.3).
+    /// Returns a field of either table (RFC 7541 section 2.3.3).
     #[inline]
     fn field(&self, index: usize) -> Result<(&[u8], &[u8]), &'static str> {
         let found = match index.checked_sub(STATIC_LENGTH + 1) {
@@ -90,7 +94,7 @@ impl Decoder {
         found.ok_or(NO_SUCH_INDEX)
     }
 
-    /// A dynamic table size update (RFC 7541 section 6.3), after `updates` others.
+    /// Handles a dynamic table size update (RFC 7541 section 6.3), after `updates` others.
     fn update(&mut self, size: usize, updates: usize) -> Result<(), &'static str> {
         if updates >= MAX_UPDATES {
             return Err("a table size update is not at the start of its header block");
@@ -102,7 +106,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// A literal field (RFC 7541 section 6.2), which is inserted into the table or not.
+    /// Reads a literal field (RFC 7541 section 6.2), and inserts it into the table if
+    /// `is_inserted`.
     fn literal(
         &mut self,
         block: &mut &[u8],
@@ -138,7 +143,7 @@ impl Decoder {
     }
 }
 
-/// Reads a string (RFC 7541 section 5.2): raw, or `None` if it was decoded into `buffer`.
+/// Reads a string (RFC 7541 section 5.2). Returns `None` if the string was decoded into `buffer`.
 #[inline]
 fn string<'a>(
     block: &mut &'a [u8],
@@ -156,12 +161,12 @@ fn string<'a>(
     Ok(None)
 }
 
-/// Why an integer cannot be read.
+/// The reasons why an integer or a string cannot be read.
 const CUT_OFF: &str = "a header block ends within a field";
 const TOO_LARGE: &str = "a number in a header block is too large";
 
-/// Reads an integer with a prefix of `bits` bits from the front of `input`. Values up to 2^28 fit:
-/// far more than a string or an index can be.
+/// Reads an integer with a prefix of `bits` bits from the front of `input`. Values up to 2^28 fit,
+/// which is far more than a string or an index needs.
 #[inline]
 fn read_integer(input: &mut &[u8], bits: u8) -> Result<usize, &'static str> {
     let Some((&first, rest)) = input.split_first() else { return Err(CUT_OFF) };
@@ -171,7 +176,7 @@ fn read_integer(input: &mut &[u8], bits: u8) -> Result<usize, &'static str> {
     if value < most { Ok(value) } else { read_rest(input, most) }
 }
 
-/// Reads the bytes after the prefix: four at most, so that the sum cannot overflow.
+/// Reads the bytes after the prefix. At most four bytes are read, so that the sum cannot overflow.
 fn read_rest(input: &mut &[u8], prefix: usize) -> Result<usize, &'static str> {
     let mut value = prefix;
     for shift in [0, 7, 14, 21] {
@@ -201,8 +206,8 @@ pub(crate) fn write_integer(out: &mut Vec<u8>, pattern: u8, bits: u8, value: usi
     out.push(rest as u8);
 }
 
-/// Writes the length of the string that begins at `start`, after one byte which was left for it
-/// (RFC 7541 section 5.2, raw). Strings of up to 126 bytes stay where they are.
+/// Writes the length of the string from `start` to the end (RFC 7541 section 5.2, raw). The caller
+/// has left one byte before `start` for the length. Strings of up to 126 bytes stay where they are.
 pub(crate) fn insert_length(out: &mut Vec<u8>, start: usize) {
     let length = out.len() - start;
     if length < 0x7f {
@@ -221,18 +226,19 @@ pub(crate) fn insert_length(out: &mut Vec<u8>, start: usize) {
     out[start..].rotate_right(added);
 }
 
-/// The initial size of a dynamic table (RFC 9113 section 6.5.2). Both sides keep it.
+/// The initial size of a dynamic table in bytes (RFC 9113 section 6.5.2). Neither side uses a
+/// larger table.
 pub(crate) const TABLE_SIZE: u32 = 4096;
 
-/// The size of a field beyond its bytes, in the table (RFC 7541 section 4.1) and in the size of a
+/// The size of a field in addition to its bytes, in the table (RFC 7541 section 4.1) and in a
 /// header list (RFC 9113 section 6.5.2).
 pub(crate) const FIELD_OVERHEAD: usize = 32;
 
-/// When the buffer exceeds this, the fields in it, up to 4 KiB, are moved to its front. So each
-/// byte is moved at most about once.
+/// The size of the buffer above which the fields in it, up to 4 KiB, are moved to its front. Each
+/// byte is therefore moved at most about once.
 const COMPACT_FROM: usize = 8 * 1024;
 
-/// A field: where its name and value begin in the buffer, and their lengths.
+/// The place of a field: where its name and value begin in the buffer, and their lengths.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     start: usize,
@@ -250,7 +256,7 @@ impl Place {
 #[derive(Debug)]
 struct DynamicTable {
     fields: VecDeque<Place>,
-    /// Names and values, the oldest first, without gaps.
+    /// The names and values, the oldest first, without gaps.
     buffer: Vec<u8>,
     size: usize,
     max_size: usize,
@@ -265,20 +271,21 @@ impl Default for DynamicTable {
 }
 
 impl DynamicTable {
-    /// How often the table was changed: equal numbers mean equal tables.
+    /// Returns how often the table was changed. Equal numbers mean equal tables.
     #[inline]
     fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The field that was inserted `age` insertions before the newest.
+    /// Returns the field that was inserted `age` insertions before the newest.
     #[inline]
     fn field(&self, age: usize) -> Option<(&[u8], &[u8])> {
         let place = self.fields.get(age)?;
         Some(self.buffer[place.start..][..place.name + place.value].split_at(place.name))
     }
 
-    /// Inserts a field. Older ones are removed until it fits. One that never fits only removes all.
+    /// Inserts a field. Older fields are removed until the new field fits. A field that is too
+    /// large for the table only removes all others.
     fn insert(&mut self, name: &[u8], value: &[u8]) {
         if self.make_room(name.len(), value.len()) {
             let start = self.buffer.len();
@@ -287,11 +294,11 @@ impl DynamicTable {
         }
     }
 
-    /// Inserts a field with the name of another one in the table, which may be removed by this.
+    /// Inserts a field with the name of another field in the table. The other field may be removed.
     fn insert_named_like(&mut self, age: usize, value: &[u8]) {
         let Some(&named) = self.fields.get(age) else { return };
         if self.make_room(named.name, value.len()) {
-            // Removed or not, its bytes stay in the buffer until it is compacted.
+            // If the named field was removed, its bytes stay in the buffer until it is compacted.
             let start = self.buffer.len();
             self.buffer.extend_from_within(named.start..named.start + named.name);
             self.push(start, named.name, value);
@@ -306,7 +313,7 @@ impl DynamicTable {
         self.compact();
     }
 
-    /// Removes fields until one of these lengths fits. Returns whether it does.
+    /// Removes fields until a field with these lengths fits. Returns whether it fits.
     fn make_room(&mut self, name: usize, value: usize) -> bool {
         self.changes += 1;
         let needed = name + value + FIELD_OVERHEAD;
@@ -314,14 +321,14 @@ impl DynamicTable {
         needed <= self.max_size
     }
 
-    /// Sets the size that the fields may have together.
+    /// Sets the maximum size of all fields together.
     fn set_max_size(&mut self, max_size: usize) {
         self.changes += 1;
         self.max_size = max_size;
         self.shrink(max_size);
     }
 
-    /// Removes the oldest fields until the rest has at most this size.
+    /// Removes the oldest fields until the others have at most this size.
     fn shrink(&mut self, size: usize) {
         while self.size > size {
             let Some(oldest) = self.fields.pop_back() else { break };
@@ -342,10 +349,11 @@ impl DynamicTable {
     }
 }
 
-/// How many fields the static table has. The first field of the dynamic table follows it.
+/// The number of fields in the static table. The first field of the dynamic table has the next
+/// index.
 pub(crate) const STATIC_LENGTH: usize = 61;
 
-/// The fields, in order: index 1 is the first.
+/// The fields of the static table, in order. The first field has index 1.
 const FIELDS: [(&str, &str); STATIC_LENGTH] = [
     (":authority", ""),
     (":method", "GET"),
@@ -410,14 +418,15 @@ const FIELDS: [(&str, &str); STATIC_LENGTH] = [
     ("www-authenticate", ""),
 ];
 
-/// The field with an index from 1 to 61.
+/// Returns the field with an index from 1 to 61.
 #[inline]
 fn static_field(index: usize) -> Option<(&'static [u8], &'static [u8])> {
     let (name, value) = FIELDS.get(index.checked_sub(1)?)?;
     Some((name.as_bytes(), value.as_bytes()))
 }
 
-/// The index of a field in the static table: of the whole field (`true`) or of its name.
+/// Returns the index of a field in the static table, and whether the whole field matches (`true`)
+/// or only its name.
 pub(crate) fn find(name: &str, value: Option<&[u8]>) -> Option<(usize, bool)> {
     let is_whole = |field: &(&str, &str)| field.0 == name && value == Some(field.1.as_bytes());
     let whole = FIELDS.iter().position(is_whole).map(|at| (at + 1, true));
@@ -449,7 +458,7 @@ mod tests {
 
     #[test]
     fn each_representation_is_decoded() {
-        // RFC 7541 appendix C.2: inserted, without indexing, never indexed, indexed.
+        // RFC 7541 appendix C.2: inserted, then without indexing, then never indexed, then indexed.
         let mut decoder = Decoder::default();
         let inserted = "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572";
         let found = decoded(&mut decoder, &hex(inserted));
@@ -466,7 +475,7 @@ mod tests {
 
     #[test]
     fn responses_with_a_small_table_and_huffman_code_are_decoded() {
-        // RFC 7541 appendix C.6, with a table of 256 bytes: fields are removed.
+        // RFC 7541 appendix C.6, with a table of 256 bytes, so that fields are removed.
         let mut decoder = Decoder::default();
         decoder.table.set_max_size(256);
         let mut expected = fields(&[
@@ -499,7 +508,7 @@ mod tests {
     #[test]
     fn each_error_has_its_message() {
         let of = |bytes: &[u8]| decoded(&mut Decoder::default(), bytes).unwrap_err();
-        // Section 6.1: index 0; section 2.3.3: beyond both tables.
+        // Section 6.1: index 0 does not exist. Section 2.3.3: the index is beyond both tables.
         for wrong in [&[0x80][..], &[0xbe], &[0xff, 0x00], &[0x7e, 0x00], &[0x0f, 0x30, 0x00]] {
             assert_eq!(of(wrong), NO_SUCH_INDEX, "{wrong:x?}");
         }
@@ -515,7 +524,7 @@ mod tests {
 
     #[test]
     fn up_to_two_size_updates_may_begin_a_block() {
-        // Section 4.2: the smallest size, then the final one. 3f e1 1f is 4096.
+        // Section 4.2: the smallest size comes first, then the final one. 3f e1 1f is 4096.
         let mut decoder = Decoder::default();
         decoded(&mut decoder, &[0x40, 0x01, b'a', 0x01, b'b']).unwrap();
         let found = decoded(&mut decoder, &[0x20, 0x3f, 0xe1, 0x1f, 0x88]);
@@ -583,7 +592,7 @@ mod tests {
 
     #[test]
     fn the_newest_field_comes_first_and_the_oldest_leaves() {
-        // RFC 7541 section 4.1: each of these is 1 + 1 + 32 = 34 bytes.
+        // RFC 7541 section 4.1: each of these fields has 1 + 1 + 32 = 34 bytes.
         let mut table = DynamicTable::default();
         table.set_max_size(34 * 3);
         for name in [b"a", b"b", b"c", b"d"] {

@@ -1,43 +1,43 @@
 //! The streams in flight, and flow control (RFC 9113 sections 5.2 and 6.9).
 //!
-//! A stream has the slot that its identifier, halved, has modulo the number of slots, so that a
-//! frame's stream is found without a search. Identifiers whose slot is still taken are left out:
-//! they must ascend, and need not be consecutive (RFC 9113 section 5.1.1). There are at least twice
-//! as many slots as streams may be open at a time, so that this is rare.
+//! The slot of a stream is half its identifier, modulo the number of slots. The stream of a frame
+//! is therefore found without a search. Identifiers whose slot is still taken are skipped, because
+//! identifiers must ascend but need not be consecutive (RFC 9113 section 5.1.1). This is rare,
+//! because there are at least twice as many slots as streams that may be open at a time.
 
 use super::frame::{MAX_31_BITS, STREAM_WINDOW};
 
-/// The most streams that a connection may have at a time.
+/// The maximum number of streams that a connection may have at a time.
 pub(super) const MAX_STREAMS: u32 = 1024;
 
 /// A stream with a request in flight, or a free slot.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The identifier. 0 in a free slot.
+    /// The identifier of the stream. 0 in a free slot.
     pub(super) id: u32,
-    /// The last stream of this slot that the client ended early.
+    /// The identifier of the last stream in this slot that the client ended early.
     abandoned: u32,
-    /// The caller's number.
+    /// The number that the caller gave to the request.
     pub(super) tag: u32,
     /// Whether the request is a HEAD.
     pub(super) is_head: bool,
     /// Whether the head of the final response has arrived.
     pub(super) has_head: bool,
-    /// Interim responses so far.
+    /// The number of interim responses so far.
     pub(super) interim: u8,
-    /// The length of the body, if it is known.
+    /// The length of the response body, if it is known.
     pub(super) length: Option<u64>,
-    /// Bytes of the body so far.
+    /// The number of bytes of the response body so far.
     pub(super) received: u64,
-    /// Bytes of all frames so far.
+    /// The number of bytes of all frames so far.
     pub(super) bytes: u64,
-    /// What the server may send.
+    /// The window for what the server may send.
     pub(super) receive: ReceiveWindow,
-    /// What the client may send.
+    /// The window for what the client may send.
     pub(super) send: SendWindow,
     /// The part of the request's body that flow control holds back.
     pub(super) body: Vec<u8>,
-    /// How much of `body` is sent.
+    /// The number of bytes of `body` that have been sent.
     pub(super) sent: usize,
 }
 
@@ -60,22 +60,22 @@ impl Stream {
         }
     }
 
-    /// Whether a part of the request's body is not sent yet.
+    /// Returns whether a part of the request's body has not been sent yet.
     pub(super) fn is_sending(&self) -> bool {
         self.sent < self.body.len()
     }
 }
 
-/// The state of the stream with some identifier.
+/// The state of the stream with a given identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It is in this slot.
+    /// The stream is open, in this slot.
     Open(usize),
-    /// The client ended it early. Frames may still arrive.
+    /// The client ended the stream early. Frames may still arrive.
     Abandoned,
-    /// It is complete, or the server ended it.
+    /// The stream is complete, or the server ended it.
     Closed,
-    /// It has never been opened.
+    /// The stream has never been opened.
     Idle,
 }
 
@@ -86,24 +86,23 @@ pub(super) struct Streams {
     mask: u32,
     next: u32,
     open: usize,
-    /// How many streams have a body that is not sent completely.
+    /// The number of streams with a request body that has not been sent completely.
     pub(super) sending: usize,
 }
 
 impl Streams {
-    /// No streams, and room for this many at a time.
+    /// Creates slots for at most `limit` streams at a time.
     pub(super) fn new(limit: u32) -> Self {
         let slots = (limit * 2).next_power_of_two();
         let all = (0..slots).map(|_| Stream::new());
         Self { slots: all.collect(), mask: slots - 1, next: 1, open: 0, sending: 0 }
     }
 
-    /// How many streams are open.
     pub(super) fn open_count(&self) -> usize {
         self.open
     }
 
-    /// Whether a further stream can be opened: an identifier is left.
+    /// Returns whether an identifier is left for a further stream.
     pub(super) fn has_identifiers(&self) -> bool {
         self.next <= MAX_31_BITS
     }
@@ -112,7 +111,7 @@ impl Streams {
         (id >> 1 & self.mask) as usize
     }
 
-    /// The state of a stream.
+    /// Returns the state of the stream with this identifier.
     #[inline]
     pub(super) fn find(&self, id: u32) -> Found {
         let slot = self.slot_of(id);
@@ -128,13 +127,14 @@ impl Streams {
         }
     }
 
-    /// The stream in a slot.
+    /// Returns the stream in a slot.
     #[inline]
     pub(super) fn at(&mut self, slot: usize) -> &mut Stream {
         &mut self.slots[slot]
     }
 
-    /// Opens a stream. `None` if no identifier is left. There must be fewer streams than the limit.
+    /// Opens a stream and returns its slot. Returns `None` if no identifier is left. Fewer streams
+    /// than the limit must be open.
     pub(super) fn open(&mut self, tag: u32, is_head: bool, window: u32) -> Option<usize> {
         while self.has_identifiers() {
             let id = self.next;
@@ -155,8 +155,8 @@ impl Streams {
         None
     }
 
-    /// Frees a slot, and returns the tag of its stream. The client ended it early if it
-    /// `is_abandoned`.
+    /// Frees a slot and returns the tag of its stream. `is_abandoned` means that the client ended
+    /// the stream early.
     #[inline]
     pub(super) fn close(&mut self, slot: usize, is_abandoned: bool) -> u32 {
         let stream = &mut self.slots[slot];
@@ -173,41 +173,41 @@ impl Streams {
         stream.tag
     }
 
-    /// The slot of the next open stream above an identifier, from a slot on.
+    /// Returns the slot of the next open stream above an identifier, starting at slot `from`.
     pub(super) fn next_above(&self, id: u32, from: usize) -> Option<usize> {
         (from..self.slots.len()).find(|slot| self.slots[*slot].id > id)
     }
 
-    /// The slot of the next stream with a body that is not sent completely, from a slot on.
+    /// Returns the slot of the next stream with an unsent part of a body, starting at slot `from`.
     pub(super) fn next_sending(&self, from: usize) -> Option<usize> {
         (from..self.slots.len()).find(|slot| self.slots[*slot].is_sending())
     }
 
-    /// Changes the send windows of all streams. Returns whether all are valid.
+    /// Changes the send windows of all open streams. Returns whether all of the windows are valid.
     pub(super) fn change_windows(&mut self, by: i64) -> bool {
         let mut open = self.slots.iter_mut().filter(|stream| stream.id != 0);
         open.all(|stream| stream.send.change(by))
     }
 
-    /// All open streams.
+    /// Returns all open streams.
     pub(super) fn iter(&self) -> impl Iterator<Item = OpenStream> {
         let open = self.slots.iter().filter(|stream| stream.id != 0);
         open.map(|s| OpenStream { tag: s.tag, stream: s.id, bytes: s.bytes })
     }
 }
 
-/// A request that is not answered completely.
+/// A request without a complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenStream {
     /// The number that the caller gave to the request.
     pub tag: u32,
     /// The stream identifier.
     pub stream: u32,
-    /// Bytes of the response on the wire so far.
+    /// The number of bytes of the response on the wire so far.
     pub bytes: u64,
 }
 
-/// How much the server may send.
+/// The number of bytes that the server may send.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReceiveWindow {
     left: u32,
@@ -215,13 +215,13 @@ pub(super) struct ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    /// A full window.
+    /// Creates a full window.
     pub(super) const fn new(size: u32) -> Self {
         Self { left: size, size }
     }
 
-    /// The server has used some of it. Returns whether that was allowed. It always is while the
-    /// window is refilled in time and frames are smaller than half of it.
+    /// Accounts for bytes that the server has sent. Returns whether the window allowed them. This
+    /// is always true if the window is refilled in time and frames are smaller than half of it.
     #[inline]
     pub(super) fn take(&mut self, count: u32) -> bool {
         let rest = self.left.checked_sub(count);
@@ -229,7 +229,7 @@ impl ReceiveWindow {
         rest.is_some()
     }
 
-    /// Fills the window once half of it is used. Returns the increment to announce.
+    /// Refills the window once more than half of it is used. Returns the increment to announce.
     #[inline]
     pub(super) fn refill(&mut self) -> Option<u32> {
         let used = self.size - self.left;
@@ -241,28 +241,28 @@ impl ReceiveWindow {
     }
 }
 
-/// How much the client may send. It is negative if the server made it smaller after it was used
-/// (RFC 9113 section 6.9.2).
+/// The number of bytes that the client may send. The number is negative if the server shrank the
+/// window after it was used (RFC 9113 section 6.9.2).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SendWindow(i64);
 
 impl SendWindow {
-    /// A window of this size.
+    /// Creates a window of this size.
     pub(super) const fn new(size: u32) -> Self {
         Self(size as i64)
     }
 
-    /// How many bytes may be sent.
+    /// Returns the number of bytes that may be sent.
     pub(super) fn available(self) -> usize {
         self.0.max(0) as usize
     }
 
-    /// Some bytes are sent, at most those available.
+    /// Accounts for bytes that are sent. There must be enough available bytes.
     pub(super) fn take(&mut self, count: usize) {
         self.0 -= count as i64;
     }
 
-    /// Changes the window. Returns whether it is valid: at most 2^31 - 1.
+    /// Changes the window. Returns whether the new size is valid, which is at most 2^31 - 1.
     pub(super) fn change(&mut self, by: i64) -> bool {
         self.0 += by;
         self.0 <= i64::from(MAX_31_BITS)
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn an_identifier_whose_slot_is_taken_is_left_out() {
-        // Four slots: stream 9 would have the slot of stream 1.
+        // There are four slots, so stream 9 would have the slot of stream 1.
         let mut streams = Streams::new(2);
         assert_eq!(open(&mut streams), 1);
         for id in [3, 5, 7, 11, 13, 15, 19] {
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!((window.0, window.available()), (-44 * 1024, 0));
         assert!(window.change(44 * 1024 + 5));
         assert_eq!(window.available(), 5);
-        // Section 6.9.1.
+        // RFC 9113 section 6.9.1.
         let mut window = SendWindow::new(MAX_31_BITS - 1);
         assert!(window.change(1));
         assert!(!window.change(1));

@@ -1,5 +1,5 @@
-//! Fields: the parts of requests that vary from request to request; recorded orders of requests and
-//! their times; and the random numbers of both.
+//! Fields, which are the parts of requests that vary from request to request. This module also has
+//! recorded orders of requests, their due times, and the random numbers of fields and orders.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,18 +9,22 @@ use serde::{Deserialize, Serialize};
 
 /// A part of requests that varies, such as an id.
 ///
-/// In a request and in its expected body, `${name}` stands for the field's value. All places of one
-/// request have the same value. The value of the n-th request that uses a field is a function of
-/// the seed and n, so every server of a run gets the same sequence.
+/// In a request and in its expected body, `${name}` stands for the value of the field. All
+/// placeholders in one request have the same value. For the n-th request that uses a field, the
+/// value is a function of the seed and n. Every server of a run therefore gets the same sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
-    /// Its name: letters, digits, `-` and `_`.
+    /// The name: letters, digits, `-` and `_`.
     pub name: String,
-    /// Where its values come from.
+    /// The source of the values.
     pub source: ValueSource,
+    /// The index of another field whose random numbers this field uses too. A random choice among
+    /// as many texts as that field has integers is then a function of the integer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drawn_with: Option<usize>,
 }
 
-/// Where the values of a field come from.
+/// The source of the values of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ValueSource {
@@ -31,41 +35,47 @@ pub enum ValueSource {
     },
     /// Random integers, each equally likely.
     Integer {
-        /// The smallest one.
+        /// The smallest integer.
         min: u64,
-        /// The largest one.
+        /// The largest integer.
         max: u64,
     },
     /// One of several texts.
     Choice {
-        /// The texts. At least one.
+        /// The texts, of which there must be at least one.
         values: Shared<String>,
-        /// Whether they are drawn at random, instead of in order and then again from the first.
+        /// Whether the texts are drawn at random. Otherwise they are used in order, and then again
+        /// from the first.
         random: bool,
     },
     /// Random UUIDs of version 4 (RFC 9562 section 5.4).
     Uuid,
     /// Random letters and digits.
     Text {
-        /// How many.
+        /// The number of characters.
         length: usize,
     },
 }
 
-/// The greatest length of a [`ValueSource::Text`]: each value is in memory while it is sent.
+/// The maximum length of a [`ValueSource::Text`], because each value is in memory while it is sent.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// The characters of [`ValueSource::Text`]: 64, so that 6 random bits choose one. None of them has
-/// to be escaped in a URL, in JSON or in a header.
+/// The characters of [`ValueSource::Text`]. There are 64, so that 6 random bits choose one. None of
+/// them has to be escaped in a URL, in JSON or in a header.
 const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 impl Field {
-    /// The key from which the random values of the `index`-th field of a plan follow.
-    pub(crate) fn key(seed: u64, index: usize) -> u64 {
-        mix(seed ^ mix(index as u64 + 1))
+    /// Creates a field with its own random numbers.
+    pub fn new(name: impl Into<String>, source: ValueSource) -> Self {
+        Self { name: name.into(), source, drawn_with: None }
     }
 
-    /// Whether a name is valid.
+    /// Returns the key of the random values, for the `index`-th field of a plan.
+    pub(crate) fn key(&self, seed: u64, index: usize) -> u64 {
+        mix(seed ^ mix(self.drawn_with.unwrap_or(index) as u64 + 1))
+    }
+
+    /// Returns whether a name is valid.
     pub fn is_name(name: &str) -> bool {
         let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         !name.is_empty() && name.chars().all(is_valid)
@@ -73,13 +83,15 @@ impl Field {
 }
 
 impl ValueSource {
-    /// The seed of its values for one server, numbered `unique`. UUIDs differ from server to
-    /// server, because two servers may share a database. Other values are the same for all.
+    /// Returns the seed of the values for one server, numbered `unique`. UUIDs differ from server
+    /// to server, because two servers may share a database. Other values are the same for all
+    /// servers.
     pub(crate) fn seed(&self, seed: u64, unique: u64) -> u64 {
         if *self == Self::Uuid { seed ^ mix(unique) } else { seed }
     }
 
-    /// The `n`-th value, from 0. It is written to `buffer`, unless it is kept somewhere else.
+    /// Returns the `n`-th value, from 0. The value is written to `buffer`, unless it is already in
+    /// memory.
     #[inline]
     pub(crate) fn value<'a>(&'a self, key: u64, n: u64, buffer: &'a mut Buffer) -> &'a [u8] {
         match self {
@@ -99,7 +111,7 @@ impl ValueSource {
             }
             Self::Text { length } => {
                 buffer.text.resize(*length, 0);
-                // Ten characters of 6 bits from each random number.
+                // Each random number gives ten characters of 6 bits.
                 for (block, part) in (0..).zip(buffer.text.chunks_mut(10)) {
                     let mut bits = number(key ^ mix(block), n);
                     for byte in part {
@@ -112,18 +124,18 @@ impl ValueSource {
         }
     }
 
-    /// How many values there are. `None` if each is to be sent once only.
+    /// Returns the number of distinct values. Returns `None` if each value is to be sent only once.
     pub(crate) fn distinct(&self) -> Option<u64> {
         match self {
             Self::Counter { .. } | Self::Uuid => None,
             Self::Integer { min, max } => Some((max - min).saturating_add(1)),
             Self::Choice { values, .. } => Some(values.len() as u64),
-            // They only make requests differ.
+            // Random texts only make requests differ, so they may be repeated.
             Self::Text { .. } => Some(1),
         }
     }
 
-    /// Why no value can be made, if so.
+    /// Returns why no value can be made, if there is such a reason.
     pub(super) fn problem(&self) -> Option<&'static str> {
         match self {
             Self::Integer { min, max } if min > max => Some("its minimum is above its maximum"),
@@ -135,7 +147,7 @@ impl ValueSource {
     }
 }
 
-/// The memory in which values are written.
+/// The memory to which values are written.
 #[derive(Clone)]
 pub(crate) struct Buffer {
     integer: itoa::Buffer,
@@ -155,12 +167,12 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// Writes a UUID of version 4 with these random bits, of which six are replaced by version and
-/// variant.
+/// Writes a UUID of version 4 with these random bits. The version and the variant replace six of
+/// the bits.
 fn uuid(high: u64, low: u64, text: &mut [u8; 36]) {
     let high = (high & !0xf000) | 0x4000;
     let low = (low & !(0b11 << 62)) | (0b10 << 62);
-    // The digits of a UUID lie between hyphens at 8, 13, 18 and 23.
+    // A UUID has hyphens between its digits at positions 8, 13, 18 and 23.
     text[..8].copy_from_slice(&digits((high >> 32) as u32));
     let (middle, next) = (digits(high as u32), digits((low >> 32) as u32));
     text[9..13].copy_from_slice(&middle[..4]);
@@ -170,8 +182,9 @@ fn uuid(high: u64, low: u64, text: &mut [u8; 36]) {
     text[28..].copy_from_slice(&digits(low as u32));
 }
 
-/// The eight hexadecimal digits of a number, all of them in one register: each byte gets four bits,
-/// and becomes `0` to `9`, or `a` to `f` if adding 6 carries out of its lower half.
+/// Returns the eight hexadecimal digits of a number, computed in one register. Each byte gets four
+/// bits. A byte becomes `a` to `f` if adding 6 carries out of its lower half, and `0` to `9`
+/// otherwise.
 fn digits(number: u32) -> [u8; 8] {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let mut bytes = u64::from(number);
@@ -183,8 +196,8 @@ fn digits(number: u32) -> [u8; 8] {
     (bytes + u64::from(b'0') * EACH + letters * LETTERS_AFTER).to_be_bytes()
 }
 
-/// A list that many plans and threads share rather than copy, because a file may have many lines
-/// and a body many bytes.
+/// A list that many plans and threads share rather than copy. A file may have many lines, and a
+/// body may have many bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<T>", into = "Vec<T>")]
 #[serde(bound(serialize = "T: Clone + Serialize", deserialize = "T: Deserialize<'de>"))]
@@ -206,7 +219,7 @@ impl<T> From<Vec<T>> for Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// The list, for changes. If others share the list, it is copied first.
+    /// Returns the list for changes. If others share the list, it is copied first.
     pub(crate) fn make_mut(&mut self) -> &mut Vec<T> {
         Arc::make_mut(&mut self.0)
     }
@@ -218,17 +231,17 @@ impl<T: Clone> From<Shared<T>> for Vec<T> {
     }
 }
 
-/// One place in a recorded order: which request is sent there, with which values.
+/// One entry of a recorded order: which request is sent, and with which values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderEntry {
     /// The index of the request in the plan.
     pub request: u32,
-    /// The number of the value, from 0, that each of its fields has.
+    /// The number, from 0, of the value that each field of the request has.
     pub value: u32,
 }
 
-/// Brings entries into a random order, in which each is as likely at each place (Fisher and Yates;
-/// Knuth, TAOCP 2, section 3.4.2 P). The same seed gives the same order.
+/// Shuffles entries so that each is equally likely at each position (Fisher and Yates; Knuth, TAOCP
+/// 2, section 3.4.2 P). The same seed gives the same order.
 pub fn shuffle(entries: &mut [OrderEntry], seed: u64) {
     let key = mix(seed);
     for last in (1..entries.len()).rev() {
@@ -237,10 +250,10 @@ pub fn shuffle(entries: &mut [OrderEntry], seed: u64) {
     }
 }
 
-/// When recorded requests are due, after the start of the load.
+/// The due times of recorded requests, counted from the start of the load.
 ///
-/// Each time takes 4 bytes, as a multiple of a tick. A tick is 1 µs, or longer if the recording is
-/// longer than 71 minutes: 20 µs for a day.
+/// Each time takes 4 bytes, as a multiple of a tick. A tick is 1 µs for a recording of up to 71
+/// minutes. For a longer recording the tick is longer, such as 20 µs for a day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DueTimes {
     ticks: Shared<u32>,
@@ -252,8 +265,8 @@ pub struct DueTimes {
 const TICK_NS: f64 = 1_000.0;
 
 impl DueTimes {
-    /// From times in nanoseconds, in ascending order. The first request is due at once. `speed`
-    /// divides all times.
+    /// Creates due times from times in nanoseconds, in ascending order. The first request is due at
+    /// once. `speed` divides all times.
     pub fn new(times_ns: &[u64], speed: f64) -> Self {
         let (first, last) =
             (times_ns.first().copied().unwrap_or(0), times_ns.last().copied().unwrap_or(0));
@@ -263,29 +276,30 @@ impl DueTimes {
         Self { ticks: ticks.into(), tick_ns: tick_ns / speed }
     }
 
-    /// The number of requests.
+    /// Returns the number of requests.
     pub fn count(&self) -> usize {
         self.ticks.len()
     }
 
-    /// The time of a request in nanoseconds after the start. `None` after the last.
+    /// Returns the due time of a request in nanoseconds after the start. Returns `None` after the
+    /// last request.
     #[inline]
     pub(crate) fn ns(&self, request: usize) -> Option<u64> {
         self.ticks.get(request).map(|tick| (f64::from(*tick) * self.tick_ns).round() as u64)
     }
 
-    /// From the first request to the last.
+    /// Returns the time from the first request to the last.
     pub fn span(&self) -> Duration {
         Duration::from_nanos(self.ns(self.count().saturating_sub(1)).unwrap_or(0))
     }
 
-    /// Requests per second on average.
+    /// Returns the average number of requests per second.
     pub fn rate(&self) -> f64 {
         // All requests of a recording may have the same time.
         self.count() as f64 / self.span().as_secs_f64().max(TICK_NS / 1e9)
     }
 
-    /// Why no load can follow these times, if so.
+    /// Returns why no load can follow these times, if there is such a reason.
     pub(super) fn problem(&self) -> Option<&'static str> {
         match () {
             () if self.ticks.is_empty() => Some("a recording without requests"),
@@ -298,14 +312,14 @@ impl DueTimes {
     }
 }
 
-// Random numbers as pure functions: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
-// number generators, OOPSLA 2014). The n-th number of a key can be computed on its own, so nothing
-// has to be remembered.
+// Random numbers are pure functions: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+// number generators, OOPSLA 2014). The n-th number of a key can be computed directly, so no state
+// has to be kept.
 
 /// The increment of `SplitMix64`.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finaliser of `SplitMix64`: mixes all bits of a number.
+/// The finaliser of `SplitMix64`, which mixes all bits of a number.
 #[inline]
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(GOLDEN);
@@ -314,15 +328,14 @@ pub(crate) fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The `n`-th random number of a key: 64 uniform bits.
+/// Returns the `n`-th random number of a key, which has 64 uniform bits.
 #[inline]
 pub(crate) fn number(key: u64, n: u64) -> u64 {
     mix(key.wrapping_add(n.wrapping_mul(GOLDEN)))
 }
 
-/// Maps 64 uniform bits to 0..`span`, each value equally likely to within `span` / 2⁶⁴ (Lemire:
-/// Fast random integer generation in an interval, ACM TOMACS 29, 2019). A span of 0 stands for
-/// 2⁶⁴.
+/// Maps 64 uniform bits to 0..`span`. Each value is equally likely to within `span` / 2⁶⁴ (Lemire:
+/// Fast random integer generation in an interval, ACM TOMACS 29, 2019). A span of 0 stands for 2⁶⁴.
 #[inline]
 pub(crate) fn below(bits: u64, span: u64) -> u64 {
     match span {
@@ -436,7 +449,7 @@ mod tests {
         for n in 0..100_000 {
             counts[below(number(7, n), 10) as usize] += 1;
         }
-        // Five standard deviations of 95.
+        // The limit is five standard deviations of 95.
         assert!(counts.iter().all(|count| count.abs_diff(10_000) < 475), "{counts:?}");
         assert_eq!(below(u64::MAX, 10), 9);
         assert_eq!(below(u64::MAX, 0), u64::MAX);

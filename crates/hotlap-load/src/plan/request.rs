@@ -1,6 +1,6 @@
 //! One request, and the expected response.
 //!
-//! A request is a structure until a protocol sends it: `requests` renders it when a load starts.
+//! A request is a structure until a load starts. Then `requests` renders it for the protocol.
 
 use std::ops::Range;
 
@@ -12,21 +12,21 @@ use super::field::{Buffer, Field, Shared};
 /// A request, and the expected response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The method.
+    /// The method of the request.
     pub method: String,
     /// The path and query.
     pub path: Text,
-    /// All headers, in order, with `Host` and the length of the body.
+    /// All headers in order, including `Host` and the length of the body.
     pub headers: Vec<(String, Text)>,
-    /// The body.
+    /// The body of the request.
     pub body: Text,
-    /// How often it is sent, relative to the other requests. At least 1.
+    /// How often the request is sent, relative to the other requests. At least 1.
     pub weight: u32,
     /// The expected response.
     pub expect: ExpectedResponse,
 }
 
-/// A text of which parts may vary from request to request.
+/// A text in which some parts may vary from request to request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Text(Vec<Piece>);
@@ -35,7 +35,7 @@ pub struct Text(Vec<Piece>);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Piece {
-    /// These bytes, in each request.
+    /// Bytes that are the same in each request.
     Bytes(#[serde(with = "readable")] Vec<u8>),
     /// The value of the plan's field with this index.
     Field(usize),
@@ -46,44 +46,45 @@ pub enum Piece {
 /// What makes a response correct.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpectedResponse {
-    /// The status code.
+    /// The expected status code.
     pub status: ExpectedStatus,
-    /// The body.
+    /// The expected body.
     pub body: ExpectedBody,
 }
 
-/// Which status codes are correct.
+/// The status codes that are correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpectedStatus {
-    /// 200 to 299.
+    /// Any status from 200 to 299.
     Success,
-    /// Only this one.
+    /// Only this status.
     Exactly(u16),
-    /// Any.
+    /// Any status.
     Any,
 }
 
-/// Which bodies are correct.
+/// The bodies that are correct.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpectedBody {
-    /// Any.
+    /// Any body.
     Any,
     /// Any body of this length in bytes.
     Length(usize),
-    /// These bytes, except for ranges that vary from response to response (a date, an id).
+    /// These bytes, except for ranges that vary from response to response (such as a date or an
+    /// id).
     Bytes {
         /// The complete body.
         bytes: Shared<u8>,
         /// The ranges that may differ, in order and without overlap.
         varies: Vec<Range<usize>>,
     },
-    /// A text that varies. Its values are those of the request.
+    /// A text that varies. Its fields have the same values as in the request.
     Fields(Text),
 }
 
-/// Bytes in JSON: as a string, if they are UTF-8, else as numbers.
+/// Writes and reads bytes in JSON: as a string if they are UTF-8, and as numbers otherwise.
 mod readable {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -110,9 +111,9 @@ mod readable {
 }
 
 impl Request {
-    /// A request with weight 1 that expects a status of 200 to 299 and any body. `Host` comes first
-    /// in its headers, and `Content-Length` last if there is a body or the method expects one.
-    /// `headers` may contain either of them instead.
+    /// Creates a request with weight 1 that expects a status of 200 to 299 and any body. The
+    /// headers begin with `Host`. They end with `Content-Length` if there is a body or the method
+    /// expects one. `headers` may contain either of them instead.
     pub fn build(
         method: &str,
         path: &str,
@@ -124,11 +125,12 @@ impl Request {
         Self::of(method, path.into(), host, headers.collect(), body.into())
     }
 
-    /// The same, with placeholders (`${id}`) for fields in path, headers and body. If the body has
-    /// any, its length is computed for each request.
+    /// Creates a request like [`Request::build`], with placeholders (`${id}`) for fields in the
+    /// path, the headers and the body. If the body has placeholders, its length is computed for
+    /// each request.
     ///
     /// # Errors
-    /// A placeholder names no field.
+    /// A placeholder does not name a field.
     pub fn with_fields(
         method: &str,
         path: &str,
@@ -156,7 +158,7 @@ impl Request {
         if !has(&headers, "host") {
             headers.insert(0, ("Host".to_owned(), host.into()));
         }
-        // RFC 9110 section 8.6: a request whose method expects a body should say that it has none.
+        // RFC 9110 section 8.6: if the method expects a body, a request without one should say so.
         let states_length = !body.0.is_empty() || matches!(method, "POST" | "PUT" | "PATCH");
         let is_framed = has(&headers, "content-length") || has(&headers, "transfer-encoding");
         if states_length && !is_framed {
@@ -170,30 +172,30 @@ impl Request {
         Self { method: method.to_owned(), path, headers, body, weight: 1, expect }
     }
 
-    /// A GET request without further headers, as [`Request::build`] makes it.
+    /// Creates a GET request without further headers, as [`Request::build`] does.
     pub fn get(path: &str, host: &str) -> Self {
         Self::build("GET", path, host, &[], b"")
     }
 
-    /// The same request, expecting exactly this body.
+    /// Returns the same request, expecting exactly this body.
     pub fn expecting(mut self, body: &[u8]) -> Self {
         let bytes = body.to_vec().into();
         self.expect.body = ExpectedBody::Bytes { bytes, varies: Vec::new() };
         self
     }
 
-    /// Whether it is a HEAD: the response has no body, whatever its headers say (RFC 9110 section
-    /// 9.3.2).
+    /// Returns whether this is a HEAD request. Its response has no body, whatever the headers say
+    /// (RFC 9110 section 9.3.2).
     pub fn is_head(&self) -> bool {
         self.method.eq_ignore_ascii_case("HEAD")
     }
 
-    /// The bytes that HTTP/1.1 sends, without the values of fields.
+    /// Returns the bytes that HTTP/1.1 sends, without the values of fields.
     pub fn bytes(&self) -> Vec<u8> {
         self.http1(false).constant()
     }
 
-    /// The bytes that HTTP/1.1 sends, with `Connection: close` if `closes`.
+    /// Returns the text that HTTP/1.1 sends, with `Connection: close` if `closes` is true.
     pub(crate) fn http1(&self, closes: bool) -> Text {
         let mut text = Text::default();
         text.push(format!("{} ", self.method).as_bytes());
@@ -212,7 +214,7 @@ impl Request {
         text
     }
 
-    /// All texts, including the text of the expected body.
+    /// Returns all texts that may vary, including the text of the expected body.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
         let expected = match &self.expect.body {
             ExpectedBody::Fields(text) => Some(text),
@@ -222,7 +224,8 @@ impl Request {
         [&self.path, &self.body].into_iter().chain(headers).chain(expected)
     }
 
-    /// Whether the request can be sent with this many fields, and its expectation makes sense.
+    /// Checks that the request can be sent with this number of fields, and that the expected body
+    /// is valid.
     pub(super) fn check(&self, fields: usize) -> Result<(), PlanError> {
         let out_of_range = |why: &str| Err(PlanError::OutOfRange(why.to_owned()));
         let is_unknown = |piece: &Piece| matches!(piece, Piece::Field(index) if *index >= fields);
@@ -248,7 +251,7 @@ impl Request {
 }
 
 impl ExpectedStatus {
-    /// Whether this status is correct.
+    /// Returns whether this status is correct.
     pub fn accepts(self, status: u16) -> bool {
         match self {
             Self::Success => (200..300).contains(&status),
@@ -259,10 +262,10 @@ impl ExpectedStatus {
 }
 
 impl ExpectedBody {
-    /// The expected length in bytes. `None` if any length is accepted.
+    /// Returns the expected length in bytes. Returns `None` if any length is accepted.
     pub(crate) fn length(&self) -> Option<usize> {
         match self {
-            // Values are inserted before a body is compared. Until then its length is unknown.
+            // Values are inserted before a body is compared. Until then, its length is unknown.
             Self::Any | Self::Fields(_) => None,
             Self::Length(length) => Some(*length),
             Self::Bytes { bytes, .. } => Some(bytes.len()),
@@ -270,9 +273,9 @@ impl ExpectedBody {
     }
 }
 
-/// Where in the body a piece first differs from the expected body, outside of the ranges that vary.
-/// The piece starts at byte `at` of the body. Bytes beyond the end of the expected body are not
-/// compared, because the lengths differ then.
+/// Returns the position in the body at which a piece first differs from the expected body. Ranges
+/// that vary are ignored. The piece starts at byte `at` of the body. Bytes beyond the end of the
+/// expected body are not compared, because the lengths differ then.
 pub fn first_difference(
     piece: &[u8],
     at: usize,
@@ -302,10 +305,10 @@ pub fn first_difference(
 }
 
 impl Text {
-    /// A text with placeholders (`${id}`) for fields. `$${` stands for a literal `${`.
+    /// Parses a text with placeholders (`${id}`) for fields. `$${` stands for a literal `${`.
     ///
     /// # Errors
-    /// A placeholder names no field.
+    /// A placeholder does not name a field.
     pub fn parse(text: &[u8], fields: &[Field]) -> Result<Self, UnknownField> {
         let mut parsed = Self::default();
         let mut rest = text;
@@ -332,17 +335,17 @@ impl Text {
         Ok(parsed)
     }
 
-    /// Its pieces, in order.
+    /// Returns the pieces, in order.
     pub fn pieces(&self) -> &[Piece] {
         &self.0
     }
 
-    /// Whether any piece varies.
+    /// Returns whether any piece varies.
     pub fn varies(&self) -> bool {
         self.0.iter().any(|piece| !matches!(piece, Piece::Bytes(_)))
     }
 
-    /// The bytes that do not vary.
+    /// Returns the bytes that do not vary.
     pub fn constant(&self) -> Vec<u8> {
         let bytes = self.0.iter().filter_map(|piece| match piece {
             Piece::Bytes(bytes) => Some(bytes.as_slice()),
@@ -351,7 +354,7 @@ impl Text {
         bytes.collect::<Vec<_>>().concat()
     }
 
-    /// Changes the bytes of each piece.
+    /// Changes the bytes of each piece that does not vary.
     pub fn replace(&mut self, change: impl Fn(&[u8]) -> Vec<u8>) {
         for piece in &mut self.0 {
             if let Piece::Bytes(bytes) = piece {
@@ -393,7 +396,7 @@ impl From<&str> for Text {
     }
 }
 
-/// A placeholder that names no field.
+/// The error of a placeholder that does not name a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct UnknownField {
@@ -414,13 +417,14 @@ impl UnknownField {
     }
 }
 
-/// Whether a text has a placeholder of a field.
+/// Returns whether a text has a placeholder of a field.
 pub fn has_fields(text: &[u8], fields: &[Field]) -> bool {
     Text::parse(text, fields).is_ok_and(|text| text.varies())
 }
 
-/// The text with the `number`-th values of all fields in place of its placeholders, for the server
-/// with the number `unique`. A text with a placeholder that names no field stays unchanged.
+/// Returns the text with the `number`-th values of all fields instead of the placeholders, for the
+/// server with the number `unique`. If a placeholder does not name a field, the text stays
+/// unchanged.
 pub fn fill(text: &[u8], fields: &[Field], seed: u64, unique: u64, number: u64) -> Vec<u8> {
     let Ok(parsed) = Text::parse(text, fields) else { return text.to_vec() };
     let (mut filled, mut buffer) = (Vec::new(), Buffer::default());
@@ -428,9 +432,9 @@ pub fn fill(text: &[u8], fields: &[Field], seed: u64, unique: u64, number: u64) 
         match piece {
             Piece::Bytes(bytes) => filled.extend_from_slice(bytes),
             Piece::Field(index) => {
-                let source = &fields[*index].source;
-                let key = Field::key(source.seed(seed, unique), *index);
-                filled.extend_from_slice(source.value(key, number, &mut buffer));
+                let field = &fields[*index];
+                let key = field.key(field.source.seed(seed, unique), *index);
+                filled.extend_from_slice(field.source.value(key, number, &mut buffer));
             }
             Piece::BodyLength => {}
         }
@@ -438,7 +442,7 @@ pub fn fill(text: &[u8], fields: &[Field], seed: u64, unique: u64, number: u64) 
     filled
 }
 
-/// A text of which no part is a placeholder: [`Text::parse`] makes the same bytes of it again.
+/// Returns a text without placeholders, from which [`Text::parse`] makes the same bytes again.
 pub fn escape(text: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(text.len());
     for (at, byte) in text.iter().enumerate() {
@@ -456,7 +460,7 @@ mod tests {
     use crate::plan::ValueSource;
 
     fn fields() -> Vec<Field> {
-        ["id", "name"].map(|n| Field { name: n.to_owned(), source: ValueSource::Uuid }).to_vec()
+        ["id", "name"].map(|n| Field::new(n, ValueSource::Uuid)).to_vec()
     }
 
     fn text(text: &str) -> Text {
@@ -473,10 +477,7 @@ mod tests {
 
     #[test]
     fn a_text_is_filled_with_values() {
-        let counter = |name: &str, from| Field {
-            name: name.to_owned(),
-            source: ValueSource::Counter { from },
-        };
+        let counter = |name: &str, from| Field::new(name, ValueSource::Counter { from });
         let fields = [counter("a", 0), counter("b", 10)];
         assert_eq!(fill(b"${b}/${a}/$${a}", &fields, 0, 0, 3), b"13/3/${a}");
         assert!(has_fields(b"${a}", &fields) && !has_fields(b"$${a}", &fields));

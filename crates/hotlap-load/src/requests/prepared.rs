@@ -1,5 +1,5 @@
-//! The requests of a plan as a protocol sends them, rendered when a worker starts, and the
-//! responses that they expect.
+//! The requests of a plan as a protocol sends them, and the responses that they expect. Requests
+//! are rendered when a worker starts.
 
 use super::Turn;
 use super::values::{Rendered, Values};
@@ -10,18 +10,18 @@ use crate::plan::{ExpectedBody, ExpectedResponse, Request, Text};
 /// A request that is ready to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct PreparedRequest {
-    /// What HTTP/1.1 sends. In HTTP/2, the evidence of a request that failed.
+    /// The bytes that HTTP/1.1 sends. In HTTP/2, they are the evidence of a request that failed.
     pub(super) sent: Rendered,
     pub(crate) is_head: bool,
-    /// What the current response is compared with.
+    /// The expected response, with which the current response is compared.
     pub(crate) expect: ExpectedResponse,
-    /// The expected body, if it has values of fields.
+    /// The expected body, if it contains values of fields.
     pub(super) body: Option<Rendered>,
     pub(crate) template: ResponseTemplate,
 }
 
 impl PreparedRequest {
-    /// A request that is ready to be sent, and announces whether it `closes` the connection.
+    /// Prepares a request. If `closes` is set, the request announces that it closes the connection.
     pub(super) fn new(request: &Request, closes: bool) -> Self {
         let mut expect = request.expect.clone();
         let body = match &expect.body {
@@ -56,7 +56,7 @@ impl PreparedRequest {
     }
 }
 
-/// The requests of a plan for HTTP/2: header blocks, encoded once, and bodies.
+/// The requests of a plan for HTTP/2: header blocks that are encoded once, and bodies.
 #[derive(Debug, Clone)]
 pub(super) struct Http2Requests {
     encoded: EncodedRequests,
@@ -81,12 +81,12 @@ impl Http2Requests {
         }
     }
 
-    /// The size that the shared fields take in the server's header table.
+    /// Returns the size of the shared fields in the server's header table.
     pub(super) fn table_size(&self) -> u32 {
         self.encoded.table_size
     }
 
-    /// The header block and the body of a request.
+    /// Returns the header block and the body of a request.
     #[inline]
     pub(super) fn get(
         &mut self,
@@ -139,7 +139,7 @@ mod tests {
         fields
     }
 
-    /// Requests for HTTP/2, and the values of the field `id`: 99, 100, 101.
+    /// Returns requests for HTTP/2, and the values of the field `id`: 99, 100, 101.
     fn of(request: &Request, fields: &[Field]) -> (Http2Requests, Values) {
         let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
         let mut plan = Plan::new(Target::plain(endpoint), request.clone());
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn values_of_fields_are_part_of_block_and_body() {
-        let fields = [Field { name: "id".to_owned(), source: ValueSource::Counter { from: 99 } }];
+        let fields = [Field::new("id", ValueSource::Counter { from: 99 })];
         let headers = [("X-Id".to_owned(), "<${id}>".to_owned())];
         let body = b"{${id}}${id}";
         let request =

@@ -1,4 +1,4 @@
-//! The values of fields, as one worker sends them, and texts with them.
+//! The values of fields as one worker sends them, and texts that contain such values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,32 +8,33 @@ use crate::plan::{Buffer, Field, Piece, Plan, Text};
 /// The fields of a plan, for one worker.
 ///
 /// Workers take the values of a sequence in turn, so that a counter never repeats, however many
-/// there are.
+/// workers there are.
 #[derive(Debug, Clone)]
 pub(super) struct Values {
     fields: Arc<[Field]>,
     uses: Vec<Uses>,
     /// The number of requests in the order that is repeated.
     cycle: u32,
-    /// The first value of this worker, and the step from each value to the next.
+    /// The number of this worker's first value.
     first: u64,
+    /// The step from each value to the next.
     workers: u64,
     buffer: Buffer,
 }
 
-/// How often a field is used in the repeated order of requests.
+/// The uses of a field in the repeated order of requests.
 #[derive(Debug, Clone)]
 struct Uses {
     /// The field's key for random values.
     key: u64,
-    /// Requests before each position that use it.
+    /// For each position in the order, the number of earlier requests that use the field.
     before: Vec<u32>,
-    /// Requests in the whole order that use it.
+    /// The number of requests in the whole order that use the field.
     in_cycle: u64,
 }
 
 impl Values {
-    /// The fields of a plan whose requests are sent in this order, repeatedly.
+    /// Creates the values for a plan whose requests are sent in this order, repeatedly.
     pub(super) fn new(plan: &Plan, order: &[u32], worker: usize) -> Self {
         if plan.order.is_some() {
             return Self::numbered(plan);
@@ -48,8 +49,9 @@ impl Values {
                 before
             };
             let before = order.iter().map(before).collect();
-            let seed = plan.fields[index].source.seed(plan.seed, plan.unique);
-            Uses { key: Field::key(seed, index), before, in_cycle: u64::from(count) }
+            let field = &plan.fields[index];
+            let seed = field.source.seed(plan.seed, plan.unique);
+            Uses { key: field.key(seed, index), before, in_cycle: u64::from(count) }
         };
         Self {
             fields: plan.fields.clone().into(),
@@ -61,11 +63,13 @@ impl Values {
         }
     }
 
-    /// The fields of a plan whose order says which value each request has: the value of that
-    /// number, whichever worker sends it.
+    /// Creates the values for a plan whose order names the value of each request by its number. The
+    /// value does not depend on the worker that sends the request.
     fn numbered(plan: &Plan) -> Self {
-        let uses =
-            |index: usize| Uses { key: Field::key(plan.seed, index), before: vec![0], in_cycle: 1 };
+        let uses = |index: usize| {
+            let key = plan.fields[index].key(plan.seed, index);
+            Uses { key, before: vec![0], in_cycle: 1 }
+        };
         Self {
             fields: plan.fields.clone().into(),
             uses: (0..plan.fields.len()).map(uses).collect(),
@@ -76,7 +80,7 @@ impl Values {
         }
     }
 
-    /// The value of a field in the worker's `number`-th request.
+    /// Returns the value of a field in the worker's `number`-th request.
     #[inline]
     pub(super) fn value(&mut self, field: usize, number: u32) -> &[u8] {
         let uses = &self.uses[field];
@@ -87,20 +91,20 @@ impl Values {
     }
 }
 
-/// A text, rendered for one request after the other in the same memory.
+/// A text that is rendered for one request after the other in the same memory.
 #[derive(Debug, Clone)]
 pub(super) struct Rendered {
-    /// Empty if nothing varies.
+    /// The pieces of the text. Empty if nothing varies.
     pieces: Vec<Piece>,
-    /// The body of the request, whose length may be a part of the text.
+    /// The body of the request. The length of the body may be a part of the text.
     body: Vec<Piece>,
     bytes: Vec<u8>,
-    /// Where the value of each field is in `bytes`. Empty until the first rendering.
+    /// The range of each field's value in `bytes`. Empty until the first rendering.
     places: Vec<(usize, Range<usize>)>,
 }
 
 impl Rendered {
-    /// A text of a request with this body. If the text does not vary, it is ready.
+    /// Creates a text of a request with this body. If the text does not vary, it is ready to send.
     pub(super) fn new(text: &Text, body: &Text) -> Self {
         let pieces = |text: &Text| if text.varies() { text.pieces().to_vec() } else { Vec::new() };
         Self {
@@ -111,19 +115,19 @@ impl Rendered {
         }
     }
 
-    /// Whether it differs from request to request.
+    /// Returns whether the text differs from request to request.
     pub(super) fn varies(&self) -> bool {
         !self.pieces.is_empty()
     }
 
-    /// The latest rendering.
+    /// Returns the latest rendering.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Renders it with the values of a request. While values keep their widths, they are replaced
-    /// in place.
+    /// Renders the text with the values of a request. While values keep their widths, they are
+    /// replaced in place.
     #[inline]
     pub(super) fn render(&mut self, number: u32, values: &mut Values) {
         if self.varies() {
@@ -145,7 +149,7 @@ impl Rendered {
         }
     }
 
-    /// Renders the text again.
+    /// Renders the whole text again.
     #[inline(never)]
     fn rebuild(&mut self, number: u32, values: &mut Values) {
         self.bytes.clear();
@@ -172,8 +176,8 @@ impl Rendered {
     }
 }
 
-/// Copies a value over one of the same length. Most values are short, and calling the library's
-/// copy costs more than they do.
+/// Copies a value over another of the same length. Most values are so short that calling the
+/// library's copy costs more than copying them.
 #[inline]
 fn copy(old: &mut [u8], new: &[u8]) {
     let length = new.len();
@@ -201,7 +205,7 @@ mod tests {
     }
 
     fn counter(name: &str, from: u64) -> Field {
-        Field { name: name.to_owned(), source: ValueSource::Counter { from } }
+        Field::new(name, ValueSource::Counter { from })
     }
 
     fn post(path: &str, body: &str, fields: &[Field]) -> Request {
@@ -229,7 +233,7 @@ mod tests {
         };
         let expected = [head(9, 5) + "{9,9}", head(10, 7) + "{10,10}", head(11, 7) + "{11,11}"];
         assert_eq!(renderings(&plan, &[0], 0, 0..3), expected);
-        // Each rendering depends on its number alone.
+        // Each rendering depends only on its number.
         assert_eq!(renderings(&plan, &[0], 0, 1..2), expected[1..2]);
     }
 

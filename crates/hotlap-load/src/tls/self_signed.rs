@@ -1,6 +1,7 @@
 //! Self-signed certificates with an ECDSA key on the curve P-256, which all TLS libraries support.
 //!
-//! The keys are ring's, which rustls depends on anyway: with its own, rcgen needs 17 more crates.
+//! The keys come from ring, which rustls needs anyway. With its own key support, rcgen needs 17
+//! more crates.
 
 use rcgen::{CertificateParams, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd};
 use ring::rand::SystemRandom;
@@ -11,14 +12,14 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _
 pub struct SelfSigned {
     /// The certificate.
     pub der: Vec<u8>,
-    /// The key.
+    /// The private key.
     pub key: Vec<u8>,
 }
 
-/// Makes a certificate for these names and addresses. It is valid until the first day of a year.
+/// Makes a certificate for these names and addresses. It is valid until January 1 of `until_year`.
 ///
 /// # Errors
-/// A name is not one, or there is no randomness.
+/// One of the names is not valid, or there is no randomness.
 pub fn self_signed(names: &[&str], until_year: i32) -> Result<SelfSigned, String> {
     let (algorithm, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
     let private = EcdsaKeyPair::generate_pkcs8(algorithm, &random).map_err(|e| e.to_string())?;
@@ -33,7 +34,7 @@ pub fn self_signed(names: &[&str], until_year: i32) -> Result<SelfSigned, String
     Ok(SelfSigned { der: certificate.der().to_vec(), key: private.as_ref().to_vec() })
 }
 
-/// A key of ring's that rcgen can sign with.
+/// A key from ring with which rcgen can sign.
 struct Key(EcdsaKeyPair);
 
 impl PublicKeyData for Key {

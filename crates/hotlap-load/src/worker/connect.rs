@@ -1,4 +1,4 @@
-//! Opening and reopening connections, and what their failures mean.
+//! Opens and reopens connections, and decides what their failures mean.
 
 use super::slot::State;
 use super::{Stage, Worker};
@@ -7,7 +7,7 @@ use crate::io::{Connect, Socket};
 use crate::outcome::{Failure, Phase};
 
 impl Worker {
-    /// Opens slots for the first time, a few at once.
+    /// Opens slots for the first time, a few at a time.
     #[cold]
     pub(super) fn open_new(&mut self, now: u64) {
         for number in self.slots.take_new(now) {
@@ -45,14 +45,15 @@ impl Worker {
         }
     }
 
-    /// Puts all slots to use.
+    /// Puts all slots to use. See [`activate`](Self::activate).
     pub(super) fn activate_all(&mut self, now: u64) {
         for number in 0..self.slots.len() {
             self.activate(number, now);
         }
     }
 
-    /// Puts a slot to use once the load has started: opens it if it is down, or sends.
+    /// Puts a slot to use once the load has started: opens the slot if it is down, or sends
+    /// requests.
     pub(super) fn activate(&mut self, number: usize, now: u64) {
         if self.stage < Stage::Unmeasured {
             return;
@@ -79,7 +80,8 @@ impl Worker {
         let slot = &mut self.slots[number];
         match self.io.connect(&self.plan, slot.source, slot.key(number)) {
             Connect::Started(socket) => {
-                // Not the time of the wake-up, because many connections are opened in a row.
+                // The time of the wake-up is not used, because many connections are opened in a
+                // row.
                 self.slots.started(number, socket, tls, clock::now());
             }
             Connect::QueueFull => {
@@ -97,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// Handles a slot's socket that has connected or failed to.
+    /// Handles a slot whose socket has connected or has failed to connect.
     #[cold]
     pub(super) fn finish_connect(&mut self, number: usize) {
         let now = clock::now();
@@ -117,7 +119,8 @@ impl Worker {
         }
     }
 
-    /// Handles an open slot: sends the request that it was opened for, or any that may be sent.
+    /// Handles a slot that has opened. Sends the requests that it was opened for, or any that may
+    /// be sent.
     pub(super) fn opened(&mut self, number: usize, now: u64) {
         self.slots.opened(number);
         match self.slots[number].conn.in_flight() {
@@ -152,8 +155,8 @@ impl Worker {
         self.fail_in(number, failure, phase, now, why);
     }
 
-    /// Fails a connection in this phase: counts a failure for each request in flight, or one for
-    /// the connection if there is none, and reopens it.
+    /// Fails a connection in this phase, and reopens it. Counts a failure for each request in
+    /// flight, or one for the connection if no request is in flight.
     #[cold]
     pub(super) fn fail_in(
         &mut self,
@@ -170,11 +173,12 @@ impl Worker {
         let is_sending = phase == Phase::FirstByte && slot.has_unsent();
         let phase = if is_sending { Phase::Send } else { phase };
         let is_open = slot.state == State::Open;
-        // This also slows down requests to a server that accepts connections but never responds.
+        // The count also slows down requests to a server that accepts connections but never
+        // responds.
         if !is_open || matches!(phase, Phase::FirstByte | Phase::Send) {
             slot.failed += 1;
         }
-        // The next attempt has the whole timeout, and its own connect time.
+        // The next attempt gets the whole timeout, and a separate connect time.
         slot.queue_full_since_ns = None;
         let in_flight = slot.conn.in_flight() as u64;
         let is_open_loop = self.requests.is_open_loop;
@@ -185,8 +189,8 @@ impl Worker {
         if in_flight == 0 {
             tally.failure(failure, phase, 1, now);
         } else {
-            // In HTTP/1.1 one response was being read at most. The other requests had only been
-            // sent. In HTTP/2, requests without a stream had not even been sent.
+            // In HTTP/1.1, at most one response was being read, and the other requests had only
+            // been sent. In HTTP/2, requests without a stream had not even been sent.
             let streams = slot.conn.http2().map(|http2| (http2.begun(), http2.sent()));
             let begun = (usize::from(phase == Phase::Body), slot.conn.in_flight());
             let (begun, sent) = streams.unwrap_or(begun);

@@ -1,8 +1,8 @@
-//! What a worker measures: counts inside and outside of windows, and the requests in flight at a
-//! window's edges.
+//! The measurement of a worker: counts inside and outside of windows, and the requests in flight at
+//! the edges of a window.
 //!
-//! Censored latency costs nothing per request: connections are only inspected when a window opens
-//! or closes.
+//! Censored latency costs nothing per request, because connections are inspected only when a window
+//! opens or closes.
 
 use super::requests::Requests;
 use super::slot::Slots;
@@ -12,26 +12,26 @@ use crate::plan::{Plan, Reuse};
 use crate::shared::WorkerProgress;
 use crate::tally::Tally;
 
-/// The measurement of one worker.
+/// The counts of one worker, inside and outside of windows.
 pub(super) struct Measurement {
-    /// The present counts.
+    /// The counts that are being updated now.
     pub(super) tally: Tally,
-    /// Of a held load, the other tally: while no window is open, the counts of its windows; while
-    /// one is open, the counts between windows.
+    /// The other tally of a held load. While no window is open, it has the counts of the windows.
+    /// While a window is open, it has the counts between windows.
     other: Option<Tally>,
-    /// The counts before the window and in collected windows.
+    /// The sum of the counts before the window and in collected windows.
     before: Counts,
     ages: EdgeAges,
-    /// Age of the oldest request when the last window closed.
+    /// The age of the oldest request when the last window closed.
     oldest_ns: u64,
-    /// CPU time within windows that have closed.
+    /// The CPU time within windows that have closed.
     cpu_ns: u64,
-    /// CPU time of the thread when the window opened.
+    /// The CPU time of the thread when the window opened.
     cpu_at_open_ns: u64,
-    /// Connections that were open when a window opened, or before the first request if each request
-    /// has its own connection.
+    /// The number of connections that were open when a window opened. If each request has its own
+    /// connection, this is the number before the first request.
     established: u64,
-    /// The number of requests with figures of their own.
+    /// The number of requests with separate figures.
     requests: usize,
 }
 
@@ -61,7 +61,8 @@ pub(super) struct Snapshot<'a> {
 }
 
 impl Measurement {
-    /// Of a held load or another, with this many requests with figures of their own.
+    /// Creates the measurement of a load that may be held, with this many requests with separate
+    /// figures.
     pub(super) fn new(is_held: bool, requests: usize) -> Self {
         let now = clock::now();
         Self {
@@ -77,7 +78,7 @@ impl Measurement {
         }
     }
 
-    /// Starts the load with this many open connections.
+    /// Starts the measurement of a load with this many open connections.
     pub(super) fn start(&mut self, open: u64) {
         self.established = open;
     }
@@ -104,7 +105,7 @@ impl Measurement {
         self.cpu_at_open_ns = clock::thread_cpu();
     }
 
-    /// Closes a window of a held load. Nothing counts until the next one opens.
+    /// Closes a window of a held load. Nothing counts as part of a window until the next one opens.
     pub(super) fn close(&mut self, at: Snapshot) {
         self.record_close(at);
         self.tally.pause(at.now);
@@ -113,7 +114,7 @@ impl Measurement {
         }
     }
 
-    /// The outcome of the windows of a held load since it was last collected.
+    /// Returns the outcome of the windows of a held load since the last call.
     pub(super) fn collect(&mut self, at: Snapshot) -> Option<Outcome> {
         let counted = self.other.replace(Tally::paused(at.now, self.requests))?;
         self.before.add(&counted);
@@ -128,7 +129,7 @@ impl Measurement {
         Some(outcome)
     }
 
-    /// The outcome at the end of the load, when the window closes.
+    /// Returns the outcome at the end of the load, when the window closes.
     pub(super) fn finish(&mut self, at: Snapshot, opens_ns: u64) -> Outcome {
         self.record_close(at);
         let counted = std::mem::replace(&mut self.tally, Tally::new(at.now, self.requests));
@@ -158,14 +159,14 @@ impl Measurement {
             self.ages.at_open_ns += now.saturating_sub(request.sent_ns);
             self.tally.in_flight_at_open(request, now, requests.is_open_loop);
         }
-        // The worker wakes up some microseconds late. Requests that became due since count as due
-        // in the window.
+        // The worker wakes up some microseconds late. Requests that have become due since then
+        // count as due in the window.
         for (due_ns, request) in requests.queued(opens_ns.min(now)) {
             self.tally.queued_at_open(request, now - due_ns);
         }
     }
 
-    /// Records the requests that are unanswered as the window closes.
+    /// Records the requests without a response as the window closes.
     fn record_close(&mut self, at: Snapshot) {
         let Snapshot { now, plan, slots, requests } = at;
         self.cpu_ns += clock::thread_cpu().saturating_sub(self.cpu_at_open_ns);
@@ -176,8 +177,8 @@ impl Measurement {
             oldest_due_ns = oldest_due_ns.min(request.due_ns);
             self.tally.unfinished(request, now, requests.is_open_loop);
         }
-        // If a connection is free, a request did not wait for the server, but for a worker that
-        // woke up to find the window closed.
+        // If a connection is free, a queued request did not wait for the server. It waited for the
+        // worker, which woke up and found the window closed.
         let has_free = slots.listed().any(|slot| slot.can_send(plan));
         for (due_ns, request) in requests.queued(now) {
             oldest_due_ns = oldest_due_ns.min(due_ns);
@@ -186,7 +187,7 @@ impl Measurement {
         self.oldest_ns = now - oldest_due_ns;
     }
 
-    /// The outcome from counts that are already in `before`.
+    /// Returns the outcome of counts that are already added to `before`.
     fn outcome(&self, counted: Tally, at: Snapshot) -> Outcome {
         let mut outcome = counted.into_outcome(at.now);
         outcome.edge_ages = self.ages;

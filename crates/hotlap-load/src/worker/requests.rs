@@ -1,5 +1,5 @@
-//! The requests of a worker: which one is next, and when it is due; how requests are sent, and
-//! responses received.
+//! The requests of a worker: which request is next, when it is due, how requests are sent, and how
+//! responses are received.
 
 use super::slot::{Slot, State, Unread};
 use super::{Stage, Worker};
@@ -21,14 +21,14 @@ pub(super) struct Requests {
     pub(super) is_open_loop: bool,
     /// Whether the plan limits the number of requests.
     is_limited: bool,
-    /// Requests that may still be sent.
+    /// The number of requests that may still be sent.
     pub(super) left: u64,
-    /// Requests in flight, over all slots.
+    /// The number of requests in flight, over all slots.
     pub(super) in_flight: u64,
 }
 
 impl Requests {
-    /// The requests of a worker that may send `limit` of them.
+    /// Creates the requests of a worker that may send `limit` requests.
     pub(super) fn new(plan: &Plan, worker: usize, limit: u64) -> Self {
         Self {
             mix: RequestMix::new(plan, worker),
@@ -40,31 +40,31 @@ impl Requests {
         }
     }
 
-    /// Starts the load, with this schedule if it is an open loop.
+    /// Starts the load, with this schedule in an open loop.
     pub(super) fn start(&mut self, schedule: Option<Schedule>) {
         self.schedule = schedule;
     }
 
-    /// Whether no request is in flight, and none may be sent.
+    /// Returns whether no request is in flight, and none may be sent.
     #[inline]
     pub(super) fn are_done(&self) -> bool {
         self.left == 0 && self.in_flight == 0
     }
 
-    /// When the next request of the schedule is due, if one may be sent.
+    /// Returns when the next request of the schedule is due, if a request may be sent.
     #[inline]
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         self.schedule.as_ref().filter(|_| self.left > 0).map(Schedule::next_ns)
     }
 
-    /// Whether a request of the schedule is due by `now`.
+    /// Returns whether a request of the schedule is due by `now`.
     #[inline]
     pub(super) fn is_due(&self, now: u64) -> bool {
         self.schedule.as_ref().is_some_and(|schedule| schedule.next_ns() <= now)
     }
 
-    /// Takes the request to send now and returns when it was due, which in a closed loop is now.
-    /// `None` if none is due.
+    /// Takes the request to send now. Returns when it was due, which is now in a closed loop.
+    /// Returns `None` if no request is due.
     #[inline]
     pub(super) fn take_due(&mut self, now: u64) -> Option<u64> {
         match &mut self.schedule {
@@ -73,7 +73,7 @@ impl Requests {
         }
     }
 
-    /// Records a request that is sent.
+    /// Records a request that is being sent.
     #[inline(always)]
     pub(super) fn send(&mut self, due_ns: u64, sent_ns: u64) -> InFlight {
         self.left -= 1;
@@ -81,8 +81,8 @@ impl Requests {
         InFlight { turn: self.mix.next(), due_ns, sent_ns }
     }
 
-    /// Records a failed connection with this many requests in flight. Without any, the failure
-    /// takes the place of a request, so that a limited load ends.
+    /// Records a failed connection with this many requests in flight. If no request is in flight,
+    /// the failure takes the place of a request, so that a limited load ends.
     pub(super) fn failed(&mut self, in_flight: u64, is_started: bool) {
         self.in_flight -= in_flight;
         if in_flight == 0 && is_started {
@@ -90,15 +90,17 @@ impl Requests {
         }
     }
 
-    /// The requests that were due before `end_ns` but not sent: when each was due, and its index.
-    /// They are sent in the order in which they became due, on whichever connection is free.
+    /// Returns the requests that were due before `end_ns` but not sent, each with its due time and
+    /// its index. They are sent in the order in which they became due, on whichever connection is
+    /// free.
     pub(super) fn queued(&self, end_ns: u64) -> impl Iterator<Item = (u64, usize)> {
         let limit = usize::try_from(self.left).unwrap_or(usize::MAX);
         let due = self.schedule.iter().flat_map(move |s| s.due_before(end_ns)).take(limit);
         due.zip(self.mix.upcoming())
     }
 
-    /// How many requests became due in a window. `sent` were sent in it.
+    /// Returns the number of requests that became due in a window. `sent` requests were sent in the
+    /// window.
     pub(super) fn due_between(&self, opens_ns: u64, closes_ns: u64, sent: u64) -> u64 {
         let Some(mut schedule) = self.schedule.as_ref().map(Schedule::restarted) else { return 0 };
         schedule.take_until(opens_ns.min(closes_ns));
@@ -107,8 +109,9 @@ impl Requests {
     }
 }
 
-/// A worker that sends a request this late has stalled, and the requests behind that one are late
-/// because of the stall too. Sending other requests first takes less time.
+/// The delay beyond which a worker that sends a request has stalled. The requests behind the
+/// delayed request are then late because of the stall too. Sending other requests first takes less
+/// time.
 const STALL_NS: u64 = 2_000_000;
 
 impl Worker {
@@ -166,7 +169,7 @@ impl Worker {
             }
             let Some(due_ns) = self.requests.take_due(now) else { return };
             let sent_ns = clock::now();
-            // The slot was free when the request was due, so the delay is the generator's.
+            // The slot was free when the request was due, so the generator caused the delay.
             self.measurement.tally.lag.record(sent_ns - due_ns);
             self.stalled_for(sent_ns - due_ns);
             self.begin(number, due_ns, sent_ns);
@@ -182,7 +185,7 @@ impl Worker {
         }
     }
 
-    /// Notices that the worker did not run: it wakes later than it had to, and a request is due.
+    /// Notices a stall of the worker: it woke up later than it had to, and a request is due.
     #[inline]
     pub(super) fn notice_stall(&mut self, due_ns: u64, now: u64) {
         if self.requests.is_due(now) {
@@ -199,8 +202,8 @@ impl Worker {
     }
 
     /// Records the delay of a request that waited behind a stall. If the server keeps up, no
-    /// request waits for longer than the stall, or twice as long in a burst. A longer delay is the
-    /// server's.
+    /// request waits longer than the stall, or twice as long in a burst. A longer delay is caused
+    /// by the server.
     #[cold]
     fn begin_behind(&mut self, late_ns: u64) {
         match late_ns > 2 * self.behind_ns {
@@ -209,7 +212,7 @@ impl Worker {
         }
     }
 
-    /// Adds the next request to those in flight on a slot.
+    /// Adds the next request to the requests in flight on a slot.
     #[inline(always)]
     fn begin(&mut self, number: usize, due_ns: u64, sent_ns: u64) {
         let request = self.requests.send(due_ns, sent_ns);
@@ -245,7 +248,7 @@ impl Worker {
         self.sent(number, sent, now);
     }
 
-    /// Counts the bytes sent, or the failure to send.
+    /// Counts the sent bytes, or the failure to send.
     #[inline(always)]
     fn sent(&mut self, number: usize, sent: Result<u64, Failure>, now: u64) {
         match sent {
@@ -255,10 +258,10 @@ impl Worker {
     }
 }
 
-/// A worker reads one connection for about this long at most. Then it looks at its clock, its
-/// commands and its other connections. Without the limit, a server that sends faster than its bytes
-/// are parsed would occupy the worker for ever. One read, a quarter of a megabyte, takes about as
-/// long.
+/// The maximum time for which a worker reads one connection at a stretch, approximately. Then the
+/// worker looks at its clock, its commands and its other connections. Without the limit, a server
+/// that sends faster than its bytes are parsed would occupy the worker forever. One read of a
+/// quarter of a megabyte takes about as long.
 const TURN_NS: u64 = 1_000_000;
 
 impl Worker {
@@ -298,7 +301,7 @@ impl Worker {
         now
     }
 
-    /// Reads what is available, for one turn at most, and processes it. Returns the time.
+    /// Reads the available bytes, for one turn at most, and processes them. Returns the time.
     #[inline(always)]
     fn receive(&mut self, number: usize, ended: bool, before: u64, buffer: &mut [u8]) -> u64 {
         let mut now = before;
@@ -322,8 +325,8 @@ impl Worker {
                     } else {
                         self.decode(number, &buffer[..count], now);
                     }
-                    // Bytes that arrive after a short read, or after the end of the only expected
-                    // response, cause another event.
+                    // Bytes that arrive after a short read cause another event. So do bytes after
+                    // the end of the only expected response.
                     let is_short = if skips {
                         count < size || (count as u64 == skippable && self.plan.shape.pipeline == 1)
                     } else {
@@ -345,8 +348,8 @@ impl Worker {
         now
     }
 
-    /// Remembers a socket to continue reading later, unless it was closed. No event reports bytes
-    /// that have already arrived.
+    /// Remembers a socket to continue reading later, unless it was closed. Bytes that have already
+    /// arrived cause no further event.
     #[cold]
     fn set_aside(&mut self, number: usize, generation: u32, ended: bool) {
         let slot = &self.slots[number];
@@ -376,7 +379,8 @@ impl Worker {
         let result = tls.receive(wire, &mut plain);
         self.measurement.tally.bytes.received += plain.len() as u64;
         let is_handshaking = tls.is_handshaking();
-        // An alert or the rest of the handshake. If this fails, so does the next read.
+        // This sends an alert or the rest of the handshake. If sending fails, so does the next
+        // read.
         let _ = slot.flush();
         if let Err(why) = result {
             self.fail(number, Failure::Tls, now, &why);
@@ -389,8 +393,8 @@ impl Worker {
             if !plain.is_empty() && slot.state == State::Open {
                 self.process(number, &plain, now);
             }
-            // RFC 8446 section 6.1: after close_notify the server sends no more data, whether or
-            // not it closes the TCP connection.
+            // RFC 8446 section 6.1: after close_notify, the server sends no more data, even if it
+            // leaves the TCP connection open.
             let slot = &mut self.slots[number];
             if slot.generation == generation && slot.tls().is_some_and(|t| t.peer_has_closed()) {
                 self.peer_closed(number, now);
@@ -449,7 +453,7 @@ impl Worker {
                 Step::NeedMore => break,
                 Step::Completed(response) => {
                     if !rest.is_empty() && conn.in_flight() == 0 && !self.is_multiplexed {
-                        // More bytes than requested: the response cannot be trusted.
+                        // There are more bytes than requested, so the response cannot be trusted.
                         conn.send(response.request);
                         let broken = Broken {
                             failure: Failure::BadFraming,
@@ -482,11 +486,12 @@ impl Worker {
         self.write_frames(number, now);
     }
 
-    /// Gives up a connection, and keeps the evidence.
+    /// Gives up a connection that is broken, and keeps the evidence.
     #[cold]
     fn broken(&mut self, number: usize, broken: Broken, now: u64) {
         let Broken { failure, phase, why, turn, first_bytes } = broken;
-        // HTTP/2: a GOAWAY with the reason. If this fails, the connection is gone anyway.
+        // HTTP/2: this sends a GOAWAY with the reason. If sending fails, the connection is gone
+        // anyway.
         let _ = self.slots[number].send_frames();
         let is_kept = self.measurement.tally.evidence(|| why.to_owned(), first_bytes);
         if let Some(turn) = turn.filter(|_| is_kept) {
@@ -495,7 +500,7 @@ impl Worker {
         self.fail_in(number, failure, phase, now, why);
     }
 
-    /// A response is complete. Returns whether the connection ends with it.
+    /// Handles a complete response. Returns whether the connection ends with it.
     fn completed(&mut self, number: usize, response: Completed, now: u64) -> bool {
         let keep_alive = response.keep_alive;
         self.count(number, response, now);
@@ -522,14 +527,14 @@ impl Worker {
         }
     }
 
-    /// Keeps the request that a wrong response answered.
+    /// Keeps the request that a wrong response answered as evidence.
     #[cold]
     pub(super) fn add_request_to_evidence(&mut self, turn: Turn) {
         let request = self.requests.mix.bytes(turn);
         self.measurement.tally.evidence_of(request);
     }
 
-    /// Handles the server closing its side of a connection.
+    /// Handles a server that has closed its side of a connection.
     #[cold]
     fn peer_closed(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
@@ -558,7 +563,7 @@ impl Worker {
 }
 
 impl Worker {
-    /// Sends what may be sent on a slot that is open or has just opened.
+    /// Sends what may be sent on a slot in HTTP/2. The slot is open or has just opened.
     #[inline(never)]
     pub(super) fn refill_streams(&mut self, number: usize, now: u64) {
         let begun = self.begin_due(number, now, Connection::has_room);
@@ -581,7 +586,7 @@ impl Worker {
         }
     }
 
-    /// Sends the frames that are ready on a slot. Returns false if sending failed.
+    /// Sends the frames that are ready on a slot. Returns whether sending succeeded.
     pub(super) fn write_frames(&mut self, number: usize, now: u64) -> bool {
         let slot = &mut self.slots[number];
         if slot.state != State::Open || !slot.conn.http2().is_some_and(Http2::has_out) {
@@ -593,8 +598,8 @@ impl Worker {
         is_sent
     }
 
-    /// Subtracts requests of which no byte was sent, or that the server did not process. They are
-    /// counted again if they are sent again.
+    /// Subtracts from the number of sent requests, because no byte of some requests was sent or the
+    /// server did not process them. Requests that are sent again are counted again.
     #[cold]
     fn unsent(&mut self, count: u64) {
         let tally = &mut self.measurement.tally;
@@ -612,7 +617,7 @@ impl Worker {
         }
     }
 
-    /// Counts a request that failed while its connection goes on.
+    /// Counts a request that failed while its connection continues.
     #[cold]
     fn stream_failed(&mut self, failed: &FailedStream, now: u64) {
         let FailedStream { request, failure, phase, why } = failed;
@@ -629,7 +634,7 @@ impl Worker {
         self.request_failed(request, *failure, *phase, now);
     }
 
-    /// Counts a request that failed, without its connection.
+    /// Counts a failure of a request, but not of its connection.
     fn request_failed(&mut self, request: &InFlight, failure: Failure, phase: Phase, now: u64) {
         let tally = &mut self.measurement.tally;
         tally.unfinished(request, now, self.requests.is_open_loop);
@@ -638,8 +643,9 @@ impl Worker {
         self.requests.failed(1, self.stage >= Stage::Unmeasured);
     }
 
-    /// Replaces a connection on which the server takes no more requests. Those that it did not
-    /// process are sent again on the next connection, unless this one has answered none.
+    /// Replaces a connection on which the server accepts no more requests. The requests that the
+    /// server did not process are sent again on the next connection, unless this connection has had
+    /// no response.
     #[cold]
     fn move_on(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
@@ -661,8 +667,9 @@ impl Worker {
         self.connect(number, now);
     }
 
-    /// Handles a request that has timed out. It was sent at `sent_ns`. If the server has sent
-    /// nothing since, the connection is given up, else only the request.
+    /// Handles a request that was sent at `sent_ns` and has timed out. If the server has sent
+    /// nothing since then, the connection is given up. Otherwise only the timed-out requests are
+    /// given up.
     #[cold]
     pub(super) fn time_out(&mut self, number: usize, sent_ns: u64, now: u64) {
         let slot = &self.slots[number];

@@ -1,5 +1,6 @@
-//! A slot is one of the load's connections throughout the load, over all sockets that it uses. A
-//! worker has slots: this module decides which are open, which are free, and which to open next.
+//! A slot is one of the load's connections throughout the load, over all sockets that it uses. For
+//! the slots of a worker, this module decides which are open, which are free, and which to open
+//! next.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -32,26 +33,26 @@ pub(super) struct Slot {
     pub(super) conn: Connection,
     socket: Option<Socket>,
     tls: Option<Box<TlsConnection>>,
-    /// Bytes that did not fit into the socket.
+    /// The bytes that did not fit into the socket.
     unsent: Vec<u8>,
     /// The local address to connect from.
     pub(super) source: Option<IpAddr>,
     /// When connecting or the TLS handshake began.
     pub(super) since_ns: u64,
-    /// Counts the sockets, so that events of earlier ones are recognised.
+    /// The number of sockets so far, so that events of earlier sockets are recognised.
     pub(super) generation: u32,
-    /// Failures in a row, without a response in between.
+    /// The number of failures in a row, without a response in between.
     pub(super) failed: u32,
     /// When the first attempt to connect found the server's accept queue full. `None` once an
     /// attempt has succeeded or failed.
     pub(super) queue_full_since_ns: Option<u64>,
-    /// Whether the slot is in the list of free ones.
+    /// Whether the slot is in the list of free slots.
     pub(super) is_listed: bool,
     /// Whether the slot has been open, or has failed, at least once.
     pub(super) is_settled: bool,
-    /// Whether a connection is opened for a request rather than before the request, because the
-    /// server closed the last connection after a response. A user would wait for the connection
-    /// too.
+    /// Whether a connection is opened for a request rather than before the request. This is the
+    /// case if the server closed the last connection after a response. A user would wait for the
+    /// connection too.
     pub(super) opens_per_request: bool,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct Unread {
 }
 
 impl Slot {
-    /// A slot that connects from this address. With `limits`, its connections speak HTTP/2.
+    /// Creates a slot that connects from this address. With `limits`, its connections speak HTTP/2.
     pub(super) fn new(source: Option<IpAddr>, limits: Option<Limits>) -> Self {
         Self {
             state: State::Down,
@@ -83,13 +84,13 @@ impl Slot {
         }
     }
 
-    /// The key for the events of the socket: 24 bits for the slot (16 million), the rest for the
-    /// socket.
+    /// Returns the key for the events of the socket: 24 bits for the slot (16 million slots), and
+    /// the rest for the generation of the socket.
     pub(super) fn key(&self, number: usize) -> usize {
         number | (self.generation as usize) << 24
     }
 
-    /// The number of the slot that a key belongs to, and the low bits of its generation.
+    /// Returns the number of the slot that a key belongs to, and the low bits of its generation.
     pub(super) fn of_key(key: usize) -> (usize, u32) {
         (key & 0xff_ffff, (key >> 24) as u32)
     }
@@ -102,7 +103,7 @@ impl Slot {
         self.state = State::Connecting;
     }
 
-    /// Closes the socket and discards all of its state.
+    /// Closes the socket and discards all state of the connection.
     pub(super) fn drop_socket(&mut self) {
         self.socket = None;
         self.tls = None;
@@ -116,7 +117,7 @@ impl Slot {
         self.socket.as_ref()
     }
 
-    /// Whether the connection does not use TLS.
+    /// Returns whether the connection does not use TLS.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.tls.is_none()
@@ -126,14 +127,14 @@ impl Slot {
         self.tls.as_deref_mut()
     }
 
-    /// Whether the connection ended within a response that its end delimits, and TLS did not
-    /// confirm the end with `close_notify`: anyone on the path can truncate such a response
-    /// (RFC 8446 section 6.1, RFC 9112 section 9.8).
+    /// Returns whether the connection ended within a response that its end delimits, without a
+    /// `close_notify` from TLS. Anyone on the path can truncate such a response (RFC 8446 section
+    /// 6.1, RFC 9112 section 9.8).
     pub(super) fn is_truncated(&self) -> bool {
         self.conn.is_until_close() && self.tls.as_ref().is_some_and(|tls| !tls.peer_has_closed())
     }
 
-    /// Whether a request may be sent on the slot now.
+    /// Returns whether a request may be sent on the slot now.
     #[inline]
     pub(super) fn can_send(&self, plan: &Plan) -> bool {
         match self.state {
@@ -143,19 +144,19 @@ impl Slot {
         }
     }
 
-    /// Whether the oldest request was sent more than `after_ns` ago, and no byte of its response
-    /// has arrived.
+    /// Returns whether the oldest request was sent more than `after_ns` ago, and no byte of its
+    /// response has arrived.
     pub(super) fn is_stalled(&self, now: u64, after_ns: u64) -> bool {
         self.conn.phase() != Phase::Body
             && self.conn.oldest().is_some_and(|r| now.saturating_sub(r.sent_ns) > after_ns)
     }
 
-    /// Whether bytes are waiting for room in the socket.
+    /// Returns whether bytes are waiting for room in the socket.
     pub(super) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Moves all times by a pause, but not beyond `now`.
+    /// Moves all times of the slot by a pause, but not beyond `now`.
     pub(super) fn shift(&mut self, pause_ns: u64, now: u64) {
         let shift = |ns: u64| (ns + pause_ns).min(now);
         self.conn.shift(pause_ns, now);
@@ -163,7 +164,7 @@ impl Slot {
         self.queue_full_since_ns = self.queue_full_since_ns.map(shift);
     }
 
-    /// Sends bytes, and keeps those that do not fit. Returns how many were sent.
+    /// Sends bytes, and keeps the bytes that do not fit. Returns the number of sent bytes.
     #[inline(always)]
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<u64, Failure> {
         if let Some(tls) = &mut self.tls {
@@ -182,7 +183,7 @@ impl Slot {
         Ok(sent as u64)
     }
 
-    /// Sends the frames that are ready. Returns how many bytes were sent.
+    /// Sends the frames that are ready. Returns the number of sent bytes.
     pub(super) fn send_frames(&mut self) -> Result<u64, Failure> {
         let Some(http2) = self.conn.http2_mut() else { return Ok(0) };
         let mut frames = http2.take_out();
@@ -194,7 +195,7 @@ impl Slot {
         sent
     }
 
-    /// Sends the bytes that are waiting. Returns how many were sent.
+    /// Sends the bytes that are waiting. Returns the number of sent bytes.
     pub(super) fn flush(&mut self) -> Result<u64, Failure> {
         if let Some(tls) = &mut self.tls {
             tls.drain(&mut self.unsent);
@@ -209,49 +210,53 @@ impl Slot {
         }
         self.unsent.drain(..sent);
         if self.unsent.is_empty() && self.unsent.capacity() > 4096 {
-            // An idle connection should not hold a large buffer.
+            // An idle connection should not keep a large buffer.
             self.unsent = Vec::new();
         }
         Ok(sent as u64)
     }
 }
 
-/// At the start, a worker opens this many connections at once and waits this long before the next
-/// batch. A server's accept queue may hold only 50 connections, and a connection that finds it full
-/// is retried by the system only after a second (tcp(7), RFC 6298 section 2).
+/// The number of connections that a worker opens at once at the start. A server's accept queue may
+/// hold only 50 connections. If a connection finds the queue full, the system retries it only after
+/// a second (tcp(7), RFC 6298 section 2).
 const BATCH: usize = 16;
+/// The time to wait before the next batch of connections.
 const BATCH_INTERVAL_NS: u64 = 1_000_000;
 
-/// On this machine a connection opens within microseconds. One that takes longer than this has
-/// found the accept queue full, and is retried at once instead of after the system's second.
+/// The time after which a connection on this machine must have found the accept queue full, because
+/// connections open within microseconds. The worker then retries the connection at once, instead of
+/// waiting for the system's retry after a second.
 const QUEUE_FULL_NS: u64 = 25_000_000;
 
-/// The pause before a failed connection is reopened, and how often it doubles: 1 ms to 128 ms.
+/// The first pause before a failed connection is reopened: 1 ms.
 const PAUSE_NS: u64 = 1_000_000;
+/// The number of times that the pause doubles, up to 128 ms.
 const MAX_DOUBLINGS: u32 = 7;
 
 /// The slots of one worker.
 pub(super) struct Slots {
     slots: Vec<Slot>,
-    /// Slots that wait for a request to be due, longest wait first.
+    /// The slots that wait for a request to be due, the longest wait first.
     free: VecDeque<u32>,
-    /// Slots to be reopened, as (time, slot), earliest on top.
+    /// The slots to be reopened, as (time, slot), the earliest on top.
     reopen: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The next slot to open for the first time, and when.
+    /// The next slot to open for the first time.
     next_new: usize,
+    /// When to open the next batch of slots.
     next_new_ns: u64,
     /// When to check for connections that found the accept queue full. Never if the server is on
     /// another machine, where connecting may take longer.
     retry_ns: u64,
-    /// Slots that are connecting, TLS handshake included.
+    /// The number of slots that are connecting, including the TLS handshake.
     connecting: usize,
-    /// Slots that are open.
+    /// The number of slots that are open.
     pub(super) open: u64,
-    /// Slots that have been open at least once.
+    /// The number of slots that have been open at least once.
     pub(super) reached: u64,
-    /// Slots that have neither been open nor failed yet.
+    /// The number of slots that have neither been open nor failed yet.
     unsettled: usize,
-    /// Attempts to connect.
+    /// The number of attempts to connect.
     pub(super) attempts: u64,
 }
 
@@ -272,7 +277,8 @@ impl IndexMut<usize> for Slots {
 }
 
 impl Slots {
-    /// A slot for each of these local addresses. With `limits`, connections speak HTTP/2.
+    /// Creates a slot for each of these local addresses. With `limits`, the connections speak
+    /// HTTP/2.
     pub(super) fn new(
         sources: impl Iterator<Item = Option<IpAddr>>,
         is_local: bool,
@@ -307,13 +313,13 @@ impl Slots {
         self.slots.iter_mut()
     }
 
-    /// Whether all slots have been open, or have failed, at least once.
+    /// Returns whether all slots have been open, or have failed, at least once.
     #[inline]
     pub(super) fn are_settled(&self) -> bool {
         self.unsettled == 0
     }
 
-    /// When to open a slot next.
+    /// Returns when to open a slot next.
     #[inline]
     pub(super) fn next_ns(&self) -> u64 {
         let new = if self.next_new < self.slots.len() { self.next_new_ns } else { u64::MAX };
@@ -322,13 +328,13 @@ impl Slots {
         new.min(retry).min(reopen)
     }
 
-    /// Whether there are slots to open for the first time now.
+    /// Returns whether there are slots to open for the first time now.
     #[inline]
     pub(super) fn has_new(&self, now: u64) -> bool {
         self.next_new < self.slots.len() && now >= self.next_new_ns
     }
 
-    /// The slots to open for the first time now.
+    /// Takes the slots to open for the first time now.
     pub(super) fn take_new(&mut self, now: u64) -> Range<usize> {
         self.next_new_ns = now + BATCH_INTERVAL_NS;
         let room = BATCH.saturating_sub(self.connecting);
@@ -336,7 +342,7 @@ impl Slots {
         std::mem::replace(&mut self.next_new, end)..end
     }
 
-    /// Queues a slot for reopening. The pause grows with its failures.
+    /// Queues a slot for reopening. The pause grows with the slot's failures in a row.
     pub(super) fn reopen_later(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
         slot.state = State::Reopening;
@@ -347,7 +353,7 @@ impl Slots {
         self.reopen.push(Reverse((now + pause, number as u32)));
     }
 
-    /// A slot to reopen now.
+    /// Takes a slot to reopen now.
     pub(super) fn take_reopen(&mut self, now: u64) -> Option<usize> {
         let Reverse((at, number)) = *self.reopen.peek()?;
         if at > now {
@@ -360,7 +366,7 @@ impl Slots {
         Some(number as usize)
     }
 
-    /// The slots to check for connections that found the accept queue full.
+    /// Takes the slots to check for connections that found the accept queue full.
     pub(super) fn take_retry(&mut self, now: u64) -> Range<usize> {
         if self.are_settled() || now < self.retry_ns {
             return 0..0;
@@ -369,7 +375,7 @@ impl Slots {
         0..self.next_new
     }
 
-    /// Whether a slot has been connecting for so long that the accept queue must be full.
+    /// Returns whether a slot has been connecting for so long that the accept queue must be full.
     pub(super) fn found_queue_full(&self, number: usize, now: u64) -> bool {
         let slot = &self.slots[number];
         slot.state == State::Connecting && now >= slot.since_ns + QUEUE_FULL_NS
@@ -416,7 +422,7 @@ impl Slots {
         }
     }
 
-    /// Adds a slot to the list of free ones.
+    /// Adds a slot to the list of free slots.
     pub(super) fn list(&mut self, number: usize) {
         let slot = &mut self.slots[number];
         if !slot.is_listed {
@@ -425,20 +431,20 @@ impl Slots {
         }
     }
 
-    /// Takes the slot that has been free for longest. It may have been closed since.
+    /// Takes the slot that has been free for longest. The slot may have been closed since.
     pub(super) fn take_listed(&mut self) -> Option<usize> {
         let number = self.free.pop_front()? as usize;
         self.slots[number].is_listed = false;
         Some(number)
     }
 
-    /// Whether any slot waits for a request to be due.
+    /// Returns whether any slot waits for a request to be due.
     #[inline]
     pub(super) fn has_listed(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// The slots in the list of free ones.
+    /// Returns the slots in the list of free slots.
     pub(super) fn listed(&self) -> impl Iterator<Item = &Slot> {
         self.free.iter().map(|&number| &self.slots[number as usize])
     }

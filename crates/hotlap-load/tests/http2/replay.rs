@@ -1,4 +1,5 @@
-//! A client that is fed bytes: what it reports, and what it sends. Tests and fuzz targets use it.
+//! Feeds bytes to an HTTP/2 client, and records what the client reports and sends. Tests and fuzz
+//! targets use this module.
 
 use std::fmt;
 
@@ -8,10 +9,10 @@ use hotlap_load::http2::{
 };
 use hotlap_load::plan::Request;
 
-/// The length of the body of the request with the tag 4.
+/// The length of the body of the request with tag 4, in bytes.
 pub const BODY: usize = 100_000;
 
-/// An event without borrowed bytes. Consecutive pieces of a body are joined.
+/// A [`StreamEvent`] without borrowed bytes. Consecutive pieces of a body are joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     Head { tag: u32, status: u16, length: Option<u64>, is_end: bool },
@@ -45,31 +46,31 @@ impl fmt::Display for Seen {
     }
 }
 
-/// What became of a connection.
+/// The record of one replayed connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
     pub events: Vec<Seen>,
-    /// Everything that the client sent.
+    /// All bytes that the client sent.
     pub out: Vec<u8>,
-    /// Tags that are still open, ascending.
+    /// The tags of requests that are still open, in ascending order.
     pub open: Vec<u32>,
-    /// How many requests were sent.
+    /// The number of requests that the client sent.
     pub sent: u32,
 }
 
-/// How a connection is replayed.
+/// The settings of a replay.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
     pub reuses_heads: bool,
-    /// Whether a further request is sent after each that is finished.
+    /// Whether another request is sent whenever one has finished.
     pub refills: bool,
 }
 
-/// Five requests are in flight: the tags 0, 1 and 2 are GET (streams 1, 3, 5), 3 is HEAD (7), and 4
-/// is POST with a body (9).
+/// The setup with five requests in flight. Tags 0, 1 and 2 are GET on streams 1, 3 and 5. Tag 3 is
+/// HEAD on stream 7, and tag 4 is POST with a body on stream 9.
 pub const FIVE: Setup = Setup { reuses_heads: true, refills: false };
 
-/// GET, HEAD and POST.
+/// Encodes the GET, HEAD and POST requests.
 fn requests() -> EncodedRequests {
     let headers = [("user-agent".to_owned(), "hotlap".to_owned())];
     let request =
@@ -93,7 +94,7 @@ fn send(
     client.request(tag, block, body, tag == 3, out).is_some()
 }
 
-/// Sends the requests, and answers them with these pieces.
+/// Sends the five requests, then feeds these pieces to the client as the server's bytes.
 pub fn replay<'a>(setup: Setup, pieces: impl IntoIterator<Item = &'a [u8]>) -> Replay {
     let requests = requests();
     let limits = Limits {
@@ -111,7 +112,8 @@ pub fn replay<'a>(setup: Setup, pieces: impl IntoIterator<Item = &'a [u8]>) -> R
     'pieces: for mut piece in pieces {
         loop {
             let event = client.take(&mut piece, &mut seen.out);
-            // A payload, and a block of 64 KiB to which the last fragment is added.
+            // The client buffers at most a payload, and a header block of 64 KiB plus the last
+            // fragment.
             assert!(client.buffered() <= 256 * 1024, "{}", client.buffered());
             let is_over = !matches!(event, StreamEvent::Head { .. } | StreamEvent::Data { .. });
             match event {
@@ -165,13 +167,13 @@ pub fn replay<'a>(setup: Setup, pieces: impl IntoIterator<Item = &'a [u8]>) -> R
 }
 
 impl Replay {
-    /// The events in words.
+    /// Returns the events in words.
     pub fn text(&self) -> String {
         let events: Vec<String> = self.events.iter().map(ToString::to_string).collect();
         events.join("; ")
     }
 
-    /// The frames that the client sent after its preface.
+    /// Returns the frames that the client sent after its preface.
     pub fn frames(&self) -> Vec<(FrameHeader, &[u8])> {
         let (preface, mut rest) = self.out.split_at(24);
         assert_eq!(preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
@@ -186,8 +188,9 @@ impl Replay {
         frames
     }
 
-    /// Checks what must hold whatever the server sends: each request ends at most once, the events
-    /// of a request come in order, errors are reported to the server, and what is sent is bounded.
+    /// Checks what must hold whatever the server sends. Each request ends at most once, and its
+    /// events come in order. Errors are reported to the server, and the number of bytes sent is
+    /// bounded.
     pub fn check(&self, input: usize) {
         let mut heads = std::collections::BTreeMap::new();
         let mut over = std::collections::BTreeSet::new();
@@ -233,15 +236,18 @@ impl Replay {
             }
             _ => assert_eq!(count(kind::GOAWAY), 0),
         }
-        // The preface; a request takes less than 64 bytes, and 13 more if it is reset; 17 for each
-        // byte of DATA that a WINDOW_UPDATE by 1 lets out; answers as documented; the last GOAWAY.
+        // The preface takes at most 100 bytes. A request takes less than 64 bytes, and 13 more if
+        // it is reset. Each WINDOW_UPDATE, of 13 bytes, may let out a DATA frame with a header of 9
+        // bytes. Responses to the server's frames take at most 65,536 bytes more than the input.
+        // The last GOAWAY takes 17 bytes.
         let body = BODY + 9 * (input / 13 + 100);
         let bound = 100 + (self.sent as usize) * 77 + body + 65_536 + input + 17;
         assert!(self.out.len() <= bound, "{} > {bound}", self.out.len());
     }
 }
 
-/// Replays some bytes in one piece and in others, with heads reused and not: all must agree.
+/// Replays bytes in one piece and in the given pieces, with and without reused heads. All replays
+/// must agree.
 pub fn agree<'a>(
     refills: bool,
     bytes: &[u8],

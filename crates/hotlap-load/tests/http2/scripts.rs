@@ -1,4 +1,5 @@
-//! Misbehaving servers: name, bytes after the requests, and what the client reports.
+//! Scripts of misbehaving servers. Each has a name, the bytes that follow the requests, and the
+//! report that the client should make.
 
 use std::sync::LazyLock;
 
@@ -6,10 +7,10 @@ use hotlap_load::http2::kind;
 
 use crate::server::*;
 
-/// Name, bytes, and the report in words.
+/// A script: its name, the server's bytes, and the client's report in words.
 pub type Script = (&'static str, Vec<u8>, String);
 
-/// All scripts. Each begins with valid SETTINGS, except for those of [`beginnings`].
+/// All scripts. Each script begins with valid SETTINGS, except for the scripts of [`beginnings`].
 pub static ALL: LazyLock<Vec<Script>> = LazyLock::new(|| {
     let mut all = beginnings();
     for (name, bytes, expected) in
@@ -20,7 +21,7 @@ pub static ALL: LazyLock<Vec<Script>> = LazyLock::new(|| {
     all
 });
 
-/// Scripts whose reports begin alike.
+/// Builds scripts whose reports all begin with `report`.
 fn all(report: &str, scripts: Vec<(&'static str, Vec<u8>, &str)>) -> Vec<Script> {
     let script = |(name, bytes, rest)| (name, bytes, format!("{report}{rest}"));
     scripts.into_iter().map(script).collect()
@@ -332,12 +333,14 @@ fn bodies() -> Vec<Script> {
 }
 
 fn floods() -> Vec<Script> {
-    // One byte names a field of 4 KiB: a header list of 64 MiB in 16 KiB.
+    // Each of the last 12,000 bytes refers to a field of 4 KiB, so 16 KiB expand to a header list
+    // of 47 MiB.
     let mut bomb = vec![0x88, 0x40, 1, b'a', 0x7f, 0xd8, 0x1e];
     bomb.extend([b'v'; 4_055]);
     assert_eq!(bomb.len(), 4_062);
     bomb.extend([0xbe; 12_000]);
-    // 65536 bytes / 17 = 3855 answers to PING, and one to SETTINGS.
+    // 65,536 bytes have room for one response to SETTINGS and 3,854 responses to PING, of 17 bytes
+    // each.
     all(
         "",
         vec![

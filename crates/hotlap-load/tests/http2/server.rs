@@ -1,18 +1,20 @@
-//! The bytes of a server.
+//! Builders for the bytes that an HTTP/2 server sends.
 
 use hotlap_load::http2::{FrameHeader, flags, kind};
 
-/// `:status: 200`, from the static table (RFC 7541 appendix A, index 8).
+/// The header block for `:status: 200`, an entry of the static table (RFC 7541 appendix A, index
+/// 8).
 pub const OK: &[u8] = &[0x88];
 
-/// `:status: 200` and `content-length: 5` (name 28 = 15 + 13, not indexed).
+/// The header block for `:status: 200` and `content-length: 5`. The index 28 of the name
+/// `content-length` is encoded as 15 + 13, without indexing the field.
 pub const OK_5: &[u8] = &[0x88, 0x0f, 0x0d, 1, b'5'];
 
 pub const END: u8 = flags::END_STREAM;
 pub const WHOLE: u8 = flags::END_HEADERS;
 pub const PADDED: u8 = flags::PADDED;
 
-/// A frame.
+/// Encodes a frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = payload.len() as u32;
     let mut bytes = FrameHeader { length, kind, flags, stream }.bytes().to_vec();
@@ -32,7 +34,7 @@ pub fn continuation(stream: u32, flags: u8, block: &[u8]) -> Vec<u8> {
     frame(kind::CONTINUATION, flags, stream, block)
 }
 
-/// SETTINGS with these parameters.
+/// Encodes a SETTINGS frame with these parameters.
 pub fn settings(parameters: &[(u16, u32)]) -> Vec<u8> {
     let bytes = |(id, value): &(u16, u32)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat();
     let payload: Vec<u8> = parameters.iter().flat_map(bytes).collect();
@@ -55,15 +57,16 @@ pub fn ping() -> Vec<u8> {
     frame(kind::PING, 0, 0, b"12345678")
 }
 
-/// A header block of literal fields with new names, not indexed (RFC 7541 section 6.2.2), after
-/// `:status: 200`.
+/// Encodes a header block: `:status: 200`, then literal fields without indexing and with new names
+/// (RFC 7541 section 6.2.2).
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = OK.to_vec();
     block.extend(literals(fields));
     block
 }
 
-/// Literal fields with new names, not indexed. Names and values must be shorter than 127 bytes.
+/// Encodes literal fields without indexing and with new names. Names and values must be shorter
+/// than 127 bytes.
 pub fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {

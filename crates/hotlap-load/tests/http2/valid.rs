@@ -1,5 +1,5 @@
-//! Valid responses from an encoder that shares nothing with the client, and the decoder of header
-//! blocks compared with another one.
+//! Tests of valid responses from an encoder that shares no code with the client. The client's
+//! decoder of header blocks is also compared with the decoder of another crate.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::replay::{Seen, agree};
 use crate::server::*;
 
-/// A response to the request with some tag.
+/// A generated response to one of the five requests.
 #[derive(Debug, Clone)]
 struct Response {
     status: u16,
@@ -21,7 +21,7 @@ struct Response {
     trailers: Option<Vec<(String, String)>>,
     padding: Option<u8>,
     has_priority: bool,
-    /// Into how many frames its header blocks are divided.
+    /// The number of frames that each header block is divided into.
     fragments: usize,
 }
 
@@ -64,7 +64,7 @@ prop_compose! {
     }
 }
 
-/// HEADERS and CONTINUATION with a block.
+/// Returns the HEADERS and CONTINUATION frames that carry a header block.
 fn block_frames(response: &Response, stream: u32, end: u8, block: &[u8]) -> Vec<u8> {
     let size = block.len().div_ceil(response.fragments).max(1);
     let mut parts: Vec<&[u8]> = block.chunks(size).collect();
@@ -91,7 +91,8 @@ fn block_frames(response: &Response, stream: u32, end: u8, block: &[u8]) -> Vec<
     bytes
 }
 
-/// The frames of a response, each with what must not come between its parts, and the events.
+/// Returns the frames of a response, and the events that the client should report. Frames that must
+/// not be separated share an entry.
 fn frames(
     response: &Response,
     tag: u32,
@@ -148,7 +149,7 @@ fn frames(
     (frames, events)
 }
 
-/// The events of each request, with its pieces of body joined.
+/// Groups the events by request, and joins the pieces of each body.
 fn by_tag(events: &[Seen]) -> BTreeMap<u32, Vec<Seen>> {
     let mut all: BTreeMap<u32, Vec<Seen>> = BTreeMap::new();
     for event in events {
@@ -168,8 +169,8 @@ fn by_tag(events: &[Seen]) -> BTreeMap<u32, Vec<Seen>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Header blocks are encoded in the order in which they are sent, so responses whose blocks
-    /// come first are encoded first. DATA of different streams may interleave with them.
+    /// Header blocks must be sent in the order in which they were encoded. DATA frames of other
+    /// streams may come between header blocks.
     #[test]
     fn valid_responses_are_read_back(
         responses in prop::collection::vec(response(), 5),
@@ -184,7 +185,8 @@ proptest! {
         for tag in order {
             let (mut frames, events) = frames(&responses[tag as usize], tag, &mut encoder);
             expected.insert(tag, events);
-            // Up to the last header block, frames stay in order. What follows may wait.
+            // Frames up to the last header block stay in order. Later frames of the response may
+            // wait.
             let is_block = |frame: &Vec<u8>| frame[3] == kind::HEADERS;
             let last = frames.iter().rposition(is_block).map_or(0, |at| at + 1);
             let rest = frames.split_off(last);
@@ -204,7 +206,7 @@ proptest! {
         prop_assert!(seen.open.is_empty());
     }
 
-    /// The decoder and that of another crate find the same in any blocks.
+    /// Our decoder and the decoder of `loona_hpack` find the same fields in any header blocks.
     #[test]
     fn both_decoders_agree(
         blocks in prop::collection::vec(prop::collection::vec(representation(), 0..8), 1..8),
@@ -237,7 +239,7 @@ proptest! {
     }
 }
 
-/// A representation of a field that is probably valid.
+/// Generates a representation of a field that is probably valid.
 fn representation() -> impl Strategy<Value = Vec<u8>> {
     let string = prop_oneof![
         4 => "[a-z :/0-9]{0,30}".prop_map(|text| [&[text.len() as u8], text.as_bytes()].concat()),
@@ -258,7 +260,8 @@ fn representation() -> impl Strategy<Value = Vec<u8>> {
                 [&[pattern | index][..], &name, &value].concat()
             });
     let named = (62_u8..70, "[a-z]{0,9}").prop_map(|(index, value)| {
-        // A name in the dynamic table, with an index of 6 bits: 63 takes a second byte.
+        // The index of a name in the dynamic table has 6 bits, so from 63 on it takes a second
+        // byte.
         let mut bytes = if index < 63 { vec![0x40 | index] } else { vec![0x7f, index - 63] };
         bytes.push(value.len() as u8);
         bytes.extend(value.as_bytes());

@@ -1,5 +1,5 @@
-//! Requests that are unanswered when a window closes: none is lost, and a server's stall shows in
-//! the latency.
+//! Tests of requests without a response when a window closes. None of these requests is lost, and a
+//! stall of the server shows in the latency.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Longer than any test.
+/// A time that is longer than any test.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn hangs(after: usize, length: Duration) -> TestServer {
@@ -32,8 +32,8 @@ fn lasting(server: &TestServer, connections: usize, length: Duration) -> Plan {
     plan
 }
 
-/// Runs a load until all of its connections wait for a server that hangs after this many requests,
-/// and ends it once they have waited longer than any response took, and at least this long.
+/// Runs a load until all of its connections wait for a server that hangs after `after` requests.
+/// The load ends once the connections have waited for `wait`, and longer than any response took.
 fn ended_in_a_hang(server: &TestServer, plan: &Plan, after: usize, wait: Duration) -> Outcome {
     let began = Instant::now();
     let session = Session::start(plan).expect("a load");
@@ -56,8 +56,8 @@ fn sent(outcome: &Outcome) -> u64 {
     outcome.threads.iter().map(|t| t.sent).sum()
 }
 
-/// Checks that every request that was sent or in flight at the start was answered, failed, or is in
-/// flight.
+/// Checks that no request is lost. Each request that was sent, or in flight at the start, has a
+/// response, has failed, or is still in flight.
 fn assert_none_is_lost(outcome: &Outcome) {
     let (entered, open) =
         (&outcome.service_time_censored.entered, &outcome.service_time_censored.open);
@@ -73,7 +73,7 @@ fn a_hang_of_1500_ms_shows_in_the_latency() {
     let outcome = run(&server.plan(4, 1_000)).expect("a load");
     assert_none_is_lost(&outcome);
     assert_eq!((outcome.responses, outcome.failures.total()), (1_000, 0));
-    // The histogram keeps three digits.
+    // The histogram keeps only three significant digits.
     assert!(service(&outcome).longest().ns >= 1_490 * MS);
 }
 
@@ -92,8 +92,8 @@ fn a_window_that_closes_during_a_hang_gives_lower_bounds() {
     assert!(outcome.oldest_ns >= 300 * MS);
 }
 
-/// Regression: requests that were due during a hang and not sent were missing, neither answered nor
-/// in flight.
+/// Regression: requests that became due during a hang were lost. Such requests counted neither as
+/// completed nor as in flight.
 #[test]
 fn requests_due_during_a_hang_wait_from_when_they_were_due() {
     let server = hangs(20, HOUR);
@@ -106,7 +106,7 @@ fn requests_due_during_a_hang_wait_from_when_they_were_due() {
     assert_eq!(sent(&outcome) + outcome.queued, outcome.due);
     assert_eq!(outcome.response_time_censored.waiting.len(), outcome.queued);
     assert_eq!(response(&outcome).len(), outcome.due);
-    // At most a tenth of those that were due are answered.
+    // At most a tenth of the requests that became due have a response.
     assert!(response(&outcome).quantile(0.5).is_lower_bound);
 }
 
@@ -119,23 +119,24 @@ fn a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_reported() {
     assert_none_is_lost(&outcome);
     let found = outcome.open_loop().expect("an open loop");
     let window_s = outcome.window_ns as f64 / 1e9;
-    // Requests that become due while a worker wakes up late are due in the window.
+    // Requests that become due in the window count even if a worker wakes up late.
     assert!(found.due >= 1_500, "{found:?}");
     assert!((found.offered_per_s * window_s - found.due as f64).abs() < 1e-6, "{found:?}");
-    // At most 500 per second, and four that were in flight at the end.
+    // The server responds to at most 500 requests/s. Four more were in flight at the end.
     assert!(found.reached_per_s <= 500.0 + 4.0 / window_s, "{found:?}");
     assert!(found.is_behind);
     assert_eq!(sent(&outcome) + outcome.queued, outcome.due);
     assert_eq!(found.waiting, outcome.due - outcome.responses);
     assert!((found.growth_per_s - found.waiting as f64 / window_s).abs() < 1e-6);
-    // They are due a millisecond apart, and the oldest was due before all that were not sent.
+    // Requests are due a millisecond apart. The oldest one was due before all requests that were
+    // not sent.
     assert!(found.oldest_ns >= (outcome.queued - 1) * MS, "{found:?}");
     assert_eq!(response(&outcome).len(), outcome.due);
     assert!(response(&outcome).quantile(0.9).is_lower_bound);
 }
 
-/// Regression: those that waited were missing from the figures of each request, which showed less
-/// latency than the load as a whole.
+/// Regression: waiting requests were missing from the figures of each kind of request. These
+/// figures showed less latency than the load as a whole.
 #[test]
 fn requests_that_wait_count_for_the_request_that_they_are() {
     let server = TestServer::one_at_a_time(ms(2), HELLO);
@@ -151,11 +152,12 @@ fn requests_that_wait_count_for_the_request_that_they_are() {
     let waiting: Vec<u64> =
         outcome.by_request.iter().map(|own| own.censored.waiting.len()).collect();
     assert_eq!(waiting.iter().sum::<u64>(), outcome.queued);
-    // Three in four, rounded to whole cycles of four.
+    // Three in four requests are of the first kind, rounded to whole cycles of four.
     assert!(waiting[1] > 0 && waiting[0].abs_diff(waiting[1] * 3) <= 3, "{waiting:?}");
 }
 
-/// With more connections than due requests, there is a free one for each, however late anything is.
+/// With more connections than due requests, each request finds a free connection, however late
+/// anything is.
 #[test]
 fn a_rate_that_is_reached_has_no_queue() {
     let server = hangs(usize::MAX, Duration::ZERO);
@@ -174,7 +176,7 @@ fn a_rate_that_is_reached_has_no_queue() {
     assert!(!response(&outcome).quantile(0.5).is_lower_bound);
 }
 
-/// One more window of a held load.
+/// Opens another window of a held load, and returns its outcome.
 fn next_window(session: &Session, length: Duration) -> Outcome {
     let window = session.open_window(Duration::ZERO, length);
     sleep(window.closes.expect("an end").saturating_duration_since(Instant::now()));
@@ -223,13 +225,13 @@ fn a_hang_across_windows_is_as_long_as_all_of_them() {
         all.merge(&window);
         window.responses > 0
     });
-    // The histogram keeps three digits.
+    // The histogram keeps only three significant digits.
     let longest_ns = service(&all).longest().ns;
     assert!(longest_ns as f64 >= still_ns as f64 * 0.99, "{longest_ns} of {still_ns} ns");
 }
 
-/// Regression: the search for timeouts started over with each window and never ran in short ones,
-/// so a request could hang forever.
+/// Regression: the search for timeouts started over with each window. In short windows, the search
+/// never ran, so a request could hang forever.
 #[test]
 fn a_request_of_a_held_load_times_out() {
     let server = TestServer::silent();
@@ -245,7 +247,8 @@ fn a_request_of_a_held_load_times_out() {
         all.merge(&window);
         all.failures.of(Failure::Timeout) >= 2
     });
-    // They were sent before the first window, and fail as soon as one closes after their timeout.
+    // Both requests were sent before the first window. The requests fail when the first window
+    // after their timeout closes.
     assert!(Duration::from_nanos(before_ns) < plan.timeout, "{before_ns} ns, and then {last_ns}");
     assert!(service(&all).longest().ns >= 490 * MS);
 }

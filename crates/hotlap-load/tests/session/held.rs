@@ -1,4 +1,4 @@
-//! Held loads: only the windows count, and no time passes between them.
+//! Tests of held loads: only the windows count, and no time passes between windows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ fn wait_for_the_end_of(window: Window) {
     std::thread::sleep(closes.saturating_duration_since(Instant::now()));
 }
 
-/// Regression: an outcome requested while a window was still open was never handed over.
+/// Regression: an outcome requested while a window was still open was never returned.
 #[test]
 fn only_the_windows_of_a_held_load_count() {
     const LENGTH: Duration = Duration::from_millis(20);
@@ -29,7 +29,7 @@ fn only_the_windows_of_a_held_load_count() {
     assert!(session.wait_for_window().is_some());
     let mut sum = 0;
     for windows in [1, 3] {
-        // On a busy machine there may be windows without a response.
+        // On a busy machine, a window may pass without a response.
         until("there are responses in windows", || {
             for _ in 0..windows {
                 let window = session.open_window(Duration::from_millis(5), LENGTH);
@@ -51,7 +51,8 @@ fn only_the_windows_of_a_held_load_count() {
     assert!(session.collect().is_none());
 }
 
-/// Regression: its schedule was dropped with the first outcome, and nothing more was sent.
+/// Regression: the schedule of a held open loop was dropped with the first outcome, so no more
+/// requests were sent.
 #[test]
 fn a_held_load_cannot_keep_a_rate() {
     let mut plan = correct().plan(2, 1);
@@ -87,7 +88,7 @@ fn no_time_passes_between_the_windows_of_a_held_load() {
         session.collect().expect("an outcome")
     };
     let mut outcome = next_window();
-    // The outcome is handed over once the window is closed: from here on no time passes.
+    // The outcome is returned once the window is closed. From here on, no time passes for the load.
     is_stopped.store(true, Ordering::SeqCst);
     std::thread::sleep(PAUSE);
     is_stopped.store(false, Ordering::SeqCst);
@@ -95,12 +96,12 @@ fn no_time_passes_between_the_windows_of_a_held_load() {
     let passed = began.elapsed() - PAUSE;
     let longest = Duration::from_nanos(outcome.service_time.max());
     assert!(longest <= passed, "{longest:?} of {passed:?}");
-    // A machine that stalled for a second may have let requests fail.
+    // Requests may have timed out if the machine stalled for a second.
     assert!(outcome.failures.total() == 0 || passed >= plan.timeout, "{:?}", outcome.failures);
 }
 
-/// Regression: the count was reset with the first outcome, so later windows seemed to have lost all
-/// connections.
+/// Regression: the count of established connections was reset with the first outcome, so later
+/// windows seemed to have lost all connections.
 #[test]
 fn a_connection_for_each_request_keeps_the_count_of_those_established() {
     let mut plan = correct().plan(4, 1);

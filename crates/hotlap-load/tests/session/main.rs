@@ -1,4 +1,4 @@
-//! Sessions: their windows, and what is counted in them.
+//! Tests of sessions: their windows, and what is counted in a window.
 
 #[path = "../support/plan.rs"]
 mod plan;

@@ -1,4 +1,4 @@
-//! Loads of correct servers: the plan is carried out and counted correctly.
+//! Tests of loads on correct servers. The plan must be carried out and counted correctly.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +30,8 @@ fn a_number_of_requests_is_sent_and_counted() {
     assert_eq!(outcome.series.iter().map(|t| t.responses).sum::<u64>(), 1_000);
 }
 
-/// Regression: a Java server that was thawed had to wait a second before each lap, because it
-/// accepts late, its accept queue of 50 was full, and the system retries after a second.
+/// Regression: each lap of a thawed Java server began a second late. Java accepts late, so its
+/// accept queue of 50 was full, and the system retries only after a second.
 #[test]
 fn a_connection_that_finds_the_accept_queue_full_is_retried() {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -42,7 +42,7 @@ fn a_connection_that_finds_the_accept_queue_full_is_retried() {
     let mut plan = correct().plan(12, 12);
     plan.target.endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
     std::thread::spawn(move || {
-        // Enough time for sixty retries.
+        // The sleep is long enough for sixty retries.
         std::thread::sleep(Duration::from_millis(1_500));
         listener.incoming().collect::<Vec<_>>()
     });
@@ -55,8 +55,8 @@ fn a_connection_that_finds_the_accept_queue_full_is_retried() {
     assert!(outcome.connections.opened > 12, "{}", outcome.connections.opened);
 }
 
-/// Regression: after a timeout, further attempts failed at once, and the connect time of the
-/// successful one included all of them.
+/// Regression: after a timeout, further attempts to connect failed immediately. The connect time of
+/// the successful attempt included all earlier attempts.
 #[test]
 fn connect_time_is_that_of_the_last_attempt() {
     const TIMEOUT: Duration = Duration::from_millis(300);
@@ -64,7 +64,7 @@ fn connect_time_is_that_of_the_last_attempt() {
     let path = folder.path().join("s");
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
     socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
-    // A queue of one: the first connection is in it, the second finds it full.
+    // The queue holds one connection, so the second connection finds it full.
     socket.listen(0).unwrap();
     let (accept, accepts) = mpsc::channel();
     std::thread::spawn(move || {
@@ -81,7 +81,7 @@ fn connect_time_is_that_of_the_last_attempt() {
     let session = Session::start(&plan).expect("a load");
     until("both have failed several times", || session.progress().failures >= 8);
     let failed = session.progress().failures;
-    // Each attempt lasts at least as long as the timeout, which limits how often they can fail.
+    // Each attempt lasts at least as long as the timeout, which limits the number of failures.
     let most = began.elapsed().as_nanos() / TIMEOUT.as_nanos();
     accept.send(()).expect("a server");
     until("one is answered", || session.progress().responses > 0);
@@ -162,7 +162,7 @@ fn a_connection_for_each_request_is_opened_and_closed() {
     let mut plan = server.plan(3, 50);
     plan.shape.reuse = Reuse::Close;
     assert_eq!(counted(&plan), (50, vec![]));
-    // Each of the three may open one more than it needs.
+    // Each of the three workers may open one connection more than it needs.
     let accepted = server.accepted();
     assert!((50..=53).contains(&accepted), "{accepted}");
 }
@@ -178,8 +178,8 @@ fn pipelined_responses_are_each_counted_and_timed() {
     assert_eq!(server.requests(), 1_000);
 }
 
-/// wrk times only the last response of a batch, so the first of two seems to have taken as long as
-/// the second.
+/// wrk times only the last response of a batch, so the first of two responses seems to have taken
+/// as long as the second.
 #[test]
 fn a_pipelined_response_is_timed_when_it_arrives() {
     let (go_on, goes_on) = mpsc::channel();
@@ -199,7 +199,7 @@ fn a_pipelined_response_is_timed_when_it_arrives() {
     go_on.send(()).expect("a server");
     let outcome = session.join().expect("an outcome");
     assert_eq!(counts(&outcome), (2, vec![]));
-    // The histogram keeps three digits.
+    // The histogram keeps only three significant digits.
     let (first, second) = (outcome.service_time.min(), outcome.service_time.max());
     assert!(second as f64 >= first as f64 + 0.9e8, "{first} and {second} ns");
 }
@@ -219,7 +219,7 @@ fn an_open_loop_sends_the_requests_that_are_due_and_no_more() {
         let took = began.elapsed();
         assert_eq!(counts(&outcome), (200, vec![]));
         assert_eq!(outcome.response_time.len(), 200);
-        // The last one is due after a tenth of a second.
+        // The last request is due after a tenth of a second.
         assert!(took > Duration::from_millis(50), "{pace:?}: {took:?}");
     }
 }
@@ -228,7 +228,8 @@ fn an_open_loop_sends_the_requests_that_are_due_and_no_more() {
 fn failed_connections_are_reported_with_the_reason() {
     let server = correct();
     let mut plan = server.plan(2, 20);
-    // An address that this machine does not have (RFC 5737).
+    // The second address is reserved for documentation, so this machine does not have it (RFC
+    // 5737).
     plan.sources = vec![[127, 0, 0, 1].into(), [192, 0, 2, 1].into()];
     let outcome = run(&plan).expect("a load");
     assert_eq!((outcome.connections.requested, outcome.connections.established), (2, 1));
@@ -316,13 +317,13 @@ fn the_response_to_a_head_has_no_body() {
     let mut plan = server.plan(2, 40);
     plan.requests[0] = Request::build("HEAD", "/", "test", &[], b"").expecting(b"Hello, World!");
     assert_eq!(counted(&plan), (40, vec![]));
-    // The header says how long the body of a GET would be, which is checked.
+    // The header states the length that the body of a GET would have, and this length is checked.
     plan.requests[0] = Request::build("HEAD", "/", "test", &[], b"").expecting(b"Hello");
     assert_eq!(run(&plan).expect("a load").failures.of(Failure::WrongBody), 40);
 }
 
 /// While a server hangs, a closed loop waits once per connection (coordinated omission, wrk#438).
-/// In an open loop, every request that becomes due meanwhile waits.
+/// In an open loop, every request that becomes due during the hang waits.
 #[test]
 fn a_hang_delays_every_request_that_is_due() {
     let has_hung = AtomicBool::new(false);
@@ -340,7 +341,8 @@ fn a_hang_delays_every_request_that_is_due() {
     plan.pace = Pace::Constant { rate: 500.0 };
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (300, vec![]));
-    // 200 requests were due while one waited. Half of them waited for more than 200 ms.
+    // 200 requests became due while one request waited. Half of the 200 waited for more than 200
+    // ms.
     assert!(
         outcome.response_time.quantile(0.5) >= 50_000_000,
         "{}",
@@ -394,7 +396,7 @@ fn a_load_that_begins_too_late_has_a_shorter_window() {
     session.join().expect("an outcome");
 }
 
-/// Parts of one load that run one after the other send what the whole load sends.
+/// The parts of a load, run one after another, send as many requests as the whole load.
 #[test]
 fn parts_of_a_load_add_up_to_the_whole() {
     let server = correct();
@@ -405,7 +407,7 @@ fn parts_of_a_load_add_up_to_the_whole() {
         plan.part = LoadPart { index, of: 3 };
         responses.push(run(&plan).expect("a load").responses);
     }
-    // Of six workers, the first five send one more: 17, 17, 17, 17, 17, 16.
+    // Of six workers, the first five send one request more than the last: 17, 17, 17, 17, 17, 16.
     assert_eq!(responses, [34, 34, 33]);
     assert_eq!(server.requests(), 101);
 }

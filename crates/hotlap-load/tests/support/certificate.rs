@@ -7,32 +7,32 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-/// A certificate for `localhost`, and its key, in DER.
+/// A certificate for `localhost` and its key, both in DER.
 pub struct Certificate {
     pub der: Vec<u8>,
     pub key: Vec<u8>,
 }
 
-/// The configuration of a server whose certificate is valid.
+/// Returns the configuration of a server whose certificate is valid.
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
 pub fn valid() -> Arc<ServerConfig> {
     certificate(4096).server()
 }
 
-/// The configuration of a server whose certificate has expired.
+/// Returns the configuration of a server whose certificate has expired.
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
 pub fn expired() -> Arc<ServerConfig> {
     certificate(2020).server()
 }
 
-/// A certificate that is valid until this year.
+/// Returns a certificate that is valid until `year`.
 pub fn certificate(year: i32) -> Certificate {
     let SelfSigned { der, key } = self_signed(&["localhost"], year).expect("a certificate");
     Certificate { der, key }
 }
 
 impl Certificate {
-    /// The configuration of a server that has it.
+    /// Returns the configuration of a server with this certificate.
     pub fn server(&self) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
@@ -42,7 +42,8 @@ impl Certificate {
         Arc::new(self.complete(config))
     }
 
-    /// The configuration of a server that has it, and that expects it of clients, too.
+    /// Returns the configuration of a server that has this certificate and demands it of its
+    /// clients.
     #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
     pub fn mutual(&self) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -1,4 +1,4 @@
-//! Plans for the load of a test server, and their results.
+//! Plans of loads on test servers, and the counts in their outcomes.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use hotlap_load::plan::{Endpoint, Request, Stop, Target};
 use hotlap_load::{Failure, Outcome, Phase, Plan};
 use hotlap_testbed::TestServer;
 
-/// A hang is an error. A busy machine is not.
+/// The time limit of a test. A hang exceeds this limit, but a busy machine does not.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits until a condition holds.
@@ -20,7 +20,7 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 pub trait PlanFor {
-    /// A plan of `requests` requests over `connections` connections, each of which must receive
+    /// Returns a plan of `requests` requests over `connections` connections. Each response must be
     /// `Hello, World!`.
     fn plan(&self, connections: usize, requests: u64) -> Plan;
 }
@@ -36,7 +36,7 @@ impl PlanFor for TestServer {
     }
 }
 
-/// Correct responses, and failures as (kind, phase, count) in order.
+/// Returns the number of correct responses, and the failures as (kind, phase, count) in order.
 pub fn counts(outcome: &Outcome) -> (u64, Vec<(Failure, Phase, u64)>) {
     let mut failures: Vec<_> =
         outcome.failures.0.iter().map(|f| (f.failure, f.phase, f.count)).collect();
@@ -44,7 +44,7 @@ pub fn counts(outcome: &Outcome) -> (u64, Vec<(Failure, Phase, u64)>) {
     (outcome.responses, failures)
 }
 
-/// The counts of a load that is run to its end.
+/// Runs a load to its end and returns its counts.
 #[allow(dead_code, reason = "not each test needs it")]
 pub fn counted(plan: &Plan) -> (u64, Vec<(Failure, Phase, u64)>) {
     counts(&hotlap_load::run(plan).expect("a load"))

@@ -1,4 +1,4 @@
-//! Servers with TLS, and plans for them.
+//! Servers with TLS, and plans of loads on them.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::plan::PlanFor;
 
-/// A server that answers each request with these bytes. `before_handshake` is called with the
-/// number of each connection, and `before_response` before each response.
+/// Starts a TLS server that sends these bytes for each request. `before_handshake` is called with
+/// the number of each connection, and `before_response` before each response.
 pub fn secure(
     config: Arc<ServerConfig>,
     response: &'static [u8],
@@ -31,7 +31,7 @@ pub fn secure(
     })
 }
 
-/// A plan that accepts any certificate.
+/// Returns a plan of a load over TLS that accepts any certificate.
 pub fn over_tls(server: &TestServer, connections: usize, requests: u64) -> Plan {
     let mut plan = server.plan(connections, requests);
     plan.target.tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) });

@@ -1,4 +1,4 @@
-//! The protocol on one connection, without a network.
+//! Tests of the protocol on one connection, without a network.
 
 use std::net::SocketAddr;
 
@@ -29,7 +29,7 @@ fn chunked(body: &str) -> Vec<u8> {
     format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len()).into_bytes()
 }
 
-/// The fast path must agree with the parser, whatever it learned before.
+/// The fast path must agree with the parser, whatever it learned from earlier responses.
 #[test]
 fn a_wrong_response_after_a_hundred_correct_ones_is_found() {
     for wrong in [
@@ -111,7 +111,7 @@ proptest! {
         let whole = outcome(&bytes, &[0, bytes.len()], &plan);
         let mut pieces = outcome(&bytes, &cuts, &plan);
         if one_in > 1 {
-            // Which bodies are checked depends on how they are split. Nothing else does.
+            // Only the choice of the bodies that are checked depends on how the bytes are split.
             pieces.responses.iter_mut().zip(&whole.responses).for_each(|(p, w)| p.2 = w.2);
         }
         prop_assert_eq!(pieces, whole);

@@ -1,11 +1,12 @@
-//! Response framing: what a response is and where it ends, read in one piece and cut at every byte.
+//! Tests of response framing: what a response is, and where it ends. Responses are read in one
+//! piece, and cut at every byte.
 
 use hotlap_load::http::{
     Framing, Response, ResponseError, ResponseEvent, ResponseReader, read_response,
 };
 use proptest::prelude::*;
 
-/// Everything that a [`ResponseReader`] finds in some bytes.
+/// The results of a [`ResponseReader`] that was fed some bytes.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Found {
     responses: Vec<(u16, Vec<u8>, bool)>,

@@ -1,4 +1,4 @@
-//! What goes over the wire: requests as they are sent, and responses of every kind.
+//! Tests of what goes over the wire: requests as they are sent, and responses of every kind.
 
 #[path = "../support/certificate.rs"]
 mod certificate;

@@ -1,5 +1,5 @@
-//! Servers that misbehave: their failures are counted by kind and phase, exactly if they are
-//! deterministic, without a crash, a hang or a wrong figure.
+//! Tests of servers that misbehave. Failures are counted by kind and phase, and exactly if the
+//! server is deterministic. No server causes a crash, a hang or a wrong figure.
 
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +10,15 @@ use hotlap_load::plan::{ExpectedBody, Reuse, Stop};
 use hotlap_load::{Failure, Phase, Plan, Session, run};
 use hotlap_testbed::{HELLO, TestServer};
 
-/// Ten requests over one connection to a server that responds to each with these bytes.
+/// Returns the counts of ten requests over one connection to a server that sends these bytes for
+/// each.
 fn ten_times(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
     let server = TestServer::responding(bytes);
     counted(&server.plan(1, 10))
 }
 
-/// The same, but the server closes the connection after each response.
+/// Returns the counts of ten requests to a server that sends these bytes for each, and then closes
+/// the connection.
 fn ten_times_and_close(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
     let server = TestServer::closing(bytes);
     counted(&server.plan(1, 10))
@@ -35,7 +37,7 @@ fn malformed_responses_are_bad_framing() {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello, World!\r\n0\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
         b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n",
-        // Longer than its length says.
+        // This body is longer than its Content-Length.
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello, World!",
     ] {
         assert_eq!(
@@ -76,7 +78,8 @@ fn correct_responses_in_unusual_forms_are_correct() {
     ] {
         assert_eq!(ten_times(bytes), (10, vec![]), "{}", bytes.escape_ascii());
     }
-    // Delimited by the end of the connection (gcannon takes that for a length of 0), or announced.
+    // The end of the connection delimits the first response (gcannon takes its length for 0). The
+    // second response announces that the connection ends.
     let until_close = b"HTTP/1.1 200 OK\r\n\r\nHello, World!";
     assert_eq!(ten_times_and_close(until_close), (10, vec![]));
     let announced =
@@ -116,8 +119,8 @@ fn resets_are_counted_by_phase() {
     assert!(outcome.connections.reopened >= 9);
 }
 
-/// Regression: those of the warm-up counted too, so by Little's law a server that closes its
-/// connections had more requests in the system than there were.
+/// Regression: connections reopened during the warm-up counted too. By Little's law, a server that
+/// closes its connections then had more requests in the system than there were.
 #[test]
 fn reopened_connections_count_within_the_window() {
     let server = TestServer::closing(HELLO);
@@ -135,7 +138,7 @@ fn reopened_connections_count_within_the_window() {
     assert!(responses > 0 && reopened <= responses + 2, "{reopened} for {responses} responses");
 }
 
-/// Regression: the time to connect was in no latency, although a user waits for the connection.
+/// Regression: no latency included the time to connect, although a user waits for the connection.
 #[test]
 fn a_request_to_a_server_that_closes_each_connection_includes_connecting() {
     let server = TestServer::closing(
@@ -143,13 +146,13 @@ fn a_request_to_a_server_that_closes_each_connection_includes_connecting() {
     );
     let outcome = run(&server.plan(1, 200)).expect("a load");
     assert_eq!((outcome.responses, outcome.failures.total()), (200, 0));
-    // With one connection, a request is under way all the time.
+    // With one connection, a request is always under way.
     let waited_ns = outcome.service_time.mean() * outcome.service_time.len() as f64;
     assert!(waited_ns > 0.8 * outcome.window_ns as f64, "{waited_ns} of {}", outcome.window_ns);
 }
 
-/// Regression: a server that sends faster than its bytes are parsed was read for ever: the load did
-/// not end, and its other connections were not served.
+/// Regression: if a server sent faster than its bytes were parsed, the load never stopped reading.
+/// The load did not end, and its other connections were not served.
 #[test]
 fn an_endless_response_neither_holds_the_load_nor_other_connections() {
     let tiny_chunks = b"1\r\nx\r\n".repeat(10_000);
@@ -198,7 +201,7 @@ fn half_a_response_and_a_reset_is_a_failure() {
     let server = TestServer::start(|mut client| {
         client.request();
         client.send(&HELLO[..20]);
-        // The client reads that before the reset.
+        // The client reads these bytes before the reset.
         std::thread::sleep(Duration::from_millis(50));
         client.reset();
     });
@@ -210,7 +213,7 @@ fn half_a_response_and_a_reset_is_a_failure() {
 
 #[test]
 fn bytes_without_a_request_are_bad_framing() {
-    // The response comes before the request.
+    // The server sends its response before it reads the request.
     let server = TestServer::start(|mut client| {
         client.send(HELLO);
         client.drain();
@@ -218,8 +221,8 @@ fn bytes_without_a_request_are_bad_framing() {
     let mut plan = server.plan(1, 5);
     plan.timeout = Duration::from_millis(300);
     let (responses, failures) = counted(&plan);
-    // It is without a request or, if the request was quicker, its response. Then the connection is
-    // silent, and the next request on it times out.
+    // The early bytes belong to no request, unless the request was quicker. After them the
+    // connection is silent, so the next request on it times out.
     let all: u64 = failures.iter().map(|f| f.2).sum();
     assert_eq!(responses + all, 5, "{failures:?}");
     let known = |f: &Failure| matches!(f, Failure::BadFraming | Failure::Timeout);
@@ -241,7 +244,8 @@ fn a_flood_of_responses_is_bad_framing() {
     assert!(all > 0);
 }
 
-/// wrk counts a timeout only when a late response arrives: a server that never responds has none.
+/// wrk counts a timeout only when a late response arrives, so a server that never responds has no
+/// timeouts.
 #[test]
 fn a_request_that_is_never_answered_times_out() {
     let server = TestServer::silent();
@@ -325,7 +329,7 @@ fn a_server_that_has_died_is_retried_with_pauses() {
     plan.target.endpoint = hotlap_load::plan::Endpoint::Tcp(address);
     let begun = std::time::Instant::now();
     let (responses, failures) = counted(&plan);
-    // Four refusals, with pauses of 1, 2 and 4 ms between them.
+    // There are four refusals, with pauses of 1, 2 and 4 ms between them.
     assert!(begun.elapsed() >= Duration::from_millis(7));
     assert_eq!(responses, 0);
     let refused = (Failure::Refused, Phase::Connect, 4);
@@ -358,7 +362,8 @@ fn requests_in_flight_at_the_end_are_reported() {
         assert_eq!((outcome.in_flight, outcome.stalled), (5, 5));
         true
     };
-    // A machine that stalled for a second proves nothing.
+    // An attempt proves nothing if the machine stalled for a second, so there are up to ten
+    // attempts.
     assert!((0..10).any(|_| ended_in_time()));
 }
 

@@ -1,4 +1,4 @@
-//! Loads over HTTP/2: requests are counted correctly, and so is what goes wrong.
+//! Tests of loads over HTTP/2. Responses and failures must be counted correctly.
 
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,15 +12,16 @@ use hotlap_testbed::http2::{END_HEADERS, END_STREAM, Http2Peer, frame, kind, res
 
 const BODY: &[u8] = b"Hello, World!";
 
-/// A server that calls this for each request with its number on the connection, its stream and the
-/// connection. It closes a connection when that returns false.
+/// Starts a server that calls `answer` for each request. The arguments are the number of the
+/// request on its connection, its stream, and the connection. If `answer` returns false, the server
+/// closes the connection.
 fn server(answer: impl Fn(u32, u32, &mut Http2Peer) -> bool + Send + Sync + 'static) -> TestServer {
     TestServer::start(move |client| {
         let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
         let mut number = 0;
         while let Some(stream) = client.request() {
             if !answer(number, stream, &mut client) {
-                // Closing with unread bytes would be a reset.
+                // Closing a connection with unread bytes would reset it.
                 let _ = client.client().stream.shutdown(Shutdown::Write);
                 return client.client().drain();
             }
@@ -33,7 +34,8 @@ fn correct() -> TestServer {
     server(|_, stream, client| client.send(&response(stream, BODY)))
 }
 
-/// So many requests over connections with so many streams.
+/// Returns a plan of `requests` requests over `connections` connections with `streams` streams
+/// each.
 fn plan(server: &TestServer, connections: usize, streams: usize, requests: u64) -> Plan {
     let mut plan = server.plan(connections, requests);
     plan.target.protocol = Protocol::Http2;
@@ -60,7 +62,7 @@ fn requests_are_counted_with_any_number_of_streams() {
 #[test]
 fn responses_may_come_in_any_order() {
     let server = server(|number, stream, client| {
-        // The first of two waits for the second.
+        // The first of two requests gets its response after the second one.
         number % 2 == 0
             || client.send(&[response(stream, BODY), response(stream - 2, BODY)].concat())
     });
@@ -70,7 +72,7 @@ fn responses_may_come_in_any_order() {
 #[test]
 fn no_more_streams_are_opened_than_the_server_allows() {
     let server = TestServer::start(|client| {
-        // MAX_CONCURRENT_STREAMS 3.
+        // The SETTINGS set MAX_CONCURRENT_STREAMS to 3.
         let Some(mut client) = Http2Peer::begin(client, &[0, 3, 0, 0, 0, 3]) else { return };
         let mut waiting = Vec::new();
         while let Some(stream) = client.request() {
@@ -122,8 +124,8 @@ fn streams_that_the_server_resets_are_counted_by_code() {
     assert_eq!(why, "the server reset the stream: CANCEL");
 }
 
-/// Regression: refused streams were failures, though RFC 9113 section 8.7 allows sending their
-/// requests again.
+/// Regression: refused streams counted as failures, though RFC 9113 section 8.7 allows sending
+/// their requests again.
 #[test]
 fn refused_streams_are_sent_again() {
     let server = server(|number, stream, client| match number % 4 {
@@ -132,13 +134,13 @@ fn refused_streams_are_sent_again() {
     });
     let outcome = load(&server, 1, 4, 400);
     assert_eq!(counts(&outcome), (400, vec![]));
-    // A server that refuses each request never answers one.
+    // If the server refuses every request, all requests fail.
     let server = server_that_refuses();
     let outcome = load(&server, 1, 4, 40);
     assert_eq!(counts(&outcome), (0, vec![(Failure::StreamReset, Phase::FirstByte, 40)]));
 }
 
-/// A server that refuses each request.
+/// Starts a server that refuses every request.
 fn server_that_refuses() -> TestServer {
     server(|_, stream, client| {
         client.send(&frame(kind::RST_STREAM, 0, stream, &7_u32.to_be_bytes()))
@@ -167,13 +169,13 @@ fn the_reason_of_a_goaway_is_kept() {
     );
 }
 
-/// nginx does so after 1,000 requests of a connection.
+/// nginx ends a connection in this way after 1,000 requests.
 #[test]
 fn requests_that_were_not_processed_are_sent_again_on_another_connection() {
     let server = server(|number, stream, client| match number {
         ..50 => client.send(&response(stream, BODY)),
         50 => {
-            // The last stream that was processed.
+            // The GOAWAY names the last stream that was processed.
             let mut payload = (stream - 2).to_be_bytes().to_vec();
             payload.extend(0_u32.to_be_bytes());
             client.send(&frame(kind::GOAWAY, 0, 0, &payload))
@@ -186,12 +188,12 @@ fn requests_that_were_not_processed_are_sent_again_on_another_connection() {
     assert_eq!(outcome.totals.sent, 1_000);
 }
 
-/// Regression: a new connection may open 100 streams until the server has said how many it allows;
-/// more requests to send again than that ended the load with a panic.
+/// Regression: the load panicked if more than 100 requests had to be sent again. A new connection
+/// may open only 100 streams until the server has stated its limit.
 #[test]
 fn more_requests_are_sent_again_than_a_new_connection_may_open_at_once() {
     let server = TestServer::start(|client| {
-        // MAX_CONCURRENT_STREAMS 300.
+        // The SETTINGS set MAX_CONCURRENT_STREAMS to 300.
         let is_first = client.number == 0;
         let Some(mut client) = Http2Peer::begin(client, &[0, 3, 0, 0, 1, 44]) else { return };
         let mut number = 0;
@@ -202,7 +204,7 @@ fn more_requests_are_sent_again_than_a_new_connection_may_open_at_once() {
             if answers {
                 client.send(&response(stream, BODY));
             } else if goes_away {
-                // The hundredth stream was the last that was processed.
+                // The GOAWAY says that the hundredth stream was the last one processed.
                 client.send(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 199, 0, 0, 0, 0]));
             }
         }
@@ -227,7 +229,7 @@ fn requests_that_are_unanswered_when_the_connection_closes_fail() {
         _ => true,
     });
     let (responses, failures) = counts(&load(&server, 1, 5, 10));
-    // One had begun to answer, four had not, on each of two connections.
+    // On each of two connections, one response had begun and four had not.
     let expected =
         [(Failure::ClosedEarly, Phase::FirstByte, 8), (Failure::ClosedEarly, Phase::Body, 2)];
     assert_eq!((responses, failures), (0, expected.into()));
@@ -235,7 +237,7 @@ fn requests_that_are_unanswered_when_the_connection_closes_fail() {
 
 #[test]
 fn a_violation_of_the_protocol_fails_the_connection() {
-    // DATA on a stream that was never opened (RFC 9113 section 5.1).
+    // The server sends DATA on a stream that was never opened (RFC 9113 section 5.1).
     let server = server(|_, _, client| client.send(&frame(kind::DATA, END_STREAM, 99, b"x")));
     let outcome = load(&server, 1, 2, 4);
     assert_eq!(counts(&outcome), (0, vec![(Failure::BadFraming, Phase::FirstByte, 4)]));
@@ -244,7 +246,8 @@ fn a_violation_of_the_protocol_fails_the_connection() {
 #[test]
 fn a_malformed_response_fails_its_request_alone() {
     let server = server(|number, stream, client| match number % 2 {
-        // No status (RFC 9113 section 8.3.2): index 24 is `cache-control`, without a value.
+        // This response has no status (RFC 9113 section 8.3.2). Index 24 is `cache-control` without
+        // a value.
         0 => client.send(&frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &[0x98])),
         _ => client.send(&response(stream, BODY)),
     });
@@ -269,7 +272,7 @@ fn a_request_that_times_out_is_given_up_alone() {
 #[test]
 fn a_server_that_falls_silent_is_given_up() {
     let server = server(|_, _, _| true);
-    // The SETTINGS of the server show once that it is alive.
+    // The SETTINGS frame is the only sign of life from this server.
     let mut plan = plan(&server, 1, 3, 9);
     plan.timeout = Duration::from_millis(100);
     assert_eq!(counted(&plan), (0, vec![(Failure::Timeout, Phase::FirstByte, 9)]));
@@ -292,7 +295,8 @@ fn each_request_may_have_a_connection_of_its_own() {
     assert_eq!(server.accepted(), 100);
 }
 
-/// Regression: after a request that failed without its connection, the next request reused it.
+/// Regression: if a request failed but its connection stayed open, the next request reused the
+/// connection.
 #[test]
 fn each_request_has_a_connection_of_its_own_after_failures_too() {
     let count = AtomicUsize::new(0);
@@ -312,7 +316,8 @@ fn each_request_has_a_connection_of_its_own_after_failures_too() {
 
 #[test]
 fn an_open_loop_uses_the_streams() {
-    // The first request of ten waits for the others: with one stream, nothing would be answered.
+    // The server responds to ten requests once all ten have arrived. With one stream, there would
+    // be no response.
     let server = server(|number, stream, client| {
         let all = (0..10).rev().map(|n| stream - 2 * n);
         number % 10 != 9 || client.send(&all.flat_map(|s| response(s, BODY)).collect::<Vec<_>>())
@@ -331,7 +336,7 @@ fn bodies_are_sent_as_flow_control_allows() {
         let Some(mut client) = Http2Peer::begin(client, &[]) else { return };
         let Some(stream) = client.request() else { return };
         let mut received = 0;
-        // Until the body is complete. Each DATA frame is given back to both windows.
+        // Until the body is complete, each DATA frame is returned to both windows.
         while received < 200_000 {
             let Some((kind, _, payload)) = client.other() else { return };
             if kind == kind::DATA {
@@ -352,7 +357,7 @@ fn bodies_are_sent_as_flow_control_allows() {
 fn fields_vary_from_request_to_request() {
     let server = correct();
     let mut plan = plan(&server, 1, 4, 100);
-    plan.fields = vec![Field { name: "id".to_owned(), source: ValueSource::Counter { from: 0 } }];
+    plan.fields = vec![Field::new("id", ValueSource::Counter { from: 0 })];
     let request = Request::with_fields("GET", "/${id}", "h", &[], b"", &plan.fields).unwrap();
     plan.requests = vec![request.expecting(BODY)];
     assert_eq!(counted(&plan), (100, vec![]));

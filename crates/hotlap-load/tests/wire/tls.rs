@@ -1,4 +1,5 @@
-//! TLS: servers with a valid, an expired and an untrusted certificate, and servers that break off.
+//! Tests of TLS: servers with a valid, an expired or an untrusted certificate, and servers that
+//! break off.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -20,15 +21,15 @@ fn server(config: Arc<ServerConfig>, response: &'static [u8]) -> TestServer {
 /// How a server ends a connection after one response.
 #[derive(Clone, Copy)]
 enum End {
-    /// TCP only.
+    /// The server ends TCP only.
     Tcp,
-    /// `close_notify`, then TCP.
+    /// The server sends `close_notify`, then ends TCP.
     Both,
-    /// `close_notify`, while TCP stays open until the client closes it.
+    /// The server sends `close_notify`, and TCP stays open until the client closes it.
     TlsOnly,
 }
 
-/// Sends one response on each connection, and ends the connection.
+/// Starts a server that sends one response on each connection and then ends the connection.
 fn ends(response: &'static [u8], end: End) -> TestServer {
     let config = valid();
     TestServer::start(move |client: Peer| {
@@ -56,17 +57,18 @@ fn requests_go_over_tls_and_handshakes_are_timed_separately() {
     let server = server(config, HELLO);
     let outcome = run(&plan(&server, 3, 100)).expect("a load");
     assert_eq!(counts(&outcome), (100, vec![]));
-    // Regression: the bytes of TLS were counted, too, so no lap over TLS passed its validity check.
+    // Regression: the bytes that TLS adds were counted too, so no lap over TLS passed its validity
+    // check.
     assert_eq!(outcome.bytes.received, 100 * HELLO.len() as u64);
     assert_eq!(outcome.bytes.responses, outcome.bytes.received);
-    // Keep-alive connections were opened before the window. Their handshakes are reported.
+    // Keep-alive connections were opened before the window, but their handshakes are reported.
     assert_eq!((outcome.connect_time.len(), outcome.handshake_time.len()), (3, 3));
     let mut each = plan(&server, 2, 10);
     each.shape.reuse = Reuse::Close;
     let outcome = run(&each).expect("a load");
     assert_eq!(counts(&outcome), (10, vec![]));
-    // With a connection per request, only those opened within the window count. The first two were
-    // opened before.
+    // With a connection per request, only connections opened within the window count. The first two
+    // connections were opened before it.
     assert_eq!(outcome.handshake_time.len(), 8);
 }
 
@@ -89,7 +91,7 @@ fn a_self_signed_or_expired_certificate_is_accepted_only_with_insecure() {
         let mut plan = plan(&server, 2, 10);
         assert_eq!(counted(&plan), (10, vec![]));
         plan.target.tls = Some(Tls::with("localhost".to_owned()));
-        // A system without trusted certificates reports another error.
+        // A system without trusted certificates reports a different error.
         let why = run(&plan).expect_err("not trusted").to_string();
         assert!(why.contains("certificate"), "{why}");
     }
@@ -122,7 +124,8 @@ fn a_handshake_that_breaks_off_is_a_tls_failure() {
 
 const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nHello, World!";
 
-/// Anyone on the path can end a TCP connection. Regression: such a response counted as complete.
+/// Anyone on the network path can end a TCP connection. Regression: a response that TCP alone ended
+/// counted as complete.
 #[test]
 fn a_body_that_only_tcp_ends_is_truncated() {
     let server = ends(UNTIL_CLOSE, End::Tcp);

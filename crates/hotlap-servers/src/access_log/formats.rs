@@ -1,10 +1,10 @@
-//! The formats of lines, and of the times in them.
+//! Parsers for the formats of log lines, and of the times in them.
 //!
 //! - The Common and the Combined Log Format of Apache and nginx:
 //!   `192.0.2.1 - ann [24/Nov/2026:08:24:04 +0000] "GET /a HTTP/1.1" 200 512 "referer" "agent"`.
 //!   Only the time, the request and the status are read, so other fields may stand before the time
 //!   and after the status.
-//! - One JSON object a line: as Caddy writes them, and as people configure nginx to.
+//! - One JSON object per line. Caddy writes this format, and nginx can be configured to write it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Cause, Record, split};
 
-/// The longest time in brackets.
+/// The length limit of a time in brackets, in bytes.
 const LONGEST_TIME: usize = 40;
 
-/// Parses a line.
+/// Parses a line in Common or Combined Log Format.
 pub(super) fn parse_combined(line: &[u8]) -> Result<Record<'_>, Cause> {
     let (time, rest) = time(line).ok_or(Cause::Format)?;
     let start = rest.iter().position(|b| *b == b'"').ok_or(Cause::Format)?;
@@ -26,7 +26,7 @@ pub(super) fn parse_combined(line: &[u8]) -> Result<Record<'_>, Cause> {
     Record::new(method, target, status(rest)?, Some(time))
 }
 
-/// The first time in brackets, and what follows it.
+/// Returns the first time in brackets, and the text after it.
 fn time(line: &[u8]) -> Option<(Time, &[u8])> {
     let mut rest = line;
     loop {
@@ -41,7 +41,7 @@ fn time(line: &[u8]) -> Option<(Time, &[u8])> {
     }
 }
 
-/// A text up to its closing quote, and what follows that. A quote after a backslash closes nothing.
+/// Splits a text at its closing quote. A quote after a backslash does not close the text.
 fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut at = 0;
     loop {
@@ -53,7 +53,8 @@ fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// A text without escapes: Apache writes `\"`, `\\`, `\n` and the like, both servers write `\xHH`.
+/// Removes the escapes from a text. Apache writes `\"`, `\\`, `\n` and the like, and both servers
+/// write `\xHH`.
 fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'\\') {
         return Cow::Borrowed(text);
@@ -89,25 +90,25 @@ fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// The status after the request.
+/// Parses the status, which follows the request.
 fn status(rest: &[u8]) -> Result<u16, Cause> {
     let word = rest.trim_ascii_start().split(u8::is_ascii_whitespace).next().unwrap_or_default();
     let digits = std::str::from_utf8(word).ok().filter(|word| word.len() == 3);
     digits.and_then(|word| word.parse().ok()).ok_or(Cause::NoStatus)
 }
 
-/// Parses a line.
+/// Parses a line that is a JSON object.
 pub(super) fn parse_json(line: &[u8]) -> Result<Record<'_>, Cause> {
     if let Ok(line) = serde_json::from_slice::<Line>(line) {
         return line.record();
     }
-    // nginx writes \xHH, which JSON does not know, unless it is told `escape=json`.
+    // Without `escape=json`, nginx writes \xHH, which is not valid JSON.
     let fixed = with_json_escapes(line).ok_or(Cause::Format)?;
     let line: Line = serde_json::from_slice(&fixed).map_err(|_| Cause::Format)?;
     line.record().map(Record::into_owned)
 }
 
-/// The same with `\u00HH` for `\xHH`. `None` if there is no such escape.
+/// Replaces `\xHH` by `\u00HH` in a line. Returns `None` if there is no such escape.
 fn with_json_escapes(line: &[u8]) -> Option<Vec<u8>> {
     let (mut fixed, mut rest, mut has_any) = (Vec::with_capacity(line.len()), line, false);
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {
@@ -125,11 +126,11 @@ fn with_json_escapes(line: &[u8]) -> Option<Vec<u8>> {
     has_any.then_some(fixed)
 }
 
-/// The keys that are read from a line: Caddy's keys, and nginx's variables by their names.
+/// The keys that are read from a JSON line: Caddy's keys, and the names of nginx's variables.
 #[derive(Deserialize)]
 #[serde(default)]
 struct Line<'a> {
-    /// Caddy: an object with `method` and `uri`. nginx: the request line.
+    /// Caddy writes an object with `method` and `uri`. nginx writes the request line.
     #[serde(borrow)]
     request: Value<'a>,
     #[serde(borrow)]
@@ -140,7 +141,7 @@ struct Line<'a> {
     request_uri: Value<'a>,
     #[serde(borrow)]
     uri: Value<'a>,
-    /// The query, which nginx's `uri` does not have.
+    /// The query, which is missing from nginx's `uri`.
     #[serde(borrow)]
     args: Value<'a>,
     #[serde(borrow)]
@@ -224,7 +225,7 @@ fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// A value of any type, as far as it matters here.
+/// A JSON value of any type. Only the types that are needed here are told apart.
 enum Value<'a> {
     Text(Cow<'a, str>),
     Integer(u64),
@@ -331,19 +332,20 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// A time.
+/// The time of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Time {
     /// Nanoseconds since 1970.
     pub(super) ns: u64,
-    /// Whether the log says no more than the second.
+    /// Whether the log gives the time in whole seconds only.
     pub(super) is_whole_second: bool,
 }
 
-/// The end of the times that fit, in seconds since 1970: the year 2554.
+/// The limit of times that fit into 64 bits, in seconds since 1970: the year 2554.
 const END_S: u64 = u64::MAX / 1_000_000_000;
 
-/// Numbers from here on are in milliseconds: as seconds, they would be after the year 5000.
+/// Numbers of at least this size are in milliseconds. As seconds, they would be after the year
+/// 5000.
 const MILLISECONDS: f64 = 1e11;
 
 impl Time {
@@ -361,7 +363,7 @@ impl Time {
         }
     }
 
-    /// From a number of seconds, or of milliseconds if it is large, since 1970.
+    /// Converts a number of seconds since 1970, or of milliseconds if the number is large.
     pub(super) fn of_number(number: f64, is_integer: bool) -> Option<Self> {
         let is_ms = number >= MILLISECONDS;
         let seconds = if is_ms { number / 1e3 } else { number };
@@ -370,10 +372,11 @@ impl Time {
         is_known.then_some(Self { ns: (seconds * 1e9).round() as u64, is_whole_second })
     }
 
-    /// From a date and a time of day with its offset from UTC, in seconds.
+    /// Converts a date and a time of day into seconds since 1970. `offset_s` is the offset from UTC
+    /// in seconds.
     fn of_day(date: (u64, u64, u64), clock: (u64, u64, u64), offset_s: i64) -> Option<u64> {
         let ((year, month, day), (hour, minute, second)) = (date, clock);
-        // A leap second is 60.
+        // The number of a leap second is 60.
         if hour > 23 || minute > 59 || second > 60 {
             return None;
         }
@@ -387,7 +390,7 @@ impl Time {
     }
 }
 
-/// `24/Nov/2026:08:24:04 +0000`
+/// Parses `24/Nov/2026:08:24:04 +0000`.
 fn common(text: &str) -> Option<Time> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -403,7 +406,8 @@ fn common(text: &str) -> Option<Time> {
     Time::of_day(date, clock, offset(text.get(21..)?)?).map(Time::whole)
 }
 
-/// `2026-11-24T08:24:04.123+00:00`, or with a space instead of the T. Without an offset it is UTC.
+/// Parses `2026-11-24T08:24:04.123+00:00`. A space may replace the T, and a time without an offset
+/// is in UTC.
 fn iso(text: &str) -> Option<Time> {
     let is = |at: usize, set: &str| text.get(at..=at).is_some_and(|byte| set.contains(byte));
     if !(is(7, "-") && is(10, "T ") && is(13, ":") && is(16, ":")) {
@@ -420,12 +424,12 @@ fn iso(text: &str) -> Option<Time> {
     let (fraction, rest) = fraction.unwrap_or(("", rest));
     let offset_s = if rest.is_empty() { 0 } else { offset(rest)? };
     let whole = Time::whole(Time::of_day(date, clock, offset_s)?);
-    // Nine digits are nanoseconds.
+    // Nine digits after the decimal point are nanoseconds.
     let ns = format!("{fraction:0<9}").get(..9).and_then(digits)?;
     Some(Time { ns: whole.ns + ns, is_whole_second: fraction.is_empty() })
 }
 
-/// `+0100`, `+01:00` or `Z`, in seconds.
+/// Parses `+0100`, `+01:00` or `Z` into an offset in seconds.
 fn offset(text: &str) -> Option<i64> {
     if text == "Z" {
         return Some(0);
@@ -441,19 +445,19 @@ fn offset(text: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(sign * (hours * 3_600 + minutes * 60) as i64)
 }
 
-/// A number of digits only.
+/// Parses a number that consists of digits only.
 fn digits(text: &str) -> Option<u64> {
     let is_number = text.len() < 10 && text.bytes().all(|b| b.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }
 }
 
-/// Days from 1970 to a date (Howard Hinnant: chrono-compatible low-level date algorithms,
-/// `days_from_civil`).
+/// Returns the number of days from 1970 to a date (Howard Hinnant: chrono-compatible low-level date
+/// algorithms, `days_from_civil`).
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1970..2554).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // The year begins in March, so that the leap day is its last.
+    // Let the year begin in March, so that the leap day is the last day of the year.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year / 400, year % 400);
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

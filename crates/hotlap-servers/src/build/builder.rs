@@ -1,8 +1,9 @@
-//! Builds servers of the catalogue in the cache, each once.
+//! Builds each server of the catalogue once, in the cache.
 //!
-//! The name of a build comes from everything that goes into it (sources, commands, the toolchain's
-//! version output), so nothing is built twice and nothing stale is run. Two builds of one server at
-//! the same time are safe: the second waits and uses the first one's result.
+//! The name of a build is derived from everything that goes into the build: sources, commands, and
+//! the toolchain's version output. Therefore, nothing is built twice, and no stale build is run.
+//! Two builds of one server at the same time are safe: the second waits and uses the result of the
+//! first.
 
 use std::fs::{self, File};
 use std::hash::Hasher;
@@ -22,39 +23,39 @@ use crate::interrupt;
 use crate::launch::Launch;
 use crate::process::Supervisor;
 
-/// Marks a complete build. Contains the version.
+/// The file that marks a complete build, and contains the version.
 const DONE: &str = ".hotlap-built";
 
-/// Time limit for one build command. The slowest known, a whole-program compiler on two busy cores,
-/// takes three minutes.
+/// The time limit for one build command. The slowest known command is a whole-program compiler,
+/// which takes three minutes on two busy cores.
 const STEP_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Time limit for the version command.
+/// The time limit for the version command.
 const RECEIPT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Lines of a failed command's output to show.
+/// The number of lines that are shown of a failed command's output.
 const LOG_TAIL: usize = 12;
 
-/// Memory allowed for one build, in bytes. Release builds with whole-program optimization stay
-/// under 1 GiB (the largest known, Crystal's, takes 620 MB), and package managers on a JVM under
+/// The memory allowed for one build, in bytes. Release builds with whole-program optimization stay
+/// under 1 GiB (the largest known, Crystal's, takes 620 MB). Package managers on a JVM stay under
 /// 1.5 GiB.
 const MEMORY_PER_BUILD: u64 = 3 << 29;
 
 /// A server that is ready to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
-    /// The folder that it was built in and runs in.
+    /// The folder in which the server was built and runs.
     pub folder: PathBuf,
-    /// Its version: the first line that the version command prints.
+    /// The server's version: the first line that the version command prints.
     pub version: String,
-    /// Whether it was built just now rather than found in the cache.
+    /// Whether the server was built just now, rather than found in the cache.
     pub fresh: bool,
     /// How long the build took.
     pub took: Duration,
 }
 
 impl Built {
-    /// The command that starts it.
+    /// Returns the command that starts the server.
     pub fn launch(&self, server: &CatalogueServer) -> Launch {
         server.launch(self.folder.clone())
     }
@@ -77,47 +78,47 @@ pub enum Unready {
 pub struct BuildError {
     /// The server's id.
     pub server: String,
-    /// The command, or the step.
+    /// The command that failed, or another step of the build.
     pub what: String,
-    /// How it failed.
+    /// How the command failed.
     pub cause: String,
     /// The last lines of the command's output.
     pub log_tail: Vec<String>,
-    /// The remedy.
+    /// What to do about the failure.
     pub remedy: String,
 }
 
-/// Progress of a build.
+/// The progress of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildEvent<'a> {
-    /// Another process is building the same server. This one waits for it.
+    /// The same server is being built by another process, for which this process waits.
     Waiting {
         /// The server's id.
         server: &'a str,
     },
-    /// A command starts.
+    /// A build command starts.
     Step {
         /// The server's id.
         server: &'a str,
         /// The command.
         command: String,
-        /// Its number, from 1.
+        /// The number of the command, counted from 1.
         number: usize,
-        /// The number of commands.
+        /// The number of commands in the build.
         of: usize,
     },
     /// The server is ready to start.
     Built {
         /// The server's id.
         server: &'a str,
-        /// The result.
+        /// The result of the build.
         built: &'a Built,
     },
     /// The server cannot be started.
     Unready {
         /// The server's id.
         server: &'a str,
-        /// Why.
+        /// Why the server cannot be started.
         why: &'a Unready,
     },
 }
@@ -125,21 +126,21 @@ pub enum BuildEvent<'a> {
 /// Builds servers in a cache.
 #[derive(Clone, Copy)]
 pub struct Builder<'a> {
-    /// The cache folder. Builds are in `builds/` under it.
+    /// The cache folder. Builds are in its subfolder `builds`.
     pub cache: &'a Path,
-    /// How the supervisor of a build is started.
+    /// The command that starts the supervisor of a build.
     pub supervisor: &'a Supervisor,
-    /// Set this to end the build under way.
+    /// A flag that ends the current build when it is set.
     pub stop: &'a AtomicBool,
-    /// Called on progress, from any thread.
+    /// The function that is called on progress, from any thread.
     pub on: &'a (dyn Fn(BuildEvent<'_>) + Sync),
 }
 
 impl Builder<'_> {
-    /// Probes a server's toolchain and builds the server, unless the cache has it.
+    /// Probes a server's toolchain and builds the server, unless the cache has a build.
     ///
     /// # Errors
-    /// The missing toolchain, or the command that failed.
+    /// Returns the missing toolchain, or the command that failed.
     pub fn build(&self, server: &CatalogueServer) -> Result<Built, Unready> {
         let result = self.build_quietly(server);
         match &result {
@@ -149,8 +150,8 @@ impl Builder<'_> {
         result
     }
 
-    /// Builds many servers, as many at a time as cores and memory allow. Results are in the order
-    /// of the servers.
+    /// Builds many servers, as many at a time as cores and memory allow. The results are in the
+    /// order of the servers.
     pub fn build_all(&self, servers: &[&CatalogueServer]) -> Vec<Result<Built, Unready>> {
         // Variants that share a build would only wait for each other, so one thread builds all of
         // them.
@@ -178,10 +179,10 @@ impl Builder<'_> {
         }
         let log = builds.join(format!("{key}.log"));
         let version = self.make(server, &folder, &log, &receipt).inspect_err(|_| {
-            // Remove an incomplete build but keep its log.
+            // Remove an incomplete build, but keep its log.
             let _ = fs::remove_dir_all(&folder);
         })?;
-        // The file that marks a build as complete must not be on the disk before the build is.
+        // The marker of a complete build must not reach the disk before the build does.
         sync(&folder).map_err(|e| refused(&folder, e))?;
         fs::write(&done, &version).map_err(|e| refused(&done, e))?;
         let _ = fs::remove_file(&log);
@@ -189,7 +190,7 @@ impl Builder<'_> {
         Ok(Built { folder, version, fresh: true, took: started.elapsed() })
     }
 
-    /// Copies the sources, runs the build commands, and asks for the version.
+    /// Copies the sources, runs the build commands, and returns the version.
     fn make(
         &self,
         server: &CatalogueServer,
@@ -229,7 +230,7 @@ impl Builder<'_> {
         self.receipt(server, folder, receipt)
     }
 
-    /// The version as the server reports it, or else its toolchain.
+    /// Returns the version of the server, or of its toolchain if there is no version command.
     fn receipt(
         &self,
         server: &CatalogueServer,
@@ -255,7 +256,8 @@ impl Builder<'_> {
         }
     }
 
-    /// If the command names a file in the folder, that file must exist after the build.
+    /// Checks that the command's program exists after the build, if the command names a file in the
+    /// folder.
     fn starts(&self, server: &CatalogueServer, folder: &Path) -> Result<(), BuildError> {
         let program = Path::new(&server.command[0]);
         if !server.command[0].contains('/')
@@ -338,7 +340,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Takes the lock, which is held until dropped. The system releases it when the process dies.
+    /// Takes the lock, which is held until the result is dropped. The system releases the lock when
+    /// the process dies.
     fn lock(&self, server: &CatalogueServer, path: &Path) -> Result<Lock, BuildError> {
         let refused = |error: io::Error| self.refused(server, path, &error);
         let file = File::options().create(true).append(true).open(path).map_err(refused)?;
@@ -359,7 +362,7 @@ impl Builder<'_> {
     }
 }
 
-/// A locked file. It is unlocked explicitly: a process that another thread starts at this moment
+/// A locked file, which is unlocked explicitly. A process that another thread is just starting
 /// inherits the file until it executes its program, and would keep the lock.
 struct Lock(File);
 
@@ -369,7 +372,7 @@ impl Drop for Lock {
     }
 }
 
-/// Messages of package managers without a network.
+/// Messages that package managers print without a network.
 const NO_NETWORK: [&str; 14] = [
     "Could not resolve",
     "Couldn't resolve",
@@ -387,7 +390,7 @@ const NO_NETWORK: [&str; 14] = [
     "Failed to establish a new connection",
 ];
 
-/// Messages of package managers about an outdated lockfile.
+/// Messages that package managers print about an outdated lockfile.
 const LOCKFILE: [&str; 5] = [
     "--locked was passed",
     "lock file needs to be updated",
@@ -425,8 +428,8 @@ fn memory_available() -> Option<u64> {
     None
 }
 
-/// Whether the program of a build exists, and no file that its command names is empty. A power cut
-/// or a full disk may leave missing or empty files.
+/// Returns whether the program of a build exists, and no file that its command names is empty. A
+/// power cut or a full disk may leave missing or empty files.
 fn is_whole(command: &[String], folder: &Path) -> bool {
     let has_program = command
         .first()
@@ -437,7 +440,7 @@ fn is_whole(command: &[String], folder: &Path) -> bool {
     has_program && !command.iter().any(is_empty)
 }
 
-/// Flushes the content of a folder to its disk.
+/// Flushes a folder to its disk.
 fn sync(folder: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::syncfs(fs::File::open(folder)?)?;
@@ -449,7 +452,7 @@ fn sync(folder: &Path) -> io::Result<()> {
 /// Folders of a working copy that are not sources.
 const LEFTOVERS: [&str; 4] = [".git", "target", "node_modules", "__pycache__"];
 
-/// The files of a folder, sorted, relative to it. Symbolic links are not followed.
+/// Returns the files below a folder, as sorted relative paths. Symbolic links are not followed.
 fn files(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
@@ -486,16 +489,16 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of a build: the server's name and a hash of everything that the build depends on. What
-/// matters only at run time (command, environment, description) is left out, so variants share a
-/// build.
+/// Returns the name of a build: the server's name and a hash of everything that the build depends
+/// on. Command, environment and description matter only at run time, so the hash does not cover
+/// them, and variants share a build.
 ///
-/// The hash is 64-bit FNV-1a: builds outlive a hotlap release, and the standard library's hash may
+/// The hash is 64-bit FNV-1a. Builds outlive a hotlap release, and the standard library's hash may
 /// change between releases. With a million builds, the chance that two of them share a name is 1 in
 /// 4 × 10⁷.
 fn key(server: &CatalogueServer, receipt: &str) -> io::Result<String> {
     let mut hasher = FnvHasher::default();
-    // Hash the length of each part too, so that parts cannot run into each other.
+    // Also hash the length of each part, so that different parts never form the same input.
     let mut add = |part: &[u8]| {
         hasher.write(part);
         hasher.write(&(part.len() as u64).to_le_bytes());
@@ -545,8 +548,8 @@ mod tests {
         assert!(!is_whole(&["./missing"]));
     }
 
-    /// Regression: a process that another thread was starting held the lock, so the next build of
-    /// the same server claimed to wait for another process.
+    /// Regression: a process that another thread was starting held the lock. The next build of the
+    /// same server then claimed to wait for another process.
     #[test]
     fn a_lock_ends_with_its_owner_even_if_a_child_inherited_the_file() {
         let folder = tempfile::tempdir().unwrap();
@@ -554,7 +557,7 @@ mod tests {
         let open = || File::options().create(true).append(true).open(&path).unwrap();
         let lock = Lock(open());
         lock.0.try_lock().unwrap();
-        // As a fork does.
+        // A fork duplicates the file in the same way.
         let inherited = lock.0.try_clone().unwrap();
         assert!(open().try_lock().is_err());
         drop(lock);

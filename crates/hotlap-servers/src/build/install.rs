@@ -1,5 +1,4 @@
-//! Missing toolchains: the system packages that provide them, and the commands that install
-//! those.
+//! Installs missing toolchains from system packages.
 //!
 //! Only system packages are installed here. Packages of a language's own package manager are part
 //! of the server's build.
@@ -19,15 +18,15 @@ use crate::interrupt::LOOK;
 /// What some servers are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MissingPackages {
-    /// The package manager. `None` if this machine has none that hotlap knows.
+    /// The package manager. `None` if hotlap does not know the package manager of this machine.
     pub manager: Option<PackageManager>,
-    /// Packages to install, sorted, each once.
+    /// The packages to install, sorted and without duplicates.
     pub packages: Vec<String>,
-    /// Ids of the servers that these packages make buildable.
+    /// The ids of the servers that can be built once these packages are installed.
     pub servers: Vec<String>,
-    /// Ids of servers that no package of this manager makes buildable, each with its remedy.
+    /// The ids of the servers that this package manager cannot help, each with its remedy.
     pub other: Vec<(String, MissingToolchain)>,
-    /// Packages that the manager does not know, found by [`MissingPackages::measure`].
+    /// Packages that the package manager does not know, found by [`MissingPackages::measure`].
     pub unknown: Vec<String>,
 }
 
@@ -41,15 +40,15 @@ pub struct Size {
 }
 
 impl Size {
-    /// Estimated duration, in seconds: 551 MB of small packages took 59 s on two cores, 876 MB of
-    /// larger ones 46 s, so about 13 MB are unpacked per second.
+    /// Returns the estimated duration, in seconds. On two cores, 551 MB of small packages took 59
+    /// s, and 876 MB of larger ones took 46 s. The estimate is therefore 13 MB per second.
     pub fn about_s(self) -> u64 {
         5 + self.disk_bytes / 13_000_000
     }
 }
 
 impl MissingPackages {
-    /// Groups what these servers are missing by how it can be installed here.
+    /// Groups what these servers are missing by how to install it on this machine.
     pub fn of<'a>(
         manager: Option<PackageManager>,
         states: impl IntoIterator<Item = (&'a CatalogueServer, &'a MissingToolchain)>,
@@ -70,7 +69,8 @@ impl MissingPackages {
         missing
     }
 
-    /// The commands that install the packages, in order. Empty if there is nothing to install.
+    /// Returns the commands that install the packages, in order. The list is empty if nothing is to
+    /// be installed.
     pub fn commands(&self, ask: bool) -> Vec<Vec<String>> {
         match self.manager {
             Some(manager) if !self.packages.is_empty() => {
@@ -80,16 +80,18 @@ impl MissingPackages {
         }
     }
 
-    /// Asks the package manager for the size, and moves packages that it does not know to
-    /// [`MissingPackages::unknown`]. `None` if it does not report a size, or has no list of
-    /// packages yet, as in a new container.
+    /// Asks the package manager for the size of the installation. Packages that the package manager
+    /// does not know are moved to [`MissingPackages::unknown`]. Returns `None` if the package
+    /// manager does not report a size. The result is also `None` without a list of packages, as in
+    /// a new container.
     pub fn measure(&mut self) -> Option<Size> {
         if self.manager != Some(PackageManager::Apt) || !has_lists(Path::new(APT_LISTS)) {
             return None;
         }
-        // Each pass names at least one unknown package, so this ends.
+        // Each pass finds at least one unknown package, so the loop ends.
         while !self.packages.is_empty() {
-            // A dry run: the confirmation is declined. It takes no lock, so any user may run it.
+            // A dry run: the confirmation is declined. A dry run takes no lock, so any user may run
+            // it.
             let output = Command::new("apt-get")
                 .args(["install", "--no-install-recommends", "--assume-no"])
                 .args(["-o", "Debug::NoLocking=1", "--"])
@@ -116,12 +118,12 @@ impl MissingPackages {
         Some(Size::default())
     }
 
-    /// Installs the packages. Output is appended to `log` and reported line by line. Questions (a
-    /// password) go to the terminal. A command that has begun runs to its end, even if hotlap is
-    /// killed. After `stop` no further command begins.
+    /// Installs the packages. The output is appended to `log` and reported line by line. Questions,
+    /// such as for a password, go to the terminal. A command that has begun runs to its end, even
+    /// if hotlap is killed. After `stop` is set, no further command begins.
     ///
     /// # Errors
-    /// The command that failed, with its last lines.
+    /// Returns the command that failed, with its last lines of output.
     pub fn run(
         &self,
         log: &Path,
@@ -137,17 +139,17 @@ impl MissingPackages {
     }
 }
 
-/// Where apt has its lists of packages (apt.conf(5), `Dir::State::lists`).
+/// The folder of apt's package lists (apt.conf(5), `Dir::State::lists`).
 const APT_LISTS: &str = "/var/lib/apt/lists";
 
-/// Whether apt has a list of packages. Without one, it knows no package at all.
+/// Returns whether apt has a list of packages. Without a list, apt knows no package at all.
 fn has_lists(folder: &Path) -> bool {
     let is_list = |name: &str| name.contains("_Packages");
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| is_list(&entry.file_name().to_string_lossy()))
 }
 
-/// Packages that apt reports as unknown.
+/// Returns the packages that apt reports as unknown.
 fn unknown_packages(said: &str) -> Vec<String> {
     let named = |line: &str| {
         let line = line.strip_prefix("E: ")?;
@@ -160,8 +162,8 @@ fn unknown_packages(said: &str) -> Vec<String> {
     said.lines().filter_map(named).collect()
 }
 
-/// The size that apt reports: `Need to get 131 MB/140 MB of archives.` and `After this operation,
-/// 551 MB of additional disk space will be used.`
+/// Parses the size that apt reports: `Need to get 131 MB/140 MB of archives.` and `After this
+/// operation, 551 MB of additional disk space will be used.`
 fn size(said: &str) -> Option<Size> {
     let after = |words: &str| said.lines().find_map(|line| line.strip_prefix(words));
     let nothing = said.contains("0 newly installed");
@@ -197,14 +199,14 @@ pub enum InstallError {
         /// The system's error.
         source: io::Error,
     },
-    /// It exited with an error.
+    /// The command exited with an error.
     #[error("{command}: {ending}: see its last lines of output")]
     Ended {
         /// The command.
         command: String,
-        /// How.
+        /// How the command ended.
         ending: String,
-        /// The last lines that it printed.
+        /// The last lines that the command printed.
         log_tail: Vec<String>,
     },
 }
@@ -212,18 +214,19 @@ pub enum InstallError {
 /// What a package manager is doing.
 #[derive(Debug, Clone, Copy)]
 pub enum InstallProgress<'a> {
-    /// It printed this line.
+    /// The package manager printed this line.
     Line(&'a str),
-    /// The user interrupted, but the command is allowed to finish. Reported once.
+    /// The user interrupted, but the command is allowed to finish. This event is reported once.
     Waiting,
 }
 
-/// Runs a command of a package manager that appends to the log, and follows that log. `stop` does
-/// not end the command.
+/// Runs a package manager's command, which appends to the log, and follows the log. `stop` does not
+/// end the command.
 ///
-/// The command outlives hotlap: an installation that is killed half-way leaves the system's
-/// packages broken. So it runs in its own session, where neither Ctrl-C nor a closed terminal
-/// reaches it, and writes to a log file, since a closed pipe would kill it too.
+/// The command outlives hotlap, because an installation that is killed half-way leaves the system's
+/// packages broken. Therefore, the command runs in its own session, where neither Ctrl-C nor a
+/// closed terminal reaches it. The command writes to a log file, because a closed pipe would kill
+/// it, too.
 fn run(
     argv: &[String],
     log: &Path,
@@ -250,7 +253,7 @@ fn run(
     Err(InstallError::Ended { command, ending, log_tail })
 }
 
-/// Starts it. Also returns the log, positioned where the command's own output begins.
+/// Starts the command. Also returns the log, positioned where the command's own output begins.
 #[expect(unsafe_code, reason = "the moment between fork and exec")]
 fn start(argv: &[String], command: &str, log: &Path) -> io::Result<(Child, File)> {
     let mut output = File::options().append(true).create(true).open(log)?;
@@ -266,7 +269,7 @@ fn start(argv: &[String], command: &str, log: &Path) -> io::Result<(Child, File)
         false => rustix::process::setsid().map(drop).map_err(io::Error::from),
         true => {
             for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-                // SAFETY: SIG_IGN is a valid disposition for each of these; the call is
+                // SAFETY: SIG_IGN is a valid disposition for each of these signals, and the call is
                 // async-signal-safe.
                 unsafe { libc::signal(signal, libc::SIG_IGN) };
             }
@@ -285,7 +288,7 @@ fn in_a_session(argv: &[String]) -> Vec<String> {
     apart.into_iter().chain(argv[1..].iter().cloned()).collect()
 }
 
-/// Reports each line until the command has ended.
+/// Reports each line of the log until the command has ended.
 fn follow(
     mut child: Child,
     mut lines: File,
@@ -295,7 +298,7 @@ fn follow(
     let mut unread = Vec::new();
     let mut is_told = false;
     loop {
-        // Check before reading: what it wrote before it ended is in the log then.
+        // Check before reading, so that everything that the command wrote before it ended is read.
         let ended = child.try_wait()?;
         lines.read_to_end(&mut unread)?;
         let whole = match ended {
@@ -381,7 +384,7 @@ mod tests {
         assert_eq!(size("0 upgraded, 0 newly installed, 0 to remove"), Some(Size::default()));
     }
 
-    /// Regression: in a new container, every package was said not to exist.
+    /// Regression: in a new container, hotlap said that no package exists.
     #[test]
     fn without_lists_apt_is_not_asked_for_packages() {
         let folder = tempfile::tempdir().unwrap();
@@ -429,7 +432,7 @@ mod tests {
         let mut told = Vec::new();
         let mut on = |progress: InstallProgress| match progress {
             InstallProgress::Line(line) => told.push(line.to_owned()),
-            // It ends only after this was reported.
+            // The command ends only after this event was reported.
             InstallProgress::Waiting => {
                 told.push("waits".to_owned());
                 fs::write(folder.path().join("go"), "").unwrap();

@@ -1,5 +1,5 @@
-//! Runs the commands of probes and builds, several at a time. When the user interrupts, everything
-//! that a command started ends.
+//! Runs the commands of probes and builds, several at a time. When the user interrupts, a command
+//! ends together with everything that it started.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,17 +18,18 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::interrupt;
 use crate::process::{Process, ProcessExit, ProcessSetting, StartError, Supervisor};
 
-/// Variables by which an outer cargo build would redirect the server's build output.
+/// Environment variables with which an outer cargo build would redirect the output of a server's
+/// build.
 const OUTER: [&str; 2] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// By itself.
+    /// The command exited by itself.
     Exited(ExitStatus),
-    /// Killed because it took longer than this.
+    /// The command was killed because it took longer than this time limit.
     TooLong(Duration),
-    /// Killed because the user interrupted.
+    /// The command was killed because the user interrupted.
     Stopped,
 }
 
@@ -58,7 +59,8 @@ pub(super) struct Captured {
     pub(super) stderr: String,
 }
 
-/// The command as a process would be started for it: paths are relative to its folder.
+/// Prepares a command. A relative path of the program is relative to `cwd`, as in a supervised
+/// process.
 fn command(argv: &[String], cwd: &Path) -> Command {
     let program = Path::new(&argv[0]);
     let mut command = if argv[0].contains('/') && program.is_relative() {
@@ -71,7 +73,7 @@ fn command(argv: &[String], cwd: &Path) -> Command {
     command
 }
 
-/// Runs a command with little output.
+/// Runs a command with little output, and returns its output.
 pub(super) fn capture(
     argv: &[String],
     cwd: &Path,
@@ -82,15 +84,16 @@ pub(super) fn capture(
     let stdout = child.stdout.take().map(reader);
     let stderr = child.stderr.take().map(reader);
     let ended = wait(&mut child, limit, stop)?;
-    // A process that inherited the pipe and is still running must not block this.
+    // A process that inherited the pipe and is still running must not block this function.
     let said = |reader: Option<mpsc::Receiver<String>>| {
         reader.and_then(|r| r.recv_timeout(Duration::from_secs(2)).ok()).unwrap_or_default()
     };
     Ok(Captured { ended, stdout: said(stdout), stderr: said(stderr) })
 }
 
-/// Runs a command and appends its output to a log, in the order written. A supervisor ends it with
-/// everything that it started: when it exits, when the user interrupts, and when hotlap is killed.
+/// Runs a command and appends its output to a log, in the order written. A supervisor ends the
+/// command and everything that it started. They are ended when the command exits, when the user
+/// interrupts, and when hotlap is killed.
 pub(super) fn logged(
     argv: &[String],
     cwd: &Path,
@@ -166,10 +169,11 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> io::Result<End
     }
 }
 
-/// Runs a job for each item on at most `threads` threads. Results are in the order of the items.
+/// Runs a job for each item on at most `threads` threads. The results are in the order of the
+/// items.
 ///
 /// # Panics
-/// If a job does.
+/// If a job panics.
 pub(crate) fn map<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
@@ -196,10 +200,11 @@ pub(crate) fn map<T: Sync, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The same with one job for all items that share a key, which returns a result for each of them.
+/// Runs one job for all items that share a key. A job returns a result for each of its items. The
+/// combined results are in the order of all items.
 ///
 /// # Panics
-/// If a job does.
+/// If a job panics.
 pub(crate) fn map_groups<T: Sync, K: Ord, R: Send>(
     items: &[T],
     key: impl Fn(&T) -> K,
@@ -220,7 +225,7 @@ pub(crate) fn map_groups<T: Sync, K: Ord, R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The number of threads that can run at the same time in this process.
+/// Returns the number of threads that can run at the same time in this process.
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -1,4 +1,4 @@
-//! Finds out whether a server's toolchain is installed, and how to install it if not.
+//! Finds out whether a server's toolchain is installed, and how to install a missing one.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -8,21 +8,22 @@ use serde::{Deserialize, Serialize};
 
 use super::step;
 use crate::catalogue::{CatalogueServer, Install};
+use crate::database::Programs;
 
-/// Time limit for one probe. A JVM language's takes a second or two on a busy machine.
+/// The time limit for one probe. A JVM language's probe takes a second or two on a busy machine.
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a server's toolchain cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{command}: {why}: {remedy}")]
 pub struct MissingToolchain {
-    /// How it is missing.
+    /// How the toolchain is missing.
     pub kind: MissingKind,
     /// The probe command that failed.
     pub command: String,
     /// How the probe failed.
     pub why: String,
-    /// How to install it.
+    /// The command that installs the toolchain, or where to get it.
     pub remedy: String,
 }
 
@@ -31,16 +32,17 @@ pub struct MissingToolchain {
 pub enum MissingKind {
     /// The program is not installed.
     Missing,
-    /// It is installed, but the probe rejects it: wrong version, or incomplete.
+    /// The program is installed, but the probe rejects it: it has the wrong version or is
+    /// incomplete.
     Unfit,
-    /// No common registry has it. The remedy names where it comes from.
+    /// No common registry has the toolchain. The remedy says where to get it.
     Unreachable,
 }
 
 /// Probes the toolchain of one server. Returns the output of the probes.
 ///
 /// # Errors
-/// What is missing and how to install it.
+/// Returns what is missing and how to install it.
 pub fn probe(server: &CatalogueServer, stop: &AtomicBool) -> Result<String, MissingToolchain> {
     let mut receipt = String::new();
     for command in &server.toolchain.probe {
@@ -52,8 +54,20 @@ pub fn probe(server: &CatalogueServer, stop: &AtomicBool) -> Result<String, Miss
     Ok(receipt)
 }
 
-/// Probes many servers, a few at a time. Identical probes of one folder are run once. Results are
-/// in the order of the servers.
+/// Finds out whether PostgreSQL is installed, if a contract of the server needs it.
+///
+/// # Errors
+/// If PostgreSQL is needed but not installed. The error says how to install it.
+pub fn probe_database(server: &CatalogueServer) -> Result<(), MissingToolchain> {
+    if !server.needs_database() {
+        return Ok(());
+    }
+    let missing = |why| absence(server, &["postgres".to_owned()], MissingKind::Missing, why);
+    Programs::find(None).map(drop).map_err(missing)
+}
+
+/// Probes many servers, a few at a time. Identical probes of one folder are run once. The results
+/// are in the order of the servers.
 pub fn probe_all(
     servers: &[&CatalogueServer],
     stop: &AtomicBool,
@@ -62,13 +76,24 @@ pub fn probe_all(
         |server: &&'_ CatalogueServer| (server.folder.clone(), server.toolchain.probe.clone());
     step::map_groups(servers, key, step::threads(), |group| {
         let output = probe(group[0], stop);
-        // Variants of one folder share the output but not the remedy.
+        // Variants of one folder share the output of the probe, but not the remedy.
         let of = |server: &&&CatalogueServer| match &output {
             Ok(receipt) => Ok(receipt.clone()),
             Err(a) => Err(absence(server, &words(&a.command), a.kind, a.why.clone())),
         };
         group.iter().map(of).collect()
     })
+}
+
+/// Works like [`probe_all`], and also looks for PostgreSQL if a server's contracts need it.
+pub fn probe_with_databases(
+    servers: &[&CatalogueServer],
+    stop: &AtomicBool,
+) -> Vec<Result<String, MissingToolchain>> {
+    let probed = probe_all(servers, stop).into_iter().zip(servers);
+    probed
+        .map(|(probed, server)| probed.and_then(|output| probe_database(server).map(|()| output)))
+        .collect()
 }
 
 fn words(command: &str) -> Vec<String> {
@@ -115,8 +140,8 @@ fn absence(
     }
 }
 
-/// How to install a server's toolchain: with the machine's package manager, or, if none is known,
-/// the package names in Debian.
+/// Says how to install a server's toolchain with the machine's package manager. Without a known
+/// package manager, it lists the names of the Debian packages.
 fn remedy(server: &CatalogueServer, manager: Option<PackageManager>) -> String {
     let install = &server.toolchain.install;
     let packages = manager.unwrap_or(PackageManager::Apt).packages(install);
@@ -138,14 +163,14 @@ fn remedy(server: &CatalogueServer, manager: Option<PackageManager>) -> String {
 /// A system's package manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PackageManager {
-    /// Debian and derivatives.
+    /// The package manager of Debian and derivatives.
     Apt,
     /// Homebrew.
     Brew,
 }
 
 impl PackageManager {
-    /// The package manager of this machine.
+    /// Returns the package manager of this machine, if hotlap knows it.
     pub fn here() -> Option<Self> {
         [(Self::Apt, "apt-get"), (Self::Brew, "brew")]
             .into_iter()
@@ -153,7 +178,7 @@ impl PackageManager {
             .map(|(manager, _)| manager)
     }
 
-    /// The packages that a server needs from it.
+    /// Returns the packages of this package manager that a server needs.
     pub fn packages(self, install: &Install) -> &[String] {
         match self {
             Self::Apt => &install.apt,
@@ -161,7 +186,7 @@ impl PackageManager {
         }
     }
 
-    /// The command that updates the list of packages.
+    /// Returns the command that updates the list of packages.
     pub fn update(self) -> Vec<String> {
         match self {
             Self::Apt => as_root(&["apt-get", "update"]),
@@ -169,7 +194,7 @@ impl PackageManager {
         }
     }
 
-    /// The command that installs packages. With `ask` it asks for confirmation.
+    /// Returns the command that installs packages. With `ask`, the command asks for confirmation.
     pub fn command(self, packages: &[String], ask: bool) -> Vec<String> {
         let mut words = match self {
             Self::Apt => as_root(&["apt-get", "install", "--no-install-recommends"]),
@@ -189,7 +214,7 @@ fn as_root(words: &[&str]) -> Vec<String> {
     sudo.iter().chain(words).map(|&word| word.to_owned()).collect()
 }
 
-/// Whether a folder of `PATH` has a file of this name.
+/// Returns whether a folder of `PATH` has a file of this name.
 pub fn on_path(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))

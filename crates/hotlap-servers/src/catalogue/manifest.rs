@@ -1,9 +1,9 @@
-//! Reads `server.toml` strictly into [`CatalogueServer`]s.
+//! Parses `server.toml` strictly into [`CatalogueServer`]s.
 //!
-//! The file's keys and the resulting servers are separate types: the keys are private to this
-//! module, and a [`CatalogueServer`] has its variants resolved. An unknown key, a wrong type or an
-//! empty command is an error with file and line, because a key that is silently ignored would let a
-//! server run in another way than its manifest says.
+//! The keys of the file and the resulting servers are separate types. The keys are private to this
+//! module, and each variant becomes a complete [`CatalogueServer`]. An unknown key, a wrong type or
+//! an empty command is an error with file and line. If a key were silently ignored, a server would
+//! run in another way than its manifest says.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,54 +18,54 @@ use toml::Spanned;
 use crate::contract::{self, Api};
 use crate::launch::{Counts, Launch};
 
-/// The name of the file in each server's folder.
+/// The name of the manifest in each server's folder.
 pub const FILE_NAME: &str = "server.toml";
 
 /// A server of the catalogue, or a variant of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogueServer {
-    /// `go/net-http`. A variant is `go/net-http:name`.
+    /// The id, such as `go/net-http`. The id of a variant is `go/net-http:name`.
     pub id: String,
     /// A one-sentence description.
     pub about: String,
-    /// The URL of its documentation.
+    /// The URL of the server's documentation.
     pub url: String,
-    /// Its kind.
+    /// The kind of server.
     pub kind: ServerKind,
-    /// The contracts that it implements.
+    /// The contracts that the server implements.
     pub contracts: Vec<contract::Name>,
-    /// The protocols that it speaks, all of them on one port.
+    /// The protocols that the server speaks, all of them on one port.
     pub protocols: Vec<SpokenProtocol>,
-    /// How it is built.
+    /// How the server is built.
     pub toolchain: Toolchain,
-    /// The command that starts it, in the folder that it was built in.
+    /// The command that starts the server, in the folder of its build.
     pub command: Vec<String>,
     /// Environment variables to add.
     pub env: BTreeMap<String, String>,
-    /// Environment variables to add only when it is observed.
+    /// Environment variables to add only when the server is observed.
     pub explain_env: BTreeMap<String, String>,
     /// The exact response to `GET /api/hello`, for the contract `api`.
     pub api: Option<Api>,
     /// A side effect that must happen for each request.
     pub counts: Option<Counts>,
-    /// Whether it keeps connections open. One that closes them by design announces it in each
-    /// response.
+    /// Whether the server keeps connections open. A server that closes connections by design
+    /// announces that in each response.
     pub keep_alive: bool,
-    /// Its folder in the catalogue.
+    /// The server's folder in the catalogue.
     pub folder: PathBuf,
-    /// The line of `server.toml` with its command.
+    /// The line of `server.toml` that has the server's command, counted from 1.
     pub command_line: usize,
 }
 
-/// What kind of server it is. This decides which checks are required.
+/// The kind of server, which decides which checks are required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
-    /// A framework with routing, so it must reject unknown paths.
+    /// A framework with routing, which must reject unknown paths.
     Framework,
-    /// The standard library's own server.
+    /// A server from a language's standard library.
     StandardLibrary,
-    /// Hand-written on bare sockets.
+    /// A server that was written by hand on bare sockets.
     HandWritten,
 }
 
@@ -82,15 +82,16 @@ impl fmt::Display for ServerKind {
 /// How a server is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toolchain {
-    /// Commands that succeed if the toolchain is installed.
+    /// The commands that succeed if the toolchain is installed.
     pub probe: Vec<Vec<String>>,
-    /// System packages that provide it.
+    /// The system packages that provide the toolchain.
     pub install: Install,
-    /// Commands that build the server, in a copy of its folder.
+    /// The commands that build the server, in a copy of its folder.
     pub build: Vec<Vec<String>>,
-    /// The command whose first line of output is the version. Empty: the probe's output is used.
+    /// The command whose first line of output is the version. If empty, the output of the probe is
+    /// used.
     pub version: Vec<String>,
-    /// Where to get it if no common registry has it.
+    /// Where to get the toolchain if no common registry has it.
     pub upstream: Option<Upstream>,
 }
 
@@ -98,15 +99,16 @@ pub struct Toolchain {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Install {
-    /// Debian and derivatives.
+    /// The packages for Debian and derivatives.
     #[serde(default, deserialize_with = "packages")]
     pub apt: Vec<String>,
-    /// Homebrew.
+    /// The packages for Homebrew.
     #[serde(default, deserialize_with = "packages")]
     pub brew: Vec<String>,
 }
 
-/// Names of packages. They follow a command that runs as root, so none may be an option.
+/// Parses names of packages. The names become arguments of a command that runs as root, so no name
+/// may be an option.
 fn packages<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let names = Vec::<String>::deserialize(from)?;
     let is_name = |name: &String| {
@@ -119,13 +121,13 @@ fn packages<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error>
     }
 }
 
-/// The source of something that no common registry has.
+/// Where to get a toolchain that no common registry has.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
-    /// The command that installs it, given access to the source.
+    /// The command that installs the toolchain, given access to the source.
     pub install: String,
-    /// Why it is not available elsewhere.
+    /// Why the toolchain is not available elsewhere.
     pub why: String,
 }
 
@@ -133,18 +135,18 @@ pub struct Upstream {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {what}", file.display(), line.map(|l| format!(":{l}")).unwrap_or_default())]
 pub struct ManifestError {
-    /// The file, or the folder without one.
+    /// The path of the manifest.
     pub file: PathBuf,
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: Option<usize>,
-    /// What is wrong, and the remedy.
+    /// What is wrong, and what to do.
     pub what: String,
 }
 
-/// Reads the manifest in `folder`: the server first, then its variants by name.
+/// Reads the manifest in `folder`. Returns the server first, then its variants by name.
 ///
 /// # Errors
-/// The file is missing, unreadable or invalid.
+/// If the file is missing, unreadable or invalid.
 pub fn read(folder: &Path, id: &str) -> Result<Vec<CatalogueServer>, ManifestError> {
     let file = folder.join(FILE_NAME);
     let text = std::fs::read_to_string(&file).map_err(|error| {
@@ -162,7 +164,7 @@ pub fn read(folder: &Path, id: &str) -> Result<Vec<CatalogueServer>, ManifestErr
 /// Parses the text of a manifest.
 ///
 /// # Errors
-/// The manifest is invalid.
+/// If the manifest is invalid.
 pub fn parse(text: &str, folder: &Path, id: &str) -> Result<Vec<CatalogueServer>, ManifestError> {
     let file = folder.join(FILE_NAME);
     let keys: Keys = toml::from_str(text).map_err(|error| ManifestError {
@@ -188,7 +190,7 @@ pub fn parse(text: &str, folder: &Path, id: &str) -> Result<Vec<CatalogueServer>
     Ok(servers)
 }
 
-/// The line of a byte offset in a text, from 1.
+/// Returns the line of a byte offset in a text, counted from 1.
 pub fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
 }
@@ -265,8 +267,8 @@ struct VariantKeys {
 
 type Complaint = (Range<usize>, String);
 
-/// Merges a variant into its base. `env` is merged key by key, as are the toolchain's keys.
-/// Everything else replaces the base's value.
+/// Merges a variant into its base. The variables of `env` and the keys of the toolchain are merged
+/// one by one. Everything else replaces the base's value.
 fn resolve(
     keys: &Keys,
     variant: &VariantKeys,
@@ -322,7 +324,7 @@ fn resolve(
         protocols,
         toolchain: Toolchain {
             probe: probe.get_ref().commands().to_vec(),
-            install: variant.install.as_ref().unwrap_or(&base.install).clone(),
+            install: with_database(variant.install.as_ref().unwrap_or(&base.install), contracts),
             build: build.iter().map(|command| command.get_ref().clone()).collect(),
             version: version.map(|version| version.get_ref().clone()).unwrap_or_default(),
             upstream: variant.upstream.as_ref().or(base.upstream.as_ref()).cloned(),
@@ -338,6 +340,16 @@ fn resolve(
     })
 }
 
+/// The packages of a server, and PostgreSQL if one of these contracts needs a database.
+fn with_database(packages: &Install, contracts: &Spanned<Vec<contract::Name>>) -> Install {
+    let mut packages = packages.clone();
+    if contracts.get_ref().iter().any(|contract| contract.needs_database()) {
+        packages.apt.push("postgresql".to_owned());
+        packages.brew.push("postgresql".to_owned());
+    }
+    packages
+}
+
 fn filled(span: Range<usize>, command: &[String], key: &str) -> Result<(), Complaint> {
     match command.first() {
         Some(program) if !program.trim().is_empty() => Ok(()),
@@ -346,12 +358,17 @@ fn filled(span: Range<usize>, command: &[String], key: &str) -> Result<(), Compl
 }
 
 impl CatalogueServer {
-    /// The id without its variant, which is the folder's path.
+    /// Returns the id without its variant, which is the path of the server's folder.
     pub fn base_id(&self) -> &str {
         self.id.split_once(':').map_or(&self.id, |(base, _)| base)
     }
 
-    /// The command that starts it, in this folder.
+    /// Returns whether one of the server's contracts needs a database.
+    pub fn needs_database(&self) -> bool {
+        self.contracts.iter().any(|contract| contract.needs_database())
+    }
+
+    /// Returns the command that starts the server in `folder`.
     pub fn launch(&self, folder: PathBuf) -> Launch {
         Launch {
             argv: self.command.clone(),
@@ -361,29 +378,31 @@ impl CatalogueServer {
             cwd: folder,
             tls: None,
             has_database: false,
+            has_files: self.contracts.contains(&contract::Name::Static),
         }
     }
 
-    /// The language: the first part of the id.
+    /// Returns the language, which is the first part of the id.
     pub fn language(&self) -> &str {
         self.id.split_once('/').map_or(&self.id, |(language, _)| language)
     }
 }
 
-/// A protocol that a server speaks on its port: with a certificate those over TLS, otherwise the
-/// others.
+/// A protocol that a server speaks on its port. With a certificate, a server speaks its protocols
+/// over TLS. Without a certificate, the server speaks its other protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpokenProtocol {
     /// HTTP/1.1 without TLS.
     #[serde(rename = "http/1.1")]
     Http1,
-    /// HTTP/2 without TLS, to clients that begin with its preface (RFC 9113 section 3.3).
+    /// HTTP/2 without TLS, for clients that begin with the preface of HTTP/2 (RFC 9113 section
+    /// 3.3).
     #[serde(rename = "h2c")]
     H2c,
     /// HTTP/1.1 over TLS.
     #[serde(rename = "https")]
     Https,
-    /// HTTP/2 over TLS, to clients that ask for it in the handshake (RFC 9113 section 3.2).
+    /// HTTP/2 over TLS, for clients that ask for it in the handshake (RFC 9113 section 3.2).
     #[serde(rename = "h2")]
     H2,
 }
@@ -392,7 +411,7 @@ impl SpokenProtocol {
     /// All protocols.
     pub const ALL: [Self; 4] = [Self::Http1, Self::H2c, Self::Https, Self::H2];
 
-    /// A version of HTTP, with TLS or without.
+    /// Returns the protocol for a version of HTTP, with or without TLS.
     pub const fn of(version: plan::Protocol, is_tls: bool) -> Self {
         match (version, is_tls) {
             (plan::Protocol::Http1, false) => Self::Http1,
@@ -402,7 +421,7 @@ impl SpokenProtocol {
         }
     }
 
-    /// Its version of HTTP.
+    /// Returns the version of HTTP.
     pub const fn version(self) -> plan::Protocol {
         match self {
             Self::Http1 | Self::Https => plan::Protocol::Http1,
@@ -410,12 +429,12 @@ impl SpokenProtocol {
         }
     }
 
-    /// Whether it runs over TLS.
+    /// Returns whether the protocol runs over TLS.
     pub const fn is_tls(self) -> bool {
         matches!(self, Self::Https | Self::H2)
     }
 
-    /// Its name in manifests.
+    /// Returns the name of the protocol in manifests.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http1 => "http/1.1",
@@ -425,7 +444,7 @@ impl SpokenProtocol {
         }
     }
 
-    /// Its name in sentences.
+    /// Returns the name of the protocol in sentences.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Http1 => "HTTP/1.1",
@@ -442,7 +461,7 @@ impl fmt::Display for SpokenProtocol {
     }
 }
 
-/// The key `probe`.
+/// The value of the key `probe`.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a probe is one command or a list of commands, not a mixture")]
 enum Probes {
@@ -499,7 +518,7 @@ env = { C = "1" }
         parsed(text).unwrap_err().to_string()
     }
 
-    /// Regression: `apt-get install`, as root, took an option from a manifest and executed it.
+    /// Regression: `apt-get install`, run as root, took an option from a manifest and executed it.
     #[test]
     fn packages_are_names_and_never_options() {
         for name in ["-o", "--yes", "Dir::Bin=/x; rm", "", "a b"] {
@@ -566,7 +585,8 @@ env = { C = "1" }
         assert_eq!(
             complaint(&text),
             "servers/go/x/server.toml:5: unknown variant `jsonapi`, expected one of `hello`, \
-             `clock`, `api`, `json-api`"
+             `clock`, `api`, `json-api`, `json`, `db`, `queries`, `updates`, `fortunes`, `cached`, \
+             `upload`, `delay`, `static`"
         );
     }
 

@@ -1,22 +1,23 @@
-//! The body of a response. Only as much of it is kept as is needed.
+//! The body of a response. Only the part that is needed is kept.
 //!
-//! Bodies may be large, and a server gets some thirty requests before its load. So a body is
-//! compared with the expected body as it arrives, and only its beginning is kept.
+//! Bodies may be large, and a server gets some thirty requests before its load. Therefore, a body
+//! is compared with the expected body as it arrives, and only its beginning is kept.
 
 use std::ops::Range;
 
 use hotlap_load::http::KeepBody;
 use hotlap_load::plan::{Shared, first_difference};
 
-/// The least that is kept of a body: enough for messages, and for all of a small body.
+/// The number of bytes that are kept of a body. It is enough for messages, and small bodies are
+/// kept as a whole.
 const KEPT: usize = 64 << 10;
 
-/// The most ranges that may vary. More ranges become one, from the first to the last. A list of
-/// thousands of records fits, with an id in each record. A body that differs almost everywhere does
-/// not fit, and its ranges would take more memory than its bytes.
+/// The maximum number of ranges that may vary. Further ranges make all of them one range, from the
+/// first to the last. A list of thousands of records fits, with an id in each record. A body that
+/// differs almost everywhere does not fit, and its ranges would take more memory than its bytes.
 const MOST_RANGES: usize = 10_000;
 
-/// A response of a server that is checked.
+/// The response of a server under verification.
 pub type Response = hotlap_load::http::Response<Body>;
 
 /// The kept part of a body, and how the whole body differs from the expected one.
@@ -33,35 +34,35 @@ pub struct Body {
 struct Compared {
     bytes: Shared<u8>,
     varies: Vec<Range<usize>>,
-    /// The first byte that differs outside of the ranges that vary.
+    /// The offset of the first byte that differs outside of the ranges that vary.
     first: Option<usize>,
-    /// All words that differ from there on.
+    /// The words that differ in this and all later pieces of the body.
     words: Vec<Range<usize>>,
 }
 
 impl Body {
-    /// A body that is kept as a whole.
+    /// Returns an empty body that will keep all its bytes.
     pub fn whole() -> Self {
         Self { is_whole: true, ..Self::default() }
     }
 
-    /// A body that is compared with these bytes, of which some ranges may vary.
+    /// Returns an empty body that will be compared with `bytes`. The ranges in `varies` may differ.
     pub fn compared_with(bytes: Shared<u8>, varies: Vec<Range<usize>>) -> Self {
         let compared = Compared { bytes, varies, first: None, words: Vec::new() };
         Self { compared: Some(compared), ..Self::default() }
     }
 
-    /// Its length in bytes.
+    /// Returns the length of the body in bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Its first bytes, or all of them if the body is small.
+    /// Returns the first bytes, or all of them if the body is small.
     pub fn start(&self) -> &[u8] {
         &self.start
     }
@@ -75,12 +76,12 @@ impl Body {
         bytes
     }
 
-    /// The words in which it differs from the body that it was compared with.
+    /// Returns the words in which the body differs from the body that it was compared with.
     pub fn differing_words(&self) -> &[Range<usize>] {
         self.compared.as_ref().map_or(&[], |compared| &compared.words)
     }
 
-    /// Whether it is the expected body.
+    /// Returns whether the body is equal to `bytes`, except for the ranges in `varies`.
     pub fn is(&self, bytes: &Shared<u8>, varies: &[Range<usize>]) -> bool {
         if self.length != bytes.len() {
             return false;
@@ -96,7 +97,7 @@ impl Body {
         }
     }
 
-    /// Its beginning, quoted for display.
+    /// Returns the beginning of the body, quoted for display.
     pub fn quoted(&self) -> String {
         quoted_part(&self.start, self.length)
     }
@@ -136,7 +137,7 @@ fn add_words(words: &mut Vec<Range<usize>>, expected: &[u8], piece: &[u8], at: u
     }
 }
 
-/// Adds a range, and joins it with the last ones if they overlap or touch.
+/// Adds a range. If it overlaps or touches the last ranges, they are joined.
 fn push_range(ranges: &mut Vec<Range<usize>>, mut range: Range<usize>) {
     while let Some(last) = ranges.pop_if(|last| range.start <= last.end) {
         range = last.start.min(range.start)..last.end.max(range.end);
@@ -148,7 +149,7 @@ fn push_range(ranges: &mut Vec<Range<usize>>, mut range: Range<usize>) {
     ranges.push(range);
 }
 
-/// All ranges of both lists, in order and without overlap.
+/// Returns all ranges of both lists, in order and without overlap.
 pub fn union(some: &[Range<usize>], others: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut all = [some, others].concat();
     all.sort_by_key(|range| range.start);
@@ -157,12 +158,12 @@ pub fn union(some: &[Range<usize>], others: &[Range<usize>]) -> Vec<Range<usize>
     union
 }
 
-/// Bytes quoted for display: at most 60 of them.
+/// Quotes the first 60 bytes of a text for display.
 pub fn quoted(bytes: &[u8]) -> String {
     quoted_part(bytes, bytes.len())
 }
 
-/// The first of this many bytes, quoted for display.
+/// Quotes a body for display, given its first bytes and its length.
 pub fn quoted_part(start: &[u8], length: usize) -> String {
     const SHOWN: usize = 60;
     let shown = String::from_utf8_lossy(&start[..start.len().min(SHOWN)]);

@@ -1,8 +1,9 @@
 //! The folder of a database: its data, its socket and its password.
 //!
-//! It is in the folder for temporary files for two reasons. The path of a socket is limited to
-//! about 100 bytes, and another user must reach the folder if hotlap is root. A note in the folder
-//! of the run has the path, so that the next hotlap removes the folder if this hotlap is killed.
+//! The folder is in the system's folder for temporary files, for two reasons. The path of a socket
+//! is limited to about 100 bytes, and another user must reach the folder if hotlap is root. A note
+//! in the folder of the run has the path. If this hotlap is killed, the next one uses the note to
+//! remove the folder.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -19,41 +20,41 @@ use super::random_text;
 /// The file with the path of a database's folder, in the folder of the run.
 const NOTE: &str = "database";
 
-/// The file with what PostgreSQL prints, in the folder of the run.
+/// The file with PostgreSQL's output, in the folder of the run.
 pub const LOG: &str = "database.log";
 
-/// How the names of these folders begin.
+/// The beginning of the names of these folders.
 const PREFIX: &str = "hotlap-db-";
 
-/// The longest path of the folder for temporary files. The path of a socket in it may have 103
-/// bytes on macOS, and 107 on Linux.
+/// The longest path of the folder for temporary files, in bytes. The path of a socket in it may
+/// have 103 bytes on macOS, and 107 on Linux.
 const LONGEST: usize = 60;
 
 /// How long PostgreSQL may take to end after each signal.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
-/// The user that runs PostgreSQL, which refuses to run as root.
+/// The user that runs PostgreSQL. PostgreSQL refuses to run as root.
 pub(super) struct Owner(Option<(u32, u32)>);
 
 impl Owner {
-    /// The current user, or `postgres` or `nobody` if the current user is root.
+    /// Returns the current user, or `postgres` or `nobody` if the current user is root.
     pub(super) fn of_servers() -> Self {
         if !rustix::process::geteuid().is_root() {
             return Self(None);
         }
         let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let ids = |name: &str| ids_of(&users, name);
-        // The ids of `nobody` on most systems.
+        // These are the ids of `nobody` on most systems.
         Self(ids("postgres").or_else(|| ids("nobody")).or(Some((65534, 65534))))
     }
 
-    /// A command that runs a program as this user.
+    /// Returns a command that runs a program as this user.
     pub(super) fn command(&self, program: String, arguments: &[String]) -> Vec<String> {
         let mut argv = Vec::new();
         if let Some((user, group)) = self.0 {
             argv.extend(["setpriv".to_owned(), format!("--reuid={user}")]);
             argv.extend([format!("--regid={group}"), "--clear-groups".to_owned()]);
-            // Without it, another user's process would outlive its supervisor.
+            // Without this option, another user's process would outlive its supervisor.
             argv.extend(["--pdeathsig".to_owned(), "keep".to_owned()]);
         }
         argv.push(program);
@@ -69,14 +70,14 @@ impl Owner {
     }
 }
 
-/// User id and group id of a user, from the text of `/etc/passwd`.
+/// Returns the user id and group id of a user, from the text of `/etc/passwd`.
 fn ids_of(users: &str, name: &str) -> Option<(u32, u32)> {
     let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut fields = line.split(':').skip(2);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// A folder, removed when this is dropped.
+/// A folder that is removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -85,7 +86,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes a folder that only its owner can read. The note in the folder of the run is written
+    /// Creates a folder that only its owner can read. The note in the folder of the run is written
     /// before the folder exists.
     pub(super) fn new(logs: &Path, owner: &Owner) -> io::Result<Self> {
         let all = std::env::temp_dir();
@@ -119,8 +120,8 @@ impl Drop for Folder {
     }
 }
 
-/// Removes what the database of a killed run left behind. `logs` is the folder of that run, whose
-/// processes have been ended.
+/// Removes what the database of a killed run left behind. `logs` is the folder of that run. The
+/// processes of the run have already been ended.
 pub fn remove_left(logs: &Path) {
     let _ = fs::remove_file(logs.join(LOG));
     let Ok(path) = fs::read_to_string(logs.join(NOTE)).map(PathBuf::from) else { return };
@@ -134,11 +135,11 @@ pub fn remove_left(logs: &Path) {
 }
 
 /// Ends the PostgreSQL of this folder if it still runs, which happens if hotlap and its supervisor
-/// were killed together. Its process id is in its folder, and its command names the folder, so no
-/// other process is meant.
+/// were killed together. The folder contains the process id. The command of that process must name
+/// the folder, so no other process is ended.
 fn end(folder: &Path) {
     let file = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
-    // `initdb` runs a PostgreSQL that writes a negative number.
+    // The PostgreSQL that `initdb` runs writes a negative number.
     let number = file.lines().next().and_then(|line| line.trim().parse::<i32>().ok());
     let Some(pid) = number.and_then(i32::checked_abs) else { return };
     let is_ours = || {
@@ -146,7 +147,7 @@ fn end(folder: &Path) {
         let folder = folder.as_os_str().as_encoded_bytes();
         command.windows(folder.len()).any(|part| part == folder)
     };
-    // SIGQUIT ends all of its processes without a checkpoint, and frees its memory.
+    // SIGQUIT ends all processes of PostgreSQL without a checkpoint, and frees its memory.
     for signal in [Signal::QUIT, Signal::KILL] {
         let Some(pid) = Pid::from_raw(pid).filter(|_| is_ours()) else { return };
         let _ = kill_process(pid, signal);
@@ -158,7 +159,7 @@ fn end(folder: &Path) {
 }
 
 /// Removes the 56 bytes of shared memory that a killed PostgreSQL leaves behind. The seventh line
-/// of its `postmaster.pid` names them.
+/// of `postmaster.pid` names them.
 fn remove_memory(folder: &Path) {
     let lines = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     let id = lines.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
@@ -186,7 +187,7 @@ mod tests {
         assert!(!path.exists() && !logs.path().join(NOTE).exists());
     }
 
-    /// A note that names anything else removes nothing.
+    /// A note that names any other folder removes nothing.
     #[test]
     fn no_folder_of_the_users_is_removed() {
         let logs = tempfile::tempdir().unwrap();

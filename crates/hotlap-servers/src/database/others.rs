@@ -1,4 +1,4 @@
-//! Databases on this machine that a server is connected to, and that hotlap did not start.
+//! Databases on this machine that a server is connected to, but that hotlap did not start.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use hotlap_load::plan::Endpoint;
 use hotlap_observe::{Member, Owner, Roots, is_here, owner, processes};
 
-/// The names of the processes of databases and caches. Any other program that a server is connected
-/// to may answer in the server's place.
+/// The process names of databases and caches. Any other program that a server is connected to may
+/// respond in the server's place.
 const DATABASES: [&str; 9] = [
     "postgres",
     "mysqld",
@@ -20,13 +20,14 @@ const DATABASES: [&str; 9] = [
     "clickhouse",
 ];
 
-/// The ports at which these databases usually listen.
+/// The ports on which these databases usually listen.
 const PORTS: [u16; 7] = [5432, 3306, 27017, 6379, 11211, 26257, 9000];
 
-/// The topmost processes of the databases that these processes are connected to, and notes for the
-/// user. `None` if there is no database, or if its processes are unknown.
+/// Returns the topmost processes of the databases that these processes are connected to, and notes
+/// for the user. The first value is `None` if there is no database, or if its processes are
+/// unknown.
 pub(crate) fn connected(pids: &[u32]) -> (Option<Roots>, Vec<String>) {
-    // In a container, the same address is another place.
+    // In a container, the same address leads to a different place.
     let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     let here = network("self");
     let pids: Vec<u32> =

@@ -1,20 +1,21 @@
-//! Where PostgreSQL's programs are.
+//! Finds PostgreSQL's programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The programs that are needed.
+/// The programs that a database needs.
 const NEEDED: [&str; 3] = ["initdb", "postgres", "psql"];
 
-/// The oldest version that ends the connections to a database that it drops.
+/// The oldest version that can be used. Earlier versions do not end the connections to a database
+/// that they drop.
 const OLDEST: u32 = 13;
 
-/// Folders in which packages have a folder for each version: Debian's packages, PostgreSQL's own
-/// packages for Fedora, and Homebrew's.
+/// Folders in which packages create one folder per version: Debian's packages, PostgreSQL's own
+/// packages for Fedora, and Homebrew's packages.
 const PLACES: [&str; 4] = ["/usr/lib/postgresql", "/usr", "/opt/homebrew/opt", "/usr/local/opt"];
 
-/// The programs of one installed PostgreSQL.
+/// The programs of one PostgreSQL installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
     folder: PathBuf,
@@ -26,7 +27,7 @@ impl Programs {
     /// newest version in the usual places.
     ///
     /// # Errors
-    /// A program is missing. The message says which folder was searched, or how to install it.
+    /// If a program is missing or too old.
     pub fn find(folder: Option<&Path>) -> Result<Self, String> {
         let folder = match folder {
             Some(folder) => {
@@ -34,11 +35,9 @@ impl Programs {
                 let found = places.into_iter().find(|folder| is_complete(folder));
                 found.ok_or_else(|| format!("{} lacks initdb, postgres or psql", folder.display()))
             }
-            None => newest(PLACES.map(Path::new)).ok_or_else(|| {
-                "PostgreSQL was not found: install it with `apt install postgresql` or `brew \
-                 install postgresql`, or name the folder with its programs by --postgres"
-                    .to_owned()
-            }),
+            None => {
+                newest(PLACES.map(Path::new)).ok_or_else(|| "PostgreSQL was not found".to_owned())
+            }
         }?;
         let version = version(&folder);
         let major = version.trim_start_matches(|c: char| !c.is_ascii_digit()).split('.').next();
@@ -48,18 +47,18 @@ impl Programs {
         }
     }
 
-    /// The path of a program.
+    /// Returns the path of a program.
     pub fn path(&self, program: &str) -> PathBuf {
         self.folder.join(program)
     }
 
-    /// `PostgreSQL 15.18`, or `PostgreSQL` if the version is unknown.
+    /// Returns the version: `PostgreSQL 15.18`, or `PostgreSQL` if the number is unknown.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// `psql`, set to ignore the user's files and variables, to print only rows, and to end at the
-    /// first error.
+    /// Returns a command for `psql` that ignores the user's files and variables. The command prints
+    /// only rows, and ends at the first error.
     pub(super) fn psql(&self) -> Command {
         let mut command = Command::new(self.path("psql"));
         let variables = std::env::vars_os().map(|(name, _)| name);
@@ -75,7 +74,7 @@ impl Programs {
 fn version(folder: &Path) -> String {
     let output = Command::new(folder.join("postgres")).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    // `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`
+    // The output looks like `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
     let number = text.ok().and_then(|text| text.split(' ').nth(2).map(str::to_owned));
     format!("PostgreSQL {}", number.unwrap_or_default().trim()).trim_end().to_owned()
 }
@@ -84,13 +83,14 @@ fn is_complete(folder: &Path) -> bool {
     NEEDED.iter().all(|program| folder.join(program).is_file())
 }
 
-/// The programs of the highest version in these places. The folder of a version has a name like
-/// `15`, `pgsql-15` or `postgresql@15`.
+/// Returns the folder with the programs of the highest version in these places. The folder of a
+/// version has a name like `15`, `pgsql-15` or `postgresql@15`.
 fn newest<'a>(places: impl IntoIterator<Item = &'a Path>) -> Option<PathBuf> {
     let version = |name: &str| -> Option<u32> {
         let rest = name.strip_prefix("pgsql-").or_else(|| name.strip_prefix("postgresql@"));
         match name {
-            // Homebrew's name for the newest version.
+            // Homebrew's name for the newest version. Folders with a version in their names come
+            // first.
             "postgresql" => Some(0),
             _ => rest.unwrap_or(name).parse().ok(),
         }

@@ -1,7 +1,7 @@
-//! The certificate of servers that are started with TLS: self-signed, for this machine's loopback
+//! The self-signed certificate of servers that are started with TLS, for this machine's loopback
 //! addresses.
 //!
-//! It is made once and kept, because some toolchains build it into a keystore.
+//! The certificate is created once and kept, because some toolchains build it into a keystore.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -13,10 +13,10 @@ use base64::prelude::BASE64_STANDARD;
 use hotlap_load::tls::{self, self_signed};
 use serde::{Deserialize, Serialize};
 
-/// The names that it is valid for.
+/// The names that the certificate is valid for.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// The files in its folder.
+/// The names of the files in the certificate's folder.
 const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 
@@ -25,20 +25,20 @@ const KEY: &str = "key.pem";
 pub struct Certificate {
     /// The file with the certificate (PEM).
     pub file: PathBuf,
-    /// The file with its private key (PEM, PKCS #8). Only the user may read it.
+    /// The file with the private key (PEM, PKCS #8). Only the user may read it.
     pub key_file: PathBuf,
     /// The certificate, in DER.
     pub der: Vec<u8>,
 }
 
 impl Certificate {
-    /// The name of its folder in hotlap's cache.
+    /// The name of the certificate's folder in hotlap's cache.
     pub const FOLDER: &str = "tls";
 
-    /// The certificate that is kept in a folder. Makes it, and the folder, if there is none.
+    /// Returns the certificate in a folder. If there is none, creates it together with the folder.
     ///
     /// # Errors
-    /// The folder cannot be written, or has other files. Names it.
+    /// If the folder cannot be written, or has other files. The error names the folder.
     pub fn kept_in(folder: &Path) -> io::Result<Self> {
         if !folder.join(CERTIFICATE).exists() {
             make(folder).map_err(|error| named("make a certificate in", folder, &error))?;
@@ -58,8 +58,8 @@ fn named(what: &str, folder: &Path, error: &io::Error) -> io::Error {
     io::Error::other(format!("cannot {what} {}: {error}", folder.display()))
 }
 
-/// Makes a certificate in a folder of its own and renames it, so that of several first runs at the
-/// same time all use one.
+/// Creates a certificate in a temporary folder and renames the folder. If several first runs happen
+/// at the same time, all of them use one certificate.
 fn make(folder: &Path) -> io::Result<()> {
     let made = folder.with_extension(std::process::id().to_string());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&made)?;
@@ -67,7 +67,7 @@ fn make(folder: &Path) -> io::Result<()> {
     write(&made.join(KEY), &text("PRIVATE KEY", &generated.key))?;
     write(&made.join(CERTIFICATE), &text("CERTIFICATE", &generated.der))?;
     match fs::rename(&made, folder) {
-        // Another run was faster: the folder has its certificate.
+        // A parallel run was faster, so the folder has the certificate of that run.
         Err(_) if folder.join(CERTIFICATE).exists() => fs::remove_dir_all(&made),
         renamed => renamed,
     }
@@ -79,7 +79,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// DER as text (RFC 7468 section 2).
+/// Encodes DER as text (RFC 7468 section 2).
 fn text(label: &str, der: &[u8]) -> String {
     let encoded = BASE64_STANDARD.encode(der);
     let lines: Vec<&str> =
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn several_first_runs_at_the_same_time_use_one_certificate() {
-        // Two runs of one process id do not exist, so one that is slower is staged.
+        // Two runs never have the same process id, so this call stands for a slower run.
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("tls");
         let first = Certificate::kept_in(&folder).unwrap();

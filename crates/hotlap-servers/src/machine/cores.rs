@@ -1,11 +1,11 @@
-//! The cores available to server and generator, in the order in which they are allotted, and their
-//! division.
+//! The cores that are available to server and generator, the order in which they are allotted, and
+//! their division.
 //!
 //! Hardware threads of one physical core stay together. Performance cores come before efficiency
-//! cores. On a machine with several NUMA nodes only one is used, because a server and a generator
-//! on different nodes would measure the interconnect. A control group's CPU quota limits how many
-//! cores can be busy at all: beyond it, processes are throttled for the rest of each period, which
-//! would be measured as the server's latency.
+//! cores. On a machine with several NUMA nodes, only one node is used, because a server and a
+//! generator on different nodes would measure the interconnect. A control group's CPU quota limits
+//! how many cores can be busy at all. Beyond the quota, processes are throttled for the rest of
+//! each period, which would be measured as the server's latency.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,21 +15,22 @@ use std::path::Path;
 use hotlap_observe::cpus::{allowed, list, parse, physical_in};
 use serde::{Deserialize, Serialize};
 
-/// Cores that may be allotted.
+/// The cores that may be allotted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Topology {
-    /// Physical cores, each a list of its hardware threads, the fastest first.
+    /// The physical cores, the fastest first. Each is a list of its hardware threads.
     cores: Vec<Vec<usize>>,
-    /// How many of them, from the first, are of the fastest kind.
+    /// The number of cores of the fastest kind, which come first.
     fast: usize,
     /// Whether the CPU quota leaves cores unused.
     limited: bool,
-    /// What was left out and why: sentences.
+    /// Sentences that say what was left out and why.
     notes: Vec<String>,
 }
 
-/// The topology of the hardware threads that this process may use. `asked` is the number that the
-/// user wants for the server. `root` is the folder that contains `/sys` and `/proc`.
+/// Returns the topology of the hardware threads that this process may use. `asked` is the number of
+/// threads that the user wants for the server. `root` is the folder that contains `/sys` and
+/// `/proc`.
 fn topology(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     let mut cores = physical_in(root, cpus);
     let mut notes = one_node(root, &mut cores, asked);
@@ -37,7 +38,7 @@ fn topology(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     let speed = |core: &Vec<usize>| {
         core.first().and_then(|cpu| speeds.get(cpu)).copied().unwrap_or_default()
     };
-    // The sort is stable: cores of equal speed stay in order.
+    // The sort is stable, so cores of equal speed stay in order.
     cores.sort_by_key(|core| Reverse(speed(core)));
     let note = quota(root).and_then(|quota| within(quota, &mut cores));
     let limited = note.is_some();
@@ -47,14 +48,15 @@ fn topology(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     Topology { cores, fast, limited, notes }
 }
 
-/// How many hardware threads can be busy all the time under a CPU quota in cores: at least one.
+/// Returns how many hardware threads can be busy all the time under a CPU quota in cores. The
+/// result is at least one.
 fn threads_within(quota: f64) -> usize {
     // The quota is granted per 100 ms period, so a fraction of a core is used up within each
     // period.
     (quota.max(1.0) + 1e-9).floor() as usize
 }
 
-/// Drops cores that the quota cannot keep busy.
+/// Drops the cores that the quota cannot keep busy.
 fn within(quota: f64, cores: &mut Vec<Vec<usize>>) -> Option<String> {
     let all: usize = cores.iter().map(Vec::len).sum();
     let most = threads_within(quota);
@@ -75,8 +77,8 @@ fn within(quota: f64, cores: &mut Vec<Vec<usize>>) -> Option<String> {
     })
 }
 
-/// Keeps this many hardware threads: one per core if there are enough cores, since two threads of
-/// one core slow each other down; otherwise whole cores.
+/// Keeps this many hardware threads. If there are enough cores, one thread per core is kept, since
+/// two threads of one core slow each other down. Otherwise, whole cores are kept.
 fn keep(cores: &mut Vec<Vec<usize>>, most: usize) {
     let singles = cores.len() >= most;
     cores.truncate(most);
@@ -92,7 +94,7 @@ fn keep(cores: &mut Vec<Vec<usize>>, most: usize) {
     });
 }
 
-/// Keeps the cores of the largest NUMA node, if the server's share is at most half of them.
+/// Keeps the cores of the largest NUMA node, if the server's share is at most half of these cores.
 fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> Vec<String> {
     let base = root.join("sys/devices/system/node");
     let online = fs::read_to_string(base.join("online")).ok().and_then(|list| parse(&list));
@@ -113,7 +115,7 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
     };
     let threads: usize = own.iter().map(Vec::len).sum();
     if asked.is_some_and(|asked| asked > threads / 2) {
-        // The server's cores come from as few nodes as possible. A core of no node is left out.
+        // The server's cores come from as few nodes as possible. A core without a node is left out.
         *cores = nodes.iter().flat_map(|(_, own)| own.iter().cloned()).collect();
         return vec![format!(
             "server and generator run on several of {} NUMA nodes, because one has only {threads} \
@@ -131,9 +133,9 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
     vec![note]
 }
 
-/// Relative speed of each hardware thread. Empty if all are alike.
+/// Returns the relative speed of each hardware thread. Empty if all threads are alike.
 fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
-    // x86 with two kinds of cores: the kernel has a PMU for each kind.
+    // On x86 with two kinds of cores, the kernel has a PMU for each kind.
     let kind = |name: &str| {
         let list = fs::read_to_string(root.join(format!("sys/devices/{name}/cpus"))).ok()?;
         parse(&list)
@@ -141,7 +143,7 @@ fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
     if let (Some(fast), Some(_)) = (kind("cpu_core"), kind("cpu_atom")) {
         return cpus.iter().map(|cpu| (*cpu, u64::from(fast.contains(cpu)))).collect();
     }
-    // ARM: 1024 is the fastest core.
+    // On ARM, the fastest core has a capacity of 1024.
     let capacity = |cpu: &usize| {
         let path = format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity");
         Some((*cpu, fs::read_to_string(root.join(path)).ok()?.trim().parse().ok()?))
@@ -149,12 +151,13 @@ fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
     cpus.iter().filter_map(capacity).collect()
 }
 
-/// The CPU quota in cores: the smallest of this process's control group and all groups above it.
+/// Returns the CPU quota in cores: the smallest quota of this process's control group and all
+/// groups above it.
 pub(super) fn quota(root: &Path) -> Option<f64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let base = root.join("sys/fs/cgroup");
     let least = |base: &Path, own: &str, read: &dyn Fn(&Path) -> Option<f64>| {
-        // In a container the path may be the host's, of which only the root is visible.
+        // In a container, the path may be the host's path, of which only the root is visible.
         let groups = Path::new(own).ancestors().map(|group| base.join(group));
         groups.filter_map(|group| read(&group)).min_by(f64::total_cmp)
     };
@@ -165,7 +168,7 @@ pub(super) fn quota(root: &Path) -> Option<f64> {
         Some(granted.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
     };
     let first = |group: &Path| {
-        // -1: unlimited.
+        // A quota of -1 means unlimited.
         let granted = word(&group.join("cpu.cfs_quota_us"))?.parse::<f64>().ok()?;
         let period = word(&group.join("cpu.cfs_period_us"))?.parse::<f64>().ok()?;
         (granted > 0.0).then(|| granted / period)
@@ -185,21 +188,21 @@ pub(super) fn quota(root: &Path) -> Option<f64> {
     own.lines().filter_map(of).min_by(f64::total_cmp)
 }
 
-/// Which cores the server and the generator get.
+/// The cores of the server and of the generator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuAllocation {
     /// The server's cores. Empty: not pinned.
     pub server: Vec<usize>,
     /// The generator's cores. Empty: not pinned.
     pub generator: Vec<usize>,
-    /// Whether they share cores that should be separate.
+    /// Whether server and generator share cores that should be separate.
     pub shared: bool,
-    /// What the user should know: sentences.
+    /// Notes for the user, as sentences.
     pub notes: Vec<String>,
 }
 
 impl CpuAllocation {
-    /// The cores of server and generator, sorted. Empty if nothing is pinned.
+    /// Returns the cores of server and generator, sorted. Empty if nothing is pinned.
     pub fn all(&self) -> Vec<usize> {
         let mut all = [&self.server[..], &self.generator].concat();
         all.sort_unstable();
@@ -207,9 +210,9 @@ impl CpuAllocation {
         all
     }
 
-    /// Takes a core for a database: one of the generator's if it has two, or else one of the
-    /// server's if it has two and may lose one. Otherwise the database runs on the server's cores.
-    /// Empty: not pinned.
+    /// Takes a core for a database and returns it. A generator with two cores or more loses one.
+    /// Otherwise, a server with two cores or more loses one, if it may. In all other cases, the
+    /// database runs on the server's cores. Empty: not pinned.
     pub fn take_for_database(&mut self, may_take_servers: bool) -> Vec<usize> {
         let sides = match may_take_servers {
             true => vec![&mut self.generator, &mut self.server],
@@ -219,8 +222,9 @@ impl CpuAllocation {
         side.and_then(Vec::pop).map_or_else(|| self.server.clone(), |core| vec![core])
     }
 
-    /// The cores for one server that wants `asked` of them, or all: the number, for `CPUS`, and the
-    /// cores to pin it to. A server that wants more than there are is pinned to all.
+    /// Returns the cores for one server: the number, for `CPUS`, and the cores to pin it to.
+    /// `asked` is the number that the server wants, or `None` for all. A server that wants more
+    /// cores than there are is pinned to all of them.
     pub fn of_server(&self, asked: Option<usize>) -> (usize, &[usize]) {
         let all = if self.server.is_empty() { available() } else { self.server.len() };
         let cpus = asked.unwrap_or(all);
@@ -228,13 +232,13 @@ impl CpuAllocation {
     }
 }
 
-/// Divides physical cores between server and generator. On a shared core they would take turns, and
-/// the scheduler's choices would be part of the measurement. Two hardware threads of one physical
-/// core share execution units, so they stay on one side.
+/// Divides physical cores between server and generator. On a shared core, server and generator
+/// would take turns, and the scheduler's choices would be part of the measurement. Two hardware
+/// threads of one physical core share execution units, so they stay on one side.
 ///
-/// `asked` is the number of hardware threads for the server. By default it gets half of the cores,
-/// rounded down and all of the fastest kind. The generator, which must not be the limit, gets the
-/// rest. The result depends on the arguments alone.
+/// `asked` is the number of hardware threads for the server. By default, the server gets half of
+/// the cores, rounded down, and only cores of the fastest kind. The generator must not be the
+/// limit, so it gets the rest. The result depends only on the arguments.
 fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     let cores = &topology.cores[..];
     let all: usize = cores.iter().map(Vec::len).sum();
@@ -250,7 +254,7 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
              contains the cost of waking it"
                 .to_owned(),
         );
-        // A quota leaves other cores, but using them would get both throttled.
+        // A quota leaves other cores unused, but using them would get both sides throttled.
         let only = if topology.limited { cores.concat() } else { vec![] };
         return CpuAllocation { server: only.clone(), generator: only, shared: true, notes };
     }
@@ -262,7 +266,8 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     }
     let (mut server, mut generator) = (Vec::new(), Vec::new());
     if let [only] = cores {
-        // Two hardware threads of one physical core: not independent, but they need not take turns.
+        // Two hardware threads of one physical core are not independent, but they need not take
+        // turns.
         let count = asked.unwrap_or(only.len() / 2);
         server.extend(&only[..count]);
         generator.extend(&only[count..]);
@@ -273,8 +278,8 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
         );
         return CpuAllocation { server, generator, shared: true, notes };
     }
-    // Whole physical cores until the server has its share. The rest of the last one (3 threads
-    // asked for, 2 per core) stays idle rather than go to the generator.
+    // Give the server whole physical cores until it has its share. The rest of the last core stays
+    // idle rather than go to the generator (3 threads asked for, 2 per core).
     let share = asked.unwrap_or_else(|| {
         let half = (cores.len() / 2).min(topology.fast.max(1));
         cores[..half].iter().map(Vec::len).sum()
@@ -331,8 +336,9 @@ pub fn split_here(asked: Option<usize>) -> CpuAllocation {
     }
 }
 
-/// The cores of this machine for servers alone, if the generator is on another: `asked` of them,
-/// whole physical cores of the fastest kind first, or all that this process may use.
+/// Returns the cores of this machine for servers alone, if the generator is on another machine. The
+/// result has `asked` cores, with physical cores of the fastest kind first, or all that this
+/// process may use.
 pub fn alone(asked: Option<usize>) -> CpuAllocation {
     let (mut server, notes) = match allowed() {
         Ok(cpus) => {
@@ -347,8 +353,8 @@ pub fn alone(asked: Option<usize>) -> CpuAllocation {
     CpuAllocation { server, generator: vec![], shared: false, notes }
 }
 
-/// How many hardware threads this process can keep busy within its CPU quota. For `CPUS` of a
-/// server that is not pinned.
+/// Returns how many hardware threads this process can keep busy within its CPU quota. This is
+/// `CPUS` of a server that is not pinned.
 pub fn available() -> usize {
     let most = quota(Path::new("/")).map_or(usize::MAX, threads_within);
     allowed().map_or(1, |cpus| cpus.len()).min(most)
@@ -358,8 +364,8 @@ pub fn available() -> usize {
 mod tests {
     use super::*;
 
-    /// A machine with this many hardware threads, two per core if `smt` (0 and 0 + half), and
-    /// files.
+    /// Creates the files of a machine with this many hardware threads, and other files. With `smt`,
+    /// a core has two threads: 0 and 0 + half.
     fn machine(threads: usize, smt: bool, files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -380,7 +386,7 @@ mod tests {
         root
     }
 
-    /// The server's cores, the generator's, and the number of notes.
+    /// Returns the server's cores, the generator's cores, and the number of notes.
     fn split_of(root: &Path, threads: usize, asked: Option<usize>) -> (String, String, usize) {
         let cpus: Vec<usize> = (0..threads).collect();
         let split = super::split(&topology(root, &cpus, asked), asked);
@@ -404,7 +410,7 @@ mod tests {
         let root = machine(8, false, &hybrid);
         assert_eq!(split_of(root.path(), 8, None), divided("4-7", "0-3", 0));
         assert_eq!(split_of(root.path(), 8, Some(2)), divided("4-5", "0-3,6-7", 0));
-        // Two fast cores and six slow ones: all of the server's are of one kind.
+        // There are two fast cores and six slow ones. All cores of the server are of one kind.
         let few = [("sys/devices/cpu_core/cpus", "6-7"), ("sys/devices/cpu_atom/cpus", "0-5")];
         let root = machine(8, false, &few);
         assert_eq!(split_of(root.path(), 8, None), divided("6-7", "0-5", 0));
@@ -430,7 +436,7 @@ mod tests {
         assert_eq!(split_of(root.path(), 16, None), divided("0-3", "4-7", 1));
         assert_eq!(split_of(root.path(), 16, Some(4)), divided("0-3", "4-7", 1));
         assert_eq!(split_of(root.path(), 16, Some(8)), divided("0-7", "8-15", 1));
-        // Cores are numbered alternately.
+        // The nodes' cores are numbered alternately.
         let turns = [
             ("sys/devices/system/node/online", "0-1\n"),
             ("sys/devices/system/node/node0/cpulist", "0,2,4,6\n"),
@@ -462,7 +468,7 @@ mod tests {
         assert_eq!(of("max 100000\n"), divided("0-31", "32-63", 0));
         assert_eq!(of("400000 100000\n"), divided("0-1", "2-3", 1));
         assert_eq!(of("200000 100000\n"), divided("0", "1", 1));
-        // A quota of one core: both run on the same core rather than be throttled.
+        // With a quota of one core, both run on the same core rather than be throttled.
         assert_eq!(of("150000 100000\n"), divided("0", "0", 2));
         assert_eq!(of("50000 100000\n"), divided("0", "0", 2));
         let root = machine(
@@ -506,7 +512,7 @@ mod tests {
         Topology { fast: cores.len(), cores, limited: false, notes: vec![] }
     }
 
-    /// The server's cores, the generator's, and whether they are shared.
+    /// Returns the server's cores, the generator's cores, and whether they are shared.
     fn told(cores: &[&[usize]], asked: Option<usize>) -> (String, String, bool) {
         let split = split(&alike(cores), asked);
         (list(&split.server), list(&split.generator), split.shared)
@@ -571,7 +577,7 @@ mod tests {
         assert_eq!(taken(&[0], &[1], true), (vec![0], vec![0], vec![1]));
         assert_eq!(taken(&[0], &[1, 2], true), (vec![2], vec![0], vec![1]));
         assert_eq!(taken(&[0, 1], &[2], true), (vec![1], vec![0], vec![2]));
-        // The user asked for two.
+        // The user asked for two cores.
         assert_eq!(taken(&[0, 1], &[2], false), (vec![0, 1], vec![0, 1], vec![2]));
         assert_eq!(taken(&[], &[], true), (vec![], vec![], vec![]));
     }

@@ -1,14 +1,14 @@
-//! Where servers listen: on the loopback interface, or at an address that other hosts reach.
+//! The addresses of servers: on the loopback interface, or where other hosts reach them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 use serde::{Deserialize, Serialize};
 
-/// Where the servers of a run listen, and where they are asked whether they are up.
+/// Where the servers of a run listen, and where hotlap checks that they are up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// The address to listen on: `HOST` in a server's environment.
+    /// The address to listen on, which is `HOST` in a server's environment.
     pub bind: IpAddr,
     /// The addresses at which the servers' own machine reaches them, in the order in which they are
     /// tried.
@@ -19,13 +19,14 @@ pub struct Network {
 const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 impl Network {
-    /// Generator and servers are on one machine.
+    /// Returns the network for a generator and servers on one machine.
     pub fn loopback() -> Self {
         Self { bind: LOOPBACKS[0], reach: LOOPBACKS.to_vec() }
     }
 
-    /// The generator reaches the servers' machine at this address. Unless the machine has that
-    /// address itself (a router may translate it), servers listen on all of theirs.
+    /// Returns the network for a generator that reaches the servers' machine at this address. If
+    /// the machine does not have that address (a router may translate it), servers listen on all
+    /// addresses.
     pub fn at(address: IpAddr, is_own: bool) -> Self {
         match (address, is_own) {
             _ if address.is_loopback() => Self::loopback(),
@@ -39,18 +40,19 @@ impl Network {
         }
     }
 
-    /// Servers listen at this address and at no other.
+    /// Returns the network for servers that listen at this address only.
     pub fn only(address: IpAddr) -> Self {
         Self { bind: address, reach: vec![address] }
     }
 
-    /// Whether other hosts must reach the servers.
+    /// Returns whether other hosts must reach the servers.
     pub fn is_open(&self) -> bool {
         !self.bind.is_loopback()
     }
 
-    /// Whether the generator reaches a server that listens at this address. A machine reaches
-    /// itself at all of its addresses. A translated address leads to any but loopback.
+    /// Returns whether the generator reaches a server that listens at this address. A machine
+    /// reaches itself at all of its addresses. A translated address leads to any address but
+    /// loopback.
     pub fn leads_to(&self, listening: IpAddr) -> bool {
         if self.bind.is_loopback() || listening.is_unspecified() {
             return true;
@@ -60,8 +62,8 @@ impl Network {
     }
 }
 
-/// This machine's addresses besides the loopback interface's, in the system's order. Those that are
-/// valid on one link only are left out.
+/// Returns this machine's addresses in the system's order. Addresses of the loopback interface, and
+/// addresses that are valid on one link only, are left out.
 #[cfg(target_os = "linux")]
 pub fn addresses() -> Vec<IpAddr> {
     let read = |file| std::fs::read_to_string(file).unwrap_or_default();
@@ -70,13 +72,14 @@ pub fn addresses() -> Vec<IpAddr> {
     all
 }
 
-/// This machine's addresses: unknown on this system.
+/// Returns no addresses, because they are unknown on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn addresses() -> Vec<IpAddr> {
     Vec::new()
 }
 
-/// The addresses in `/proc/net/fib_trie`: a line `|-- ADDRESS`, and below it `/32 host LOCAL`.
+/// Parses the addresses in `/proc/net/fib_trie`. Each is in a line `|-- ADDRESS`, with `/32 host
+/// LOCAL` below it.
 #[cfg(any(target_os = "linux", test))]
 fn parse_v4(text: &str) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
@@ -96,8 +99,9 @@ fn parse_v4(text: &str) -> Vec<IpAddr> {
     found
 }
 
-/// The addresses in `/proc/net/if_inet6`: 32 hexadecimal digits, the interface's number, the length
-/// of the prefix, and the scope, which is 00 for addresses that are valid everywhere.
+/// Parses the addresses in `/proc/net/if_inet6`. A line has 32 hexadecimal digits, the interface's
+/// number, the length of the prefix, and the scope. The scope is 00 for addresses that are valid
+/// everywhere.
 #[cfg(any(target_os = "linux", test))]
 fn parse_v6(text: &str) -> Vec<IpAddr> {
     let address = |line: &str| {
@@ -109,7 +113,7 @@ fn parse_v6(text: &str) -> Vec<IpAddr> {
     text.lines().filter_map(address).collect()
 }
 
-/// A port that is free at an address.
+/// Returns a port that is free at an address.
 pub(crate) fn free_port(address: IpAddr) -> io::Result<u16> {
     Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }
@@ -166,7 +170,7 @@ mod tests {
         let listening = ["0.0.0.0", "::", "10.0.0.2", "10.0.0.3", "127.0.0.1"].map(ip);
         let reached = |network: Network| listening.map(|at| network.leads_to(at));
         assert_eq!(reached(Network::at(ip("10.0.0.2"), true)), [true, true, true, false, false]);
-        // Which address a router translates to is not known, but it is not loopback.
+        // The address that a router translates to is unknown, but it is not loopback.
         assert_eq!(reached(Network::at(ip("203.0.113.7"), false)), [true, true, true, true, false]);
         assert_eq!(reached(Network::loopback()), [true; 5]);
     }

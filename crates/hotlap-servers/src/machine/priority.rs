@@ -1,25 +1,26 @@
-//! Puts servers and the load generator before other programs.
+//! Gives servers and the load generator priority over other programs.
 //!
-//! Where a neighbour keeps the cores busy, a server waits for its core like any other program, and
-//! latency is that of the machine as it is. With priority, it is nearly that of a quiet machine
-//! (docs/evidence.md, *Capacity*). Three settings of Linux are needed:
+//! If a neighbour keeps the cores busy, a server waits for its core like any other program. The
+//! measured latency is then the latency of the busy machine. With priority, it is nearly the
+//! latency of a quiet machine (docs/evidence.md, *Capacity*). Three settings of Linux are needed:
 //!
-//! - The nice value: a task at -20 gets 87 times the CPU time of one at 0 (sched(7)).
-//! - The slice: a task that wakes up interrupts a running one at once only if its own slice is
-//!   shorter; otherwise it waits until the running one has used its own, some milliseconds
+//! - The nice value: a task at -20 gets 87 times the CPU time of a task at 0 (sched(7)).
+//! - The slice: a task that wakes up interrupts a running task at once only if its own slice is
+//!   shorter. Otherwise, it waits some milliseconds until the running task has used its slice
 //!   (`PREEMPT_SHORT` in the kernel's `sched/features.h`, since 6.12).
-//! - The nice value of the session, if sessions share the cores rather than tasks (`autogroup` in
+//! - The nice value of the session, if sessions rather than tasks share the cores (`autogroup` in
 //!   sched(7)).
 //!
-//! All of them are inherited, so it is enough to set those of the thread that starts the rest.
+//! All three settings are inherited, so it is enough to change them for the thread that starts
+//! everything else.
 //!
 //! Programs that hotlap does not start have no priority. If one of them is part of the application,
 //! such as a database on the same machine, it is slowed down instead.
 
 use std::io;
 
-/// Priority over other programs, for this thread and what it starts from now on. Dropped, it gives
-/// the thread its former priority.
+/// Priority over other programs, for this thread and what it starts from now on. Dropping this
+/// value restores the thread's former priority.
 #[derive(Debug)]
 #[must_use = "the priority ends when this is dropped"]
 pub struct Priority {
@@ -31,7 +32,8 @@ impl Priority {
     /// Raises the priority.
     ///
     /// # Errors
-    /// This process may not: it needs `CAP_SYS_NICE`, which root has.
+    /// If this process may not raise its priority, for which it needs `CAP_SYS_NICE`. Root has this
+    /// capability.
     pub fn raise() -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         return linux::raise().map(|former| Self { former });
@@ -59,14 +61,14 @@ mod linux {
     /// The highest priority of tasks that share the cores.
     const HIGHEST: i32 = -20;
 
-    /// The nice value of this process's session.
+    /// The file with the nice value of this process's session.
     const AUTOGROUP: &str = "/proc/self/autogroup";
 
-    /// What the priority was.
+    /// The priority before it was raised.
     #[derive(Debug)]
     pub struct Former {
         scheduling: Scheduling,
-        /// Restores the nice value of the session, if it was changed.
+        /// Restores the session's nice value. `None` if the value was not changed.
         session: Option<SessionGuard>,
     }
 
@@ -98,14 +100,14 @@ mod linux {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Scheduling {
         pub nice: i32,
-        /// How long it may run before another task's turn, in nanoseconds. 0 if the kernel does not
-        /// say.
+        /// How long the thread may run before another task's turn, in nanoseconds. 0 if the kernel
+        /// does not say.
         pub slice_ns: u64,
     }
 
     pub fn raise() -> io::Result<Former> {
         let scheduling = Scheduling::now()?;
-        // A tenth shorter than that of other programs is short enough.
+        // A slice that is a tenth shorter than the slice of other programs is short enough.
         let slice_ns = scheduling.slice_ns / 10 * 9;
         Scheduling { nice: HIGHEST, slice_ns }.set()?;
         let session = fs::read_to_string(AUTOGROUP).ok();
@@ -123,7 +125,7 @@ mod linux {
     }
 
     impl Scheduling {
-        /// How this thread is scheduled.
+        /// Returns how this thread is scheduled.
         pub fn now() -> io::Result<Self> {
             // SAFETY: zeros are valid for a structure of numbers.
             let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -137,7 +139,7 @@ mod linux {
             }
         }
 
-        /// Schedules this thread like this. A slice of 0 is the kernel's usual one.
+        /// Applies this scheduling to the thread. A slice of 0 means the kernel's default.
         pub fn set(self) -> io::Result<()> {
             // SAFETY: zeros are valid for a structure of numbers.
             let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -145,7 +147,7 @@ mod linux {
             attributes.sched_policy = libc::SCHED_OTHER as u32;
             attributes.sched_nice = self.nice;
             attributes.sched_runtime = self.slice_ns;
-            // SAFETY: the kernel only reads the structure; its first field is its size.
+            // SAFETY: the kernel only reads the structure, and its first field is its size.
             let result =
                 unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
             if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -158,7 +160,7 @@ mod tests {
     use super::linux::Scheduling;
     use super::*;
 
-    /// In a thread of its own: other tests keep their priority.
+    /// Runs in a separate thread, so that other tests keep their priority.
     #[test]
     fn threads_inherit_the_priority_until_it_is_dropped() {
         std::thread::spawn(|| {

@@ -1,7 +1,7 @@
 //! The protocol between hotlap and a supervisor: one JSON object per line over a socket pair.
 //!
-//! There is no message for hotlap's death: the kernel then closes its end, and the supervisor ends
-//! the server.
+//! There is no message for hotlap's death. The kernel closes hotlap's end of the socket pair, and
+//! the supervisor then ends the server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,22 +16,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The name of a supervisor's process. It is not `hotlap`, so that `killall -9 hotlap` does not
-/// kill the supervisors too.
+/// The name of a supervisor's process. The name is not `hotlap`, so that `killall -9 hotlap` does
+/// not kill the supervisors, too.
 pub(super) const SUPERVISOR_NAME: &str = "server-guard";
 
-/// What a server is started with.
+/// The settings that a server is started with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSetting {
-    /// Program and arguments, without a shell. A program with a slash is relative to `cwd`.
+    /// The program and its arguments, without a shell. A program with a slash is relative to `cwd`.
     pub argv: Vec<String>,
-    /// Added to hotlap's environment.
+    /// Variables to add to hotlap's environment.
     pub env: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The cores that it may use. Empty: not pinned.
+    /// The cores that the server may use. Empty: not pinned.
     pub cpus: Vec<usize>,
-    /// Receives stdout and stderr. An older file is replaced.
+    /// The file that receives stdout and stderr. An older file is replaced.
     pub log: PathBuf,
 }
 
@@ -39,15 +39,15 @@ pub struct ProcessSetting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessExit {
-    /// It exited with this code.
+    /// The process exited with this code.
     Code(i32),
-    /// It was ended by this signal.
+    /// The process was ended by this signal.
     Signal(i32),
-    /// Its supervisor was killed and took it along, so its own status is unknown.
+    /// The process ended when its supervisor was killed, so its own status is unknown.
     Lost,
 }
 
-/// A verb phrase: `exited with code 1`.
+/// Writes a verb phrase: `exited with code 1`.
 impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,7 +63,7 @@ impl fmt::Display for ProcessExit {
 pub struct Stopped {
     /// How the server's first process ended.
     pub exit: Option<ProcessExit>,
-    /// It ignored SIGTERM until the grace period was over and had to be killed.
+    /// Whether the server ignored SIGTERM until the grace period was over and had to be killed.
     pub ignored_sigterm: bool,
     /// Processes that outlived the server's first process and had to be ended: `name (pid)`.
     pub left_behind: Vec<String>,
@@ -71,33 +71,33 @@ pub struct Stopped {
     pub survivors: Vec<String>,
 }
 
-/// What hotlap tells a supervisor.
+/// A message from hotlap to a supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Order {
-    /// Prepare to start this, then wait.
+    /// Prepare to start this server, then wait.
     Prepare(ProcessSetting),
-    /// Start it.
+    /// Start the server.
     Go,
-    /// End it: SIGTERM, then SIGKILL.
+    /// End the server: SIGTERM, then SIGKILL.
     Stop {
-        /// Milliseconds between SIGTERM and SIGKILL.
+        /// The time between SIGTERM and SIGKILL, in milliseconds.
         grace_ms: u64,
     },
 }
 
-/// What a supervisor tells hotlap.
+/// A message from a supervisor to hotlap.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Report {
-    /// Ready to start.
+    /// The supervisor is ready to start the server.
     Ready {
         /// Parts of the setup that failed, as sentences.
         notes: Vec<String>,
     },
     /// The server runs.
     Started {
-        /// Its process id, which is its process group's too.
+        /// The server's process id, which is also its process group id.
         pid: u32,
     },
     /// The program could not be executed.
@@ -105,13 +105,13 @@ pub(super) enum Report {
         /// The system's error number.
         errno: i32,
     },
-    /// The server's first process is gone.
+    /// The server's first process has ended.
     Exited(ProcessExit),
-    /// The tree is gone.
+    /// All processes of the server have ended.
     Stopped(Stopped),
 }
 
-/// One end of the channel, for reading.
+/// An end of the channel, for hotlap or for a supervisor.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: UnixStream,
@@ -121,11 +121,11 @@ pub(super) struct Wire {
 /// The result of a read.
 #[derive(Debug)]
 pub(super) enum Received<T> {
-    /// A message.
+    /// A message arrived.
     Message(T),
-    /// No message within the time limit.
+    /// No message arrived within the time limit.
     Silence,
-    /// The other end is closed or sent something invalid.
+    /// The other end is closed, or sent something invalid.
     Closed,
 }
 
@@ -134,12 +134,12 @@ impl Wire {
         Self { stream, held: Vec::new() }
     }
 
-    /// Sends a message. A closed end shows when reading, so callers may ignore the error.
+    /// Sends a message. A closed end is noticed when reading, so callers may ignore the error.
     pub(super) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
         send(&self.stream, message)
     }
 
-    /// Waits for a message: indefinitely without a limit, not at all with a limit of zero.
+    /// Waits for a message: indefinitely without a limit, and not at all with a limit of zero.
     pub(super) fn receive<T: DeserializeOwned>(&mut self, limit: Option<Duration>) -> Received<T> {
         let until = limit.map(|limit| Instant::now() + limit);
         loop {
@@ -184,7 +184,7 @@ impl Wire {
     }
 }
 
-/// Sends a message.
+/// Sends a message over a stream.
 pub(super) fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');

@@ -4,17 +4,17 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// The most that [`tail`] reads, however long the log is.
+/// The number of bytes at the end of a log that [`tail`] reads, however long the log is.
 const TAIL_BYTES: u64 = 64 * 1024;
 
-/// A log is cut once it is longer than this. A server that logs each request writes this much in a
-/// second, and would fill the disk of the user's cache.
+/// The length above which a log is cut, in bytes. A server that logs each request writes this much
+/// in a second, and would fill the disk of the user's cache.
 const LIMIT_BYTES: u64 = 16 << 20;
 
-/// How much of the oldest and of the newest lines is kept when a log is cut.
+/// How many bytes of the oldest and of the newest lines are kept when a log is cut.
 const KEPT_BYTES: u64 = 1 << 20;
 
-/// Opens an empty log, replacing an older file.
+/// Opens an empty log and replaces an older file.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -41,7 +41,7 @@ pub(super) fn cut(path: &Path) -> io::Result<()> {
     file.write_all(&newest[line..])
 }
 
-/// The last lines of a log.
+/// Returns the last lines of a log.
 pub(super) fn tail(path: &Path, lines: usize) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

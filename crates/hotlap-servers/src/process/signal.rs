@@ -1,4 +1,4 @@
-//! Signals to the processes of a server, which are found by their tree or by their mark.
+//! Sends signals to the processes of a server, which are found by their tree or by their mark.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,18 +12,18 @@ use hotlap_observe::{Member, processes};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getuid, kill_process, kill_process_group};
 
-/// The mark of a server's processes: a variable of their environment, which child processes
-/// inherit, with the path of the server's log.
+/// The mark of a server's processes: an environment variable with the path of the server's log,
+/// which child processes inherit.
 ///
-/// If a supervisor was killed, hotlap finds processes that have left the tree by their mark. If
-/// hotlap and its supervisors were killed together, the next hotlap finds the processes that are
-/// left over.
+/// If a supervisor was killed, hotlap uses the mark to find processes that have left the tree. If
+/// hotlap and its supervisors were killed together, the next hotlap uses it to find the processes
+/// that are left over.
 pub(super) const MARK: &str = "HOTLAP_SERVER_LOG";
 
 /// How long a server's processes may take to stop. Usually they only wait for a core.
 pub(super) const FREEZE_LIMIT: Duration = Duration::from_secs(2);
 
-/// How often to check without sleeping whether a process has stopped, and the sleep between later
+/// The number of checks, without sleep, whether a process has stopped, and the sleep between later
 /// checks.
 #[cfg(target_os = "linux")]
 const FREEZE_YIELDS: u32 = 50;
@@ -32,8 +32,8 @@ const FREEZE_LOOK: Duration = Duration::from_micros(100);
 
 /// Sends a signal to a server's process group and to each member of its tree.
 ///
-/// The group comes first: the kernel signals it atomically, so no fork can escape. It is signalled
-/// only while a member is in it, because the group id may be reused afterwards.
+/// The group comes first, because the kernel signals it atomically, so no fork can escape. The
+/// group is signalled only while a member is in it, because the group id may be reused afterwards.
 pub(super) fn signal_tree(server: Pid, members: &[Member], signal: Signal) {
     let group = server.as_raw_pid() as u32;
     if members.iter().any(|member| member.group == group) {
@@ -48,8 +48,9 @@ pub(super) fn signal_one(member: &Member, signal: Signal) -> Result<(), Errno> {
     signal_if(member.pid, signal, || processes::is_still(member))
 }
 
-/// Sends a signal to a process if it is the one that is meant. Its id may belong to another process
-/// by now. So a handle of the process is opened first, and the process is checked after that.
+/// Sends a signal to a process if it is the one that is meant. The id may belong to another process
+/// by now. Therefore, a handle of the process is opened first, and the process is checked after
+/// that.
 #[cfg(target_os = "linux")]
 fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Result<(), Errno> {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
@@ -59,21 +60,22 @@ fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Resul
         Err(error) if error != Errno::NOSYS => Err(error),
         _ if !is_meant() => Err(Errno::SRCH),
         Ok(held) => pidfd_send_signal(held, signal),
-        // gVisor has no such handles.
+        // gVisor has no handles of processes.
         Err(_) => kill_process(pid, signal),
     }
 }
 
-/// Other systems have no such handles.
+/// Sends a signal to a process if it is the one that is meant. This system has no handles of
+/// processes.
 #[cfg(not(target_os = "linux"))]
 fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Result<(), Errno> {
     let pid = raw(pid).filter(|_| is_meant()).ok_or(Errno::SRCH)?;
     kill_process(pid, signal)
 }
 
-/// Waits until a process that was sent SIGSTOP has stopped or ended. SIGSTOP only marks a process:
-/// each thread stops when it next returns from the kernel, for which it may have to wait for a
-/// core. Usually it has stopped by the first check.
+/// Waits until a process that was sent SIGSTOP has stopped or ended. SIGSTOP only marks a process.
+/// Each thread stops when it next returns from the kernel, for which it may have to wait for a
+/// core. Usually the process has stopped by the first check.
 #[cfg(target_os = "linux")]
 pub(super) fn has_stopped(member: &Member, until: Instant) -> bool {
     for look in 0.. {
@@ -83,7 +85,7 @@ pub(super) fn has_stopped(member: &Member, until: Instant) -> bool {
         if Instant::now() > until {
             return false;
         }
-        // If both share a core, the process can only stop once this one yields.
+        // If both processes share a core, the other one can only stop once this one yields.
         match look {
             0..FREEZE_YIELDS => std::thread::yield_now(),
             _ => std::thread::sleep(FREEZE_LOOK),
@@ -92,7 +94,7 @@ pub(super) fn has_stopped(member: &Member, until: Instant) -> bool {
     unreachable!("the loop returns once the time is up")
 }
 
-/// On other systems the state of a process is not checked.
+/// Returns true without a check, as on all systems but Linux.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn has_stopped(_member: &Member, _until: Instant) -> bool {
     true
@@ -102,20 +104,20 @@ pub(super) fn raw(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// How long to look for processes at most, and the sleep between two looks. A killed process needs
-/// a core to end. A process that starts during one look is found by a later one.
+/// The time limit for finding and killing processes. A killed process needs a core to end. A
+/// process that starts during one look is found by a later one.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 /// How many looks in a row must find nothing. A process has no environment while it executes a
 /// program, so one look may miss it.
 const EMPTY_LOOKS: u32 = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Kills every process of this user whose mark is a log in this folder, or this log. Returns the
-/// names and ids of the killed processes. On other systems than Linux, the environment of other
-/// processes is not read, and none is killed.
+/// Kills every process of this user whose mark is this log, or a log in this folder. Returns the
+/// names and ids of the killed processes. On systems other than Linux, the environment of other
+/// processes is not read, and no process is killed.
 ///
-/// Another hotlap of this user may use the same folder. So the caller must know that the run to
-/// which the logs belong has ended.
+/// The caller must know that the run to which the logs belong has ended, because another hotlap of
+/// this user may use the same folder.
 pub fn kill_marked(logs: &Path) -> Vec<String> {
     let mut killed = BTreeMap::new();
     let until = Instant::now() + LOOK_LIMIT;
@@ -133,8 +135,8 @@ pub fn kill_marked(logs: &Path) -> Vec<String> {
     killed.into_values().collect()
 }
 
-/// Whether a process of this user has the mark. Processes of other users are left alone, even
-/// by root, who could read their environment.
+/// Returns whether a process of this user has the mark. Processes of other users are left alone,
+/// even by root, who could read their environment.
 fn is_marked(pid: u32, logs: &Path) -> bool {
     let process = format!("/proc/{pid}");
     let is_own = fs::metadata(&process).is_ok_and(|found| found.uid() == getuid().as_raw());

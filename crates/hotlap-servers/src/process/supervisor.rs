@@ -1,14 +1,14 @@
-//! The supervisor: a small process between hotlap and a server that ends the server's whole process
-//! tree, whatever happens to hotlap.
+//! The supervisor: a small process between hotlap and a server, which ends the server's whole
+//! process tree even if hotlap is killed.
 //!
-//! hotlap cannot clean up in its own exit path: after `kill -9` none runs. A separate process can.
-//! The supervisor is the subreaper of everything that the server starts, so daemons that leave
-//! their parent become its children instead of init's. It reads from a socket that the kernel
-//! closes when hotlap dies. It runs in its own process group and ignores the terminal's signals, so
-//! Ctrl-C reaches hotlap alone.
+//! hotlap cannot always clean up in its own exit path, because none runs after `kill -9`. A
+//! separate process can clean up. The supervisor is the subreaper of everything that the server
+//! starts, so daemons that leave their parent become its children instead of init's. The supervisor
+//! reads from a socket that the kernel closes when hotlap dies. Ctrl-C reaches hotlap alone,
+//! because the supervisor runs in its own process group and ignores the terminal's signals.
 //!
-//! It is hotlap's own binary, started with a hidden command, because a fresh process has one thread
-//! and no state. A fork of a multi-threaded program does not.
+//! The supervisor is hotlap's own binary, started with a hidden command. A fresh process has one
+//! thread and no state, unlike a fork of a multi-threaded program.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -31,22 +31,23 @@ use hotlap_observe::{Member, processes};
 
 pub use signals::is_ignored;
 
-/// Time between SIGTERM and SIGKILL when hotlap has died and cannot set one.
+/// The time between SIGTERM and SIGKILL when hotlap has died and cannot set one.
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
-/// How long to wait after SIGKILL before the tree is reported as surviving: a process may be in an
+/// How long to wait after SIGKILL before the tree is reported as surviving. A process may be in an
 /// uninterruptible wait, or belong to another user.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
-/// The time between two looks at the length of the server's log.
+/// The interval between checks of the length of the server's log.
 const LOOK_AT_LOG: Duration = Duration::from_millis(250);
 
-/// The server's limit of open files, if the machine permits it: 64 Ki. More than any load here
-/// opens, and low enough for programs that loop over all possible descriptors when they start.
+/// The server's limit of open files, if the machine permits it: 64 Ki. The limit is higher than any
+/// load here needs, and low enough for programs that loop over all possible descriptors when they
+/// start.
 const OPEN_FILES: u64 = 65_536;
 
-/// Entry point of the hidden command. Expects one end of a socket pair on stdin, and a log on
-/// stdout and stderr.
+/// The entry point of the hidden command, which expects one end of a socket pair on stdin, and a
+/// log on stdout and stderr.
 pub fn main() -> ExitCode {
     let Ok(stdin) = io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::from(2);
@@ -91,7 +92,7 @@ fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
         let supervised = Arc::clone(&supervised);
         std::thread::spawn(move || supervised.wait_for_order(inbox))
     };
-    // The main thread stays with the children: the kernel kills the server when the thread that
+    // The main thread stays with the children. The kernel kills the server when the thread that
     // started it dies, and the server inherits hardware counters from that thread.
     supervised.reap();
     let _ = listener.join();
@@ -133,7 +134,7 @@ fn spawn(setting: &ProcessSetting) -> io::Result<Pid> {
     Ok(Pid::from_child(&child))
 }
 
-/// The server under supervision.
+/// A server under supervision.
 struct Supervised {
     server: Pid,
     log: PathBuf,
@@ -146,7 +147,8 @@ struct Supervised {
 struct State {
     /// How the server's first process ended.
     exit: Option<ProcessExit>,
-    /// No child is left. On Linux, where the supervisor is a subreaper, no descendant either.
+    /// Whether no child is left. On Linux, where the supervisor is a subreaper, no descendant is
+    /// left either.
     childless: bool,
 }
 
@@ -175,7 +177,7 @@ impl Supervised {
         }
     }
 
-    /// Waits for the order to stop, or for the closed socket that means hotlap died. Meanwhile the
+    /// Waits for the order to stop, or for the closed socket that means hotlap died. Meanwhile, the
     /// server's log is kept short.
     fn wait_for_order(&self, mut inbox: Wire) {
         let order = loop {
@@ -251,7 +253,7 @@ impl Supervised {
     }
 }
 
-/// The members that still run, as `name (pid)`.
+/// Returns the members that still run, as `name (pid)`.
 fn names(members: &[Member]) -> Vec<String> {
     let running = members.iter().filter(|member| !member.zombie);
     running.map(|member| format!("{} ({})", member.name, member.pid)).collect()
@@ -278,9 +280,9 @@ mod signals {
         libc::SIGPIPE,
     ];
 
-    /// Whether this process ignores a signal, as it does under `nohup`.
+    /// Returns whether this process ignores a signal, as it does under `nohup`.
     pub fn is_ignored(signal: i32) -> bool {
-        // SAFETY: the all-zero sigaction is only storage that the call fills in; without a new
+        // SAFETY: the all-zero sigaction is only storage that the call fills in. Without a new
         // action nothing changes, and an unknown signal returns an error.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -291,7 +293,8 @@ mod signals {
 
     pub(super) fn ignore() {
         for signal in IGNORED {
-            // SAFETY: SIG_IGN is a valid disposition for each of these; no handler is installed.
+            // SAFETY: SIG_IGN is a valid disposition for each of these, and no handler is
+            // installed.
             unsafe { libc::signal(signal, libc::SIG_IGN) };
         }
         // Children must become zombies that `wait` sees, even if hotlap was started with SIGCHLD
@@ -301,16 +304,16 @@ mod signals {
     }
 
     /// Gives the server what a login shell would: default dispositions, an empty mask and no
-    /// inherited descriptors. The kernel also kills it if its supervisor is killed.
+    /// inherited descriptors. The kernel also kills the server if its supervisor is killed.
     pub(super) fn restore_in(command: &mut Command) {
         let supervisor = rustix::process::getpid();
         let restore = move || {
             for signal in 1..=64 {
                 // SAFETY: SIG_DFL is valid for every signal, and a signal that cannot be set
-                // returns an error; the call is async-signal-safe.
+                // returns an error. The call is async-signal-safe.
                 unsafe { libc::signal(signal, libc::SIG_DFL) };
             }
-            // SAFETY: the all-zero sigset_t is only storage that sigemptyset initialises; both
+            // SAFETY: the all-zero sigset_t is only storage that sigemptyset initialises. Both
             // calls are async-signal-safe.
             unsafe {
                 let mut none: libc::sigset_t = std::mem::zeroed();

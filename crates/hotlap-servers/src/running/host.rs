@@ -14,24 +14,24 @@ use crate::launch::ServerFailure;
 use crate::machine::Network;
 use crate::process::Supervisor;
 
-/// This machine.
+/// The host of servers on this machine.
 #[derive(Debug, Clone)]
 pub struct LocalHost {
     /// The command that starts a supervisor.
     pub supervisor: Supervisor,
-    /// Folder for the servers' logs.
+    /// The folder for the servers' logs.
     pub logs: PathBuf,
     /// Where servers listen.
     pub network: Network,
-    /// The database of the run, if there is one.
+    /// The database of the run. `None` if no server needs one.
     pub database: Option<Arc<Database>>,
 }
 
 impl LocalHost {
-    /// Starts a server and waits until it answers, as [`ServerHost::start`] does.
+    /// Starts a server and waits until it responds, as [`ServerHost::start`] does.
     ///
     /// # Errors
-    /// The cause, the last lines of its log, and a remedy.
+    /// Returns the cause, the last lines of the server's log, and a remedy.
     pub fn start_here(
         &self,
         order: &StartOrder,
@@ -41,7 +41,7 @@ impl LocalHost {
             supervisor: &self.supervisor,
             log: self.logs.join(format!("{}.log", order.number)),
             network: &self.network,
-            database: self.database.as_deref(),
+            database: self.database.as_ref(),
             order,
             stop,
         }

@@ -1,6 +1,8 @@
 //! A server that runs on this machine.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hotlap_observe::cpus::{ClockFlush, move_threads};
@@ -9,51 +11,72 @@ use hotlap_observe::{
     Observer, Owner, Sampler, Switches, processes,
 };
 
+use hotlap_load::plan::Target;
+
 use super::server::{LogWait, RunningServer, Sample, ServerState};
-use crate::database;
+use crate::contract::Name;
+use crate::database::{self, Database, Proof};
 use crate::launch::LogLines;
 use crate::process::{Process, Stopped};
 
 /// A log that has not grown for this long is complete.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// How long to wait for missing lines of a log that does not grow: a server that drops lines must
+/// How long to wait for missing lines of a log that does not grow. A server that drops lines must
 /// not hold up every lap.
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
-/// A sample takes some 20 µs. If one took longer than this, hotlap was stopped or had to wait for a
-/// core in the middle of it, and it is repeated: it would be wrong by that time.
+/// The time within which a sample must be complete. A sample takes some 20 µs. If a sample took
+/// longer than this, hotlap was stopped or had to wait for a core in the middle. The sample is then
+/// repeated, because it would be wrong by that time.
 const TOGETHER: Duration = Duration::from_millis(1);
 
-/// Processes of a large tree may take longer than that each time.
+/// How often a sample is attempted. The processes of a large tree may take longer than [`TOGETHER`]
+/// each time.
 const MOST_READINGS: u32 = 3;
 
-/// How many of a server's last log lines to show.
+/// How many of a server's last log lines are shown.
 pub(crate) const LAST_LINES: usize = 12;
 
-/// A running server of this machine.
+/// A server's copy of the run's database.
+#[derive(Debug)]
+pub(crate) struct DatabaseCopy {
+    pub(crate) database: Arc<Database>,
+    /// The number of the server, after which the copy is named.
+    pub(crate) number: usize,
+}
+
+impl DatabaseCopy {
+    pub(crate) fn of(database: &Arc<Database>, number: usize) -> Self {
+        Self { database: Arc::clone(database), number }
+    }
+}
+
+/// A running server on this machine.
 #[derive(Debug, Default)]
 pub struct LocalServer {
     pub(crate) process: Option<Process>,
     pub(crate) sampler: Option<Sampler>,
-    /// Samples the database of the run.
+    /// Samples the database that the server uses.
     pub(crate) database: Option<Sampler>,
+    /// The server's copy of the run's database.
+    pub(crate) copy: Option<DatabaseCopy>,
     pub(crate) counters: Option<Counters>,
     pub(crate) observer: Option<Observer>,
     pub(crate) lines: Option<LogLines>,
-    /// Its own cores. Empty: not pinned.
+    /// The server's own cores. Empty: not pinned.
     pub(crate) own: Vec<usize>,
-    /// The cores whose clocks are read: the server's and the database's. Empty: all.
+    /// The cores of the server and of the database, whose clocks are read. Empty: all cores.
     pub(crate) clocks: Vec<usize>,
-    /// The cores that it may use while it is spread.
+    /// The cores that the server may use while it is spread.
     pub(crate) all: Vec<usize>,
     pub(crate) is_spread: bool,
     pub(crate) compilers: Compilers,
 }
 
 impl LocalServer {
-    /// A server that hotlap did not start, and whose processes `owner` has if they are known. With
-    /// `observes`, instruments are attached to them.
+    /// Returns a server that hotlap did not start. `owner` has the server's processes, if they are
+    /// known. With `observes`, instruments are attached to these processes.
     pub fn of(owner: &Owner, observes: bool) -> Self {
         Self {
             sampler: owner.roots(None).map(Sampler::new),
@@ -62,12 +85,12 @@ impl LocalServer {
         }
     }
 
-    /// The addresses where its processes listen.
+    /// Returns the addresses where the server's processes listen.
     pub fn sockets(&self) -> Vec<SocketAddr> {
         self.process.as_ref().map_or(Vec::new(), sockets)
     }
 
-    /// The cores that it runs on. Empty: not pinned.
+    /// Returns the cores that the server runs on. Empty: not pinned.
     fn cores(&self) -> &[usize] {
         if self.is_spread { &self.all } else { &self.own }
     }
@@ -157,7 +180,8 @@ impl RunningServer for LocalServer {
         self.process.as_ref().map(|process| process.tail(LAST_LINES)).unwrap_or_default()
     }
 
-    /// The CPU time is read on the server's cores, since its clock lags when read from elsewhere.
+    /// Reads the CPU time on the server's cores, since the server's CPU clock lags when read from
+    /// other cores.
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
         let _visit = self.sampler.is_some().then(|| {
             ClockFlush::to(match self.is_spread {
@@ -177,6 +201,12 @@ impl RunningServer for LocalServer {
                 return Sample { requests, at, cpu_ns, database_ns, silence: Duration::ZERO };
             }
         }
+    }
+
+    fn prove(&self, contracts: &[Name], at: (&Target, &str), stop: &AtomicBool) -> Proof {
+        let prove =
+            |own: &DatabaseCopy| database::prove(&own.database, own.number, contracts, at, stop);
+        self.copy.as_ref().map(prove).unwrap_or_default()
     }
 
     fn switches(&mut self) -> Option<Switches> {
@@ -225,7 +255,7 @@ impl RunningServer for LocalServer {
     }
 }
 
-/// Why nothing can be observed of a server whose processes are unknown.
+/// Returns the error if nothing can be observed because the server's processes are unknown.
 fn out_of_reach() -> ObserveError {
     ObserveError {
         what: "the server".into(),
@@ -234,7 +264,7 @@ fn out_of_reach() -> ObserveError {
     }
 }
 
-/// The addresses where the server's process tree listens.
+/// Returns the addresses where the server's process tree listens.
 pub(crate) fn sockets(process: &Process) -> Vec<SocketAddr> {
     let members = process.members().unwrap_or_default();
     let pids: Vec<u32> = members.iter().map(|m| m.pid).collect();

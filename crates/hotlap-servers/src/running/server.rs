@@ -1,4 +1,4 @@
-//! Who starts servers, and what is done with one until it stops.
+//! The interfaces of hosts that start servers, and of running servers.
 
 use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
@@ -10,123 +10,124 @@ use hotlap_observe::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::contract::Exchange;
+use crate::contract::{Exchange, Name};
+use crate::database::Proof;
 use crate::launch::{Counts, Launch, ServerFailure};
 use crate::process::{ProcessExit, Stopped};
 use crate::verify::Requirements;
 
-/// A server to start.
+/// The settings for the start of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartOrder {
-    /// Its number among the servers of a run, after which its log is named.
+    /// The server's number in the run, after which its log is named.
     pub number: usize,
-    /// Its command.
+    /// The command that starts the server.
     pub launch: Launch,
     /// The side effect to count.
     pub counts: Option<Counts>,
-    /// What is required of it.
+    /// The requirements that the server must meet.
     pub requirements: Requirements,
-    /// The request that shows whether it is up.
+    /// The request that shows whether the server is up.
     pub first: Exchange,
-    /// The protocol in which it is asked.
+    /// The protocol of that first request.
     pub protocol: Protocol,
-    /// Whether to accept a wrong response after half of the time that it may take to become right,
-    /// because the verifier describes the fault better.
+    /// Whether to accept a response that is still wrong after half of the time that it may take to
+    /// become right. The verifier then describes the fault, which it does better.
     pub accepts_wrong: bool,
-    /// The number of cores for `CPUS`.
+    /// The number of cores, for `CPUS`.
     pub cpus: usize,
-    /// The cores that it is pinned to, sorted. Empty: not pinned.
+    /// The cores that the server is pinned to, sorted. Empty: not pinned.
     pub cores: Vec<usize>,
-    /// The cores that it may use while it is [spread](RunningServer::spread), sorted: its own and
-    /// the others of the run.
+    /// The cores that the server may use while it is [spread](RunningServer::spread), sorted: its
+    /// own cores and the other cores of the run.
     pub all_cores: Vec<usize>,
-    /// How long it may take to respond.
-    /// [`UNREADY`](super::UNREADY) is for wrong responses at first.
+    /// How long the server may take to respond. [`UNREADY`](super::UNREADY) applies to wrong
+    /// responses at first.
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
-    /// Whether instruments are attached, and the variables added that make a runtime name the
-    /// functions that it compiles.
+    /// Whether instruments are attached. The variables that make a runtime name the functions that
+    /// it compiles are then added, too.
     pub observes: bool,
 }
 
-/// A server that has been started, and answers.
+/// A server that has been started and responds.
 #[derive(Debug)]
 pub struct Up<S = Box<dyn RunningServer>> {
     /// The server.
     pub server: S,
-    /// The address at which the generator reaches it.
+    /// The address at which the generator reaches the server.
     pub target: Target,
-    /// The port on which it listens instead of `PORT`, if it does.
+    /// The port on which the server listens instead of `PORT`, if it does.
     pub fixed_port: Option<u16>,
-    /// Time from its start to its first response.
+    /// The time from the server's start to its first response.
     pub ready: Duration,
-    /// Why its instructions are not counted, if they should be.
+    /// Why the server's instructions are not counted, if they should be.
     pub uncounted: Option<String>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// A server that runs already.
+/// A server that was already running.
 #[derive(Debug)]
 pub struct Found {
-    /// The server. `None` if it is on another machine than the one that was searched.
+    /// The server. `None` if the server is on a machine other than the one that was searched.
     pub server: Option<Box<dyn RunningServer>>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 /// A machine on which servers run.
 pub trait ServerHost: Debug + Send + Sync {
-    /// Whether it is the machine of the caller, so that both number the same cores.
+    /// Returns whether the host is the caller's machine, so that both number the same cores.
     fn is_here(&self) -> bool;
 
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until it responds.
     ///
     /// # Errors
-    /// The cause, the last lines of its log, and a remedy.
+    /// Returns the cause, the last lines of the server's log, and a remedy.
     fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure>;
 
-    /// Finds the processes of a server that runs already, and that the generator reaches at this
-    /// address. They are measured, but never frozen or stopped. With `observes`, instruments are
-    /// attached to them.
+    /// Finds the processes of a server that is already running, and that the generator reaches at
+    /// this address. The processes are measured, but never frozen or stopped. With `observes`,
+    /// instruments are attached to them.
     ///
     /// # Errors
-    /// The machine cannot be reached.
+    /// If the machine cannot be reached.
     fn find(&self, target: &Target, observes: bool) -> Result<Found, ServerFailure>;
 }
 
 /// The state of a server and of its load at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// The requests that were answered by then.
+    /// The number of responses until then.
     pub requests: u64,
-    /// The moment, on this machine's clock.
+    /// The time of the sample, on this machine's clock.
     pub at: Instant,
     /// The server's CPU time in nanoseconds. `None` if unknown.
     pub cpu_ns: Option<u64>,
-    /// The CPU time of the run's database in nanoseconds. `None` without one.
+    /// The CPU time of the run's database in nanoseconds. `None` without a database.
     pub database_ns: Option<u64>,
-    /// The longest time since the sample before in which an answer from the server's host was due
-    /// and did not come, beyond what is normal on the way. Zero on this machine.
+    /// The longest time since the previous sample in which a message from the server's host was
+    /// overdue. The usual delay on the way is not included. Zero on this machine.
     pub silence: Duration,
 }
 
-/// Whether a server still runs.
+/// The state of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerState {
-    /// It does, or hotlap did not start it and does not know.
+    /// The server runs, or hotlap did not start it and does not know.
     Runs,
-    /// Its first process ended.
+    /// The server's first process ended.
     Ended(ProcessExit),
-    /// Its host cannot be reached.
+    /// The server's host cannot be reached.
     Unreachable(Unreachable),
 }
 
 /// Why the host of a server cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreachable {
-    /// The cause. Names the host.
+    /// The cause, which names the host.
     pub cause: String,
     /// The remedy.
     pub remedy: String,
@@ -135,105 +136,114 @@ pub struct Unreachable {
 /// How long to wait for the lines of a side effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogWait {
-    /// Not at all.
+    /// Do not wait.
     No,
-    /// Until no more come: requests from before a freeze may still be in the server's queue.
+    /// Wait until no more lines come. Requests from before a freeze may still be in the server's
+    /// queue.
     Settled,
-    /// Until there are this many, or no more come: a log may lag behind.
+    /// Wait until there are this many lines, or no more come. A log may lag behind.
     Until(u64),
 }
 
-/// A server while it runs. Dropping it ends one that hotlap started.
+/// A server while it runs. Dropping this value ends a server that hotlap started.
 pub trait RunningServer: Debug + Send {
-    /// Whether hotlap started it. Another one is never frozen or stopped.
+    /// Returns whether hotlap started the server. Other servers are never frozen or stopped.
     fn is_started(&self) -> bool;
 
-    /// Whether its processes are known, and so its CPU time.
+    /// Returns whether the server's processes, and therefore its CPU time, are known.
     fn is_known(&self) -> bool;
 
     /// Looks for a database on this machine that the server is connected to, and samples the
-    /// database too. Call this after the server has answered some requests. Returns notes for the
-    /// user. A server on another machine has none.
+    /// database, too. Call this after the server has responded to some requests. Returns notes for
+    /// the user. A server on another machine has no notes.
     fn find_database(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether it writes a log whose lines are counted.
+    /// Counts the statements that the server executes for requests of contracts, and reads back
+    /// what they changed. `at` is the target and the value of `Host`. Without a database, nothing
+    /// is checked.
+    fn prove(&self, contracts: &[Name], at: (&Target, &str), stop: &AtomicBool) -> Proof {
+        let _ = (contracts, at, stop);
+        Proof::default()
+    }
+
+    /// Returns whether the server writes a log whose lines are counted.
     fn has_log(&self) -> bool;
 
-    /// How long a reading may take until it is taken: zero on this machine, a round trip to
-    /// another.
+    /// Returns the delay before a sample is taken: zero on this machine, and a round trip to
+    /// another machine.
     fn delay(&self) -> Duration;
 
-    /// Whether it still runs.
+    /// Returns whether the server still runs.
     fn state(&mut self) -> ServerState;
 
-    /// Freezes it. Does nothing if it is frozen, if hotlap did not start it, or if its host cannot
-    /// be reached, which [`state`](Self::state) returns.
+    /// Freezes the server. Does nothing if the server is frozen, if hotlap did not start it, or if
+    /// its host cannot be reached. In the last case, [`state`](Self::state) says so.
     ///
     /// # Errors
-    /// It cannot be frozen and keeps running: why.
+    /// If the server cannot be frozen and keeps running. The error says why.
     fn freeze(&mut self) -> Result<(), String>;
 
-    /// Thaws it.
+    /// Thaws the server.
     fn thaw(&mut self);
 
-    /// Lets it use all cores of the run, or only its own again. On its own cores, a compiler
-    /// competes with the responses. Does nothing if it is not pinned, or if hotlap did not start
-    /// it.
+    /// Allows the server to use all cores of the run, or only its own again. On its own cores, a
+    /// compiler competes with the responses. Does nothing if the server is not pinned, or if hotlap
+    /// did not start it.
     fn spread(&mut self, on_all: bool);
 
-    /// What compiles it while it runs.
+    /// Returns the compiler that compiles the server's code while it runs.
     fn compiler(&mut self) -> Compiler;
 
-    /// Begins to stop it, without waiting.
+    /// Begins to stop the server, without waiting.
     fn begin_stop(&mut self, grace: Duration);
 
-    /// Stops it. `None` if hotlap did not start it, or its host cannot be reached.
+    /// Stops the server. Returns `None` if hotlap did not start it, or its host cannot be reached.
     fn stop(self: Box<Self>, grace: Duration) -> Option<Stopped>;
 
-    /// The last lines of its output.
+    /// Returns the last lines of the server's output.
     fn tail(&self) -> Vec<String>;
 
-    /// Samples the server and its load. `requests` returns the number of requests answered so far,
-    /// and is called close to the reading of the CPU time, so that cost per request is a ratio of
-    /// two differences over the same time.
+    /// Samples the server and its load. `requests` returns the number of responses so far, and is
+    /// called close to the reading of the CPU time. The cost per request is then a ratio of two
+    /// differences over the same time.
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample;
 
-    /// Context switches so far. They are read thread by thread, which takes a while if there are
-    /// many.
+    /// Returns the number of context switches so far. Reading it thread by thread takes a while if
+    /// there are many threads.
     fn switches(&mut self) -> Option<Switches>;
 
-    /// Its memory with proportional set sizes. The kernel holds it up meanwhile.
+    /// Returns the server's memory with proportional set sizes. The reading holds the server up.
     fn memory(&mut self) -> Option<Memory>;
 
-    /// Its memory without proportional set sizes.
+    /// Returns the server's memory without proportional set sizes.
     fn resident(&mut self) -> Option<Memory>;
 
-    /// Switches its hardware counters on. Returns whether they are.
+    /// Switches the server's hardware counters on. Returns whether they are on.
     fn begin_counting(&mut self) -> bool;
 
-    /// Switches its hardware counters off, and returns what they counted.
+    /// Switches the server's hardware counters off, and returns what they counted.
     fn end_counting(&mut self) -> Option<HardwareCounts>;
 
-    /// The lines that it has logged so far. 0 without a log.
+    /// Returns the number of lines that the server has logged so far. 0 without a log.
     fn lines(&mut self, wait: LogWait) -> u64;
 
-    /// The instruments that can be used on it, and what they cannot see.
+    /// Returns the instruments that can be used on the server, and what cannot be observed.
     fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>);
 
     /// Switches an instrument on. See [`hotlap_observe::Observer::enable`].
     ///
     /// # Errors
-    /// It cannot be used.
+    /// If the instrument cannot be used.
     fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError>;
 
     /// Switches all instruments off.
     fn disable(&mut self);
 
-    /// What an instrument saw. See [`hotlap_observe::Observer::take`].
+    /// Returns what an instrument saw. See [`hotlap_observe::Observer::take`].
     ///
     /// # Errors
-    /// It cannot be used.
+    /// If the instrument cannot be used.
     fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError>;
 }

@@ -1,18 +1,19 @@
-//! Starts a command and waits until it answers.
+//! Starts a command and waits until its server responds.
 //!
-//! A port is chosen, the command is started with it, and its process tree is watched until the
-//! first response. Meanwhile the server may die, never listen, or listen somewhere else.
+//! A port is chosen, the command is started with this port, and its process tree is watched until
+//! the first response. Meanwhile, the server may die, never listen, or listen somewhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_observe::{Counters, Observer, Sampler, owner};
 
-use crate::contract::{Exchange, Response};
+use crate::contract::{Exchange, files};
 use crate::database::{Database, FOREIGN};
 use crate::interrupt;
 use crate::launch::{Launch, LogLines, ServerFailure, TLS_CERT, TLS_KEY};
@@ -21,51 +22,52 @@ use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
 use crate::verify::client::{OpenError, Wire};
 use crate::verify::{LIMIT, Requirements};
 
-use super::local::{LAST_LINES, sockets};
+use super::local::{DatabaseCopy, LAST_LINES, sockets};
 use super::{LocalServer, StartOrder, Up};
 
-/// A start under way.
+/// A server that is being started.
 pub(crate) struct Starting<'a> {
     pub(crate) supervisor: &'a Supervisor,
-    /// Receives its output.
+    /// The file that receives the server's output.
     pub(crate) log: PathBuf,
-    /// Where it listens.
+    /// Where the server listens.
     pub(crate) network: &'a Network,
-    /// The database of the run, if there is one.
-    pub(crate) database: Option<&'a Database>,
+    /// The database of the run. `None` if no server needs one.
+    pub(crate) database: Option<&'a Arc<Database>>,
     pub(crate) order: &'a StartOrder,
     /// Set when the user interrupts.
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// Interval between attempts to reach a starting server.
+/// The interval between attempts to reach a starting server.
 const TRY_AGAIN: Duration = Duration::from_millis(2);
 
-/// Interval between lookups of the port that it listens on, which cost more.
+/// The interval between lookups of the port that the server listens on, which cost more.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Some servers accept connections before they are ready and give wrong responses at first, or
-/// listen on another port first. They may do so for the start limit divided by this: 6 s of two
-/// minutes. A server that does not answer at all has the whole limit.
+/// The divisor of the start limit for wrong responses. Some servers accept connections before they
+/// are ready and give wrong responses at first, or listen on another port first. Both are allowed
+/// for a part of the start limit: 6 s of two minutes. A server that does not respond at all has the
+/// whole limit.
 pub const UNREADY: u32 = 20;
 
-/// A server that responds with 503 may do so for the start limit divided by this: 30 s of two
+/// The divisor of the start limit for responses with status 503, which are allowed for 30 s of two
 /// minutes.
 const UNAVAILABLE: u32 = 4;
 
-/// A server that answers on another port is measured there only if `$PORT` stays closed for this
-/// long. A port for metrics or for a debugger may open first. If a command names `$PORT`, the
+/// How long `$PORT` must stay closed before a server that responds on another port is measured
+/// there. A port for metrics or for a debugger may open first. If a command names `$PORT`, its
 /// server is never looked for on another port.
 const PORT_STAYS_CLOSED: Duration = Duration::from_secs(1);
 
-/// How long to wait for the first response before trying again over a new connection. The wait
-/// doubles each time: the first connection may have been lost, or the server may be slow.
+/// How long to wait for the first response before trying again over a new connection. The first
+/// connection may have been lost. The wait doubles each time, because the server may be slow.
 const FIRST_WAIT: Duration = LIMIT;
 
 /// Why a server is not up yet.
 #[derive(Debug, thiserror::Error)]
 enum NotYet {
-    /// No whole response came.
+    /// No complete response came.
     #[error("{0}")]
     Silent(String),
     /// The response is wrong.
@@ -74,13 +76,13 @@ enum NotYet {
     /// The response has status 503: the server is not ready (RFC 9110 section 15.6.4).
     #[error("{0}")]
     Unavailable(String),
-    /// It speaks another protocol.
+    /// The server speaks another protocol.
     #[error("{0}")]
     OtherProtocol(String),
 }
 
 impl NotYet {
-    /// What to do about it, if the server is a user's command or not.
+    /// Returns what to do. `is_command` says whether the server is a user's command.
     fn remedy(&self, is_command: bool) -> &'static str {
         match self {
             Self::Silent(_) | Self::Unavailable(_) => "--start-timeout allows more time",
@@ -97,7 +99,7 @@ impl NotYet {
     }
 }
 
-/// How long processes that the command of a preparation left running have to end.
+/// How long processes that a preparation left running may take to end.
 const PREPARE_GRACE: Duration = Duration::from_secs(5);
 
 /// What to do if no port is free.
@@ -105,18 +107,17 @@ pub const NO_PORT: &str =
     "each closed connection occupies a port for a minute: wait, or look at `ss -s`";
 
 /// What to do if a server ended. The input of a server is empty. Without `< /dev/null`, a program
-/// that ends with its input would run well by hand.
+/// that ends with its input would keep running when it is started by hand.
 pub const RUN_BY_HAND: &str = "run its command by hand, with `< /dev/null`, to see why";
 
 impl Starting<'_> {
-    /// Starts the server and waits until it answers.
+    /// Starts the server and waits until it responds.
     pub(crate) fn run(&self) -> Result<Up<LocalServer>, ServerFailure> {
         let counts = self.order.counts.as_ref();
         let lines =
             counts.map(|counts| LogLines::of(counts, &self.order.launch, !self.is_a_users()));
         let database = self.database.filter(|_| self.order.launch.has_database);
-        let variables =
-            database.map_or(Ok(Vec::new()), |database| database.copy_for(self.order.number))?;
+        let variables = self.variables(database)?;
         if let Some(command) = &self.order.launch.prepare {
             self.prepare(command, &variables)?;
         }
@@ -170,8 +171,9 @@ impl Starting<'_> {
             counters,
             observer,
             lines,
-            database: database.and_then(Database::sampler),
-            clocks: cores_of_both(&self.order.cores, database),
+            clocks: cores_of_both(&self.order.cores, database.map(Arc::as_ref)),
+            database: database.and_then(|database| database.sampler()),
+            copy: database.map(|database| DatabaseCopy::of(database, self.order.number)),
             own: self.order.cores.clone(),
             all: self.order.all_cores.clone(),
             ..LocalServer::default()
@@ -179,7 +181,28 @@ impl Starting<'_> {
         Ok(Up { server, target, fixed_port, ready, uncounted, notes })
     }
 
-    /// Whether it is a user's command, which may listen on another port than `PORT`.
+    /// The variables through which it finds its copy of the database and the files of the contract
+    /// `static`.
+    fn variables(&self, database: Option<&Arc<Database>>) -> Result<Vec<Variable>, ServerFailure> {
+        let mut variables = match database {
+            Some(database) => database.copy_for(self.order.number)?,
+            None => Vec::new(),
+        };
+        if self.order.launch.has_files {
+            let folder = self.log.with_extension("files");
+            files::write(&folder).map_err(|error| {
+                self.failed(
+                    &format!("cannot write {}: {error}", folder.display()),
+                    "free disk space, or set TMPDIR to another folder",
+                )
+            })?;
+            variables.push(("FILES", folder.display().to_string()));
+        }
+        Ok(variables)
+    }
+
+    /// Returns whether the server is a user's command, which may listen on another port than
+    /// `PORT`.
     fn is_a_users(&self) -> bool {
         self.order.requirements == Requirements::Custom
     }
@@ -251,7 +274,8 @@ impl Starting<'_> {
         let takes_other_ports = self.is_a_users() && !self.names_port();
         let (mut is_open, mut on_another_port) = (false, None::<(Instant, Target)>);
         loop {
-            // Before `$PORT` is tried, because this thread may have to wait for a core at any time.
+            // Check this before trying `$PORT`, because this thread may have to wait for a core at
+            // any time.
             let may_take_another = on_another_port
                 .as_ref()
                 .is_some_and(|(since, _)| since.elapsed() > PORT_STAYS_CLOSED);
@@ -264,7 +288,7 @@ impl Starting<'_> {
                     continue;
                 }
                 if is_own && !is_open {
-                    // Whatever another port has responded no longer matters.
+                    // Earlier responses from another port no longer matter.
                     (is_open, on_another_port, silence, wrong) = (true, None, None, None);
                 }
                 let target = Target {
@@ -350,8 +374,9 @@ impl Starting<'_> {
         }
     }
 
-    /// Checks that the generator reaches a server that answered here. It fails only if the sockets
-    /// of its processes on this port are known, and the generator reaches none of them.
+    /// Checks that the generator reaches a server that responded on this machine. The check fails
+    /// only if the sockets of the server's processes on this port are known, and the generator
+    /// reaches none of them.
     fn is_reached(&self, process: &Process, port: u16) -> Result<(), ServerFailure> {
         let on_port = sockets(process).into_iter().filter(|a| a.port() == port);
         let (reached, missed): (Vec<_>, Vec<_>) =
@@ -364,8 +389,8 @@ impl Starting<'_> {
         }
     }
 
-    /// The server listens at another address or port than it was told, and cannot be measured
-    /// there.
+    /// Returns the failure of a server that listens at another address or port than it was told,
+    /// where it cannot be measured.
     fn not_at_its_address(
         &self,
         process: &Process,
@@ -407,7 +432,7 @@ impl Starting<'_> {
         })
     }
 
-    /// How long a server may respond like this at first.
+    /// Returns how long a server may respond like this at first.
     fn patience(&self, unfit: &NotYet) -> Duration {
         match unfit {
             NotYet::Unavailable(_) => self.order.limit / UNAVAILABLE,
@@ -415,15 +440,15 @@ impl Starting<'_> {
         }
     }
 
-    /// Whether the command or its environment has a place for the port.
+    /// Returns whether the command or its environment has a place for the port.
     fn names_port(&self) -> bool {
         let any = [("PORT", String::new())];
         let Launch { argv, env, .. } = &self.order.launch;
         argv.iter().chain(env.values()).any(|word| fill(word, &any) != *word)
     }
 
-    /// Command and environment, with the port, the address, the number of cores, the files of the
-    /// certificate and the database filled in.
+    /// Returns the command and its environment, with the port, the address, the number of cores,
+    /// the certificate's files and the database filled in.
     fn filled(
         &self,
         port: u16,
@@ -458,23 +483,9 @@ impl Starting<'_> {
     }
 }
 
-/// The `Host` header of requests to servers that hotlap starts. It has no port, so requests are the
-/// same bytes after every start.
+/// The `Host` header of requests to servers that hotlap starts. The header has no port, so requests
+/// have the same bytes after every start.
 pub const HOST: &str = "localhost";
-
-/// Sends a request and returns the response, or an error if it is wrong or takes longer than
-/// `limit`. Stops waiting once `stop` is set.
-pub fn ask(
-    target: &Target,
-    host: &str,
-    limit: Duration,
-    exchange: &Exchange,
-    stop: &AtomicBool,
-) -> Result<Response, String> {
-    let answer = Wire::open(target, limit, stop)?.ask(exchange, host)?;
-    exchange.check(&answer, SystemTime::now())?;
-    Ok(answer)
-}
 
 /// A variable of a server's environment.
 type Variable = (&'static str, String);
@@ -483,7 +494,7 @@ fn owned((name, value): &Variable) -> (String, String) {
     ((*name).to_owned(), value.clone())
 }
 
-/// The cores of a server and of its database. Empty: all.
+/// Returns the cores of a server and of its database. Empty: all cores.
 fn cores_of_both(own: &[usize], database: Option<&Database>) -> Vec<usize> {
     let more = database.map_or(&[][..], Database::cores);
     match own.is_empty() || database.is_some() && more.is_empty() {
@@ -492,8 +503,8 @@ fn cores_of_both(own: &[usize], database: Option<&Database>) -> Vec<usize> {
     }
 }
 
-/// An address where the server's process tree listens, if none of those at which it is asked leads
-/// to it.
+/// Returns an address where the server's process tree listens, and to which none of the `asked`
+/// addresses leads.
 fn listening_elsewhere(process: &Process, asked: &[SocketAddr]) -> Option<SocketAddr> {
     let is_asked = |listening: &SocketAddr| {
         let at_port = |address: &&SocketAddr| address.port() == listening.port();
@@ -503,7 +514,7 @@ fn listening_elsewhere(process: &Process, asked: &[SocketAddr]) -> Option<Socket
     sockets(process).into_iter().find(|listening| !is_asked(listening))
 }
 
-/// The addresses at which this machine reaches a listening socket.
+/// Returns the addresses at which this machine reaches a listening socket.
 fn reachable(listening: SocketAddr, network: &Network) -> Vec<SocketAddr> {
     if listening.ip().is_unspecified() {
         network.reach.iter().map(|ip| SocketAddr::new(*ip, listening.port())).collect()
@@ -513,7 +524,7 @@ fn reachable(listening: SocketAddr, network: &Network) -> Vec<SocketAddr> {
 }
 
 /// Fills in values where a word of a command names them as whole words: `$PORT`, `${PORT}` and
-/// `{port}`. `$PORT_HTTP` and `${port}` are the command's own variables.
+/// `{port}`. `$PORT_HTTP` and `${port}` are the command's own variables and stay unchanged.
 fn fill(word: &str, values: &[(&str, String)]) -> String {
     let forms: Vec<(String, &str)> = values
         .iter()

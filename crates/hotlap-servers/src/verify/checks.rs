@@ -8,19 +8,19 @@ use hotlap_load::plan::Protocol;
 use super::client::Wire;
 use super::{Check, Findings, Requirements, Verifier};
 use crate::catalogue::ServerKind;
-use crate::contract::{Content, Exchange, Response, described};
+use crate::contract::{Content, Exchange, Name, Response, described, files};
 
-/// How long to wait for unsolicited bytes before the first request, in pauses.
+/// How long to wait for unsolicited bytes before the first request, as a number of pauses.
 const SILENCE: u32 = 8;
 
 /// A path that no server knows.
 pub(super) const UNKNOWN_PATH: &str = "/hotlap-no-such-path";
 
-/// The checks under way.
+/// The state of the checks.
 pub(super) struct Bench<'a> {
     verifier: &'a Verifier<'a>,
     pub(super) report: Findings,
-    /// The first response, when it came, and whether it was right.
+    /// The first response, the time when it came, and whether it was right.
     pub(super) first: Option<(Response, SystemTime, bool)>,
     /// The response to a path that no server knows.
     pub(super) unknown: Option<Response>,
@@ -65,19 +65,24 @@ impl<'a> Bench<'a> {
                 Some("nothing else can be checked without a first response".to_owned());
             return;
         }
+        if self.verifier.contract.names.contains(&Name::Static) {
+            let outcome = self.revalidation();
+            let expected = "304 without a body (RFC 9110 section 13.1.2)";
+            self.require("If-None-Match", expected, outcome);
+        }
         self.connection_handling();
         if self.verifier.rude {
             self.survival();
         }
     }
 
-    /// Records a check that is required of every server, custom ones included.
+    /// Records a check that is required of every server, including custom ones.
     fn require(&mut self, name: &str, expected: &str, outcome: Outcome) {
         self.report.required.push(check(name, expected, outcome));
     }
 
-    /// Records a check that is required of the catalogue, and a conformance check for custom
-    /// servers.
+    /// Records a check that is required of the catalogue. For custom servers, it is a conformance
+    /// check.
     fn expect(&mut self, name: &str, expected: &str, outcome: Outcome) {
         let list = match self.verifier.requirements {
             Requirements::Catalogue { .. } => &mut self.report.required,
@@ -103,13 +108,13 @@ impl<'a> Bench<'a> {
         exchange.bytes(self.verifier.host)
     }
 
-    /// One exchange on its own connection.
+    /// Sends a request over a new connection and returns the response.
     fn ask(&self, exchange: &Exchange) -> Result<Response, String> {
         self.open()?.ask(exchange, self.verifier.host)
     }
 
-    /// Checks another response to the main request: against the contract, or, if the first response
-    /// was wrong, against that one, since the error has been reported already.
+    /// Checks another response to the main request against the contract. If the first response was
+    /// wrong, the two responses are compared, since the error has been reported already.
     pub(super) fn same(&self, answer: &Response) -> Outcome {
         match &self.first {
             Some((first, _, false)) => {
@@ -124,13 +129,14 @@ impl<'a> Bench<'a> {
         self.open()?.quiet(self.verifier.pause * SILENCE)
     }
 
-    /// Every exchange of the contract. The first one also shows line ends and framing.
+    /// Checks every exchange of the contract. The main exchange also shows line ends and framing.
     fn contract(&mut self) {
         let contract = self.verifier.contract;
         for exchange in contract.exchanges.iter().chain(&contract.extras) {
             let is_main = std::ptr::eq(exchange, self.main());
             let mut bare_lf = false;
             let mut ask = || {
+                let began = Instant::now();
                 let answer = self.open().and_then(|mut wire| {
                     let answer = wire.ask(exchange, self.verifier.host);
                     bare_lf = wire.bare_lf;
@@ -138,7 +144,9 @@ impl<'a> Bench<'a> {
                 });
                 let now = SystemTime::now();
                 let outcome = match &answer {
-                    Ok(answer) => exchange.check(answer, now),
+                    Ok(answer) => exchange
+                        .check(answer, now)
+                        .and_then(|()| exchange.check_time(began.elapsed())),
                     Err(why) => Err(why.clone()),
                 };
                 (answer, now, outcome)
@@ -202,6 +210,15 @@ impl<'a> Bench<'a> {
         self.expect("framing", expected, outcome);
     }
 
+    /// Requests a file again, as a client that already has it.
+    fn revalidation(&self) -> Outcome {
+        let file = files::first();
+        let first = self.ask(&file)?;
+        let tag = first.header("etag").ok_or("no ETag")?;
+        let again = files::again(file, &String::from_utf8_lossy(tag));
+        again.check(&self.ask(&again)?, SystemTime::now())
+    }
+
     fn connection_handling(&mut self) {
         let keeps = !matches!(
             self.verifier.requirements,
@@ -231,7 +248,7 @@ impl<'a> Bench<'a> {
         self.expect("close", "Connection: close obeyed (RFC 9112 section 9.6)", outcome);
         let expected = "an unchunked response and a close (RFC 9112 section 9.3)";
         match self.http_1_0() {
-            // A proper 505 cannot be mistaken for a response (RFC 9110 section 15.6.6).
+            // A proper 505 cannot be mistaken for the expected response (RFC 9110 section 15.6.6).
             Ok(Http10::Refused) => {
                 let refused = Err("505 and a close".to_owned());
                 self.report.conformance.push(check("HTTP/1.0", expected, refused));
@@ -267,9 +284,9 @@ impl<'a> Bench<'a> {
         if wire.over { Err("closed after 3 requests".to_owned()) } else { Ok(()) }
     }
 
-    /// Sends the request in two pieces, cut where servers go wrong that take one read for one
-    /// request: after a byte, between CR and LF, within a header, within the blank line, within a
-    /// body.
+    /// Sends the request in two pieces, to find servers that take one read for one request. The
+    /// cuts are after a byte, between CR and LF, within a header, within the blank line, and within
+    /// a body.
     fn split(&self) -> Outcome {
         for exchange in &self.verifier.contract.exchanges {
             let bytes = self.bytes(exchange);
@@ -302,7 +319,7 @@ impl<'a> Bench<'a> {
         wire.quiet(self.verifier.pause).map_err(|why| format!("after the response, {why}"))
     }
 
-    /// Sends two requests in one piece. The second one differs if that reveals their order.
+    /// Sends two requests in one piece. The second request differs if that reveals their order.
     fn pipelined(&self) -> Outcome {
         let main = self.main();
         let (first, _, _) = self.first.as_ref().ok_or("no first answer")?;
@@ -362,8 +379,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Checks that the server survives clients that misbehave. If not, nothing further can be
-    /// checked.
+    /// Checks that the server survives clients that misbehave. If it does not, nothing further can
+    /// be checked.
     fn survival(&mut self) {
         let trials: [(&str, &str, Trial<'a>); 3] = [
             ("garbage", "responds after a client that sent garbage", Bench::after_garbage),
@@ -381,14 +398,15 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Sends the main request, after a pause in which a failing server would fall over.
+    /// Sends the main request after a pause in which a failing server would crash.
     fn responds(&self) -> Outcome {
         std::thread::sleep(self.verifier.pause);
         self.ask(self.main()).and_then(|answer| self.same(&answer))
     }
 
     fn after_garbage(&self) -> Outcome {
-        // A TLS handshake sent to a plain port, bytes that are not text, a line that never ends.
+        // A TLS handshake sent to a plain port, bytes that are not text, and a line that never
+        // ends.
         let line = [b'A'; 4096];
         for garbage in
             [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], b"\x00\xff\r\n\r\n", &line]
@@ -431,14 +449,14 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A check's entry in the findings.
+/// Returns a check's entry in the findings.
 pub(super) fn check(name: &str, expected: &str, outcome: Outcome) -> Check {
     let pass = outcome.is_ok();
     let got = outcome.err().unwrap_or_default();
     Check { name: name.to_owned(), expected: expected.to_owned(), got, pass }
 }
 
-/// Receives one response to this request.
+/// Receives one response to the request of `exchange`.
 pub(super) fn receive(wire: &mut Wire<'_>, exchange: &Exchange) -> Result<Response, String> {
     wire.answer(exchange.is_head(), &exchange.content)
 }
@@ -447,7 +465,7 @@ fn answered(answer: &Response) -> bool {
     (200..300).contains(&answer.status)
 }
 
-/// The main request for a path that no server knows.
+/// Returns the main request with a path that no server knows.
 fn unknown_path(main: &Exchange) -> Exchange {
     Exchange {
         name: format!("GET {UNKNOWN_PATH}"),
@@ -459,7 +477,7 @@ fn unknown_path(main: &Exchange) -> Exchange {
     }
 }
 
-/// The request as a client of another HTTP version would send it.
+/// Returns the request as a client of another HTTP version would send it.
 pub(super) fn with_version(bytes: Vec<u8>, version: &str) -> Vec<u8> {
     let line = bytes.iter().position(|&b| b == b'\r').unwrap_or(bytes.len());
     let start = line.saturating_sub("HTTP/1.1".len());

@@ -1,11 +1,12 @@
-//! One connection of the verifier: every wait is bounded, and ends when the user interrupts.
+//! A connection of the verifier. Every wait has a time limit, and ends when the user interrupts.
 //!
-//! It is deliberately separate from the generator's connections: those are built for speed and give
-//! up at the first wrong byte; this one describes in words what it received.
+//! This connection is deliberately separate from the generator's connections. The generator's
+//! connections are built for speed and give up at the first wrong byte. The verifier's connection
+//! describes in words what it received.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::http::{Framing, GrowingResponse, KeepBody};
 use hotlap_load::http2::{BlockForm, ClientConnection, ErrorCode, Limits, StreamEvent, encode};
@@ -19,10 +20,10 @@ use socket2::{SockAddr, Socket, Type};
 use crate::contract::{Body, Content, Exchange, Response, quoted, quoted_part};
 use crate::interrupt;
 
-/// The largest response that the verifier accepts.
+/// The largest response that the verifier accepts, in bytes.
 const ANSWER_LIMIT: usize = 64 << 20;
 
-/// Why a response is not read to its end.
+/// Returns the reason why a response is not read to its end.
 fn too_large() -> String {
     format!("a response of over {} MiB", ANSWER_LIMIT >> 20)
 }
@@ -33,28 +34,28 @@ pub struct Wire<'a> {
     limit: Duration,
     /// Set when the user interrupts.
     stop: &'a AtomicBool,
-    /// What is wrong with the TLS data received.
+    /// What is wrong with the TLS data that was received.
     fault: Option<String>,
-    /// Received but not consumed.
+    /// Bytes that were received but not consumed.
     buf: Vec<u8>,
-    /// Nothing more is read: the server closed or reset the connection, or ended the TLS session,
-    /// or the user has interrupted.
+    /// Whether nothing more is read. The server closed or reset the connection or ended the TLS
+    /// session, or the user interrupted.
     pub over: bool,
-    /// Why a response delimited by the end of the connection may be truncated, if it may.
+    /// Why a response that the end of the connection delimits may be truncated, if it may.
     cut: Option<&'static str>,
-    /// A head had lines that end in a bare LF. They were accepted like CRLF.
+    /// Whether a head had lines that end in a bare LF, which was accepted like CRLF.
     pub bare_lf: bool,
-    /// The state of HTTP/2, if that is the protocol.
+    /// The state of HTTP/2. `None` in HTTP/1.1.
     http2: Option<Conversation>,
 }
 
-/// Why there is no connection over which to ask.
+/// Why a connection could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The server did not accept it, or sent nothing.
+    /// The server did not accept the connection, or sent nothing.
     #[error("{0}")]
     Silent(String),
-    /// The server speaks another protocol. Waiting does not change that.
+    /// The server speaks another protocol, which does not change with more waiting.
     #[error("{0}")]
     OtherProtocol(String),
 }
@@ -65,12 +66,12 @@ impl From<OpenError> for String {
     }
 }
 
-/// What a wait that the user has ended returns.
+/// The error of a wait that the user has interrupted.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
 impl<'a> Wire<'a> {
-    /// Connects, and begins with HTTP/2 if that is the protocol. Each later wait takes at most
-    /// `limit`. All waits end once `stop` is set.
+    /// Connects, and sends the start of an HTTP/2 connection if that is the protocol. Each later
+    /// wait takes at most `limit`. All waits end once `stop` is set.
     pub fn open(target: &Target, limit: Duration, stop: &'a AtomicBool) -> Result<Self, OpenError> {
         let mut wire = Self::open_bare(target, limit, stop)?;
         if target.protocol == Protocol::Http2 {
@@ -81,7 +82,7 @@ impl<'a> Wire<'a> {
         Ok(wire)
     }
 
-    /// Connects like [`Self::open`], and leaves the protocol to the caller.
+    /// Connects like [`Self::open`], but leaves the protocol to the caller.
     pub(super) fn open_bare(
         target: &Target,
         limit: Duration,
@@ -131,7 +132,7 @@ impl<'a> Wire<'a> {
         self.socket.take_error()?.map_or(Ok(()), Err)
     }
 
-    /// Waits until the socket is ready, until `until` at most. Returns whether it is.
+    /// Waits until the socket is ready, or the time is `until`. Returns whether it is ready.
     fn waits_for(&mut self, what: PollFlags, until: Instant) -> bool {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -153,7 +154,7 @@ impl<'a> Wire<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The error after a wait that did not get what it waited for.
+    /// Returns the error of a wait that was not successful.
     fn gave_up(&self, why: &str) -> io::Error {
         match self.is_stopped() {
             true => io::Error::other(INTERRUPTED),
@@ -219,7 +220,7 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
-    /// Reads once, waiting until `until` at most. Returns whether something changed.
+    /// Reads once, and waits for data until the time `until`. Returns whether something changed.
     fn fill(&mut self, until: Instant) -> bool {
         let mut piece = [0; 16 << 10];
         while self.waits_for(PollFlags::IN, until) {
@@ -231,8 +232,8 @@ impl<'a> Wire<'a> {
                 Ok((_, length)) => match &mut self.channel {
                     Some(channel) => {
                         let read = channel.receive(&piece[..length], &mut self.buf);
-                        // After close_notify the server sends no more, whether or not it closes the
-                        // TCP connection (RFC 8446 section 6.1).
+                        // After close_notify, the server sends nothing more, whether or not it
+                        // closes the TCP connection (RFC 8446 section 6.1).
                         self.over = read.is_err() || channel.peer_has_closed();
                         self.cut = read.is_err().then_some("ended with a TLS error");
                         self.fault = read.err();
@@ -271,7 +272,7 @@ impl<'a> Wire<'a> {
         self.answer_into(body, exchange.is_head())
     }
 
-    /// Sends a request in HTTP/2 and returns the response.
+    /// Sends a request over HTTP/2 and returns the response.
     fn converse(
         &mut self,
         conversation: &mut Conversation,
@@ -287,7 +288,7 @@ impl<'a> Wire<'a> {
         loop {
             out.clear();
             let read = conversation.read(&mut self.buf, &mut out);
-            // If answers to the server's own frames cannot be sent, the next read fails.
+            // If the replies to the server's own frames cannot be sent, the next read fails.
             let _ = self.send(&out);
             if let Some(answer) = read? {
                 return Ok(answer);
@@ -309,7 +310,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Receives one response to a request that expects this content.
+    /// Receives one response to a request whose expected content is `expected`.
     pub fn answer(&mut self, is_head: bool, expected: &Content) -> Result<Response, String> {
         self.answer_into(expected.compared(), is_head)
     }
@@ -318,7 +319,7 @@ impl<'a> Wire<'a> {
     fn answer_into(&mut self, body: Body, is_head: bool) -> Result<Response, String> {
         let until = Instant::now() + self.limit;
         let mut response = GrowingResponse::into(body);
-        // How many bytes of the response were removed from the buffer.
+        // The number of bytes of the response that were removed from the buffer.
         let mut dropped = 0;
         loop {
             if !response.has_head() {
@@ -362,7 +363,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Waits for this long. Any byte received is an error.
+    /// Waits for this time. Any byte that arrives is an error.
     pub fn quiet(&mut self, wait: Duration) -> Result<(), String> {
         let until = Instant::now() + wait;
         while self.buf.is_empty() && self.fill(until) {}
@@ -372,21 +373,21 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// The first bytes received within this time. `None` if there are none.
+    /// Returns the first bytes that arrive within this time. `None` if there are none.
     pub fn first_bytes(&mut self, wait: Duration) -> Option<&[u8]> {
         let until = Instant::now() + wait;
         while self.buf.is_empty() && self.fill(until) {}
         (!self.buf.is_empty()).then_some(&self.buf)
     }
 
-    /// The bytes received within this time, as soon as there are any.
+    /// Returns the bytes that arrive within this time, as soon as there are any.
     pub(super) fn take_received(&mut self, wait: Duration) -> Vec<u8> {
         self.first_bytes(wait);
         std::mem::take(&mut self.buf)
     }
 
-    /// Waits until the server closes the connection. Any byte before that is an error. Even for
-    /// slow responses, the close must follow at once.
+    /// Waits until the server closes the connection. Any byte before the close is an error. The
+    /// close must follow at once, even if responses are slow.
     pub fn closed(&mut self) -> Result<(), String> {
         let limit = self.limit.min(super::LIMIT);
         self.quiet(limit)?;
@@ -396,14 +397,16 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Closes with a reset, as happens to a client that is killed with unread bytes.
+    /// Closes the connection with a reset, which also happens if a client with unread bytes is
+    /// killed.
     pub fn reset(self) {
-        // RFC 9293 section 3.10.4 lets a close be an abort. A linger time of zero requests that.
+        // RFC 9293 section 3.10.4 lets a close be an abort. A linger time of zero requests an
+        // abort.
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
-    /// Rewrites bare LFs in a head as CRLF, and remembers that: one wrong byte should fail the
-    /// check of line ends and no other.
+    /// Rewrites bare LFs in a head as CRLF, and records that. A wrong line end should fail only the
+    /// check of line ends.
     fn fix_line_ends(&mut self) {
         let Some(end) = head_end(&self.buf) else { return };
         let is_bare = |at: usize| self.buf[at] == b'\n' && (at == 0 || self.buf[at - 1] != b'\r');
@@ -423,7 +426,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Where a head ends, including its blank line, whatever its line ends are.
+/// Returns where a head ends, including its blank line. All kinds of line ends are accepted.
 fn head_end(buf: &[u8]) -> Option<usize> {
     let feeds = buf.iter().enumerate().filter(|&(_, &b)| b == b'\n').map(|(at, _)| at);
     for feed in feeds {
@@ -439,9 +442,9 @@ fn head_end(buf: &[u8]) -> Option<usize> {
 /// The state of HTTP/2 on a connection.
 struct Conversation {
     client: ClientConnection,
-    /// Requests sent.
+    /// The number of requests sent.
     requests: u32,
-    /// Collects the body of the next response.
+    /// The body that collects the bytes of the next response.
     body: Body,
     /// The response that is arriving.
     partial: Option<Partial>,
@@ -449,14 +452,14 @@ struct Conversation {
     goaway: Option<ErrorCode>,
 }
 
-/// A response as far as it has arrived.
+/// A response that has arrived in part.
 struct Partial {
     status: u16,
     headers: Vec<(String, Vec<u8>)>,
     body: Body,
 }
 
-/// The header block of a request, which does not use the server's table.
+/// Returns the header block of a request. The block does not use the server's table.
 pub(super) fn block(exchange: &Exchange, host: &str, scheme: &str) -> Vec<u8> {
     let Exchange { method, path, headers, body, .. } = exchange;
     let encoded = encode(&[Request::build(method, path, host, headers, body)], scheme);
@@ -464,7 +467,7 @@ pub(super) fn block(exchange: &Exchange, host: &str, scheme: &str) -> Vec<u8> {
 }
 
 impl Conversation {
-    /// Begins: `out` gets what a connection begins with.
+    /// Begins a conversation. `out` receives the bytes that start a connection.
     fn begin(out: &mut Vec<u8>) -> Self {
         let mut client = ClientConnection::new(Limits::default());
         client.keep_fields();
@@ -472,7 +475,8 @@ impl Conversation {
         Self { client, requests: 0, body: Body::default(), partial: None, goaway: None }
     }
 
-    /// Whether the server's SETTINGS have arrived: it speaks HTTP/2.
+    /// Returns whether the server's SETTINGS have arrived, which show that the server speaks
+    /// HTTP/2.
     fn has_settings(&self) -> bool {
         self.client.has_settings()
     }
@@ -497,8 +501,8 @@ impl Conversation {
         }
     }
 
-    /// Takes the frames that have arrived, up to the end of a response. `out` gets answers to the
-    /// server's own frames.
+    /// Processes the frames that have arrived, up to the end of a response. `out` receives the
+    /// replies to the server's own frames.
     fn read(
         &mut self,
         received: &mut Vec<u8>,
@@ -567,4 +571,18 @@ impl Partial {
             interim: Vec::new(),
         }
     }
+}
+
+/// Sends a request and returns the response. Returns an error if the response is wrong or takes
+/// longer than `limit`. Stops waiting once `stop` is set.
+pub fn ask(
+    target: &Target,
+    host: &str,
+    limit: Duration,
+    exchange: &Exchange,
+    stop: &AtomicBool,
+) -> Result<Response, String> {
+    let answer = Wire::open(target, limit, stop)?.ask(exchange, host)?;
+    exchange.check(&answer, SystemTime::now())?;
+    Ok(answer)
 }

@@ -1,4 +1,4 @@
-//! Conformance checks: HTTP behaviour that is reported but not required, each with its rule.
+//! Conformance checks: HTTP behaviour that is reported but not required. Each check names its rule.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,11 +8,11 @@ use super::{Check, Verifier};
 use crate::contract::{Content, Exchange, Response, described};
 use crate::interrupt;
 
-/// How far a `Date` may be off, in seconds: it has whole seconds, and servers update it once a
-/// second.
+/// How far a `Date` may be off, in seconds. A `Date` has whole seconds, and servers update it once
+/// a second.
 const DATE_SLACK_S: i64 = 2;
 
-/// Time limit for one response. Slow servers are detected by other checks.
+/// The time limit for one response. Slow servers are detected by other checks.
 const LIMIT: Duration = Duration::from_secs(1);
 
 type Outcome = Result<(), String>;
@@ -24,7 +24,7 @@ struct Conformance<'a> {
     path: &'a str,
 }
 
-/// Runs all fourteen checks, or those that are acceptable for a server that is not the user's own.
+/// Runs all fourteen checks. If the server is not the user's own, only the acceptable ones are run.
 pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];
     let b = Conformance { verifier, bench, host: verifier.host, path: &main.path };
@@ -46,7 +46,8 @@ pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
         let outcome = b.large_header();
         conformance.push(check("64 KiB header", "accepted, or 4xx (RFC 6585 section 5)", outcome));
     }
-    // Last: most of the second in which the date must change has passed by now.
+    // This check comes last, because most of the second in which the date must change has passed by
+    // now.
     conformance.push(check("Date", "right, and advancing (RFC 9110 section 6.6.1)", b.date()));
     conformance
 }
@@ -68,7 +69,7 @@ impl<'a> Conformance<'a> {
         wire.answer(is_head, &self.main().content).map_err(|why| sent.err().unwrap_or(why))
     }
 
-    /// The main request with additional header lines, verbatim.
+    /// Returns the main request with additional header lines, which are copied verbatim.
     fn with_lines(&self, lines: &str) -> Vec<u8> {
         let bytes = self.main().bytes(self.host);
         let at = bytes.iter().position(|&b| b == b'\n').map_or(0, |at| at + 1);
@@ -84,8 +85,8 @@ impl<'a> Conformance<'a> {
         }
     }
 
-    /// The next request on this connection gets its usual response, unless the server has closed
-    /// it.
+    /// Checks that the next request on this connection gets its usual response, unless the server
+    /// has closed the connection.
     fn goes_on(&self, wire: &mut Wire<'_>, kept: bool) -> Outcome {
         wire.quiet(self.verifier.pause).map_err(|why| format!("after its response, {why}"))?;
         if !kept || wire.over {
@@ -219,7 +220,7 @@ impl<'a> Conformance<'a> {
     }
 }
 
-/// Parses a response's `Date` and checks it against the time.
+/// Parses a response's `Date` and compares it with the current time.
 fn right_date(answer: &Response, now: SystemTime) -> Result<SystemTime, String> {
     let value = answer.header("date").ok_or("none")?;
     let text = String::from_utf8_lossy(value);
@@ -232,7 +233,7 @@ fn right_date(answer: &Response, now: SystemTime) -> Result<SystemTime, String> 
 }
 
 /// Parses the only date format that a server may send: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110
-/// section 5.6.7). The two obsolete formats are only accepted, never sent.
+/// section 5.6.7). The two obsolete formats may only be accepted, never sent.
 fn imf_fixdate(text: &str) -> Option<SystemTime> {
     let date = httpdate::parse_http_date(text).ok()?;
     (httpdate::fmt_http_date(date) == text).then_some(date)

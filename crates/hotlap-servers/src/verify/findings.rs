@@ -1,4 +1,4 @@
-//! Verification: its subject, the requirements that apply, and the findings.
+//! The input of verification, the requirements that apply, and the findings.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::ServerKind;
 use crate::contract::{Contract, Response};
 
-/// A server to verify.
+/// A server to verify, and how to verify it.
 #[derive(Debug, Clone)]
 pub struct Verifier<'a> {
-    /// Where it listens.
+    /// Where and how to connect to the server.
     pub target: &'a Target,
     /// The value of the `Host` header.
     pub host: &'a str,
@@ -21,43 +21,45 @@ pub struct Verifier<'a> {
     pub contract: &'a Contract,
     /// Which checks are required.
     pub requirements: Requirements,
-    /// Whether to send garbage, reset connections and leave mid-request: only for the user's own
-    /// servers.
+    /// Whether to send garbage, reset connections and leave mid-request. Set this only for the
+    /// user's own servers.
     pub rude: bool,
-    /// Time limit for one response.
+    /// The time limit for one response.
     pub limit: Duration,
-    /// How long to wait between two pieces of a request and after a response for bytes that should
-    /// not come. Before the first request, eight times as long. Usually [`PAUSE`].
+    /// How long to wait between two pieces of a request, and for unexpected bytes after a response.
+    /// The wait before the first request is eight times as long. Usually [`PAUSE`].
     pub pause: Duration,
-    /// Ends all waits once it is set. The findings then mean nothing.
+    /// A flag that ends all waits once it is set. The findings are then meaningless.
     pub stop: &'a AtomicBool,
 }
 
-/// Minimum time limit for one response. A longer time limit for requests applies to verification
-/// too. A shorter one does not, because first responses are slower.
+/// The minimum time limit for one response. A longer time limit for requests applies to
+/// verification, too. A shorter time limit does not apply, because first responses are slower.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
-/// Long enough for a server on this machine to answer an incomplete request, or to answer twice.
+/// The usual pause, which is long enough for a server on this machine to respond to an incomplete
+/// request, or to respond twice.
 pub const PAUSE: Duration = Duration::from_millis(25);
 
 /// Which checks are required. The others become conformance checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requirements {
-    /// All of them: a server of the catalogue.
+    /// All checks are required, as for a server of the catalogue.
     Catalogue {
-        /// A framework must reject unknown paths.
+        /// The kind of server. A framework must reject unknown paths.
         kind: ServerKind,
-        /// Whether it keeps connections open. One that closes by design must announce it in each
-        /// response.
+        /// Whether the server keeps connections open. A server that closes them by design must
+        /// announce it in each response.
         keep_alive: bool,
     },
-    /// Silence before the first request, and a framed response: a user's command or URL.
+    /// Only silence before the first request and a framed response are required, as for a user's
+    /// command or URL.
     Custom,
 }
 
 impl Requirements {
-    /// How often to send a request before its response counts as wrong: a user's server that fails
-    /// now and then is measured, and its errors are counted.
+    /// Returns how often to send a request before its response counts as wrong. A user's server
+    /// that fails now and then is still measured, and its errors are counted.
     pub fn tries(self) -> usize {
         match self {
             Self::Catalogue { .. } => 1,
@@ -73,44 +75,46 @@ pub struct Findings {
     pub required: Vec<Check>,
     /// Checks that are only reported.
     pub conformance: Vec<Check>,
-    /// Its responses to the contract's exchanges, in order, as far as they came.
+    /// The server's responses to the contract's exchanges, in order. Some may be missing at the
+    /// end.
     pub answers: Vec<Response>,
-    /// Why no further checks were made: the server is gone, or its responses cannot be trusted.
+    /// Why no further checks were made. Either the server is gone, or its responses cannot be
+    /// trusted.
     pub ended: Option<String>,
 }
 
-/// One check.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// Its name: `pipelining`, `GET /`.
+    /// The name, such as `pipelining` or `GET /`.
     pub name: String,
     /// The expected behaviour, and the rule that demands it.
     pub expected: String,
-    /// What was observed instead. Empty if it passed.
+    /// What was observed instead. Empty if the check passed.
     pub got: String,
-    /// Whether it passed.
+    /// Whether the check passed.
     pub pass: bool,
 }
 
 impl Findings {
-    /// Whether the server may be measured.
+    /// Returns whether the server may be measured.
     pub fn passed(&self) -> bool {
         self.required.iter().all(|check| check.pass)
     }
 
-    /// The required checks that failed.
+    /// Returns the required checks that failed.
     pub fn failures(&self) -> impl Iterator<Item = &Check> {
         self.required.iter().filter(|check| !check.pass)
     }
 
-    /// Conformance checks: passed, and total.
+    /// Returns how many conformance checks passed, and how many there are.
     pub fn conformance_count(&self) -> (u32, u32) {
         let passed = self.conformance.iter().filter(|check| check.pass).count();
         (u32::try_from(passed).unwrap_or(0), u32::try_from(self.conformance.len()).unwrap_or(0))
     }
 
-    /// The contract's requests as sent under load, to be compared with the responses found here.
-    /// Empty unless all of them got one.
+    /// Returns the contract's requests as sent under load, together with the expected responses,
+    /// which are the ones found here. Empty unless all requests got a response.
     pub fn requests(&self, contract: &Contract, host: &str) -> Vec<Request> {
         if self.answers.len() < contract.exchanges.len() {
             return Vec::new();

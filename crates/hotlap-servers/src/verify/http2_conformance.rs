@@ -1,4 +1,5 @@
-//! Conformance checks of HTTP/2: behaviour that is reported but not required, each with its rule.
+//! Conformance checks of HTTP/2: behaviour that is reported but not required. Each check names its
+//! rule.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +10,10 @@ use super::checks::check;
 use super::client::{Wire, block};
 use super::{Check, Verifier};
 
-/// Time limit for one response.
+/// The time limit for one response.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The first stream of a client.
+/// The id of a client's first stream.
 const FIRST: u32 = 1;
 
 const WHOLE: u8 = flags::END_STREAM | flags::END_HEADERS;
@@ -23,12 +24,12 @@ struct Conformance<'a> {
     verifier: &'a Verifier<'a>,
     /// The header block of a request without a body.
     block: Vec<u8>,
-    /// The status of its response. 0 if that is unknown.
+    /// The status of the response to that request. 0 if it is unknown.
     status: u16,
 }
 
-/// Runs all twelve checks, or those that are acceptable for a server that is not the user's own.
-/// `status` is that of the response to the contract's first request.
+/// Runs all twelve checks. If the server is not the user's own, only the acceptable ones are run.
+/// `status` is the status of the response to the contract's first request.
 pub(super) fn run(verifier: &Verifier<'_>, status: u16) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];
     let exchange = if main.body.is_empty() { main.clone() } else { main.readiness() };
@@ -65,7 +66,7 @@ impl<'a> Conformance<'a> {
         Frames::begin(Wire::open_bare(target, limit, stop)?, settings, limit)
     }
 
-    /// The usual response on this stream.
+    /// Checks that this stream gets the usual response.
     fn answered(&self, frames: &mut Frames<'_>, stream: u32) -> Outcome {
         match frames.end_of(stream)? {
             End::Response(status, _) if self.status == 0 || status == self.status => Ok(()),
@@ -129,7 +130,7 @@ impl<'a> Conformance<'a> {
         for stream in &streams {
             frames.send(kind::HEADERS, WHOLE, *stream, &self.block)?;
         }
-        // They may be answered in any order.
+        // The responses may come in any order.
         let mut open = streams;
         while !open.is_empty() {
             let ended = frames.wait_for("a response to each", |f| {
@@ -141,9 +142,9 @@ impl<'a> Conformance<'a> {
         Ok(())
     }
 
-    /// Each stream may carry one byte before a WINDOW_UPDATE.
+    /// Checks that a stream carries at most the one permitted byte before a WINDOW_UPDATE.
     fn window(&self) -> Outcome {
-        // SETTINGS_INITIAL_WINDOW_SIZE.
+        // SETTINGS_INITIAL_WINDOW_SIZE is one byte.
         let mut frames = self.open(&[0, 4, 0, 0, 0, 1])?;
         frames
             .wait_for("an ACK", |f| f.header.kind == kind::SETTINGS && f.header.has(flags::ACK))?;
@@ -166,17 +167,17 @@ impl<'a> Conformance<'a> {
     fn goes_on_after_reset(&self) -> Outcome {
         let mut frames = self.open(&[])?;
         frames.send(kind::HEADERS, WHOLE, FIRST, &self.block)?;
-        // CANCEL.
+        // The error code is CANCEL.
         frames.send(kind::RST_STREAM, 0, FIRST, &8_u32.to_be_bytes())?;
         frames.send(kind::HEADERS, WHOLE, FIRST + 2, &self.block)?;
         self.answered(&mut frames, FIRST + 2)
     }
 
-    /// A request that the server must not answer as if it were right.
+    /// Checks that the server does not respond to a wrong request as if it were right.
     fn refused(&self, frames: &mut Frames<'_>, stream: u32) -> Outcome {
         match frames.end_of(stream)? {
             End::Reset | End::Closed | End::Response(400..=499, _) => Ok(()),
-            // Some servers respond before they have read the rest.
+            // Some servers respond before they have read the rest of the request.
             End::Response(status, _) => match frames.is_ended(stream)? {
                 true => Ok(()),
                 false => Err(format!("status {status}")),
@@ -192,7 +193,8 @@ impl<'a> Conformance<'a> {
 
     fn oversize_frame(&self) -> Outcome {
         let mut frames = self.open(&[])?;
-        // Larger than any server's default. One that allows more says so in its SETTINGS.
+        // The frame is larger than any server's default. A server that allows more says so in its
+        // SETTINGS.
         let size = MAX_FRAME as usize + 1;
         let allowed = frames.wait_for("SETTINGS", |f| f.header.kind == kind::SETTINGS)?;
         let allows_more = allowed.payload.chunks_exact(6).any(|s| s[..2] == [0, 5]);
@@ -206,7 +208,7 @@ impl<'a> Conformance<'a> {
 
     fn upper_case_name(&self) -> Outcome {
         let mut frames = self.open(&[])?;
-        // A literal without indexing, with a name of its own (RFC 7541 section 6.2.2): X-A: 1.
+        // A literal without indexing, with a new name (RFC 7541 section 6.2.2): X-A: 1.
         let field = [&[0, 3][..], b"X-A", &[1], b"1"].concat();
         let block = [&self.block[..], &field].concat();
         frames.send(kind::HEADERS, WHOLE, FIRST, &block)?;
@@ -214,7 +216,7 @@ impl<'a> Conformance<'a> {
     }
 }
 
-/// What a client sends first (RFC 9113 section 3.4).
+/// The bytes that a client sends first (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A frame that the server sent.
@@ -226,19 +228,19 @@ struct Frame {
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
-    /// With a response: its status, and the length of its body.
+    /// The server sent a response, with this status and this length of the body.
     Response(u16, usize),
     /// The server reset the stream.
     Reset,
-    /// The server ended the connection, with a GOAWAY or without.
+    /// The server ended the connection, with or without a GOAWAY.
     Closed,
 }
 
-/// A connection on which each frame is sent and read by itself.
+/// A connection on which each frame is sent and read separately.
 struct Frames<'a> {
     wire: Wire<'a>,
     received: Vec<u8>,
-    /// How many of the received bytes are read.
+    /// The number of received bytes that have been read.
     read: usize,
     decoder: Decoder,
     /// How long the next frame may take.
@@ -247,11 +249,11 @@ struct Frames<'a> {
     ends: Instant,
 }
 
-/// A whole conversation may take this many times the limit of a frame.
+/// The time limit of a whole conversation, as a multiple of the limit for one frame.
 const CONVERSATION: u32 = 4;
 
 impl<'a> Frames<'a> {
-    /// Begins with these SETTINGS.
+    /// Begins a conversation with these SETTINGS.
     fn begin(mut wire: Wire<'a>, settings: &[u8], limit: Duration) -> Result<Self, String> {
         wire.send(PREFACE)?;
         let mut frames = Self {
@@ -272,8 +274,8 @@ impl<'a> Frames<'a> {
         self.wire.send(&[&header.bytes()[..], payload].concat())
     }
 
-    /// The next frame. `None` if the connection ends, nothing comes in time, or the conversation
-    /// has taken too long. SETTINGS are acknowledged.
+    /// Returns the next frame, and acknowledges SETTINGS. `None` if the connection ends, nothing
+    /// comes in time, or the conversation has taken too long.
     fn next(&mut self) -> Result<Option<Frame>, String> {
         let now = Instant::now();
         if now >= self.ends {
@@ -306,7 +308,7 @@ impl<'a> Frames<'a> {
         Some(Frame { header, payload })
     }
 
-    /// Waits for a frame that this accepts.
+    /// Waits for a frame for which `accepts` returns true.
     fn wait_for(&mut self, what: &str, accepts: impl Fn(&Frame) -> bool) -> Result<Frame, String> {
         while let Some(frame) = self.next()? {
             if accepts(&frame) {
@@ -319,7 +321,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Waits for the end of a request.
+    /// Waits for the end of the request on this stream.
     fn end_of(&mut self, stream: u32) -> Result<End, String> {
         let (mut status, mut length) = (0, 0);
         loop {
@@ -343,8 +345,8 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Whether the server, after its response, resets the stream or ends the connection with an
-    /// error.
+    /// Returns whether the server, after its response, resets the stream or ends the connection
+    /// with an error.
     fn is_ended(&mut self, stream: u32) -> Result<bool, String> {
         while let Some(Frame { header, payload }) = self.next()? {
             match header.kind {
@@ -356,7 +358,8 @@ impl<'a> Frames<'a> {
         Ok(self.wire.over)
     }
 
-    /// The status in a header block. All blocks are decoded, since each may change the table.
+    /// Returns the status in a header block. All blocks are decoded, since each may change the
+    /// table.
     fn status(&mut self, header: &FrameHeader, payload: &[u8]) -> Result<u16, String> {
         let padding = if header.has(flags::PADDED) { payload.first().copied() } else { None };
         let start =
@@ -374,7 +377,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// The error code of a GOAWAY (RFC 9113 section 6.8).
+/// Returns the error code of a GOAWAY (RFC 9113 section 6.8).
 fn error_code(payload: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*payload.get(4..)?.first_chunk()?))
 }

@@ -1,4 +1,4 @@
-//! How much a thread allocates, as a count of the work that does not depend on the machine.
+//! Counts what a thread allocates, as a measure of work that does not depend on the machine.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,7 +12,7 @@ thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many bytes this thread has allocated, whether or not they were freed.
+/// Returns how many bytes this thread has allocated, whether or not they were freed.
 pub fn allocated() -> usize {
     ALLOCATED.get()
 }
@@ -22,18 +22,18 @@ pub fn allocated() -> usize {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get() + layout.size());
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller upholds the contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller upholds the contract, which is the same.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get() + size);
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller upholds the contract, which is the same.
         unsafe { System.realloc(at, layout, size) }
     }
 }

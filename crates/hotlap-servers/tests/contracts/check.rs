@@ -17,7 +17,7 @@ fn program() -> PathBuf {
     example("faulty-server")
 }
 
-/// An example that `cargo test` builds beside the tests.
+/// Returns the path of an example that `cargo test` builds next to the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.ancestors().nth(2).unwrap().join("examples").join(name);
@@ -58,6 +58,7 @@ impl Bench {
         let stop = AtomicBool::new(false);
         let supervisor = Supervisor::new(program(), &["supervisor"]);
         f(&Checker {
+            database: None,
             builder: Builder { cache: &cache, supervisor: &supervisor, stop: &stop, on: &|_| {} },
             logs: self.root.path(),
             start_limit: Duration::from_secs(30),

@@ -1,4 +1,4 @@
-//! What is inferred about servers without a contract.
+//! Tests of what is inferred about servers without a contract.
 
 use crate::GOES_ON;
 use crate::allocation::allocated;
@@ -14,7 +14,7 @@ use hotlap_servers::verify::{self, PAUSE, Requirements, Verifier};
 use hotlap_testbed::{Flaw, HELLO, Site, TestServer, unused_address};
 use socket2::{Domain, Socket, Type};
 
-/// Time limit for a response: a hang is an error, a busy machine is not.
+/// The time limit for a response. A hang is an error, but a busy machine is not.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn target(server: &TestServer) -> Target {
@@ -92,9 +92,9 @@ fn an_inferred_contract_verifies_and_loads() {
     assert!(matches!(requests[0].expect.body, ExpectedBody::Bytes { .. }));
 }
 
-/// A server that gives the nth connection a response with the nth status, then the last one again
-/// and again. It closes each connection and keeps the first lines of the requests, in order. Status
-/// 0 closes the connection without a response.
+/// Starts a server that gives the nth connection a response with the nth status. Further
+/// connections get the last status. The server closes each connection and keeps the first lines of
+/// the requests, in order. Status 0 closes the connection without a response.
 fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&asked);
@@ -112,10 +112,10 @@ fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<Vec<String>>>) {
 }
 
 /// Regression: a 500 among the first responses was an error: "is answered 200 and then 500". Six
-/// probes are sent, or fewer if they take too long. The first four within 25 ms.
+/// probes are sent, or fewer if they take too long. The first four are sent within 25 ms.
 #[test]
 fn if_probes_disagree_only_the_status_is_checked() {
-    /// Statuses, the status that is then checked, and the description of the probes.
+    /// The statuses, the status that is then checked, and the description of the probes.
     type Case = (&'static [u16], ExpectedStatus, fn(usize) -> String);
     let closed = "the connection closed without a response";
     let ok = ExpectedStatus::Exactly(200);
@@ -156,7 +156,7 @@ fn a_server_without_any_right_response_is_an_error() {
     assert_eq!(silent, "GET /: the connection closed without a response");
 }
 
-/// Regression: it was sent six times.
+/// Regression: a POST was sent six times.
 #[test]
 fn a_post_is_sent_once() {
     let (target, asked) = unsteady(&[201]);
@@ -172,8 +172,8 @@ fn a_post_is_sent_once() {
     );
 }
 
-/// Regression: probing took over a second for each line of a requests file, because the probes of
-/// one request, with their pauses, were all sent before the next request.
+/// Regression: probing took over a second for each line of a requests file. All probes of one
+/// request, with their pauses, were sent before the next request.
 #[test]
 fn many_requests_are_probed_in_the_time_of_one() {
     let (target, asked) = unsteady(&[200]);
@@ -195,7 +195,7 @@ fn many_requests_are_probed_in_the_time_of_one() {
 /// Regression: `run` rejected a server that gave one wrong response to its checks.
 #[test]
 fn a_server_that_fails_now_and_then_passes_verification() {
-    // Six probes, the silence check, and the first check of the response.
+    // The connections are six probes, the silence check, and the first check of the response.
     let (target, _) = unsteady(&[200, 200, 200, 200, 200, 200, 200, 500, 200]);
     let contract = Contract::custom(&Ask::default());
     let inferred = infer(&target, "localhost", LIMIT, &contract, &GOES_ON).unwrap();
@@ -229,10 +229,10 @@ fn a_server_that_listens_a_moment_later_is_waited_for() {
     drop(later.join());
 }
 
-/// Regression: probes waited for a silent server until their limit, whatever the user did.
+/// Regression: probes waited for a silent server until their limit, even after an interrupt.
 #[test]
 fn probes_of_a_silent_server_end_when_the_user_interrupts() {
-    // A queue of one connection, which is full: the next connection is never established.
+    // The queue holds one connection and is full, so the next connection is never established.
     let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     full.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
     full.listen(0).unwrap();
@@ -278,8 +278,8 @@ fn probes_of_a_silent_server_end_when_the_user_interrupts() {
     }
 }
 
-/// Regression: after each read, all that had arrived of a response was read and copied again, so
-/// probes of 20 MB took 15 s.
+/// Regression: after each read, everything that had arrived of a response was read and copied
+/// again. Probes of 20 MB took 15 s.
 #[test]
 fn the_work_of_probes_is_in_proportion_to_the_body() {
     let work = |head: &str, bytes: usize, end: &str| {

@@ -1,4 +1,4 @@
-//! What servers respond: learned, verified and checked.
+//! Tests of what servers respond: learned, verified and checked.
 
 #[path = "../../../hotlap-load/tests/support/certificate.rs"]
 mod certificate;
@@ -11,5 +11,5 @@ mod learn;
 mod tls;
 mod verify;
 
-/// Nobody interrupts.
+/// A flag that is never set, because nobody interrupts.
 static GOES_ON: AtomicBool = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! Probing and verification of servers behind TLS.
+//! Tests of probes and verification of servers behind TLS.
 
 use crate::{GOES_ON, certificate};
 use std::io::{Read, Write};
@@ -11,23 +11,23 @@ use hotlap_servers::infer::{Inferred, infer};
 use hotlap_testbed::{Peer, TestServer};
 use rustls::{ServerConnection, StreamOwned};
 
-/// Time limit for a response: a hang is an error, a busy machine is not.
+/// The time limit for a response. A hang is an error, but a busy machine is not.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How a server ends a connection after one response.
 #[derive(Clone, Copy)]
 enum End {
-    /// TCP alone.
+    /// TCP ends, without `close_notify`.
     Tcp,
-    /// TCP with a reset.
+    /// TCP ends with a reset.
     Reset,
-    /// `close_notify`, then TCP.
+    /// `close_notify` is sent, then TCP ends.
     Both,
-    /// `close_notify`, while TCP stays open until the client closes it.
+    /// `close_notify` is sent, while TCP stays open until the client closes it.
     TlsAlone,
 }
 
-/// Sends one response on each connection and ends it.
+/// Starts a server that sends one response on each connection and then ends the connection.
 fn ends(response: &'static [u8], end: End) -> TestServer {
     let config = certificate::valid();
     TestServer::start(move |client: Peer| {
@@ -44,7 +44,7 @@ fn ends(response: &'static [u8], end: End) -> TestServer {
         match end {
             End::TlsAlone => {}
             End::Reset => {
-                // RFC 9293 section 3.10.4: a close without lingering is an abort.
+                // A close without lingering is an abort (RFC 9293 section 3.10.4).
                 rustix::net::sockopt::set_socket_linger(&stream.sock, Some(Duration::ZERO))
                     .unwrap();
                 return;
@@ -65,7 +65,7 @@ fn inferred(response: &'static [u8], end: End) -> Result<Inferred, String> {
 const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nHello, World!";
 
 /// Anyone on the path can end a TCP connection. Regression: such a response passed for a whole one,
-/// and then each one under load counted as truncated.
+/// and then each response under load counted as truncated.
 #[test]
 fn a_body_that_only_tcp_ends_is_truncated() {
     let why = inferred(UNTIL_CLOSE, End::Tcp).unwrap_err();
@@ -74,7 +74,7 @@ fn a_body_that_only_tcp_ends_is_truncated() {
         "GET /: the connection ended without TLS's close_notify, so the response may be truncated: \
          \"HTTP/1.1 200 OK\\r\\n\\r\\nHello, World!\""
     );
-    // With its length, or with its last chunk, a response is complete whatever happens next.
+    // With its length or its last chunk, a response is complete whatever happens next.
     let whole: [&[u8]; 2] = [
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 13\r\n\r\nHello, World!",
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\

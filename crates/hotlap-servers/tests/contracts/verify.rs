@@ -1,4 +1,4 @@
-//! The verifier on servers with exactly one fault each: the right check finds it.
+//! Tests of the verifier with servers that have exactly one fault each. The right check finds it.
 
 use crate::GOES_ON;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use hotlap_testbed::{Flaw, Site, TestServer, unused_address};
 const FRAMEWORK: Requirements =
     Requirements::Catalogue { kind: ServerKind::Framework, keep_alive: true };
 
-/// Time limit for a response that must come: a hang is an error, a busy machine is not.
+/// The time limit for a response that must come. A hang is an error, but a busy machine is not.
 const HANG: Duration = Duration::from_secs(60);
 
 fn verified(site: Site, fault: Flaw, requirements: Requirements) -> Findings {
-    // A fault that shows as a missing response takes the whole time limit. One that shows as
-    // unexpected bytes is seen as soon as they arrive, however late.
+    // A fault that shows as a missing response takes the whole time limit. A fault that shows as
+    // unexpected bytes is seen as soon as the bytes arrive, however late.
     let (limit, pause, rude) = match fault {
         Flaw::Silent | Flaw::DropsPipelined => (verify::LIMIT, verify::PAUSE, true),
         Flaw::RespondsBeforeRequest => (HANG, HANG / 8, true),
@@ -54,7 +54,7 @@ fn missed(report: &Findings) -> Vec<&str> {
     report.conformance.iter().filter(|check| !check.pass).map(|check| check.name.as_str()).collect()
 }
 
-/// Exactly this required check fails, with this text.
+/// Asserts that exactly this required check fails, with this text.
 fn finds(site: Site, fault: Flaw, name: &str, got: &str) {
     let report = verified(site, fault, FRAMEWORK);
     assert_eq!(failed(&report), [name], "{fault:?}: {:#?}", report.required);
@@ -115,7 +115,8 @@ fn a_server_that_answers_reads_instead_of_requests_is_found() {
     finds_among(Flaw::RespondsTwice, "split request", "after the response, ");
 }
 
-/// This check fails with this text. Others may fail as well, because the fault affects them too.
+/// Asserts that this check fails with this text. Other checks may fail, too, because the fault
+/// affects them.
 fn finds_among(fault: Flaw, name: &str, got: &str) {
     let report = verified(Site::Hello, fault, FRAMEWORK);
     let check = report.failures().find(|check| check.name == name);
@@ -139,8 +140,8 @@ fn connections_closed_too_early_or_too_late_are_found() {
     assert_eq!(failed(&report), ["keep-alive", "pipelining"]);
 }
 
-/// Helidon 4 answers HTTP/1.0 with a 505 by design: not a wrong response, so it is reported and the
-/// server may be measured.
+/// Helidon 4 responds to HTTP/1.0 with a 505 by design. Such a refusal is not a wrong response, so
+/// it is only reported, and the server may be measured.
 #[test]
 fn a_server_that_answers_http_1_0_with_505_fails_one_conformance_check() {
     let report = verified(Site::Hello, Flaw::RefusesHttp10, FRAMEWORK);

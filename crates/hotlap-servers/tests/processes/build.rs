@@ -1,4 +1,4 @@
-//! Builds real folders with a shell as the only toolchain.
+//! Tests that build real folders, with a shell as the only toolchain.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Builds, processes, and what is observed of them.
+//! Tests of builds, of processes, and of what is observed of processes.
 
 #[path = "../stand_in/mod.rs"]
 mod stand_in;

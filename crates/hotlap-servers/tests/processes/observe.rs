@@ -1,4 +1,4 @@
-//! Instruments show what a server does for each request, and leave nothing behind.
+//! Tests that instruments show what a server does for each request, and leave nothing behind.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const REQUESTS: u64 = 2_000;
 
-/// A server with one planted difference, frozen.
+/// A frozen server with one planted difference.
 struct Planted {
     _folder: TempDir,
     process: Process,
@@ -45,7 +45,7 @@ impl Planted {
         planted
     }
 
-    /// Sends requests, one after another, while the server is not frozen.
+    /// Sends requests, one after another, and freezes the server after the last.
     fn ask(&mut self, requests: u64) {
         self.process.thaw().unwrap();
         let mut response = [0; 4096];
@@ -61,8 +61,8 @@ impl Planted {
         self.process.freeze().unwrap();
     }
 
-    /// What an instrument sees of `REQUESTS` requests in two slices. `None`, after a check of the
-    /// message, if this machine does not permit it.
+    /// Returns what an instrument sees of `REQUESTS` requests in two slices. If this machine does
+    /// not permit the instrument, checks the message and returns `None`.
     fn observe(&mut self, instrument: Instrument) -> Option<Observation> {
         let (usable, missing) = self.observer.instruments();
         if !usable.contains(&instrument) {
@@ -78,7 +78,7 @@ impl Planted {
             self.observer.enable(instrument).unwrap();
             self.ask(REQUESTS / 2);
             self.observer.disable();
-            // These count for nothing.
+            // These requests do not count.
             self.ask(50);
         }
         self.process.thaw().unwrap();
@@ -109,7 +109,7 @@ impl Planted {
     }
 }
 
-/// Samples by innermost function, most of them first.
+/// Returns the number of samples by innermost function, the largest number first.
 fn by_function(profile: &Profile) -> Vec<(u64, String)> {
     let mut by_function: BTreeMap<&str, u64> = BTreeMap::new();
     for stack in &profile.stacks {
@@ -134,7 +134,7 @@ fn the_function_that_takes_most_of_the_time_has_most_of_the_samples() {
     functions.retain(|(_, name)| is_own(name));
     assert_eq!(functions[0].1, "hotlap_testbed::planted::planted_arithmetic", "{functions:?}");
     let (planted, all) = (functions[0].0, profile.samples());
-    // 20 µs for each request.
+    // The planted function takes 20 µs for each request.
     let least = REQUESTS * 20_000 / profile.period_ns / 2;
     assert!(planted >= least, "{planted} of {all} samples, at least {least}: {functions:?}");
     assert_eq!(profile.lost, 0);
@@ -161,7 +161,7 @@ fn page_faults_are_counted() {
 fn segments_are_counted_each_way() {
     let mut planted = Planted::start("write");
     let mut events = Events::default();
-    // Unknown while other tests open many connections.
+    // The segments are unknown while other tests open many connections.
     until("segments are known", || {
         events = planted.events();
         events.segments_sent.is_some() && events.segments_received.is_some()

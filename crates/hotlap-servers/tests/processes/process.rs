@@ -1,4 +1,4 @@
-//! Servers start as configured, and leave nothing behind, whatever happens.
+//! Tests that servers start as configured, and leave nothing behind, whatever happens.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::stand_in::{LIMIT, gone, program, setting, shell, still_there, supervisor, until};
 
 /// A server with a child, a grandchild, and two daemons that left its session, of which one ignores
-/// SIGTERM. It creates `$FOLDER/ready` once all are up.
+/// SIGTERM. The server creates `$FOLDER/ready` once all processes are up.
 const FAMILY: &str = "
     sleep 1000 & (sleep 1000 & sleep 1000) &
     (setsid sleep 1000 &)
@@ -23,15 +23,15 @@ const FAMILY: &str = "
     touch $FOLDER/ready
     wait";
 
-/// Grace period when one process ignores SIGTERM, so that all of it passes: long enough for the
-/// others to end on a busy machine.
+/// The grace period if one process ignores SIGTERM, so that all of the period passes. The period is
+/// long enough for the other processes to end on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
 
 fn ready(folder: &Path) {
     until("the server is ready", || folder.join("ready").exists());
 }
 
-/// All processes of a [`FAMILY`].
+/// Returns all processes of a [`FAMILY`].
 fn family(server: &Process) -> Vec<Member> {
     let mut members = Vec::new();
     until("the family is whole", || {
@@ -41,7 +41,7 @@ fn family(server: &Process) -> Vec<Member> {
     members
 }
 
-/// Whether all programs of a [`FAMILY`] run. Each daemon has left the group by then.
+/// Returns whether all programs of a [`FAMILY`] run. Each daemon has left the group by then.
 fn is_whole(members: &[Member]) -> bool {
     members.iter().filter(|member| member.name == "sleep").count() == 5
 }
@@ -77,10 +77,10 @@ fn a_server_inherits_no_descriptors_no_ignored_signals_and_no_terminal_input() {
     drop(inherited);
     let lines = server.tail(10);
     if cfg!(target_os = "linux") {
-        // 3 is the folder that `ls` reads.
+        // Descriptor 3 is the folder that `ls` reads.
         assert_eq!(lines[0].trim(), "0 1 2 3");
         assert_eq!(lines[1], "SigBlk:\t0000000000000000");
-        // 32 and 33 are reserved by the C library.
+        // Signals 32 and 33 are reserved by the C library.
         let ignored = u64::from_str_radix(lines[2].trim_start_matches("SigIgn:\t"), 16).unwrap();
         assert_eq!(ignored & !0x1_8000_0000, 0);
         assert_eq!(lines[3], "/dev/null");
@@ -213,7 +213,7 @@ fn the_whole_tree_freezes_and_thaws_daemons_included() {
     server.thaw().unwrap();
     until("none is stopped", || members.iter().all(|member| state(member) != 'T'));
     server.freeze().unwrap();
-    // SIGTERM alone would wait for the thaw.
+    // SIGTERM alone would only be handled after a thaw.
     let stopped = server.stop(GRACE);
     assert!(!stopped.ignored_sigterm, "{stopped:?}");
     gone(&members);
@@ -235,8 +235,8 @@ fn a_dropped_server_is_dead_when_the_drop_returns() {
     assert_eq!(still_there(&members), [], "of {members:?}");
 }
 
-/// Regression: survivors were looked up by their old parent, so one that init had adopted was
-/// missed.
+/// Regression: survivors were looked up by their old parent, so a survivor that init had adopted
+/// was missed.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_survivor_with_another_parent_is_seen() {
@@ -260,7 +260,7 @@ fn a_survivor_with_another_parent_is_seen() {
     assert_eq!(found.len(), 1, "{before:?}");
 }
 
-/// A test in `process` covers that the drop after it does not wait again.
+/// A test in `process` covers that the drop after the stop does not wait again.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_whose_supervisor_is_silent_is_a_survivor() {
@@ -278,7 +278,7 @@ fn a_server_whose_supervisor_is_silent_is_a_survivor() {
     gone(&members);
 }
 
-/// Killed, killed while its server is frozen, ended by Ctrl-C, and by a panic.
+/// hotlap is killed, is killed while its server is frozen, is ended by Ctrl-C, or ends by a panic.
 #[test]
 fn nothing_stays_behind_however_hotlap_ends() {
     type End = fn(&mut Child, &[Member]);
@@ -290,7 +290,7 @@ fn nothing_stays_behind_however_hotlap_ends() {
             }
             hotlap.kill().unwrap();
         }),
-        // As a terminal does: the signal goes to the whole foreground group.
+        // A terminal does the same: the signal goes to the whole foreground group.
         ("hold", |hotlap, _| kill_process_group(pid(hotlap.id()), Signal::INT).unwrap()),
         ("panic", |_, _| ()),
     ];
@@ -303,8 +303,8 @@ fn nothing_stays_behind_however_hotlap_ends() {
     }
 }
 
-/// Regression: `cargo build` replaced hotlap during a run, and the next restart failed like one of
-/// the server, or used the other program.
+/// Regression: `cargo build` replaced hotlap during a run. The next restart then failed as if the
+/// server had failed, or used the other program.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_hotlap_whose_file_is_replaced_starts_itself_and_not_the_other_program() {
@@ -334,7 +334,7 @@ fn a_server_whose_supervisor_is_killed_dies_and_is_reported_lost() {
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
 fn the_session_has_its_former_priority_however_hotlap_ends() {
-    // Job control, as in a terminal: a group for hotlap, which a Ctrl-C reaches as a whole.
+    // Job control, as in a terminal, puts hotlap into a group, which a Ctrl-C reaches as a whole.
     let mut shell = Command::new("setsid");
     shell.args(["bash", "-c", "set -m; \"$0\" raise & cat"]).arg(program());
     shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -351,13 +351,13 @@ fn the_session_has_its_former_priority_however_hotlap_ends() {
         }
         _ => eprintln!("skipped: the priority of a session: {} {}", told.trim(), nice()),
     }
-    // The shell ends with its input.
+    // The shell ends when its input ends.
     drop(shell.stdin.take());
     shell.wait().unwrap();
 }
 
-/// A process that started a family under a supervisor, in its own group, and the processes below
-/// it.
+/// Returns a process that started a family under a supervisor, in its own group, and the processes
+/// below that process.
 fn held(folder: &Path, how: &str) -> (Child, Vec<Member>) {
     let mut command = Command::new(program());
     command.arg(how).arg(folder).arg(FAMILY).process_group(0);

@@ -1,4 +1,5 @@
-//! Samples cover everything that a server uses, including threads and children that have ended.
+//! Tests that samples cover everything that a server uses, including threads and children that have
+//! ended.
 #![cfg(target_os = "linux")]
 
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ const MS: u64 = 1_000_000;
 /// Two clock ticks: the kernel rounds user and system time of children down to 10 ms each.
 const TICKS: u64 = 20 * MS;
 
-/// A server that used 40 ms in a thread that ended, and had children use as much each.
+/// A server that used 40 ms in a thread that ended, and whose children used as much each.
 struct Burnt {
     folder: TempDir,
     server: Process,
@@ -40,14 +41,14 @@ impl Burnt {
         Self { folder, server, sampler }
     }
 
-    /// What it printed last: its own CPU time, and its children's in whole ticks.
+    /// Returns what the server printed last: its own CPU time, and its children's in whole ticks.
     fn told(&self) -> (u64, u64) {
         let line = self.server.tail(1)[0].clone();
         let (own, children) = line.split_once(' ').unwrap();
         (own.parse().unwrap(), children.parse().unwrap())
     }
 
-    /// What it prints now.
+    /// Makes the server print its CPU times again, and returns them.
     fn again(&self) -> (u64, u64) {
         std::fs::write(self.folder.path().join("again"), "").unwrap();
         until("it says so again", || self.server.tail(2).len() == 2);
@@ -72,7 +73,7 @@ fn children_that_ended_are_counted_once_and_cpu_time_never_falls() {
     let seen = burnt.sampler.cpu().unwrap().cpu_ns;
     let (after, _) = burnt.again();
     assert!(children >= 3 * 40 * MS - TICKS, "{children}");
-    // Each child may be known to the nanosecond or in ticks.
+    // The CPU time of each child may be known to the nanosecond or in ticks.
     let range = before + children..=after + children + 3 * TICKS;
     assert!(range.contains(&seen), "{seen} instead of {range:?}");
     burnt.server.stop(LIMIT);
@@ -122,8 +123,8 @@ fn memory_threads_and_processes_cover_the_whole_tree() {
 fn context_switches_of_ended_threads_and_processes_stay_counted() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
-    // A process that prints its context switches, ends once they have been sampled, and is outlived
-    // by its parent.
+    // This process prints its context switches, and ends once they have been sampled. The parent of
+    // the process lives longer.
     let script = "sh -c 'sleep 0.01; sleep 0.01; grep ctxt /proc/$$/status > told; touch done;
         while [ ! -e seen ]; do sleep 0.01; done' & wait; touch over; sleep 1000";
     let server = shell(folder.path(), script);
@@ -161,7 +162,7 @@ fn the_port_of_a_plain_command_is_found_even_if_a_child_listens() {
     server.stop(LIMIT);
 }
 
-/// Says that a test was skipped, past the test harness's capture of output.
+/// Reports that a test was skipped, past the test harness's capture of output.
 fn skipped(why: &str) {
     let line = format!("skipped: nothing was counted: {why}\n");
     std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
@@ -183,7 +184,7 @@ fn counters_work_or_give_a_reason() {
             let server = standby.go().unwrap();
             until("all is burnt", || !server.tail(1).is_empty());
             let counted = counters.end().unwrap();
-            // 60 ms of work at any clock rate.
+            // 60 ms of work takes more instructions than this at any clock rate.
             assert!(counted.instructions_user > 1_000_000, "{counted:?}");
             server.stop(LIMIT);
         }
@@ -201,7 +202,7 @@ fn a_server_runs_on_the_cores_it_was_given() {
     server.wait(LIMIT);
     assert!(server.notes().is_empty(), "{:?}", server.notes());
     assert_eq!(server.tail(1)[0], format!("Cpus_allowed_list:\t{}", asked.cpus[0]));
-    // A core that does not exist is a note, not a failure.
+    // A core that does not exist leads to a note, not to a failure.
     asked.cpus = vec![1023];
     let mut server = Process::start(&asked, &supervisor()).unwrap();
     assert!(server.notes()[0].contains("cannot pin"), "{:?}", server.notes());

@@ -1,4 +1,4 @@
-//! Shared by the tests of processes: the stand-in program, and waiting with a time limit.
+//! Shared code of the tests of processes: the stand-in program, and waiting with a time limit.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use hotlap_observe::{Member, processes};
 use hotlap_servers::process::{Process, ProcessSetting, Standby, Supervisor};
 pub use hotlap_testkit::{LIMIT, until};
 
-/// The example that `cargo test` builds beside the tests.
+/// Returns the path of the example that `cargo test` builds next to the tests.
 pub fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.ancestors().nth(2).unwrap().join("examples/stand-in");
@@ -43,7 +43,7 @@ pub fn gone(members: &[Member]) {
     until("the whole tree is gone", || still_there(members).is_empty());
 }
 
-/// The processes of these that still run, whatever their parents are now.
+/// Returns the processes in `members` that still run, whatever their parents are now.
 #[allow(dead_code, reason = "not each test needs it")]
 pub fn still_there(members: &[Member]) -> Vec<Member> {
     let is = |now: &Member, then: &Member| now.pid == then.pid && now.started == then.started;

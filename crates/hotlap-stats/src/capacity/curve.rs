@@ -2,63 +2,64 @@
 
 use std::collections::BTreeMap;
 
-/// The median of the prior of the slope, whose logarithm has a standard deviation of 1. Queues with
-/// a constant service time and windows of a second have slopes from 15 (a goal of 10 service times)
-/// to 300 (200 service times). Without a prior, few trials give any slope, and the next trials
-/// would be far too close to each other.
+/// The median of the prior of the slope, whose logarithm has a standard deviation of 1. With a
+/// constant service time and windows of a second, the slopes of queues range from 15 to 300, for
+/// goals of 10 to 200 service times. Without a prior, few trials fit almost any slope, and the next
+/// trials could be far too close to each other.
 const PRIOR: f64 = 20.0;
 
-/// Slopes that are tried before the best of them is refined.
+/// The slopes that are tried before the best one is refined.
 const SLOPES: [f64; 17] = [
     4.0, 6.0, 9.0, 13.0, 20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 220.0, 330.0, 500.0, 700.0, 1_000.0,
     1_500.0, 2_000.0,
 ];
 
-/// The factors by which it is refined, in turn. Together they reach beyond the middle between two
-/// of the slopes, and the last one leaves an error of 2.5%.
+/// The factors by which the best slope is refined, in turn. Together they reach beyond the middle
+/// between two of the slopes, and the last factor leaves an error of 2.5%.
 const FINER: [f64; 4] = [1.2, 1.1, 1.05, 1.025];
 
-/// How much the capacities of restarts differ, as a standard deviation of their logarithms: between
-/// these two. Where the curve is steep, each restart shows its own capacity. Where it is flat, the
-/// few trials of a single restart say little, and all of them are taken together.
+/// The limits of how much the capacities of restarts may differ, as a standard deviation of their
+/// logarithms. If the curve is steep, each restart shows its own capacity. If the curve is flat,
+/// the few trials of a single restart say little, so all restarts are taken together.
 const RESTARTS_DIFFER: (f64, f64) = (0.001, 0.05);
 
-/// A prior that hardly counts.
+/// The standard deviation of a prior that hardly counts.
 const LOOSE: f64 = 0.3;
 
-/// A trial at a first estimate of the capacity that is half kept and half missed counts as this
-/// part of a real one, so that trials with one result have a crossing too.
+/// The weight of an added trial, relative to a real trial. The added trial is half met and half
+/// missed at the first estimate of the capacity, so a crossing exists even if all real trials have
+/// one result.
 const ANCHOR: f64 = 0.3;
 
 /// The search follows the crossing of the present restart if its trials have more information than
-/// this, so that chance makes it uncertain by less than 0.01, as a logarithm.
+/// this. The logarithm of the crossing is then uncertain by less than 0.01.
 const KNOWN: f64 = 1e4;
 
-/// Trials count if their rates differ from a first estimate by at most this, as a logarithm. A
-/// window far below the capacity that missed the goal was disturbed by something else.
+/// A trial counts if the logarithm of its rate differs from the first estimate by at most this. A
+/// window that missed the goal far below the capacity was disturbed by something else.
 const NEAR: f64 = 0.25;
 
-/// The information of a trial at even odds: p (1 − p).
+/// The information of a trial at even odds, p (1 − p).
 const INFORMATION: f64 = 0.25;
 
-/// One window at a rate.
+/// One window at one rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
     /// The restart that the window belongs to.
     pub restart: u32,
-    /// Offered rate, in requests/s.
+    /// The offered rate, in requests/s.
     pub rate: f64,
-    /// Whether the window kept every goal.
+    /// Whether the window met every goal.
     pub is_kept: bool,
 }
 
-/// The neighbours of the border that best separates rates that met the goal from rates that did
-/// not: the highest rate below the border, and the lowest above it. Single trials may be on the
-/// wrong side, so the border is where the fewest trials are.
+/// Finds the border that best separates rates that met the goal from rates that missed it. Returns
+/// the highest rate below the border, and the lowest rate above it. Trials may be on the wrong side
+/// of the border, so it is placed where the fewest are.
 pub(super) fn border(trials: &[Trial]) -> (Option<f64>, Option<f64>) {
     let mut sorted: Vec<&Trial> = trials.iter().collect();
     sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    // With all trials above the border, the trials that met the goal are on the wrong side.
+    // If all trials are above the border, the trials that met the goal are on the wrong side.
     let mut wrong = sorted.iter().filter(|trial| trial.is_kept).count() as i64;
     let mut best = (wrong, 0);
     for (place, trial) in sorted.iter().enumerate() {
@@ -71,34 +72,34 @@ pub(super) fn border(trials: &[Trial]) -> (Option<f64>, Option<f64>) {
     (best.1.checked_sub(1).and_then(rate), rate(best.1))
 }
 
-/// A logistic curve: ln(odds of a miss) = slope × (ln(rate) − `log_rate`).
+/// A logistic curve with ln(odds of a miss) = slope × (ln(rate) − `log_rate`).
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Curve {
-    /// ln(odds of a miss) grows by this much per ln(rate).
+    /// The growth of ln(odds of a miss) per ln(rate).
     pub slope: f64,
     /// The standard error of the slope, as a share of the slope.
     pub slope_error: f64,
-    /// ln(rate) at even odds, over all restarts.
+    /// The ln(rate) at even odds, over all restarts.
     pub log_rate: f64,
-    /// The same for each restart. Their mean is `log_rate`. Their spread comes from chance and from
-    /// the restarts.
+    /// The ln(rate) at even odds for each restart, with a mean of `log_rate`. Chance and the
+    /// restarts cause the spread.
     pub by_restart: BTreeMap<u32, f64>,
-    /// The same for the latest restart, as far as its trials show that it differs.
+    /// The ln(rate) at even odds for the latest restart, as far as its trials show a difference.
     pub latest: f64,
 }
 
 impl Curve {
-    /// Fits the curve. `None` unless lower rates met the goal and higher ones did not.
+    /// Fits the curve. `None` unless lower rates met the goal and higher rates missed it.
     pub fn fit(trials: &[Trial]) -> Option<Self> {
         let (kept, missed) = border(trials);
         let anchor = (kept? * missed?).sqrt().ln();
         let is_near = |t: &&Trial| (t.rate.ln() - anchor).abs() <= NEAR;
         let near: Vec<Trial> = trials.iter().filter(is_near).copied().collect();
-        // A bracket that is still wide has no trial near its middle.
+        // There may be no trial near the middle of a bracket that is still wide.
         Some(Self::regression(if near.is_empty() { trials } else { &near }, anchor))
     }
 
-    /// The logistic regression, with priors for the slope and for how much restarts differ.
+    /// Fits the logistic regression, with priors for the slope and for how much restarts differ.
     fn regression(trials: &[Trial], anchor: f64) -> Self {
         let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
         for trial in trials {
@@ -123,20 +124,20 @@ impl Curve {
     }
 }
 
-/// A curve of a known slope, and the trials of each restart: ln(rate), and 1 for a miss, else 0.
+/// A curve of a given slope, and the trials of each restart as (ln(rate), 1 for a miss or 0).
 #[derive(Clone, Copy)]
 struct Model<'a> {
     restarts: &'a [Vec<(f64, f64)>],
     slope: f64,
-    /// Standard deviation between restarts, as a logarithm of the rate.
+    /// The standard deviation between restarts, as a logarithm of the rate.
     differ: f64,
-    /// ln(rate) of a first estimate, see [`ANCHOR`].
+    /// The ln(rate) of the first estimate, see [`ANCHOR`].
     anchor: f64,
 }
 
 impl<'a> Model<'a> {
-    /// The slope that fits best. The likelihood may have several maxima, so slopes all over the
-    /// range are tried before the best one is refined.
+    /// Returns the model with the slope that fits best. The likelihood may have several maxima, so
+    /// slopes over the whole range are tried before the best slope is refined.
     fn fit(restarts: &'a [Vec<(f64, f64)>], differ: f64, anchor: f64) -> Self {
         let of = |slope: f64| {
             let model = Self { restarts, slope, differ, anchor };
@@ -153,14 +154,15 @@ impl<'a> Model<'a> {
         best.1
     }
 
-    /// The logarithm of the likelihood, with the priors, up to a constant.
+    /// Returns the logarithm of the likelihood, including the priors, up to a constant.
     fn log_likelihood(&self) -> f64 {
         let crossing = self.crossing();
         let of_restart = |own: &Vec<(f64, f64)>| {
             let shift = self.shift(own, crossing);
             let of = |(x, missed): &(f64, f64)| {
                 let log_odds = self.slope * (x - crossing - shift);
-                // ln p and ln (1 - p), without loss where the curve is flat.
+                // These terms are ln p and ln (1 - p), in a form without loss where the curve is
+                // flat.
                 -missed * (-log_odds).exp().ln_1p() - (1.0 - missed) * log_odds.exp().ln_1p()
             };
             own.iter().map(of).sum::<f64>() - 0.5 * (shift / self.differ).powi(2)
@@ -169,7 +171,7 @@ impl<'a> Model<'a> {
         self.restarts.iter().map(of_restart).sum::<f64>() - 0.5 * prior.powi(2)
     }
 
-    /// By how much the capacities of restarts differ, beyond what chance explains.
+    /// Returns how much the capacities of restarts differ, beyond what chance explains.
     fn difference_of_restarts(&self) -> f64 {
         let shifts = self.shifts(self.crossing());
         let squares: f64 = shifts.iter().map(|shift| shift.powi(2)).sum();
@@ -177,8 +179,9 @@ impl<'a> Model<'a> {
         beyond.max(0.0).sqrt().clamp(RESTARTS_DIFFER.0, RESTARTS_DIFFER.1)
     }
 
-    /// The standard error of the slope's logarithm, by the information of the trials and of the
-    /// prior. A trial counts by its distance from the crossing of its restart. The prior's σ is 1.
+    /// Returns the standard error of the slope's logarithm, from the information of the trials and
+    /// of the prior. The weight of a trial depends on its distance from the crossing of its
+    /// restart. The prior's σ is 1.
     fn slope_error(&self, shifts: &[f64], crossing: f64) -> f64 {
         let of_restart = |(own, shift): (&Vec<(f64, f64)>, &f64)| {
             let of = |(x, _): &(f64, f64)| {
@@ -191,19 +194,20 @@ impl<'a> Model<'a> {
         1.0 / (information + 1.0).sqrt()
     }
 
-    /// Whether a restart's own crossing is known well enough to follow it.
+    /// Returns whether the crossing of a single restart is known well enough to follow it.
     fn is_known(&self) -> bool {
         self.information() > KNOWN
     }
 
-    /// The information that the trials of one restart have on its crossing, on average: the inverse
-    /// of the variance.
+    /// Returns the average information that the trials of one restart have on its crossing, which
+    /// is the inverse of the variance.
     fn information(&self) -> f64 {
         let trials = self.restarts.iter().map(Vec::len).sum::<usize>() as f64;
         INFORMATION * trials / self.restarts.len() as f64 * self.slope.powi(2)
     }
 
-    /// How far each restart's own crossing is from their mean, hardly held back by a prior.
+    /// Returns the distance of each restart's crossing from the mean crossing, with a prior that
+    /// hardly counts.
     fn shifts(&self, crossing: f64) -> Vec<f64> {
         let loose = Self { differ: LOOSE, ..*self };
         let shifts: Vec<f64> = self.restarts.iter().map(|own| loose.shift(own, crossing)).collect();
@@ -211,13 +215,14 @@ impl<'a> Model<'a> {
         shifts.into_iter().map(|shift| shift - mean).collect()
     }
 
-    /// How many more misses the curve predicts than there were, if it crosses even odds at `log`.
+    /// Returns how many more misses the curve predicts than occurred, if it crosses even odds at
+    /// `log`.
     fn surplus(&self, own: &[(f64, f64)], log: f64) -> f64 {
         own.iter().map(|(x, missed)| share(self.slope * (x - log)) - missed).sum()
     }
 
-    /// How far a restart's own crossing is from the common one, as a logarithm: where its trials
-    /// and the prior balance.
+    /// Returns the logarithmic distance of a restart's crossing from the common crossing. At this
+    /// distance, the trials of the restart and the prior balance.
     fn shift(&self, own: &[(f64, f64)], crossing: f64) -> f64 {
         let pull = |shift: f64| {
             self.slope * self.surplus(own, crossing + shift) - shift / self.differ.powi(2)
@@ -225,7 +230,7 @@ impl<'a> Model<'a> {
         root(-10.0 * self.differ, 10.0 * self.differ, pull)
     }
 
-    /// ln(rate) at even odds: the curve predicts as many misses as there were.
+    /// Returns the ln(rate) at even odds, at which the curve predicts as many misses as occurred.
     fn crossing(&self) -> f64 {
         let (low, high) = self.ends();
         let surplus = |log: f64| -> f64 {
@@ -236,8 +241,8 @@ impl<'a> Model<'a> {
         root(low, high, surplus)
     }
 
-    /// Between which logarithms of the rate the crossing lies. Beyond them, the curve would predict
-    /// hardly any misses, or nothing else.
+    /// Returns the logarithms of the rate between which the crossing lies. Beyond these limits, the
+    /// curve would predict either hardly any misses, or only misses.
     fn ends(&self) -> (f64, f64) {
         let logs = || self.restarts.iter().flatten().map(|(x, _)| *x).chain([self.anchor]);
         let (low, high) = (logs().fold(f64::MAX, f64::min), logs().fold(f64::MIN, f64::max));
@@ -245,17 +250,17 @@ impl<'a> Model<'a> {
     }
 }
 
-/// The probability of a miss.
+/// Returns the probability of a miss.
 fn share(log_odds: f64) -> f64 {
     1.0 / (1.0 + (-log_odds).exp())
 }
 
-/// Roots are known to this precision: logarithms of rates, for intervals of some per cent.
+/// The precision of roots, which are logarithms of rates. Intervals have a width of some per cent.
 const PRECISION: f64 = 1e-5;
 
-/// The point at which a decreasing function crosses 0, within a range. The nearer end if it does
-/// not. The Illinois method (Dowell and Jarratt, BIT 11, 1971): a secant that keeps both sides, in
-/// which an end that stays counts half.
+/// Returns the point within a range at which a decreasing function crosses 0, or the nearer end if
+/// it does not. The search uses the Illinois method (Dowell and Jarratt, BIT 11, 1971). This secant
+/// method keeps both sides of the root, and halves the value of an end that stays.
 fn root(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     let (mut at_low, mut at_high) = (function(low), function(high));
     if at_low <= 0.0 {
@@ -270,7 +275,7 @@ fn root(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
             break;
         }
         let secant = (low * at_high - high * at_low) / (at_high - at_low);
-        // Not closer to an end than a rounding error, so that each step is a step.
+        // The new point keeps a distance from both ends, so that every step makes progress.
         let at = secant.clamp(low + PRECISION / 10.0, high - PRECISION / 10.0);
         let value = function(at);
         let is_high = value <= 0.0;
@@ -296,7 +301,7 @@ mod tests {
     const KEPT: f64 = 0.0;
     const MISSED: f64 = 1.0;
 
-    /// A curve with this slope through these trials, and a first estimate of 0.
+    /// Returns a curve with this slope through these trials, with a first estimate of 0.
     fn model(restarts: &[Vec<(f64, f64)>], slope: f64, differ: f64) -> Model<'_> {
         Model { restarts, slope, differ, anchor: 0.0 }
     }
@@ -305,12 +310,12 @@ mod tests {
         assert!((found - expected).abs() < 3e-5, "found {found}, expected {expected}");
     }
 
-    /// Trials of a restart at these rates. Those from `capacity` up missed the goal.
+    /// Returns trials of a restart at these rates. Trials from `capacity` up missed the goal.
     fn trials(restart: u32, rates: &[f64], capacity: f64) -> Vec<Trial> {
         rates.iter().map(|&rate| Trial { restart, rate, is_kept: rate < capacity }).collect()
     }
 
-    /// Two trials of a restart at odds of one to three and three to one.
+    /// Returns two trials of a restart, at odds of one to three and three to one.
     fn pair(crossing: f64, slope: f64) -> Vec<(f64, f64)> {
         let distance = 3.0_f64.ln() / slope;
         vec![(crossing - distance, KEPT), (crossing + distance, MISSED)]
@@ -323,9 +328,9 @@ mod tests {
         near(share(-3.0_f64.ln()), 0.25);
     }
 
-    /// One miss at the common crossing. With a shift of -ln 3 / slope it is predicted with 0.75, a
-    /// surplus of -0.25. That balances the prior, slope × 0.25 = ln 3 / slope / differ², if differ
-    /// is 2 √(ln 3) / slope.
+    /// There is one miss at the common crossing. With a shift of -ln 3 / slope, the curve predicts
+    /// this miss with 0.75, so the surplus is -0.25. The surplus balances the prior, slope × 0.25 =
+    /// ln 3 / slope / differ², if differ is 2 √(ln 3) / slope.
     #[test]
     fn a_shift_balances_misses_and_prior() {
         for slope in [4.0, 40.0] {
@@ -337,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Without a limit it would be 1,000 × 100 × 0.001², ten times as much.
+    /// Without a limit, the shift would be 1,000 × 100 × 0.001², which is ten times as much.
     #[test]
     fn a_shift_is_at_most_ten_deviations() {
         let model = model(&[], 1_000.0, 0.001);
@@ -345,8 +350,9 @@ mod tests {
         assert_eq!(model.shift(&[(3.0, KEPT); 100], 2.0), 0.01);
     }
 
-    /// One miss, and the first estimate that counts 0.3. If the curve predicts a miss at the latter
-    /// with 0.9, it predicts the former with 1 - 0.3 × (0.9 - 0.5) = 0.88, odds of 22 to 3.
+    /// There is one miss, and a first estimate with a weight of 0.3. Suppose that the curve
+    /// predicts a miss at the first estimate with 0.9. The curve then predicts the real miss with 1
+    /// - 0.3 × (0.9 - 0.5) = 0.88, or odds of 22 to 3.
     #[test]
     fn a_curve_predicts_as_many_misses_as_there_were() {
         let log_odds = (22.0_f64 / 3.0).ln();
@@ -359,8 +365,8 @@ mod tests {
                 );
             };
             of(1e-6, -log_odds / slope);
-            // The restart's own crossing is 1 / slope lower, which slope × 0.12 = 1 / slope /
-            // differ² balances.
+            // The crossing of the restart is 1 / slope lower, at which the prior balances the
+            // trial: slope × 0.12 = 1 / slope / differ².
             of((1.0_f64 / 0.12).sqrt() / slope, (1.0 - log_odds) / slope);
         }
     }
@@ -372,8 +378,9 @@ mod tests {
         assert_eq!(Model { anchor: 3.5, ..model(&restarts, 10.0, 0.01) }.ends(), (-1.0, 5.5));
     }
 
-    /// The balance of `a_shift_balances_misses_and_prior`, twice: two trials with a probability of
-    /// 0.75, two shifts of √(ln 3) / 2 deviations, and a slope of twice the prior's median.
+    /// The two restarts have the balance of `a_shift_balances_misses_and_prior`. There are two
+    /// trials with a probability of 0.75, two shifts of √(ln 3) / 2 deviations, and a slope of
+    /// twice the prior's median.
     #[test]
     fn a_likelihood_has_terms_for_trials_restarts_and_slope() {
         let restarts = [vec![(1.0, MISSED)], vec![(1.0, KEPT)]];
@@ -387,13 +394,13 @@ mod tests {
     fn information_is_that_of_trials_at_even_odds() {
         let restarts = [vec![(0.0, KEPT); 3], vec![(0.0, MISSED); 5]];
         let of = |slope: f64| model(&restarts, slope, 0.01);
-        // 1/4 × 4 × 100².
+        // The information is 1/4 × 4 × 100².
         assert_eq!(of(100.0).information(), 1e4);
         assert!(!of(100.0).is_known() && of(100.1).is_known());
     }
 
-    /// Two restarts at 0.02 and one at 0 make a variance of 0.0004. Chance makes 1 / (1/4 × 2 ×
-    /// 100²) = 0.0002 of it.
+    /// Restarts at -0.02, 0 and 0.02 have a variance of 0.0004. Chance explains 1 / (1/4 × 2 ×
+    /// 100²) = 0.0002 of this variance.
     #[test]
     fn restarts_differ_by_what_chance_does_not_explain() {
         let of = |crossings: &[f64]| {
@@ -414,7 +421,7 @@ mod tests {
         assert!((found[0] + 0.015).abs() < 2e-4 && (found[1] - 0.015).abs() < 2e-4, "{found:?}");
     }
 
-    /// The slope is compared with the likeliest of many, 2% apart.
+    /// The slope is compared with the likeliest of many slopes that are 2% apart.
     #[test]
     fn the_slope_is_the_likeliest() {
         for scale in [0.02, 0.025, 0.03, 0.1, 0.3, 0.5] {
@@ -445,7 +452,7 @@ mod tests {
             Curve::fit(&[&all[..], &[Trial { restart: 0, rate, is_kept }]].concat()).unwrap()
         };
         let curve = Curve::fit(&all).unwrap();
-        // e^0.25 = 1.284.
+        // The limit is a factor of e^0.25 = 1.284.
         assert_eq!([fit(770.0, false), fit(1_290.0, true)], [curve.clone(), curve.clone()]);
         assert_ne!(fit(790.0, false), curve);
         assert_ne!(fit(1_280.0, true), curve);
@@ -453,7 +460,7 @@ mod tests {
 
     #[test]
     fn the_latest_restart_counts_alone_once_its_crossing_is_known() {
-        // At -1 and 1, trials of a flat curve have the other result.
+        // At -1 and 1, trials of a flat curve have the opposite result.
         let of = |width: f64, is_flat: bool| {
             let restart = |restart: u32, at: f64| {
                 [-3.0, -2.0, -1.0, 1.0, 2.0, 3.0].repeat(2).into_iter().map(move |step: f64| {
@@ -481,7 +488,7 @@ mod tests {
 
         use super::super::*;
 
-        /// The root between 0 and 10, and how often the function is computed.
+        /// Returns the root between 0 and 10, and how often the function was computed.
         fn found(function: impl Fn(f64) -> f64) -> (f64, u32) {
             let count = Cell::new(0);
             let counted = |x: f64| {
@@ -491,11 +498,12 @@ mod tests {
             (root(0.0, 10.0, counted), count.get())
         }
 
-        /// Twice at the ends, once at the root, and once to see that it is one.
+        /// The function is computed twice at the ends, once at the root, and once to confirm the
+        /// root.
         #[test]
         fn the_root_of_a_line_is_found_at_once() {
             assert_eq!(found(|x| 4.0 - x), (4.0 - PRECISION / 20.0, 4));
-            // At 4 it is still above 0.
+            // At 4, this function is still above 0.
             let late = |x: f64| if x > 4.0 { 4.0 - x } else { 4.0 - x + f64::MIN_POSITIVE };
             let (at, count) = found(late);
             assert!((at - 4.0 - PRECISION / 20.0).abs() < 1e-9 && count == 4, "{at}, {count}");

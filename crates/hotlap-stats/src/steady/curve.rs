@@ -1,47 +1,48 @@
-//! The curve of a warm-up: the speed of each window so far, and what can be derived from it.
+//! The curve of a warm-up, which is the speed of each window so far, and figures derived from the
+//! curve.
 
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::{mad, median};
 
-/// How a server became steady: the classes of Barrett, Bolz-Tereick, Killick, Mount and Tratt
+/// How a server became steady, by the classes of Barrett, Bolz-Tereick, Killick, Mount and Tratt
 /// ("Virtual machine warmup blows hot and cold", OOPSLA 2017).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// It was steady from the start.
+    /// The server was steady from the start.
     Flat,
-    /// It became faster, then steady.
+    /// The server became faster, then steady.
     WarmedUp,
-    /// It became slower, then steady.
+    /// The server became slower, then steady.
     SlowingDown,
-    /// It was still becoming faster or slower at the limit.
+    /// The server was still becoming faster or slower at the limit.
     NeverSteady,
 }
 
-/// A window with at least this share of the final level is near the final speed. A convention
-/// (docs/rules.md, *Warm-up*: "within a tenth of its speed").
+/// A window with at least this share of the final level is near the final speed. The share is a
+/// convention (docs/rules.md, *Warm-up*: "within a tenth of its speed").
 const NEAR: f64 = 0.9;
 
-/// A server whose first windows reach less than this share of the steady level (or the reverse) was
-/// not flat, however noisy the steady part is. A convention: a server that is not flat is merely
-/// warmed up for longer.
+/// A server is not flat if its first windows reach less than this share of the steady level, or the
+/// reverse, however noisy the steady part is. The share is a convention. If it is too high, servers
+/// are merely warmed up for longer.
 const FLAT_FROM: f64 = 0.7;
 
-/// A server whose first windows reach less than this share of its level has a compiler at work. A
-/// convention (docs/rules.md, *Warm-up*), between caches that fill and the factors of ten
-/// and more by which Java and Node become faster.
+/// A server whose first windows reach less than this share of its level has a compiler at work.
+/// This convention (docs/rules.md, *Warm-up*) lies between the effect of caches and the factors of
+/// ten or more by which Java and Node become faster.
 const COMPILES_BELOW: f64 = 1.0 / 3.0;
 
-/// The number of windows in a running median: nine, nearly the second of a stretch, of which four
-/// may be disturbed. A convention.
+/// The number of windows in a running median, by convention. Nine windows are nearly a stretch of
+/// one second, and four of them may be disturbed.
 const SMOOTHING: usize = 9;
 
-/// The standard error of a median of nine normal values, in standard deviations: √(π / 2) / √9, its
-/// value for large samples.
+/// The standard error of a median of nine normal values, in standard deviations. The figure √(π /
+/// 2) / √9 is the approximation for large samples.
 const SMOOTHED_ERROR: f64 = 0.42;
 
-/// The speed of each window, from the first one: responses, or responses per CPU second.
+/// The speed of each window from the first one on, in responses or in responses per CPU second.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Curve(pub Vec<f64>);
 
@@ -50,7 +51,7 @@ impl Curve {
         self.0.len()
     }
 
-    /// Whether no window had a response.
+    /// Returns whether no window had a response.
     pub fn is_silent(&self) -> bool {
         self.0.iter().all(|speed| *speed <= 0.0)
     }
@@ -59,25 +60,26 @@ impl Curve {
         &self.0[self.len() - n..]
     }
 
-    /// The median of the last `n` windows.
+    /// Returns the median of the last `n` windows.
     pub fn level(&self, n: usize) -> f64 {
         median(self.last(n)).unwrap_or(0.0)
     }
 
-    /// The logarithms of the last `n` windows.
+    /// Returns the logarithms of the last `n` windows.
     pub fn logs(&self, n: usize) -> Vec<f64> {
         self.last(n).iter().map(|v| v.max(f64::MIN_POSITIVE).ln()).collect()
     }
 
-    /// Whether the last `n` windows are so much faster than the first ones that a compiler must be
-    /// at work.
+    /// Returns whether the last `n` windows are so much faster than the first windows that a
+    /// compiler must be at work.
     pub fn compiles(&self, n: usize) -> bool {
         let first = median(&self.0[..3.min(n)]);
         first.is_some_and(|first| first < COMPILES_BELOW * self.level(n))
     }
 
-    /// How many windows came before the first one near the level of the last `n`. A single fast
-    /// window is excluded: its median with the next two must be near as well.
+    /// Returns the number of windows before the first window near the level of the last `n`. A
+    /// single fast window does not count, because its median with the next two windows must be near
+    /// too.
     pub fn filling(&self, n: usize) -> usize {
         let level = self.level(n);
         let is_near = |speed: f64| speed >= NEAR * level;
@@ -85,21 +87,22 @@ impl Curve {
         self.0.windows(3).position(is_full).unwrap_or(0)
     }
 
-    /// Where the steady part began, given that the last `n` windows are steady: after the last
-    /// window whose running median is further from the level than `tolerance` and noise explain.
+    /// Returns the start of the steady part, and the class, given that the last `n` windows are
+    /// steady. The steady part starts after the last window whose running median is further from
+    /// the level than `tolerance` and noise explain.
     pub fn look_back(&self, n: usize, tolerance: f64) -> (usize, Class) {
         let level = self.level(n);
         let noise = mad(self.last(n)).unwrap_or(0.0);
-        // Five standard errors, because every window is tested, and a burst of load on the machine
-        // also moves the medians beside it.
+        // The band has five standard errors, because every window is tested, and a burst of load on
+        // the machine also moves the neighbouring medians.
         let band = (2.0 * tolerance * level).max(5.0 * SMOOTHED_ERROR * noise);
         let smooth = |i: usize| {
             let from = i.saturating_sub(SMOOTHING / 2).min(self.len().saturating_sub(SMOOTHING));
             let to = (from + SMOOTHING).min(self.len());
             median(&self.0[from..to]).unwrap_or(0.0)
         };
-        // The trend tolerates a few outlying windows in the older half of the steady part, but they
-        // are not steady.
+        // The fitted line tolerates a few outlying windows in the older half of the steady part,
+        // but those windows are not steady.
         let last_off = (0..self.len() - n / 2).rev().find(|&i| (smooth(i) - level).abs() > band);
         let first = median(&self.0[..self.len().min(5)]).unwrap_or(0.0);
         match last_off {
@@ -107,28 +110,29 @@ impl Curve {
             None if first * FLAT_FROM > level => (self.len() - n, Class::SlowingDown),
             Some(i) if level - first > band => (i + 1, Class::WarmedUp),
             Some(i) if first - level > band => (i + 1, Class::SlowingDown),
-            // It began at the level and returned to it: a disturbance.
+            // The server began at the level and returned to it, so it was only disturbed.
             _ => (0, Class::Flat),
         }
     }
 }
 
-/// The standard error of Theil and Sen's slope as a multiple of that of least squares, for equally
-/// spaced values with normal noise: √(π / 3), since the ratio of the variances is π / 3 (Sen,
-/// "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968).
+/// The standard error of Theil and Sen's slope, as a multiple of the standard error of least
+/// squares, for equally spaced values with normal noise. The multiple is √(π / 3), because the
+/// ratio of the variances is π / 3 (Sen, "Estimates of the regression coefficient based on
+/// Kendall's tau", JASA 63, 1968).
 const THEIL_SEN: f64 = 1.023_326_707_946_488_5;
 
 /// A robust line through equally spaced values.
 pub(super) struct Line {
-    /// Rise per step.
+    /// The rise per step.
     pub slope: f64,
-    /// Standard error of `slope`, if the deviations from the line are independent.
+    /// The standard error of `slope`, if the deviations from the line are independent.
     pub error: f64,
 }
 
 impl Line {
-    /// The line through values at 0, 1, 2, ... by Theil and Sen's method: its slope is the median
-    /// of the slopes between all pairs, so up to 29% of the values may be outliers (Sen 1968).
+    /// Fits a line to values at 0, 1, 2, ... by Theil and Sen's method. The slope is the median of
+    /// the slopes between all pairs, so up to 29% of the values may be outliers (Sen 1968).
     pub fn through(values: &[f64]) -> Self {
         let n = values.len();
         let mut slopes = Vec::new();
@@ -146,19 +150,20 @@ impl Line {
         Self { slope, error }
     }
 
-    /// Whether the slope lies within two standard errors of 0.
+    /// Returns whether the slope lies within two standard errors of 0.
     pub fn is_level(&self) -> bool {
         self.slope.abs() <= 2.0 * self.error
     }
 }
 
-/// Whether the values rise, or fall, from each third to the next: in three of four pairs with one
-/// value of each (the statistic of Mann and Whitney, "On a test of whether one of two random
-/// variables is stochastically larger than the other", Annals of Mathematical Statistics 18, 1947).
+/// Returns whether the values rise, or fall, from each third to the next. The later value must be
+/// higher, or lower, in three of four pairs with one value from each third (the statistic of Mann
+/// and Whitney, "On a test of whether one of two random variables is stochastically larger than the
+/// other", Annals of Mathematical Statistics 18, 1947).
 pub(super) fn climbs(values: &[f64]) -> bool {
     let third = (values.len() / 3).max(1);
     let [first, middle, last] = [0, (values.len() - third) / 2, values.len() - third];
-    // The share of pairs that rise minus the share of those that fall.
+    // The share of pairs that rise minus the share of pairs that fall.
     let rising = |from: usize, to: usize| {
         let later = &values[to..to + third];
         let pairs = values[from..from + third]
@@ -170,7 +175,7 @@ pub(super) fn climbs(values: &[f64]) -> bool {
     steps.iter().all(|step| *step >= 0.5) || steps.iter().all(|step| *step <= -0.5)
 }
 
-/// Logarithms that alternate by ± `half` around a line that rises by `rise` per window.
+/// Returns logarithms that alternate by ± `half` around a line that rises by `rise` per window.
 #[cfg(test)]
 pub(super) fn zigzag(n: usize, half: f64, rise: f64) -> Vec<f64> {
     let sign = |i: usize| if i.is_multiple_of(2) { -half } else { half };
@@ -191,7 +196,7 @@ mod tests {
         assert_eq!(filling(&[]), 0);
         assert_eq!(filling(&[900.0, 900.0, 500.0, 500.0]), 0);
         assert_eq!(filling(&[899.0, 900.0, 900.0]), 1);
-        // One fast window among slow ones, and a slow one among fast ones.
+        // One fast window comes among slow windows, then one slow window among fast windows.
         assert_eq!(filling(&[950.0, 500.0, 500.0, 500.0]), 4);
         assert_eq!(filling(&[500.0, 950.0, 500.0]), 1);
         assert_eq!(curve([]).filling(0), 0);
@@ -201,7 +206,7 @@ mod tests {
     fn a_server_compiles_if_it_begins_below_a_third_of_its_level() {
         let compiles = |first: &[f64]| curve([first, &[900.0; 12]].concat()).compiles(10);
         assert!(compiles(&[299.0; 3]) && !compiles(&[300.0; 3]));
-        // The median of the first three windows.
+        // The median of the first three windows decides.
         assert!(compiles(&[299.0, 900.0, 299.0]) && !compiles(&[900.0, 299.0, 900.0]));
         assert!(compiles(&[299.0, 299.0]) && !compiles(&[299.0]));
         assert!(!curve([1.0, 9.0]).compiles(2));
@@ -218,14 +223,14 @@ mod tests {
         assert_eq!(after(&[959.0; 9]), (9, Class::WarmedUp));
         assert_eq!(after(&[1040.0; 9]), (0, Class::Flat));
         assert_eq!(after(&[1041.0; 9]), (9, Class::SlowingDown));
-        // Four windows of nine do not move their median, five do.
+        // Four of nine windows do not move the median, but five do.
         assert_eq!(after(&[959.0; 4]), (0, Class::Flat));
         assert_eq!(after(&[959.0; 5]), (5, Class::WarmedUp));
-        // At the edge of the band, after and before windows beyond it.
+        // Windows at the edge of the band come after and before windows beyond it.
         assert_eq!(after(&[[950.0; 9], [960.0; 9]].concat()), (9, Class::WarmedUp));
         assert_eq!(after(&[[960.0; 9], [950.0; 9]].concat()), (0, Class::Flat));
         assert_eq!(after(&[[1040.0; 9], [1050.0; 9]].concat()), (0, Class::Flat));
-        // At the level first, then not: disturbed.
+        // A server that begins at the level and then leaves it was disturbed.
         assert_eq!(after(&[[1000.0; 9], [500.0; 9]].concat()), (0, Class::Flat));
     }
 
@@ -238,8 +243,8 @@ mod tests {
         assert_eq!(curve(windows).look_back(20, 0.02), (12, Class::WarmedUp));
     }
 
-    /// The steady windows alternate between 800 and 1,200: their standard deviation is estimated at
-    /// 1.4826 × 200, and up to 5 × 0.42 × 297 = 623 is within the noise.
+    /// The steady windows alternate between 800 and 1,200. Their estimated standard deviation is
+    /// 1.4826 × 200, so a difference of up to 5 × 0.42 × 297 = 623 is within the noise.
     #[test]
     fn noise_hides_where_the_steady_part_began_but_not_that_it_began_slowly() {
         let steady: Vec<f64> =
@@ -250,7 +255,8 @@ mod tests {
         // Some windows of the steady part are older than the last 20.
         let off = [&[370.0; 9][..], &steady, &[1000.0; 4]].concat();
         assert_eq!(curve(off).look_back(20, 0.02), (9, Class::WarmedUp));
-        // Within the noise, and still less than 0.7 of the level or more than 1 / 0.7.
+        // These starts are within the noise, and some are below 0.7 of the level or above 1 / 0.7
+        // of it.
         assert_eq!(after(690.0), (9, Class::WarmedUp));
         assert_eq!(after(710.0), (0, Class::Flat));
         assert_eq!(after(1420.0), (0, Class::Flat));
@@ -263,15 +269,17 @@ mod tests {
     mod trend {
         use super::super::*;
 
-        /// The slope of `zigzag` is `rise`, and the median absolute deviation 1.4826 × `half`. For
-        /// ten values the standard error of least squares is √(12 / 990) = 0.1101 of that.
+        /// The slope of `zigzag` is `rise`, and the median absolute deviation is 1.4826 × `half`.
+        /// For ten values, the standard error of least squares is this deviation times √(12 / 990)
+        /// = 0.1101.
         #[test]
         fn a_line_has_the_standard_error_of_theil_and_sen() {
             let line = Line::through(&zigzag(10, 0.5, 0.0));
             assert_eq!(line.slope, 0.0);
             assert!((line.error / (1.023_327 * 1.482_602 * 0.5 * 0.110_096_4) - 1.0).abs() < 1e-5);
-            // Python: statistics.median of the 21 slopes of these seven, and √(π/3) × the MAD of
-            // the rest (as a multiple of the normal quantile 0.6745) × √(12 / 336).
+            // Both values were computed in Python. The slope is statistics.median of the 21 slopes
+            // between these seven values. The error is √(π/3) × the MAD of the rest (as a multiple
+            // of the normal quantile 0.6745) × √(12 / 336).
             let line = Line::through(&[0.0, 1.3, 1.9, 3.2, 3.8, 5.3, 5.9]);
             assert!((line.slope - 0.983_333_333_333_333_4).abs() < 1e-12, "{}", line.slope);
             assert!((line.error - 0.038_229_505_071).abs() < 1e-8, "{}", line.error);
@@ -292,13 +300,13 @@ mod tests {
             let (low, middle, high) = ([1.0, 1.0, 1.0, 5.0], [2.0; 4], [3.0, 3.0, 3.0, 1.5]);
             assert!(thirds(low, middle, high));
             assert!(thirds(high, middle, low));
-            // 9 of 16 pairs rise and 4 fall in one of the two.
+            // In one of the two steps, 9 of 16 pairs rise and 4 fall.
             assert!(!thirds([1.0, 1.0, 1.0, 5.0], [2.0, 2.0, 2.0, 1.0], high));
             assert!(!thirds(low, middle, [3.0, 3.0, 1.5, 1.5]));
-            // Up and down again.
+            // The values rise and fall again.
             assert!(!thirds([1.0; 4], [2.0; 4], [1.0; 4]));
             assert!(!climbs(&[1.0; 12]));
-            // A number of values that is not divisible by three.
+            // The number of values need not be divisible by three.
             assert!(climbs(&[1.0, 1.0, 9.0, 2.0, 2.0, 0.0, 3.0, 3.0]));
             assert!(climbs(&[1.0, 2.0, 3.0]) && climbs(&[3.0, 2.0, 1.0]));
         }

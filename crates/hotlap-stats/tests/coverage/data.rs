@@ -1,26 +1,26 @@
-//! Simulated servers on a busy machine, whose true cost is 1.
+//! Simulated servers with a true cost of 1, on a busy machine.
 
 use hotlap_stats::{Reading, Share};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A simulated machine, in log units. The noise of a lap is 1%, and a round has two laps of each
-/// server.
+/// A simulated machine, in log units. A round has two laps of each server, with a noise of 1%.
 #[derive(Debug, Clone, Copy)]
 pub struct World {
     pub name: &'static str,
-    /// Variance of a ratio between restarts, as a multiple of its variance between rounds.
+    /// The variance of a ratio between restarts, as a multiple of its variance between rounds.
     pub restart_variance: f64,
-    /// Standard deviation of the slope of a ratio within a restart (first to last round), and across
-    /// restarts.
+    /// The standard deviation of the slope of a ratio within a restart (first to last round), and
+    /// across restarts.
     pub drift: f64,
-    /// Share of laps that a disturbance makes 10 to 50% longer.
+    /// The share of laps that a disturbance makes 10 to 50% longer.
     pub outliers: f64,
-    /// Share of rounds in which the first server has a burst of its own: it costs twice as much.
+    /// The share of rounds in which the server has a burst that the reference does not have, and
+    /// costs twice as much.
     pub bursts: f64,
 }
 
-/// Standard deviation of one lap.
+/// The standard deviation of one lap.
 const LAP_NOISE: f64 = 0.01;
 
 /// The mean excess of a disturbed lap.
@@ -52,7 +52,7 @@ pub const WORLDS: [World; 8] = [
     },
 ];
 
-/// One of twenty rounds costs a server twice as much.
+/// A world in which one of twenty rounds costs the server twice as much.
 pub const BURSTY: World = World { name: "bursts", bursts: 0.05, ..WORLDS[2] };
 
 pub struct Machine {
@@ -69,21 +69,21 @@ impl Machine {
         self.random.random::<f64>()
     }
 
-    /// A standard normal value (Box and Muller, "A note on the generation of random normal
+    /// Returns a standard normal value (Box and Muller, "A note on the generation of random normal
     /// deviates", Annals of Mathematical Statistics 29, 1958).
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// The cost of a lap.
+    /// Returns the cost of a lap.
     fn lap(&mut self) -> f64 {
         let noise = (LAP_NOISE * self.normal()).exp();
         let is_hit = self.uniform() < self.world.outliers;
         noise * if is_hit { 1.1 + 0.4 * self.uniform() } else { 1.0 }
     }
 
-    /// The rounds of one server. Half of the variance of a ratio is its own.
+    /// Returns the rounds of one server, which contributes half of the variance of a ratio.
     pub fn server(&mut self, restarts: u32, rounds: u32) -> Vec<Reading> {
         let World { restart_variance, drift, .. } = self.world;
         let half = 0.5_f64.sqrt();
@@ -102,7 +102,7 @@ impl Machine {
         readings
     }
 
-    /// A server with the bursts of this world, and its true cost.
+    /// Returns the rounds of a server with the bursts of this world, and its true cost.
     pub fn bursting(&mut self, restarts: u32, rounds: u32) -> (Vec<Reading>, f64) {
         let mut readings = self.server(restarts, rounds);
         for reading in &mut readings {
@@ -113,7 +113,7 @@ impl Machine {
         (readings, self.true_cost() * (1.0 + self.world.bursts))
     }
 
-    /// The true cost of every server, disturbances included.
+    /// Returns the true cost of a server without bursts, disturbances included.
     pub fn true_cost(&self) -> f64 {
         1.0 + self.world.outliers * DISTURBED
     }

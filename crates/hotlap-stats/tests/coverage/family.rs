@@ -1,4 +1,4 @@
-//! How often a table with copies of one program has a false verdict.
+//! Tests how often a table with copies of one program has a false verdict.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,11 +7,11 @@ use hotlap_stats::{Better, Criterion, Verdict, effect, pairs, verdicts};
 
 use super::data::{Machine, WORLDS, World};
 
-/// The measures of a table's sentences: CPU time per request and requests/s. They are simulated
-/// independently of each other, which is the worst case.
+/// The number of measures in the sentences of a table: CPU time per request and requests/s. Both
+/// are simulated independently, which is the worst case.
 const MEASURES: u32 = 2;
 
-/// Whether a table of this many servers and the reference has a false verdict.
+/// Returns whether a table of this many servers and the reference has a false verdict.
 fn is_false(machine: &mut Machine, servers: u32, (restarts, rounds): (u32, u32)) -> bool {
     let criterion = Criterion { alpha: 0.05, withheld: None, better: Better::Lower };
     let mut compared = Vec::new();
@@ -25,15 +25,15 @@ fn is_false(machine: &mut Machine, servers: u32, (restarts, rounds): (u32, u32))
     verdicts(&compared).into_iter().any(Verdict::differs)
 }
 
-/// The share of tables with a false verdict, in per cent.
+/// Returns the share of tables with a false verdict, in per cent.
 fn count(world: World, servers: u32, shape: (u32, u32), tables: u32) -> f64 {
     let mut machine = Machine::new(world, 3);
     let n = (0..tables).filter(|_| is_false(&mut machine, servers, shape)).count();
     100.0 * n as f64 / f64::from(tables)
 }
 
-/// Regression: in worlds with disturbed laps, up to 89% of tables had a false verdict, and they were
-/// not simulated.
+/// Regression: in worlds with disturbed laps, which were not simulated, up to 89% of tables had a
+/// false verdict.
 #[test]
 fn at_most_5_percent_of_tables_have_a_false_sentence_in_each_world() {
     let mut all = Vec::new();
@@ -49,8 +49,8 @@ fn at_most_5_percent_of_tables_have_a_false_sentence_in_each_world() {
     assert!(mean <= 5.0, "{mean}% over all");
 }
 
-/// The table of docs/evidence.md: `cargo test --release -p hotlap-stats --test coverage false_verdicts
-/// -- --ignored --nocapture`.
+/// Prints the table of docs/evidence.md: `cargo test --release -p hotlap-stats --test coverage
+/// false_verdicts -- --ignored --nocapture`.
 #[test]
 #[ignore = "writes a table, takes a minute"]
 fn table_of_false_verdicts() {

@@ -1,7 +1,8 @@
-//! Coverage: whether 95% intervals contain the true ratio, and the true level, in 95 of 100 runs.
+//! Tests of coverage: whether 95% intervals contain the true ratio and the true level in 95 of 100
+//! runs.
 //!
-//! Runs are simulated from their laps, as on a busy machine. The seeds are fixed, so a test that
-//! passes once always passes.
+//! Runs are simulated lap by lap, as on a busy machine. The seeds are fixed, so a test that passes
+//! once always passes.
 
 mod data;
 mod family;
@@ -13,7 +14,7 @@ use std::io::Write as _;
 use data::{BURSTY, Machine, WORLDS, World};
 use hotlap_stats::{Estimate, effect, level, median, pairs};
 
-/// How often intervals hold the truth, in per cent, and their median half width in per cent.
+/// How often intervals contain the truth, and their half-widths in per cent.
 #[derive(Debug, Default)]
 struct Coverage {
     runs: u32,
@@ -37,7 +38,7 @@ impl Coverage {
     }
 }
 
-/// Ratios and levels of runs of this many restarts and rounds.
+/// Returns the coverage of ratios and of levels, for runs of this many restarts and rounds.
 fn coverage(world: World, (restarts, rounds): (u32, u32), runs: u32) -> (Coverage, Coverage) {
     let mut machine = Machine::new(world, 1);
     let (mut ratios, mut levels) = (Coverage::default(), Coverage::default());
@@ -59,8 +60,8 @@ fn an_interval_of_95_percent_contains_the_truth_in_95_of_100_runs() {
     for world in WORLDS {
         for shape in SHAPES {
             let (ratios, levels) = coverage(world, shape, 1_500);
-            // Few short restarts may not have met any of the disturbances that a level contains. In
-            // a ratio they cancel.
+            // A few short restarts may not contain any of the disturbances that belong to the true
+            // level. In a ratio, disturbances cancel.
             let is_skewed = world.outliers > 0.0;
             let is_seen = !is_skewed || shape.0 >= 8;
             let levels = is_seen.then(|| ("level", levels.held()));
@@ -82,7 +83,8 @@ fn an_interval_of_95_percent_contains_the_truth_in_95_of_100_runs() {
     assert!((94.0..=96.0).contains(&all), "over all: {all}%");
 }
 
-/// Regression: the robust mean over rounds left out bursts, so 0.4% of intervals held the truth.
+/// Regression: the robust mean over rounds left out bursts, so only 0.4% of intervals contained the
+/// truth.
 #[test]
 fn a_servers_own_bursts_are_part_of_its_cost() {
     let (ratios, levels) = coverage(BURSTY, (10, 12), 1_500);
@@ -90,7 +92,7 @@ fn a_servers_own_bursts_are_part_of_its_cost() {
     assert!(held.0 > 90.0 && held.1 > 90.0, "{held:?}");
 }
 
-/// The table of docs/evidence.md: `cargo test --release -p hotlap-stats --test coverage
+/// Prints the table of docs/evidence.md: `cargo test --release -p hotlap-stats --test coverage
 /// table_of_coverage -- --ignored --nocapture`.
 #[test]
 #[ignore = "writes a table, takes a minute"]

@@ -1,5 +1,5 @@
-//! Whether a run that stops once it is precise gives more false alarms, and what a run of a given
-//! length can find.
+//! Tests whether runs that stop once they are precise give more false alarms, and which differences
+//! a run of a given length can find.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,8 +10,8 @@ use hotlap_stats::{
 
 use crate::data::{Machine, WORLDS, World};
 
-/// One whole run, with one server that costs `ratio` times as much as the reference. Returns its
-/// effect, and the rounds of each restart.
+/// Simulates a whole run with one server that costs `ratio` times as much as the reference. Returns
+/// the effect, and the number of rounds of each restart.
 fn run(
     machine: &mut Machine,
     (duration_s, precision): (f64, Option<f64>),
@@ -43,7 +43,8 @@ fn run(
 
 const COSTS: Costs = Costs { restart_s: 2.0, round_s: 2.5, lap_s: 0.2 };
 
-/// Of many runs: false alarms in per cent, and the mean number of restarts and rounds.
+/// Returns the false alarms of many runs in per cent, and their mean numbers of restarts and
+/// rounds.
 fn count(world: World, goal: (f64, Option<f64>), runs: u32) -> (f64, f64, f64) {
     let mut machine = Machine::new(world, 3);
     let (mut alarms, mut restarts, mut rounds) = (0, 0, 0);
@@ -59,7 +60,8 @@ fn count(world: World, goal: (f64, Option<f64>), runs: u32) -> (f64, f64, f64) {
 
 #[test]
 fn stopping_when_precise_makes_no_more_false_alarms() {
-    // A quiet world, one in which restarts differ, and one with drift and disturbed laps.
+    // The worlds are a quiet one, one in which restarts differ, and one with drift and disturbed
+    // laps.
     for world in [WORLDS[0], WORLDS[2], WORLDS[6]] {
         for goal in [(60.0, None), (120.0, Some(0.02)), (240.0, Some(0.01))] {
             let (alarms, ..) = count(world, goal, 400);
@@ -69,9 +71,9 @@ fn stopping_when_precise_makes_no_more_false_alarms() {
     }
 }
 
-/// The table of docs/evidence.md, as that of coverage: `table_of_power`. Costs and noise are those of two
-/// small servers on two virtual cores: a ratio differs by 1.65% between rounds and by 0.7% between
-/// restarts.
+/// Prints the table of docs/evidence.md. Run it like `table_of_coverage`. Costs and noise are taken
+/// from two small servers on two virtual cores. Their ratio varies by 1.65% between rounds and by
+/// 0.7% between restarts.
 #[test]
 #[ignore = "writes a table, takes a minute"]
 fn table_of_power() {
@@ -81,7 +83,7 @@ fn table_of_power() {
     for duration_s in [25.0, 60.0, 120.0] {
         let mut machine = Machine::new(world, 5);
         let mut found = |extra: f64| {
-            // The noise of a lap is 1%. This machine has 1.65.
+            // The simulated noise is 1%, but this machine has 1.65%, so the difference is scaled.
             let scaled = 1.0 + extra / 1.65;
             let runs = 2_000;
             let differs = (0..runs)

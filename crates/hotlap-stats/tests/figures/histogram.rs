@@ -1,4 +1,4 @@
-//! Properties of histograms of any times.
+//! Property tests of histograms of any times.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ fn of(times: &[u64]) -> Histogram {
     histogram
 }
 
-/// Times of all magnitudes, from a nanosecond to an hour.
+/// Generates times of all magnitudes, from a nanosecond to an hour.
 fn times() -> impl Strategy<Value = Vec<u64>> {
     let time = (0u32..41, 0.0..1.0f64)
         .prop_map(|(power, share)| ((1u64 << power) as f64 * (1.0 + share)).min(3.6e12) as u64);
@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-/// Every interval of a log, as read by the library: tag, start, length, histogram.
+/// Returns every interval of a log, as the library reads it: tag, start, length and histogram.
 fn read_log(text: &str) -> Vec<(Option<String>, Duration, Duration, Histogram)> {
     let entries = IntervalLogIterator::new(text.as_bytes()).map(|entry| entry.expect("sound"));
     let intervals = entries.filter_map(|entry| match entry {

@@ -1,4 +1,4 @@
-//! Histograms and percentiles, compared with other implementations.
+//! Tests of histograms and percentiles, compared with other implementations.
 
 mod histogram;
 mod percentile;

@@ -1,5 +1,5 @@
-//! Comparison with other tools: each value was computed by the expression above it, in SciPy 1.17.1
-//! with NumPy 2.4.6 unless stated otherwise.
+//! Comparison with other tools. The expression above each value computed it, in SciPy 1.17.1 with
+//! NumPy 2.4.6 unless stated otherwise.
 
 use hotlap_stats::{Mean, effect, holm, mad, samples_suffice, student};
 
@@ -41,8 +41,8 @@ fn the_quantile_of_t() {
 
 #[test]
 fn the_interval_over_restarts_is_students() {
-    // r = scipy.stats.ttest_1samp(x, 0). Ci = r.confidence_interval(.95) x.mean(), ci.low, ci.high
-    // (each as its exponential), r.pvalue
+    // r = scipy.stats.ttest_1samp(x, 0) and ci = r.confidence_interval(.95) give the exponentials
+    // of x.mean(), ci.low and ci.high, and r.pvalue.
     let x = [0.012, 0.019, 0.008, 0.022, 0.015];
     let pairs = (0..).zip(x).collect();
     let effect = effect(&pairs, 0.95).unwrap();
@@ -70,8 +70,8 @@ fn how_many_samples_a_percentile_needs() {
 
 #[test]
 fn holms_correction() {
-    // R: p.adjust(c(0.001, 0.02, 0.03, 0.5, 0.012), "holm")
-    // gives 0.005 0.060 0.060 0.500 0.048, by its definition cummax(sort(p) * (5:1))
+    // In R, p.adjust(c(0.001, 0.02, 0.03, 0.5, 0.012), "holm") gives 0.005 0.060 0.060 0.500 0.048,
+    // by its definition cummax(sort(p) * (5:1)).
     let ours = holm(&[0.001, 0.02, 0.03, 0.5, 0.012]);
     for (ours, theirs) in ours.into_iter().zip([0.005, 0.060, 0.060, 0.5, 0.048]) {
         close(ours, theirs);
@@ -80,8 +80,9 @@ fn holms_correction() {
 
 #[test]
 fn a_ratio_across_runs_has_welchs_interval() {
-    // r = scipy.stats.ttest_ind(log(a), log(b), equal_var=False). Ci = r.confidence_interval(.95)
-    // exp(log(a).mean() - log(b).mean()), exp(ci.low), exp(ci.high), r.pvalue
+    // r = scipy.stats.ttest_ind(log(a), log(b), equal_var=False) and ci =
+    // r.confidence_interval(.95) give exp(log(a).mean() - log(b).mean()), exp(ci.low), exp(ci.high)
+    // and r.pvalue.
     let runs =
         |values: &[f64]| values.iter().map(|value| [(0, value.ln())].into()).collect::<Vec<_>>();
     let (a, b) = (runs(&[16.9, 17.1, 16.8, 17.3, 17.0]), runs(&[18.2, 18.9, 18.4]));

@@ -1,10 +1,11 @@
-//! Ways to merge nodes: an estimate in log units and half the width of its 95% interval.
+//! Candidates for merging nodes. Each returns an estimate in log units and half the width of its
+//! 95% interval.
 
 use std::collections::BTreeMap;
 
 use hotlap_stats::{Mean, student};
 
-/// An estimator, given one pair per restart, labelled with its node.
+/// An estimator, which is given one pair per restart, labelled with its node.
 pub type Candidate = fn(&[(u32, f64)]) -> (f64, f64);
 
 pub const CANDIDATES: [(&str, Candidate); 4] = [
@@ -14,13 +15,13 @@ pub const CANDIDATES: [(&str, Candidate); 4] = [
     ("fixed effect", fixed),
 ];
 
-/// What hotlap uses.
+/// The method that hotlap uses.
 pub fn students(pairs: &[(u32, f64)]) -> (f64, f64) {
     let found = Mean::of(pairs.iter().copied()).unwrap().effect(0.95);
     (found.ratio.value.ln(), (found.ratio.high / found.ratio.low).ln() / 2.0)
 }
 
-/// The mean of each node, and its squared standard error from the node's own restarts.
+/// Returns the mean of each node, and its squared standard error from the node's own restarts.
 fn nodes(pairs: &[(u32, f64)]) -> Vec<(f64, f64)> {
     let mut nodes = BTreeMap::<u32, Vec<f64>>::new();
     for (node, log) in pairs {
@@ -35,7 +36,7 @@ fn nodes(pairs: &[(u32, f64)]) -> Vec<(f64, f64)> {
     nodes.values().map(of).collect()
 }
 
-/// The weighted mean, the sum of weights, and the weighted sum of squares around the mean.
+/// Returns the weighted mean, the sum of weights, and the weighted sum of squares around the mean.
 fn weighted(nodes: &[(f64, f64)], between: f64) -> (f64, f64, f64) {
     let weights: Vec<f64> = nodes.iter().map(|(_, error)| 1.0 / (error + between)).collect();
     let sum: f64 = weights.iter().sum();
@@ -44,8 +45,9 @@ fn weighted(nodes: &[(f64, f64)], between: f64) -> (f64, f64, f64) {
     (centre, sum, q)
 }
 
-/// Random effects with the variance of Paule and Mandel ("Consensus values and weighting factors",
-/// J. Res. NBS 87, 1982) and the interval of Hartung and Knapp (Statistics in Medicine 20, 2001).
+/// The random-effects model with the variance of Paule and Mandel ("Consensus values and weighting
+/// factors", J. Res. NBS 87, 1982) and the interval of Hartung and Knapp (Statistics in Medicine
+/// 20, 2001).
 fn hartung_knapp(pairs: &[(u32, f64)]) -> (f64, f64) {
     let nodes = nodes(pairs);
     let df = (nodes.len() - 1) as f64;
@@ -58,7 +60,7 @@ fn hartung_knapp(pairs: &[(u32, f64)]) -> (f64, f64) {
     (centre, student::quantile(0.05, df) * (q / df / sum).sqrt())
 }
 
-/// Random effects as most meta-analyses have them (Controlled Clinical Trials 7, 1986).
+/// The random-effects model of most meta-analyses (Controlled Clinical Trials 7, 1986).
 fn dersimonian_laird(pairs: &[(u32, f64)]) -> (f64, f64) {
     let nodes = nodes(pairs);
     let (_, sum, q) = weighted(&nodes, 0.0);
@@ -68,7 +70,7 @@ fn dersimonian_laird(pairs: &[(u32, f64)]) -> (f64, f64) {
     (centre, 1.959_964 / sum.sqrt())
 }
 
-/// As if nodes did not differ.
+/// The fixed-effect model, which assumes that nodes do not differ.
 fn fixed(pairs: &[(u32, f64)]) -> (f64, f64) {
     let (centre, sum, _) = weighted(&nodes(pairs), 0.0);
     (centre, 1.959_964 / sum.sqrt())

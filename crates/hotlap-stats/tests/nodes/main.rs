@@ -1,5 +1,5 @@
-//! Coverage of intervals over nodes: whether they contain the true ratio in 95 of 100 merged runs,
-//! however much nodes differ; and the same for the spread of nodes.
+//! Tests whether intervals over nodes contain the true ratio in 95 of 100 merged runs, however much
+//! nodes differ. Intervals of the spread of nodes are tested in the same way.
 //!
 //! The seeds are fixed, so a test that passes once always passes.
 
@@ -13,20 +13,21 @@ use hotlap_stats::{ByRestart, NodeSpread, by_node};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A pool, in log units: a restart differs from the next by 1%, a round by 1%.
+/// A pool of nodes. Restarts have a standard deviation of 1%, and so have rounds.
 #[derive(Debug, Clone, Copy)]
 struct Pool {
     nodes: u32,
-    /// Variance between nodes, as a multiple of that of a node's mean within the node.
+    /// The variance between nodes, as a multiple of the variance of a node's mean within the node.
     between: f64,
-    /// Restarts of each node. Where two numbers are given, nodes alternate.
+    /// The number of restarts of each node. If the two numbers differ, nodes alternate.
     restarts: [u32; 2],
-    /// Share of rounds that a disturbance makes 10 to 50% longer.
+    /// The share of rounds that a disturbance makes 10 to 50% longer.
     disturbed: f64,
 }
 
 impl Pool {
-    /// The true log ratio: the mean of ln(1.1 to 1.5) for each disturbed round, 0 for the others.
+    /// Returns the true log ratio. A disturbed round adds the mean of ln(1.1 to 1.5), and other
+    /// rounds add 0.
     fn truth(self) -> f64 {
         0.258_393 * self.disturbed
     }
@@ -38,13 +39,13 @@ const ROUNDS: u32 = 4;
 struct Machines(Pcg64Mcg);
 
 impl Machines {
-    /// A standard normal value (Box and Muller 1958).
+    /// Returns a standard normal value (Box and Muller 1958).
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.0.random::<f64>()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.0.random::<f64>()).cos()
     }
 
-    /// The pairs of a merged run, by restart, and the node of each restart.
+    /// Returns the pairs of a merged run, by restart, and the node of each restart.
     fn run(&mut self, pool: Pool) -> (ByRestart, Vec<u32>) {
         let (mut pairs, mut node_of) = (ByRestart::new(), Vec::new());
         for node in 0..pool.nodes {
@@ -82,8 +83,8 @@ fn pools() -> impl Iterator<Item = Pool> {
     })
 }
 
-/// The share of merged runs whose interval contains the true ratio, in per cent, and the mean half
-/// width, in per cent.
+/// Returns the share of merged runs whose interval contains the true ratio, and the mean
+/// half-width, both in per cent.
 fn count(candidate: Candidate, pool: Pool, runs: u32) -> (f64, f64) {
     let mut machines = Machines(Pcg64Mcg::seed_from_u64(24));
     let (mut held, mut widths) = (0, 0.0);
@@ -134,13 +135,13 @@ fn intervals_of_the_spread_of_nodes_contain_the_true_one() {
             held += u32::from(found.between.contains(truth));
         }
         let held = f64::from(held) / 20.0;
-        // Where nodes do not differ, the lower end is 0 and cannot miss.
+        // If nodes do not differ, the lower end is 0 and cannot miss.
         assert!((93.0..=98.7).contains(&held), "{pool:?}: {held}%");
     }
 }
 
-/// The table of docs/evidence.md: `cargo test --release -p hotlap-stats --test nodes -- --ignored
-/// --nocapture`.
+/// Prints the table of docs/evidence.md: `cargo test --release -p hotlap-stats --test nodes --
+/// --ignored --nocapture`.
 #[test]
 #[ignore = "writes a table"]
 fn table_of_candidates() {

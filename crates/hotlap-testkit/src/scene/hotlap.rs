@@ -1,4 +1,4 @@
-//! hotlap as a command: before it is started, while it runs, and what it said.
+//! The command `hotlap` before it starts, while it runs, and after it has ended.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,14 +13,14 @@ use tempfile::NamedTempFile;
 use super::Folder;
 use crate::{LIMIT, flat, program};
 
-/// A command line of hotlap that has not been started. It runs in the folder of a scene, where its
-/// store, its cache, its configuration and its catalogue are, and has no terminal.
+/// A command line of hotlap that has not been started. The command has no terminal and runs in the
+/// folder of a scene. The folder holds its store, its cache, its configuration and its catalogue.
 #[derive(Debug, Clone)]
 pub struct Hotlap {
     folder: Arc<Folder>,
     /// The program and its arguments.
     words: Vec<OsString>,
-    /// `None` is removed.
+    /// The environment variables to set. A variable with the value `None` is removed.
     env: Vec<(OsString, Option<OsString>)>,
 }
 
@@ -42,7 +42,7 @@ impl Hotlap {
         Self { folder: Arc::clone(folder), words: vec![program().into()], env }.words(words)
     }
 
-    /// Adds words, which spaces divide unless they are quoted.
+    /// Adds words. Spaces separate the words unless they are quoted.
     #[must_use]
     pub fn words(self, words: &str) -> Self {
         self.args(shell_words::split(words).expect("quotes that end"))
@@ -62,21 +62,21 @@ impl Hotlap {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable of the command.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.into(), Some(value.as_ref().to_owned())));
         self
     }
 
-    /// Removes a variable from its environment.
+    /// Removes an environment variable of the command.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.env.push((name.into(), None));
         self
     }
 
-    /// Lets another program start it: `nohup`, `ip netns exec …`.
+    /// Starts the command through another program, such as `nohup` or `ip netns exec …`.
     #[must_use]
     pub fn under(mut self, starter: &str) -> Self {
         let starter = starter.split_whitespace().map(OsString::from);
@@ -84,7 +84,8 @@ impl Hotlap {
         self
     }
 
-    /// The command as the standard library has it, for what this type does not offer.
+    /// Returns the command as a [`Command`] of the standard library, for settings that this type
+    /// does not offer.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).current_dir(self.folder.0.path()).stdin(Stdio::null());
@@ -97,12 +98,12 @@ impl Hotlap {
         command
     }
 
-    /// Starts it. What it prints is kept in files.
+    /// Starts the command. Its output is kept in files.
     pub fn start(&self) -> Running {
         self.start_with(|_| ())
     }
 
-    /// Starts it with further settings of the command.
+    /// Starts the command after `set` has made further settings.
     pub fn start_with(&self, set: impl FnOnce(&mut Command)) -> Running {
         let [out, err] = [(); 2].map(|()| NamedTempFile::new().expect("a file"));
         let open = |file: &NamedTempFile| Stdio::from(file.reopen().expect("a file"));
@@ -113,13 +114,13 @@ impl Hotlap {
         Running { child, out, err, _folder: Arc::clone(&self.folder) }
     }
 
-    /// Runs hotlap until it ends by itself.
+    /// Runs hotlap until it ends by itself, and returns what it printed.
     pub fn said(&self) -> Said {
         self.start().end()
     }
 }
 
-/// hotlap while it runs. It is killed when this is dropped.
+/// A running hotlap, which is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -129,17 +130,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its process.
+    /// Returns the process id of hotlap.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to hotlap.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("a process");
     }
 
-    /// Whether it has ended.
+    /// Returns whether hotlap has ended.
     pub fn has_ended(&mut self) -> bool {
         self.status().is_some()
     }
@@ -148,7 +149,7 @@ impl Running {
         self.child.try_wait().expect("a child")
     }
 
-    /// Waits until something is true while hotlap goes on running.
+    /// Waits until a condition is true. Panics if hotlap ends first.
     pub fn until(&mut self, what: &str, mut so: impl FnMut() -> bool) {
         let since = Instant::now();
         while !so() {
@@ -158,7 +159,7 @@ impl Running {
         }
     }
 
-    /// What it has printed so far.
+    /// Returns what hotlap has printed so far.
     pub fn so_far(&mut self) -> Said {
         let read = |file: &NamedTempFile| {
             String::from_utf8_lossy(&fs::read(file.path()).expect("a file")).into_owned()
@@ -167,7 +168,7 @@ impl Running {
         Said { code, out: read(&self.out), err: read(&self.err) }
     }
 
-    /// Waits until hotlap ends by itself.
+    /// Waits until hotlap ends by itself, and returns what it printed.
     pub fn end(mut self) -> Said {
         let since = Instant::now();
         while !self.has_ended() {
@@ -177,7 +178,7 @@ impl Running {
         self.so_far()
     }
 
-    /// Kills it.
+    /// Kills hotlap and returns what it printed.
     pub fn kill(mut self) -> Said {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -192,10 +193,10 @@ impl Drop for Running {
     }
 }
 
-/// How hotlap ended, and what it printed.
+/// How hotlap ended and what it printed.
 #[derive(Debug, Clone)]
 pub struct Said {
-    /// The exit code. `None` after a signal.
+    /// The exit code, or `None` after a signal.
     pub code: Option<i32>,
     /// Standard output.
     pub out: String,
@@ -204,47 +205,47 @@ pub struct Said {
 }
 
 impl Said {
-    /// It must have ended with this exit code.
+    /// Asserts that hotlap ended with this exit code.
     #[track_caller]
     pub fn fails(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
         self
     }
 
-    /// It must have succeeded.
+    /// Asserts that hotlap succeeded.
     #[track_caller]
     pub fn succeeds(self) -> Self {
         self.fails(0)
     }
 
-    /// It must have measured something. On a busy machine nothing of it may be valid, which is exit
-    /// code 4, but its counts are right.
+    /// Asserts that hotlap measured something. On a busy machine, every lap may be excluded, which
+    /// gives exit code 4. The counts are right even then.
     #[track_caller]
     pub fn measured(self) -> Self {
         assert!(matches!(self.code, Some(0 | 4)), "{:?}: {}{}", self.code, self.out, self.err);
         self
     }
 
-    /// All that it printed, in one line.
+    /// Returns all that hotlap printed, in one line.
     pub fn flat(&self) -> String {
         flat(&format!("{} {}", self.out, self.err))
     }
 
-    /// It must have printed this, wherever lines were wrapped.
+    /// Asserts that hotlap printed this text, wherever lines were wrapped.
     #[track_caller]
     pub fn has(self, text: &str) -> Self {
         assert!(self.flat().contains(text), "no {text:?} in {}{}", self.out, self.err);
         self
     }
 
-    /// It must not have printed this.
+    /// Asserts that hotlap did not print this text.
     #[track_caller]
     pub fn lacks(self, text: &str) -> Self {
         assert!(!self.flat().contains(text), "{text:?} is in {}{}", self.out, self.err);
         self
     }
 
-    /// Standard output as JSON.
+    /// Parses standard output as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out)

@@ -1,5 +1,5 @@
-//! A busy neighbour on the same cores: a process of its own, which a benchmark starts from its own
-//! binary.
+//! A busy neighbour on the same cores. The neighbour is a separate process, which a benchmark
+//! starts from its own binary.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_observe::cpus;
 
-/// Becomes the neighbour if this process was started as one.
+/// Turns this process into the neighbour if it was started as one.
 pub fn become_one(args: &[String]) {
     if let [word, seed] = args
         && word == "as-neighbour"
@@ -20,7 +20,7 @@ pub fn become_one(args: &[String]) {
 pub struct Neighbour(Child);
 
 impl Neighbour {
-    /// Starts one. With the same seed, it takes the same shares.
+    /// Starts a neighbour. A neighbour with the same seed takes the same shares.
     pub fn start(seed: u64) -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);
@@ -36,8 +36,8 @@ impl Drop for Neighbour {
     }
 }
 
-/// Takes a share of every core in bursts of some milliseconds, a new one between none and nine
-/// tenths every second or so. Ends when the process that started it is gone.
+/// Takes a share of every core in bursts of some milliseconds. The share changes every second or
+/// so, to a random value between 0 and 90%. The process ends when its parent is gone.
 fn run(seed: u64) -> ! {
     let cpus = cpus::allowed().expect("cores");
     for (n, cpu) in cpus.into_iter().enumerate() {
@@ -62,8 +62,8 @@ fn run(seed: u64) -> ! {
     std::process::exit(0)
 }
 
-/// Seeded numbers from 0 to 1 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014).
+/// A generator of seeded numbers from 0 to 1 (Steele, Lea and Flood, "Fast splittable pseudorandom
+/// number generators", OOPSLA 2014).
 struct Random(u64);
 
 impl Random {

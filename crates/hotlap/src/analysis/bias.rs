@@ -1,13 +1,14 @@
-//! Why a server's CPU time may differ from its CPU time in the long run. Measuring in slices has a
-//! bias, or the server was not steady, because it was still warming up or leaked.
+//! Finds why the measured CPU time of a server may differ from its CPU time in the long run. Either
+//! slices have a bias, or the server was not steady, because it was still warming up or leaked.
 //!
-//! Probes measure the bias before the first lap: the CPU time per request in the window of a slice,
-//! divided by that when the server is left running ([`Probed`]). Both are measured within one
-//! stretch, so the ratio is precise even on a machine whose speed varies from second to second.
+//! Probes measure the slice bias before the first lap ([`Probed`]). A probe compares CPU time per
+//! request in a slice with CPU time per request when the server is left running. Both are measured
+//! within one stretch. So the ratio is precise even if the machine's speed varies by the second.
 //!
-//! As a check, the CPU time per request in laps is divided by that of the server alone, at the end
-//! of the warm-up of the same restart. Those two are seconds apart, and only several restarts make
-//! the ratio meaningful. The ratio is exported, and no warning rests on it.
+//! As a check, CPU time per request in laps is compared with CPU time per request when the server
+//! runs alone. The latter is measured at the end of the warm-up of the same restart. The two
+//! measurements are seconds apart, so only several restarts make the ratio meaningful. The ratio is
+//! exported, but no warning uses the ratio.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +19,11 @@ use hotlap_stats::{ByRestart, Drift, Estimate, Mean, Reading, apart, totals};
 use super::Measure;
 use crate::model::{Class, Probed, Run};
 
-/// CPU time in laps divided by CPU time alone, from the readings of the laps that count.
+/// Returns the logarithm of CPU time in laps ÷ CPU time alone, by restart. `costs` has the readings
+/// of the laps that count.
 pub fn of_alone(run: &Run, (server, load): (usize, usize), costs: &[Reading]) -> ByRestart {
-    // Warm-ups end in a closed loop. At a rate, where a server sleeps between requests, its CPU
-    // time per request may differ.
+    // Warm-ups end in a closed loop. At a rate, a server sleeps between requests, so its CPU time
+    // per request may differ.
     if run.loads.get(load).is_some_and(|load| load.rate.is_some()) {
         return ByRestart::new();
     }
@@ -33,9 +35,9 @@ pub fn of_alone(run: &Run, (server, load): (usize, usize), costs: &[Reading]) ->
     apart(&totals(costs), &alone.collect())
 }
 
-/// How slices changed the ratio of two servers in one measure, given what probes found for each. A
-/// server is included only if probes prove that it costs more or less in slices. A change that
-/// noise may explain is not corrected.
+/// Returns how much slices changed the ratio of two servers in one measure, given the probes of
+/// each server. A server is included only if probes prove that it costs more or less in slices. A
+/// change that noise may explain is not corrected.
 pub fn shift(measure: Measure, [server, other]: [Option<&Probed>; 2]) -> Mean {
     let of = |probed: Option<&Probed>| {
         let found = probed.filter(|probed| is_biased(&probed.ratio))?;
@@ -56,27 +58,27 @@ pub fn is_biased(in_slices: &Estimate) -> bool {
     in_slices.is_bounded() && (in_slices.low > TOLERANCE || in_slices.high < 1.0 / TOLERANCE)
 }
 
-/// A change of cost within a restart from this share on is reported: the mean of the restart is off
-/// by half of the change. A convention.
+/// The smallest change of cost within a restart that is always reported, as a share. With such a
+/// change, the mean of the restart is off by half of the change. The limit is a convention.
 const CHANGED: f64 = 0.05;
 
-/// A smaller change, from this share on, is reported if the cost changes by at least so much per
-/// second of CPU time. That is what a warm-up permits, and such a server would change much more in
-/// a longer restart. Caches that fill in the first round of a restart make smaller changes.
+/// The limits for a smaller change that is fast: its share, and its share per second of CPU time. A
+/// warm-up permits changes at this speed, and such a server would change much more in a longer
+/// restart. Caches that fill in the first round of a restart cause smaller changes.
 const CHANGING: (f64, f64) = (0.03, 0.02);
 
-/// A change with a larger p-value may be chance: rounds of a busy machine are not independent. A
-/// convention.
+/// Changes with a larger p-value may be chance, because rounds on a busy machine are not
+/// independent. The limit is a convention.
 const BY_CHANCE: f64 = 1e-3;
 
-/// Why a server gets no verdict and no rank.
+/// The reason why an unsteady server gets no verdict and no rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Unsteady {
-    /// It was not steady at the limit of the warm-up, in most of its starts.
+    /// The server was not steady at the limit of the warm-up, in most of its starts.
     AtLimit,
-    /// Its CPU time per request changed within restarts.
+    /// The server's CPU time per request changed within restarts.
     Changing {
-        /// By this share from the first to the last round, negative if it fell.
+        /// The change from the first to the last round as a share, negative if CPU time fell.
         change: f64,
         /// CPU time per request in the last third of the rounds, in nanoseconds.
         last_ns: f64,
@@ -84,7 +86,7 @@ pub enum Unsteady {
 }
 
 impl Unsteady {
-    /// Why a server was not steady, given the readings of its cost and of the other servers' costs.
+    /// Returns why a server was not steady, from the cost readings of all servers.
     pub(super) fn of(
         run: &Run,
         (load, server): (usize, usize),
@@ -95,26 +97,27 @@ impl Unsteady {
     }
 }
 
-/// The change of a server relative to the others, if it is large, and the others do not cause it.
+/// Returns the change of a server relative to the others, if the change is large and the other
+/// servers do not cause it.
 fn changing(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
     let (relative, own) = (Drift::of(costs, others)?, Drift::of(costs, &[])?);
     let is_its_own = own.log / relative.log >= 0.5;
     let change = relative.log.exp_m1();
     let (least, per_second) = CHANGING;
-    // Alone, a server cannot be told from its machine, which drifts by as much.
+    // Without other servers, a change of the server cannot be told from the drift of the machine.
     let is_fast = !others.is_empty() && change.abs() >= (per_second * restart_s(costs)).max(least);
     let is_certain = relative.p < BY_CHANCE;
     ((change.abs() >= CHANGED || is_fast) && is_certain && is_its_own)
         .then(|| Unsteady::Changing { change, last_ns: last(costs) })
 }
 
-/// The mean CPU time in the laps of a restart, in seconds.
+/// Returns the mean CPU time in the laps of a restart, in seconds.
 fn restart_s(costs: &[Reading]) -> f64 {
     let restarts = costs.iter().map(|reading| reading.restart).collect::<BTreeSet<_>>().len();
     costs.iter().map(|reading| reading.share.amount / 1e9).sum::<f64>() / restarts as f64
 }
 
-/// The cost in the last third of the rounds of each restart, at least one round.
+/// Returns the cost in the last third of the rounds of each restart, rounded up to whole rounds.
 fn last(costs: &[Reading]) -> f64 {
     let rounds = |restart: u32| costs.iter().filter(move |r| r.restart == restart);
     let is_last = |reading: &&Reading| {
@@ -130,7 +133,7 @@ fn at_limit(run: &Run, load: usize, server: usize) -> bool {
     let warmups = starts.flat_map(|start| &start.warmups).filter(|warmup| warmup.load == load);
     let classes: Vec<Class> = warmups.map(|warmup| warmup.class).collect();
     let never = classes.iter().filter(|class| **class == Class::NeverSteady).count();
-    // One disturbed start among many does not show anything about the server.
+    // One disturbed start among many does not show that the server is unsteady.
     never * 2 > classes.len()
 }
 
@@ -160,8 +163,8 @@ mod tests {
 
         use super::super::*;
 
-        /// Three restarts of six rounds, with a cost in microseconds and 0.2 s of CPU time per
-        /// round.
+        /// Returns readings of three restarts of six rounds, with 0.2 s of CPU time per round.
+        /// `cost` returns the cost in a round, in microseconds.
         fn costs(cost: impl Fn(u32) -> f64) -> Vec<Reading> {
             let places = (0..3).flat_map(|restart| (0..6).map(move |round| (restart, round)));
             places
@@ -173,8 +176,8 @@ mod tests {
                 .collect()
         }
 
-        /// Regression: Spring Boot was "flat", measured at 873 µs while it fell from 1,706 to 402
-        /// µs.
+        /// Regression test: Spring Boot counted as steady. Its measured cost was 873 µs, while the
+        /// cost fell from 1,706 to 402 µs.
         #[test]
         fn of_two_servers_the_one_that_falls_is_unsteady() {
             let falling = costs(|round| 1706.0 * 0.75_f64.powi(round as i32));
@@ -197,9 +200,9 @@ mod tests {
             assert_eq!(changing(&one, &[&other]), None);
         }
 
-        /// Regression: a server that became cheaper for 20 s, by 3% of its first cost per second,
-        /// was compared at nearly three times its later cost. Its restarts had a second of CPU
-        /// time.
+        /// Regression test: a server became cheaper for 20 s, by 3% of its first cost per second.
+        /// The server was compared at nearly three times its later cost. Its restarts had one
+        /// second of CPU time.
         #[test]
         fn a_small_change_counts_if_it_is_fast() {
             let flat = costs(|_| 9.0);

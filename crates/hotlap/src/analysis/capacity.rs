@@ -1,5 +1,5 @@
-//! The capacity of each server: the highest rate at which it keeps the goals of a search, from the
-//! laps of the search.
+//! Finds the capacity of each server from the laps of a search. The capacity is the highest rate at
+//! which a server meets the goals.
 
 use hotlap_bench::slo::Objective;
 use hotlap_stats::{ByRestart, Capacity, Estimate, Mean, Survival, Trial, apart, median};
@@ -8,70 +8,70 @@ use super::compare::{Found, judged};
 use super::{Measure, confidence, latency::Times};
 use crate::model::{Lap, Role, Run};
 
-/// CPU time per request at the capacity is taken from laps at rates that differ from it by at most
-/// this much, as a share.
+/// Laps are near the capacity if their rates differ from the capacity by at most this share. CPU
+/// time per request at the capacity is taken from these laps.
 const NEAR: f64 = 0.1;
 
 /// Windows whose rates differ by at most this share are one point of the latency curve.
 const ALIKE: f64 = 0.02;
 
-/// All servers of a search under one load.
+/// The capacities of all servers of a search under one load.
 #[derive(Debug)]
 pub struct CapacityAnalysis {
     /// The index of the load.
     pub load: usize,
-    /// The servers of the run, in its order.
+    /// The servers, in the order of the run.
     pub servers: Vec<ServerCapacity>,
-    /// The reference, as an index.
+    /// The index of the reference.
     pub reference: Option<usize>,
 }
 
-/// What a search found of one server.
+/// The results of a search for one server.
 #[derive(Debug)]
 pub struct ServerCapacity {
-    /// The highest rate at which the server meets every goal for long, in requests/s.
+    /// The highest rate at which the server meets every goal over a long time, in requests/s.
     pub found: Highest,
-    /// The goal that is missed first, as an index.
+    /// The index of the goal that was missed in the most windows.
     pub decisive: Option<usize>,
-    /// The logarithm of the rate in each restart.
+    /// The logarithm of the capacity in each restart.
     logs: ByRestart,
-    /// The standard error that the error of the curve's slope adds.
+    /// The standard error that the uncertain slope of the curve adds to the capacity.
     error: f64,
-    /// The last window in which the server was held at a rate, for longer than in other windows.
+    /// The last of the windows in which the server was held at one rate for longer than usual.
     pub held: Option<TrialView>,
-    /// Compared with the reference.
+    /// The comparison with the reference.
     pub against: Found,
     /// CPU time per request near the capacity, in nanoseconds.
     pub cost_ns: Option<f64>,
-    /// The windows, in the order of the rates.
+    /// The windows of usual length, the lowest rate first.
     pub windows: Vec<TrialView>,
 }
 
 /// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Highest {
-    /// The rate with its interval.
+    /// The capacity with its interval.
     Rate(Estimate),
     /// At least this rate: the generator could not offer more, or the search ended too early.
     AtLeast(f64),
     /// Below this rate, the lowest that was tried.
     Below(f64),
-    /// Nothing is known: no window counts.
+    /// Nothing is known, because no window counts.
     Unknown,
 }
 
 /// One window of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialView {
-    /// The restart, from 0.
+    /// The number of the restart, from 0.
     pub restart: u32,
     /// The offered rate, in requests/s.
     pub rate: f64,
-    /// Its length, in nanoseconds.
+    /// The length of the window, in nanoseconds.
     pub window_ns: u64,
-    /// Whether it counts: the generator kept up.
+    /// Whether the window counts, because the generator kept up.
     pub counts: bool,
-    /// The goals that it missed, as indices.
+    /// The indices of the goals that the window missed.
     pub missed: Vec<usize>,
     /// The percentile of the first latency goal, in nanoseconds, and whether it is a lower bound.
     /// `None` without such a goal or without requests.
@@ -79,7 +79,7 @@ pub struct TrialView {
 }
 
 impl CapacityAnalysis {
-    /// The analysis of one load, given as an index.
+    /// Analyses one load of a search.
     pub fn of(run: &Run, load: usize) -> Self {
         let servers = (0..run.servers.len()).map(|server| ServerCapacity::of(run, load, server));
         let reference = run.servers.iter().position(|s| s.role == Role::Reference);
@@ -88,14 +88,14 @@ impl CapacityAnalysis {
         analysis
     }
 
-    /// The analyses of all loads of a search. None for other runs.
+    /// Analyses all loads of a search. The list is empty for other runs.
     pub fn of_all(run: &Run) -> Vec<Self> {
         let loads = if run.schedule.objectives.is_empty() { 0 } else { run.loads.len() };
         (0..loads).map(|load| Self::of(run, load)).collect()
     }
 
-    /// Compares every server with the reference. There is no A/A control: the interval of the ratio
-    /// rests on restarts of both.
+    /// Compares every server with the reference. A search has no A/A control, and the interval of
+    /// the ratio rests on restarts of both servers.
     fn compare(&mut self, run: &Run) {
         let Some(reference) = self.reference else { return };
         let confidence = confidence(run);
@@ -114,7 +114,7 @@ impl CapacityAnalysis {
         }
     }
 
-    /// Servers in the order in which tables show them: the highest capacity first.
+    /// Sorts servers into the order in which tables show them: the highest capacity first.
     pub fn sort(&self, servers: &mut [usize]) {
         let rate = |server: usize| match self.servers[server].found {
             Highest::Rate(rate) => rate.value,
@@ -139,7 +139,7 @@ impl ServerCapacity {
         let counting = windows.iter().filter(|window| window.counts);
         let trials: Vec<Trial> = counting.map(TrialView::trial).collect();
         let fit = Capacity::fit(&trials, Objective::strictest(objectives));
-        // How far the server had to step down to meet the goals for long, as a share of the rate.
+        // How far the server had to step down to meet the goals over a long time, as a share.
         let step = match (&holds[..], &held) {
             ([first, ..], Some(held)) if held.is_kept() => held.rate / first.rate,
             _ => 1.0,
@@ -166,13 +166,13 @@ impl ServerCapacity {
         }
     }
 
-    /// The logarithm of the rate in each restart, or nothing if the rate is only a bound.
+    /// Returns the logarithm of the capacity in each restart. Empty if only a bound is known.
     pub(super) fn logs(&self) -> ByRestart {
         let is_rate = matches!(self.found, Highest::Rate(_));
         if is_rate { self.logs.clone() } else { ByRestart::new() }
     }
 
-    /// The number of restarts that its interval rests on.
+    /// Returns the number of restarts that the interval of the capacity rests on.
     pub fn restarts(&self) -> usize {
         self.logs.len()
     }
@@ -183,16 +183,16 @@ impl ServerCapacity {
 pub struct LatencyAtRate {
     /// The mean rate, in requests/s.
     pub rate: f64,
-    /// Median of the windows.
+    /// The median latency of the windows.
     pub median_ns: f64,
-    /// The lowest.
+    /// The lowest latency of a window.
     pub lowest_ns: f64,
-    /// The highest.
+    /// The highest latency of a window.
     pub highest_ns: f64,
 }
 
 impl ServerCapacity {
-    /// The latency over the rate: windows whose rates differ by at most `ALIKE` are one point.
+    /// Returns the latency at each rate. Windows whose rates differ by at most `ALIKE` are merged.
     pub fn curve(&self) -> Vec<LatencyAtRate> {
         let windows: Vec<(f64, f64)> = self
             .windows
@@ -234,7 +234,7 @@ impl TrialView {
         Self { restart, rate, window_ns, counts: lap.counts(), missed, latency_ns }
     }
 
-    /// Whether it kept every goal.
+    /// Whether the window met every goal.
     pub fn is_kept(&self) -> bool {
         self.missed.is_empty()
     }
@@ -244,15 +244,15 @@ impl TrialView {
     }
 }
 
-/// The goal that most windows missed of those that missed any, as an index. `None` if none did.
+/// Returns the index of the goal that was missed in the most windows. `None` if no goal was missed.
 fn decisive(windows: &[TrialView], goals: usize) -> Option<usize> {
     let missed =
         |goal: &usize| windows.iter().filter(|w| w.counts && w.missed.contains(goal)).count();
-    // Of goals that are missed as often, the first one decides.
+    // Of goals that are missed equally often, the first one decides.
     (0..goals).rev().max_by_key(missed).filter(|goal| missed(goal) > 0)
 }
 
-/// What windows prove if they do not bracket the capacity.
+/// Returns what the windows prove if they do not bracket the capacity.
 fn bound(windows: &[TrialView]) -> Highest {
     let counted = || windows.iter().filter(|window| window.counts);
     match (counted().rfind(|window| window.is_kept()), counted().next()) {
@@ -262,7 +262,7 @@ fn bound(windows: &[TrialView]) -> Highest {
     }
 }
 
-/// The median CPU time per request of laps near a rate, in nanoseconds.
+/// Returns the median CPU time per request of laps near a rate, in nanoseconds.
 fn cost_near(laps: &[&Lap], rate: f64) -> Option<f64> {
     let is_near = |lap: &&&Lap| {
         lap.rate().is_some_and(|own| (own / rate).ln().abs() <= NEAR) && lap.outcome.responses > 0

@@ -1,4 +1,4 @@
-//! The comparison of two servers, which of them are judged together, and what intervals rest on.
+//! Defines how two servers are compared, which verdicts form a family, and what intervals rest on.
 
 use std::ops::Index;
 
@@ -10,47 +10,47 @@ use serde::Serialize;
 
 use crate::model::Run;
 
-/// The effect of one measure and what decides on it, or `None` without a comparison.
+/// The effect in one measure, and the criterion for its verdict. `None` without a comparison.
 pub type Compared = Option<(Criterion, Effect)>;
 
-/// The effect and verdict of one measure. `None` without a comparison.
+/// The effect in one measure, and its verdict. `None` without a comparison.
 pub type Found = Option<(Effect, Verdict)>;
 
-/// Two servers, by index: the first is compared with the second.
+/// The indices of two servers. The first server is compared with the second.
 pub type ServerPair = (usize, usize);
 
-/// A server compared with another, in each measure.
+/// The comparison of a server with another server, in each measure.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerComparison {
-    /// The ratio of the server's figure to the other's, and the verdict.
+    /// The ratio of the server's figure to the other server's figure, and the verdict.
     pub found: PerMeasure<Found>,
-    /// Why there is no result for requests/s. `None` if there is one, or if the two have no round
+    /// Why requests/s have no verdict. `None` if they have one, or if the two servers have no round
     /// in common.
     pub limited: Option<Limited>,
 }
 
-/// What is known of requests/s if they are a bound, or follow the rate of an open loop.
+/// What is known about requests/s that are a bound, or that follow the rate of an open loop.
 #[derive(Debug, Clone, Copy)]
 pub enum Limited {
-    /// The generator limits the server. The ratio of its lower bound to the other's requests/s, if
-    /// the verdict is that it is higher.
+    /// The generator limits the server. The effect is the ratio of the server's lower bound to the
+    /// other server's requests/s, if the verdict is that the server is faster.
     Server(Option<Effect>),
-    /// The generator limits the other server. The ratio to the other's lower bound, if the verdict
-    /// is that it is lower.
+    /// The generator limits the other server. The effect is the ratio of the server's requests/s to
+    /// the other server's lower bound, if the verdict is that the server is slower.
     Other(Option<Effect>),
-    /// The generator limits both, or both serve the full rate of an open loop.
+    /// The generator limits both servers, or both serve the full rate of an open loop.
     Both,
 }
 
 impl ServerComparison {
-    /// The ratio in one measure, if the verdict is that the two differ.
+    /// Returns the ratio in one measure, if the verdict is that the two servers differ.
     pub fn difference(&self, measure: Measure) -> Option<Estimate> {
         self.found[measure].filter(|(_, verdict)| verdict.differs()).map(|(effect, _)| effect.ratio)
     }
 }
 
-/// The verdicts of one table, given the comparisons of its pairs. [`verdicts`] explains which of
-/// them are corrected together.
+/// Returns the verdicts of one table, given the comparisons of its pairs of servers. [`verdicts`]
+/// explains which verdicts are corrected together.
 pub fn found_in_families(compared: &[PerMeasure<Compared>]) -> Vec<PerMeasure<Found>> {
     let family = |in_sentences: bool| {
         let is_own = move |measure: &Measure| measure.is_in_sentences() == in_sentences;
@@ -68,7 +68,7 @@ pub fn found_in_families(compared: &[PerMeasure<Compared>]) -> Vec<PerMeasure<Fo
     compared.iter().map(|_| PerMeasure::of(&mut next)).collect()
 }
 
-/// The verdicts of comparisons that are made together. None if nothing can be compared.
+/// Returns the verdicts of comparisons that form one family, or `None` without a comparison.
 pub(super) fn judged(compared: Vec<Compared>) -> Vec<Found> {
     let known: Vec<(Criterion, Effect)> = compared.iter().flatten().copied().collect();
     let mut verdicts = verdicts(&known).into_iter();
@@ -93,7 +93,7 @@ pub enum Measure {
     P50,
     /// The 99th percentile of service time.
     P99,
-    /// Resident memory: the maximum of a round.
+    /// The maximum resident memory in a restart.
     Memory,
 }
 
@@ -109,9 +109,9 @@ pub struct PerMeasure<T> {
     pub database: T,
     /// CPU time of the server and of the database per request.
     pub total: T,
-    /// The median service time. Response time in an open loop.
+    /// The median service time, or the median response time in an open loop.
     pub p50: T,
-    /// The 99th percentile of the same.
+    /// The 99th percentile of service time, or of response time in an open loop.
     pub p99: T,
     /// Resident memory.
     pub memory: T,
@@ -122,7 +122,7 @@ impl Measure {
     pub const ALL: [Self; 7] =
         [Self::Rate, Self::Cost, Self::Database, Self::Total, Self::P50, Self::P99, Self::Memory];
 
-    /// Which direction is better.
+    /// Returns which direction is better in this measure.
     pub fn better(self) -> Better {
         match self {
             Self::Rate => Better::Higher,
@@ -130,30 +130,31 @@ impl Measure {
         }
     }
 
-    /// What decides comparisons in this measure. `withheld` is why no verdict can be given.
+    /// Returns the criterion for verdicts in this measure. `withheld` is the reason why no verdict
+    /// can be given.
     pub fn criterion(self, confidence: f64, withheld: Option<Inconclusive>) -> Criterion {
         Criterion { alpha: 1.0 - confidence, withheld, better: self.better() }
     }
 
-    /// Whether the sentences of a table are about this measure.
+    /// Whether the sentences of a table mention this measure.
     fn is_in_sentences(self) -> bool {
         matches!(self, Self::Rate) || self.is_cost()
     }
 
-    /// Whether it is CPU time per request.
+    /// Whether this measure is CPU time per request.
     pub fn is_cost(self) -> bool {
         matches!(self, Self::Cost | Self::Database | Self::Total)
     }
 
-    /// Whether a generator at its limit hides the figure: it hides a server's speed, not its CPU
-    /// time.
+    /// Whether a generator at its limit hides figures in this measure. Such a generator hides the
+    /// speed of a server, but not its CPU time.
     pub fn is_hidden_by_generator(self) -> bool {
         matches!(self, Self::Rate | Self::P50 | Self::P99)
     }
 }
 
 impl<T> PerMeasure<T> {
-    /// Makes the value of each measure in turn, in the order of [`Measure::ALL`].
+    /// Computes the value of each measure in turn, in the order of [`Measure::ALL`].
     pub fn of(mut value: impl FnMut(Measure) -> T) -> Self {
         Self {
             requests_per_s: value(Measure::Rate),
@@ -183,25 +184,25 @@ impl<T> Index<Measure> for PerMeasure<T> {
     }
 }
 
-/// The level that intervals rest on.
+/// What intervals rest on: restarts, or nodes in a pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Level {
-    /// The node of each restart. `None` for a run of one machine.
+    /// The node of each restart. `None` for a run on one machine.
     node_of: Option<Vec<u32>>,
 }
 
 impl Level {
-    /// The level of a run.
+    /// Returns what the intervals of a run rest on.
     pub fn of(run: &Run) -> Self {
         Self { node_of: run.pool.as_ref().map(|pool| pool.node_of.clone()) }
     }
 
-    /// Whether it is nodes.
+    /// Whether intervals rest on nodes.
     pub fn is_nodes(&self) -> bool {
         self.node_of.is_some()
     }
 
-    /// The mean of a figure over restarts, or over nodes in a pool.
+    /// Returns the mean of a figure over restarts, or over nodes in a pool.
     pub fn mean(&self, values: ByRestart) -> Option<Mean> {
         match &self.node_of {
             None => Mean::of(values),
@@ -209,7 +210,7 @@ impl Level {
         }
     }
 
-    /// How much nodes differ in the ratio. `None` in a run of one machine.
+    /// Returns how much nodes differ in a ratio. `None` in a run on one machine.
     pub(super) fn spread(&self, pairs: ByRestart, confidence: f64) -> Option<NodeSpread> {
         NodeSpread::of(by_node(pairs, self.node_of.as_ref()?), confidence)
     }

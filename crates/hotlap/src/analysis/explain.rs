@@ -1,8 +1,8 @@
-//! Where the difference in CPU time per request between two servers comes from.
+//! Explains where the difference in CPU time per request between two servers comes from.
 //!
-//! The difference itself is that of the laps without an instrument. The profile divides it among
-//! functions ([`ledger`]). What was counted shows what a server does more often ([`counts`]). Laps
-//! that explain count for nothing else, and no other laps count here.
+//! The difference itself is measured in laps without an instrument. The profile divides the
+//! difference among functions ([`ledger`]). Counts of events show what a server does more often
+//! ([`counts`]). An [`ExplainLap`] enters no other figure, and no other laps enter an explanation.
 
 pub mod counts;
 pub mod function;
@@ -18,10 +18,10 @@ pub use function::{CodeGroup, Function, is_collector};
 use ledger::Sampled;
 pub use ledger::{FlameStack, FunctionLine, GroupLine, Ledger};
 
-/// The largest p-value at which the difference itself counts.
+/// The largest p-value at which a difference in CPU time per request is significant.
 const ALPHA: f64 = 0.05;
 
-/// Why a server costs more or less than its reference.
+/// The explanation of why a server costs more or less CPU time than its reference.
 #[derive(Debug)]
 pub struct Explanation {
     /// The index of the load.
@@ -32,21 +32,21 @@ pub struct Explanation {
     pub server: usize,
     /// CPU time per request, in nanoseconds.
     pub cost: Amounts,
-    /// Whether the two differ in it.
+    /// Whether the two servers differ in CPU time per request.
     pub differs: bool,
-    /// What the functions of both cost. `None` without a profile.
+    /// The cost of each function in both servers. `None` without a profile.
     pub ledger: Option<Ledger>,
     /// What the profiler adds to the difference, in nanoseconds per request. `None` without a
     /// profile.
     pub distortion: Option<Estimate>,
-    /// What was counted.
+    /// The counts of system calls, kernel events and bytes.
     pub counts: Vec<CountLine>,
-    /// Both profiles by stack.
+    /// The cost of each sampled stack in both servers.
     pub stacks: Vec<FlameStack>,
 }
 
 impl Explanation {
-    /// The explanations of all servers that were observed. None if no laps explain.
+    /// Returns the explanations of all servers that were observed. Empty if no explain laps count.
     pub fn of_all(run: &Run) -> Vec<Self> {
         let Some(reference) = run.servers.iter().position(|s| s.role == Role::Reference) else {
             return Vec::new();
@@ -58,7 +58,7 @@ impl Explanation {
         pairs.filter_map(|(load, server)| Self::of(run, load, (reference, server))).collect()
     }
 
-    /// The explanation of one difference. `None` without laps of both servers.
+    /// Explains one difference. `None` unless both servers have laps without an instrument.
     fn of(run: &Run, load: usize, (reference, server): (usize, usize)) -> Option<Self> {
         let confidence = confidence(run);
         let laps = |server: usize| -> Vec<&ExplainLap> {
@@ -90,14 +90,14 @@ impl Explanation {
         })
     }
 
-    /// The counts that differ between the two servers.
+    /// Returns the counts in which the two servers differ.
     pub fn evidence(&self) -> impl Iterator<Item = &CountLine> {
         self.counts.iter().filter(|line| line.differs)
     }
 }
 
-/// CPU time per request of the laps of a reference and a server without an instrument, by restart,
-/// over the rounds that both have.
+/// Returns the CPU time per request of a reference and of a server, by restart. Only laps without
+/// an instrument count, in rounds that both servers have.
 fn plain(laps: [&[&ExplainLap]; 2]) -> [ByRestart; 2] {
     let [reference, server] = laps.map(|laps| {
         let plain = laps.iter().filter(|explains| explains.observation.is_none());

@@ -1,5 +1,5 @@
-//! Request times, merged over laps: percentiles are never averaged, never computed from too few
-//! samples, and never hide requests without a response.
+//! Merges request times over laps. Percentiles are never averaged and never computed from too few
+//! samples. They never hide requests without a response.
 
 use hotlap_stats::{
     Censored, Concurrency, Histogram, Percentile, Reading, Share, Survival, level, samples_suffice,
@@ -7,17 +7,17 @@ use hotlap_stats::{
 
 use crate::model::Lap;
 
-/// Request times, of requests with and without a response.
+/// The times of requests with and without a response.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
-    /// Of requests with a correct response.
+    /// The times of requests with a correct response.
     pub answered: Histogram,
-    /// Of requests that were not observed from beginning to end.
+    /// The times of requests that were not observed from beginning to end.
     pub censored: Censored,
 }
 
 impl Times {
-    /// The times of a lap: response times in an open loop, else service times.
+    /// Returns the times of a lap: response times in an open loop, otherwise service times.
     pub fn of(lap: &Lap, at_a_rate: bool) -> (&Histogram, &Censored) {
         match at_a_rate {
             false => (&lap.outcome.service_time, &lap.outcome.service_time_censored),
@@ -25,7 +25,7 @@ impl Times {
         }
     }
 
-    /// All of these merged.
+    /// Merges the times of several laps.
     pub fn merged<'a>(parts: impl IntoIterator<Item = (&'a Histogram, &'a Censored)>) -> Self {
         let mut all = Self::default();
         for (answered, censored) in parts {
@@ -35,15 +35,15 @@ impl Times {
         all
     }
 
-    /// Their distribution.
+    /// Returns the distribution of the times.
     pub fn survival(&self) -> Survival {
         Survival::new(&self.answered, &self.censored)
     }
 }
 
-/// The quantile `q` of times of which one stall delays `together`. `None` if there are too few
-/// samples. A lower bound is returned in any case: it is certain for these requests, and omitting
-/// it would hide that the server hung.
+/// Returns the quantile `q` of request times, or `None` if there are too few samples. `concurrency`
+/// limits how many requests one stall delays. A lower bound is always returned, because it is
+/// certain for these requests. Without the bound, readers would not see that the server hung.
 pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Percentile> {
     let found = times.quantile(q);
     let is_certain =
@@ -51,16 +51,16 @@ pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Perce
     is_certain.then_some(found)
 }
 
-/// A percentile of several laps would come out again if its interval lies within this factor of it.
-/// A convention.
+/// A percentile of several laps is repeatable if the interval of the percentile lies within this
+/// factor. The factor is a convention.
 const RECURS: f64 = 2.0;
 
-/// An interval over fewer laps says nothing.
+/// The fewest laps for which an interval says anything.
 const FEWEST_LAPS: usize = 3;
 
-/// Whether the quantile `q` of these laps would come out again. That depends on how many stalls
-/// there were, and not on how many requests each of them delayed. So its 95% interval is Student's
-/// over the laps, on a log scale.
+/// Whether the quantile `q` of these laps is repeatable. The answer depends on the number of
+/// stalls, and not on the number of requests that each stall delayed. So the check uses Student's
+/// 95% interval over the laps, on a log scale.
 pub fn recurs(laps: &[Times], q: f64) -> bool {
     let reading = |(restart, lap): (u32, &Times)| {
         let share = Share::whole(lap.survival().quantile(q).ns as f64);
@@ -74,9 +74,10 @@ pub fn recurs(laps: &[Times], q: f64) -> bool {
         })
 }
 
-/// For each of several requests, its share of the requests that one stall of the server delays: its
-/// share of all responses, or of the sum of their times, which is its share of the requests in
-/// flight (Little's law); the larger of the two, so that no percentile is shown too early.
+/// Returns the share of each request in the requests that one stall of the server delays. One
+/// estimate is the request's share of all responses. The other estimate is its share of the sum of
+/// all times, which is its share of the requests in flight (Little's law). The larger estimate is
+/// used, so that no percentile is shown too early.
 pub fn stall_shares(answered: &[&Histogram]) -> Vec<f64> {
     let count = |own: &Histogram| own.len() as f64;
     let time = |own: &Histogram| if own.is_empty() { 0.0 } else { own.mean() * count(own) };
@@ -87,9 +88,9 @@ pub fn stall_shares(answered: &[&Histogram]) -> Vec<f64> {
     answered.iter().map(|own| (count(own) / responses).max(time(own) / sum)).collect()
 }
 
-/// Points of the percentile curve, five for each halving of the remaining share, as in
-/// HdrHistogram's plots: the share, and the time in nanoseconds below which it lies. The curve ends
-/// where there are too few samples, or at the first lower bound.
+/// Returns the points of the percentile curve: a share, and the time in nanoseconds below which
+/// that share lies. Each halving of the remaining share has five points, as in HdrHistogram's
+/// plots. The curve ends where there are too few samples, or at the first lower bound.
 pub fn curve(times: &Survival, concurrency: Concurrency) -> Vec<(f64, u64)> {
     const PER_HALVING: u32 = 5;
     let quantiles = (0..).map(|i| {
@@ -109,7 +110,7 @@ pub fn curve(times: &Survival, concurrency: Concurrency) -> Vec<(f64, u64)> {
 mod tests {
     use super::*;
 
-    /// Regression: in two runs of one suite, the p99 of a server was 3.8 and 0.11 ms.
+    /// Regression test: in two runs of one suite, the p99 of a server was 3.8 ms and 0.11 ms.
     #[test]
     fn a_percentile_of_laps_that_differ_would_not_come_out_again() {
         let lap = |slowest_us: u64| {

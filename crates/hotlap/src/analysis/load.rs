@@ -1,4 +1,4 @@
-//! One load: its servers, measured, compared and ranked.
+//! Measures, compares and ranks the servers under one load.
 
 use hotlap_stats::{
     Bursts, CONTROL_ALPHA, Effect, Estimate, Inconclusive, MIN_RESTARTS, NodeSpread, Reading,
@@ -10,8 +10,8 @@ use super::compare::{Compared, Found, ServerPair, found_in_families, judged};
 use super::{Level, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison};
 use crate::model::{Role, Run};
 
-/// Beyond this share of the cores that it shares with the servers, a database has more of them than
-/// a server. Then requests/s compare the database. A convention.
+/// The share of the shared cores above which a database uses more of these cores than a server.
+/// Requests/s then compare the database instead of the servers. The limit is a convention.
 const DATABASE_BOUND: f64 = 0.5;
 
 /// All servers of a run under one load.
@@ -23,25 +23,25 @@ pub struct Analysis {
     pub offered: Option<f64>,
     /// The confidence of every interval.
     pub confidence: f64,
-    /// The servers of the run, in its order.
+    /// The servers, in the order of the run.
     pub servers: Vec<MeasuredServer>,
-    /// The reference, as an index.
+    /// The index of the reference.
     pub reference: Option<usize>,
-    /// The ceiling, as an index.
+    /// The index of the ceiling.
     pub ceiling: Option<usize>,
-    /// The A/A control compared with the reference. `None` if they have no round in common.
+    /// The comparison of the A/A control with the reference. `None` without a common round.
     pub noise: PerMeasure<Option<Effect>>,
-    /// The A/A control: the reference under a hidden name, as an index.
+    /// The index of the A/A control, which is the reference under a hidden name.
     control: Option<usize>,
-    /// What intervals rest on.
+    /// What intervals rest on: restarts, or nodes in a pool.
     pub rests_on: Level,
-    /// The number of cores on which both servers and a database run. 0 without a database, or if it
-    /// has cores of its own.
+    /// The number of cores on which both the servers and the database run. 0 without a database, or
+    /// if no cores are shared.
     shared_with_database: usize,
 }
 
 impl Analysis {
-    /// The analysis of one load, given as an index.
+    /// Analyses one load of a run.
     pub fn of(run: &Run, load: usize) -> Self {
         let role = |role| run.servers.iter().position(|s| s.role == role);
         let mut analysis = Self {
@@ -65,7 +65,7 @@ impl Analysis {
         analysis
     }
 
-    /// The analyses of all loads of a run.
+    /// Analyses all loads of a run.
     pub fn of_all(run: &Run) -> Vec<Self> {
         (0..run.loads.len()).map(|load| Self::of(run, load)).collect()
     }
@@ -75,7 +75,7 @@ impl Analysis {
         self.servers.iter().any(MeasuredServer::is_measured)
     }
 
-    /// The number of restarts, or nodes, that a server has in a measure.
+    /// Returns the number of restarts, or of nodes in a pool, that a server has in a measure.
     pub fn restarts(&self, server: usize, measure: Measure) -> u32 {
         let logs = totals(&self.servers[server].readings[measure]);
         self.rests_on.mean(logs).map_or(0, |mean| mean.restarts)
@@ -83,7 +83,7 @@ impl Analysis {
 
     fn noise_in(&self, measure: Measure) -> Option<Effect> {
         let (reference, control) = (&self.servers[self.reference?], &self.servers[self.control?]);
-        // Even if the generator limits requests/s, they show the noise between the two.
+        // Even requests/s that the generator limits show the noise between the two servers.
         let is_bound = |s: &MeasuredServer| measure != Measure::Rate && s.is_lower_bound[measure];
         if is_bound(reference) || is_bound(control) {
             return None;
@@ -99,8 +99,8 @@ impl Analysis {
         self.noise[measure].is_some_and(differs)
     }
 
-    /// Why no verdict on these servers can be given in a measure, whatever the difference is.
-    /// `restarts` is the number of restarts, or of nodes, that the comparison has.
+    /// Returns why no verdict on these servers can be given in a measure, whatever their difference
+    /// is. `restarts` is the number of restarts, or of nodes, in the comparison.
     pub fn withheld(
         &self,
         servers: &[usize],
@@ -129,21 +129,21 @@ impl Analysis {
         (restarts < MIN_RESTARTS).then_some(few)
     }
 
-    /// How far the A/A control may be from the reference, as a share. `None` if unknown.
+    /// Returns how far the A/A control may be from the reference, as a share. `None` if unknown.
     pub fn noise_band(&self, measure: Measure) -> Option<f64> {
         let control = self.noise[measure]?;
         let is_known = control.restarts >= MIN_RESTARTS && control.ratio.is_bounded();
         is_known.then(|| control.far_end().exp_m1())
     }
 
-    /// The rounds in which a server cost far more than usual, if there are such.
+    /// Finds rounds in which a server cost far more than usual. `None` without such rounds.
     pub fn bursts(&self, server: usize) -> Option<Bursts> {
         let reference = self.reference.filter(|reference| *reference != server)?;
         let [own, other] = [server, reference].map(|s| &self.servers[s].readings[Measure::Cost]);
         Bursts::of(own, other)
     }
 
-    /// The ceiling's CPU time per request divided by a server's. `None` if either is unknown.
+    /// Returns the ceiling's CPU time per request ÷ a server's. `None` if either is unknown.
     pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
         let costs = |server: usize| &self.servers[server].readings[Measure::Cost];
         let pairs = pairs(costs(self.ceiling?), costs(server));
@@ -166,7 +166,7 @@ impl Analysis {
         match (run.servers[server].role, measured.level[Measure::Rate]) {
             (Role::Ceiling, _) => (4, 0.0),
             _ if run.asks_for_layers() => (0, server as f64),
-            // These all serve the same rate, so CPU time orders them.
+            // Servers that keep up all serve the same rate, so CPU time orders them.
             (_, Some(_)) if measured.keeps_up => (1, cost()),
             (_, Some(rate)) if measured.generator_limited => {
                 (2, -rate.value.max(self.cores_used(run) * 1e9 / cost()))
@@ -176,15 +176,15 @@ impl Analysis {
         }
     }
 
-    /// The most cores that any server used. With a faster generator, a server that the generator
-    /// limits would use as many. Divided by its CPU time per request, they estimate its requests/s.
+    /// Returns the most cores that any server used. With a faster generator, a server that the
+    /// generator limits would use as many cores. Dividing these cores by the server's CPU time per
+    /// request estimates its requests/s.
     fn cores_used(&self, run: &Run) -> f64 {
         let compared = (0..self.servers.len()).filter(|&server| run.is_compared(server));
         compared.filter_map(|server| self.servers[server].used.cpu_share).fold(0.0, f64::max)
     }
 
-    /// Whether two servers serve the full rate of an open loop, so that requests/s do not tell them
-    /// apart.
+    /// Whether two servers both serve the full rate of an open loop, and so the same requests/s.
     pub(super) fn keep_up(&self, server: usize, other: usize) -> bool {
         self.servers[server].keeps_up && self.servers[other].keeps_up
     }
@@ -219,8 +219,8 @@ impl Analysis {
         }
     }
 
-    /// Compares the first server of each pair with the second. The pairs are those shown in one
-    /// table. Their verdicts are one family, see [`hotlap_stats::verdicts`].
+    /// Compares the first server of each pair with the second. All pairs belong to one table, so
+    /// their verdicts are corrected together, see [`hotlap_stats::verdicts`].
     pub fn compared(&self, pairs: &[ServerPair]) -> Vec<ServerComparison> {
         let compared = |&(server, other): &ServerPair| {
             PerMeasure::of(|measure| self.compared_in(server, other, measure))
@@ -230,10 +230,11 @@ impl Analysis {
         found.map(|(found, pair)| self.with_bounds(found, *pair)).collect()
     }
 
-    /// Compares two servers in one measure. `None` if they have no round in common, if either sent
-    /// wrong responses, if the generator limits the measure, if both serve the full rate of an open
-    /// loop, or if a percentile of either is a lower bound. If the generator limits a server, its
-    /// requests/s are a lower bound, which can still be higher than those of another server.
+    /// Compares two servers in one measure. `None` if the servers have no round in common, or if
+    /// either sent wrong responses. `None` also if the generator hides the measure, or if a
+    /// percentile of either server is a lower bound. Requests/s are compared unless the generator
+    /// limits both servers, or both serve the full rate of an open loop. The lower bound of one
+    /// limited server can still be higher than the requests/s of another server.
     pub(super) fn compared_in(&self, server: usize, other: usize, measure: Measure) -> Compared {
         let of_both = [&self.servers[server], &self.servers[other]];
         let limited = of_both.iter().filter(|s| s.generator_limited).count();
@@ -252,8 +253,8 @@ impl Analysis {
         Some((measure.criterion(self.confidence, withheld), effect))
     }
 
-    /// The ratio of two servers in one measure. Servers of a pool that no shard measured together
-    /// are compared through the reference.
+    /// Returns the ratio of two servers in one measure. In a pool, servers that no shard measured
+    /// together are compared through the reference.
     fn effect(&self, server: usize, other: usize, measure: Measure) -> Option<Effect> {
         let against = |a: usize, b: usize| {
             let [a, b] = [a, b].map(|server| &self.servers[server].readings[measure]);
@@ -269,8 +270,8 @@ impl Analysis {
         Some(direct.or_else(through_reference)?.effect(self.confidence))
     }
 
-    /// How much nodes differ in the ratio of a server to the reference, in requests/s and in CPU
-    /// time per request. `None` in a run of one machine, and for what is not compared.
+    /// Returns how much nodes differ in the ratio of a server to the reference, in requests/s and
+    /// CPU time per request. `None` in a run on one machine, and in measures that are not compared.
     pub fn node_spread(&self, server: usize) -> PerMeasure<Option<NodeSpread>> {
         PerMeasure::of(|measure| {
             self.servers[server].against.as_ref()?.found[measure]?;
@@ -282,7 +283,7 @@ impl Analysis {
         })
     }
 
-    /// Removes the ratio of requests/s if it is a bound, and keeps what the bound proves.
+    /// Removes the ratio of requests/s if the ratio is a bound, and keeps what the bound proves.
     fn with_bounds(
         &self,
         mut found: PerMeasure<Found>,
@@ -304,7 +305,7 @@ impl Analysis {
     }
 }
 
-/// The number of cores on which both the servers and the database of a run are.
+/// Returns the number of cores that the servers of a run share with the run's database.
 fn shared_with_database(run: &Run) -> usize {
     match run.database.as_ref().filter(|database| database.shares_cores) {
         None => 0,
@@ -313,21 +314,22 @@ fn shared_with_database(run: &Run) -> usize {
     }
 }
 
-/// The confidence of every interval of a run. 1 - confidence is the accepted rate of false alarms
-/// over all comparisons of one table. It is higher if the run was to stop once its intervals were
-/// narrow enough, see [`hotlap_stats::confidence`].
+/// Returns the confidence of every interval of a run. 1 − confidence is the accepted rate of false
+/// alarms over all comparisons of one table. The confidence is higher if the run was to stop once
+/// its intervals were narrow enough, see [`hotlap_stats::confidence`].
 pub fn confidence(run: &Run) -> f64 {
     hotlap_stats::confidence(run.schedule.precision)
 }
 
 impl Analysis {
     /// Ranks the servers, see [`ranks`]. Of two servers, the one with more requests/s by a verdict
-    /// is better. If the generator limits both, or both serve the full rate of an open loop, it is
-    /// the one with less CPU time per request. If the generator limits one, that one is better if
-    /// even its lower bound is higher. Servers that sent wrong responses are not ranked.
+    /// is better. If the generator limits both, or both serve the full rate of an open loop, the
+    /// one with less CPU time per request is better. If the generator limits one server, that
+    /// server is better if even its lower bound is higher. Servers that sent wrong responses are
+    /// not ranked.
     ///
-    /// For a server that is compared with the reference, the verdict of that comparison is used, so
-    /// that a rank never contradicts a sentence. All other pairs form a separate family.
+    /// Pairs with the reference use the verdicts of the table, so that a rank never contradicts a
+    /// sentence. All other pairs form a separate family.
     fn rank(&mut self, run: &Run) {
         let fit: Vec<usize> =
             (0..self.servers.len()).filter(|&i| run.is_compared(i) && self.can_rank(i)).collect();
@@ -337,7 +339,7 @@ impl Analysis {
         let places = (0..fit.len()).flat_map(|a| (a + 1..fit.len()).map(move |b| (a, b)));
         let (with_reference, others): (Vec<ServerPair>, Vec<ServerPair>) =
             places.partition(|&(a, b)| [fit[a], fit[b]].map(Some).contains(&self.reference));
-        // Pairs in which the first is better.
+        // Pairs of places in which the first server is better than the second.
         let mut decided = Vec::new();
         for (a, b) in with_reference {
             let (server, reference) = if Some(fit[a]) == self.reference { (b, a) } else { (a, b) };
@@ -366,7 +368,7 @@ impl Analysis {
         }
     }
 
-    /// Whether a server responds correctly, and verdicts on it are not withheld.
+    /// Whether a server sent only correct responses, and verdicts on the server are not withheld.
     fn can_rank(&self, server: usize) -> bool {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;
@@ -376,7 +378,7 @@ impl Analysis {
     }
 }
 
-/// Which of two servers is better, as [`Analysis::rank`] orders them.
+/// Returns which of two servers is better, by the rules of [`Analysis::rank`].
 fn order(against: &ServerComparison) -> Option<Verdict> {
     let by = |measure| against.found[measure].map(|(_, verdict)| verdict);
     match against.limited {

@@ -1,4 +1,4 @@
-//! One server under one load: readings, levels and usage, computed from its laps.
+//! Computes the readings, levels and usage of one server under one load from its laps.
 
 use std::collections::BTreeMap;
 
@@ -15,75 +15,76 @@ use super::latency::{Times, known, stall_shares};
 use super::{Level, Measure, PerMeasure};
 use crate::model::{Lap, Probed, Run, Violation, Warmup};
 
-/// A server keeps up with an open loop if it answers at least this share of the requests that
+/// A server keeps up with an open loop if it responds to at least this share of the requests that
 /// become due.
 const KEEPS_UP: f64 = 0.98;
 
-/// One server under one load.
+/// The figures of one server under one load.
 #[derive(Debug)]
 pub struct MeasuredServer {
-    /// The places that it may have among the servers.
+    /// The ranks that the server may have.
     pub rank: Option<Rank>,
-    /// Laps that count, and laps in all.
+    /// The number of main laps that count, and the number of all main laps.
     pub laps: (u32, u32),
-    /// The generator was the limit in most of its laps.
+    /// Whether the generator was the limit in most laps of the server that count.
     pub generator_limited: bool,
-    /// It serves the full rate of an open loop. Always false in a closed loop.
+    /// Whether the server serves the full rate of an open loop. Always false in a closed loop.
     pub keeps_up: bool,
-    /// Wrong responses in all of its laps. A server with any is neither compared nor ranked. It has
-    /// no figures if more of its requests failed than the validity checks allow in a lap.
+    /// The number of wrong responses in all laps of the server. A server with wrong responses is
+    /// neither compared nor ranked. Such a server has no figures if more requests failed than the
+    /// validity checks allow in a lap.
     pub wrong: u64,
-    /// Readings of each measure. CPU time and service time in nanoseconds, memory in bytes.
-    /// Percentiles and memory have one per restart, if it has enough responses, the others one per
-    /// round.
+    /// The readings of each measure: CPU time and service time in nanoseconds, memory in bytes.
+    /// Percentiles and memory have one reading per restart with enough responses. The other
+    /// measures have one reading per round.
     pub readings: PerMeasure<Vec<Reading>>,
-    /// Whether a reading, and so the level, is a lower bound: requests/s because the generator
-    /// limits the server, p50 and p99 because they depend on requests without a response. A latency
-    /// that is a lower bound in any round is not compared.
+    /// Whether any reading, and so the level, is a lower bound. Requests/s are a lower bound if the
+    /// generator limits the server. The p50 and p99 are lower bounds if they depend on requests
+    /// without a response. A latency that is a lower bound in any restart is not compared.
     pub is_lower_bound: PerMeasure<bool>,
-    /// The level of each measure, with its interval, in the unit of the readings.
+    /// The level of each measure with its interval, in the unit of the readings.
     pub level: PerMeasure<Option<Estimate>>,
-    /// CPU time per request in its laps divided by that at the end of its warm-ups, when it ran
-    /// alone.
+    /// CPU time per request in laps ÷ CPU time per request when the server ran alone, at the end of
+    /// its warm-ups.
     pub of_alone: Option<Estimate>,
-    /// What probes found: the figures in slices divided by the figures when it is left running.
+    /// The result of probes: the figures in slices ÷ the figures when the server is left running.
     pub probed: Option<Probed>,
-    /// Why it gets no verdict and no rank, if it was not steady.
+    /// Why the server gets no verdict and no rank. `None` if the server was steady.
     pub unsteady: Option<Unsteady>,
-    /// Rounds in which it sent no response.
+    /// The number of rounds in which the server sent no response.
     pub silent_rounds: u32,
-    /// Compared with the reference.
+    /// The comparison with the reference.
     pub against: Option<ServerComparison>,
-    /// Service time at saturation, over all laps that count. Response time in an open loop.
+    /// Service times at saturation, or response times in an open loop, over main laps that count.
     pub service: Times,
-    /// Response time at the common rate, over all laps that count, and the rate.
+    /// Response times at the common rate over all laps that count, and the common rate.
     pub response: Option<(Times, f64)>,
-    /// Response time at the common rate in each of these laps.
+    /// Response times at the common rate in each lap that counts.
     pub response_laps: Vec<Times>,
-    /// How the common rate compares with the responses, over the same laps.
+    /// How the common rate compares with the rate of responses, over laps at the common rate.
     pub open_loop: Option<OpenLoop>,
-    /// Each request, in the order of the load. Empty if the load sends one request.
+    /// The figures of each request, in the order of the load. Empty if the load has one request.
     pub requests: Vec<MeasuredRequest>,
-    /// Its usage.
+    /// The usage of the server under the load.
     pub used: Used,
-    /// Failures in all of its laps.
+    /// The failures in all laps of the server.
     pub failures: Failures,
-    /// Time to the first correct response, in milliseconds: the median of its starts.
+    /// The time to the first correct response, in milliseconds: the median of all starts.
     pub ready_ms: Option<f64>,
-    /// Time to the steady state, in milliseconds: the median of its starts.
+    /// The time to the steady state, in milliseconds: the median of all starts.
     pub steady_ms: Option<f64>,
 }
 
-/// The usage of a server under a load. `None` if unknown.
+/// The usage of a server under a load. Each figure is `None` if unknown.
 #[derive(Debug, Default)]
 pub struct Used {
-    /// Maximum resident memory of its process tree, in bytes.
+    /// The maximum resident memory of the server's process tree, in bytes.
     pub rss_bytes: Option<u64>,
-    /// Maximum proportional memory of the tree, in bytes.
+    /// The maximum proportional memory of the process tree, in bytes.
     pub pss_bytes: Option<u64>,
-    /// CPU time over wall time: 1 is one core.
+    /// CPU time of the server ÷ wall time: 1 is one core.
     pub cpu_share: Option<f64>,
-    /// CPU time of the run's database over wall time: 1 is one core.
+    /// CPU time of the run's database ÷ wall time: 1 is one core.
     pub database_share: Option<f64>,
     /// Context switches per request.
     pub switches: Option<f64>,
@@ -94,8 +95,8 @@ pub struct Used {
 }
 
 impl MeasuredServer {
-    /// A server under a load, by index, neither compared nor ranked yet. `confidence` is that of
-    /// all intervals.
+    /// Computes the figures of a server under a load, which are neither compared nor ranked yet.
+    /// `confidence` is the confidence of all intervals.
     pub(super) fn of(run: &Run, load: usize, server: usize, confidence: f64) -> Self {
         let offered = run.loads.get(load).and_then(|load| load.rate);
         let requests = run.loads.get(load).map_or(0, |load| load.requests.len());
@@ -104,7 +105,7 @@ impl MeasuredServer {
         let (main, paced): (Vec<&Lap>, Vec<&Lap>) =
             laps.iter().copied().partition(|lap| run.is_main(lap));
         let wrong = laps.iter().map(|lap| wrong(lap)).sum();
-        // The few laps without a wrong response would make a level that nobody should quote.
+        // The few laps without a wrong response would give a level that nobody should quote.
         let is_faulty = wrong > 0 && is_failing(laps.iter().map(|lap| &lap.outcome));
         let counts = |lap: &&Lap| lap.counts() && !is_faulty;
         let good: Vec<&Lap> = main.iter().copied().filter(counts).collect();
@@ -150,20 +151,20 @@ impl MeasuredServer {
         }
     }
 
-    /// Whether verdicts in a measure do not hold, because the server was not steady. Memory may be
-    /// compared all the same.
+    /// Whether verdicts in a measure are withheld because the server was not steady. Verdicts on
+    /// memory are always given.
     pub(super) fn is_unsteady_in(&self, measure: Measure) -> bool {
         self.unsteady.is_some() && measure != Measure::Memory
     }
 
-    /// Whether any of its laps counts.
+    /// Whether any lap of the server counts.
     pub fn is_measured(&self) -> bool {
         self.level[Measure::Rate].is_some()
     }
 }
 
 impl Used {
-    /// Usage, from the main laps, those of them that count, and the warm-ups of all starts.
+    /// Computes usage from all main laps, the main laps that count, and the warm-ups of all starts.
     fn of(main: &[&Lap], good: &[&Lap], warmups: &[&Warmup]) -> Self {
         let most = |bytes: fn(&Usage) -> Option<u64>| {
             let usages = main.iter().filter_map(|lap| lap.usage.as_ref());
@@ -191,14 +192,14 @@ impl Used {
     }
 }
 
-/// The sum of all amounts divided by the sum of their denominators.
+/// Returns the sum of all amounts divided by the sum of their denominators.
 fn quotient(parts: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
     let (sum, of) = parts.fold((0, 0), |(sum, of), (amount, by)| (sum + amount, of + by));
     (of > 0).then(|| sum as f64 / of as f64)
 }
 
-/// The readings of all measures, from the laps that count, and whether any of them is a lower bound
-/// because it depends on requests without a response.
+/// Returns the readings of all measures, from the laps that count. Also returns which measures have
+/// a reading that is a lower bound, because it depends on requests without a response.
 fn readings_of(
     laps: &[&Lap],
     offered: Option<f64>,
@@ -211,8 +212,8 @@ fn readings_of(
     let quantiles = |q: f64| -> (Vec<Reading>, bool) {
         let reading = |(&restart, laps): (&u32, &Vec<&Lap>)| {
             let times = Times::merged(laps.iter().map(|lap| Times::of(lap, offered.is_some())));
-            // The interval is computed over restarts, so samples within a restart may depend on
-            // each other. It is enough that there are samples beyond the percentile.
+            // The interval is computed over restarts, so samples within a restart may depend on one
+            // another. A restart only needs samples beyond the percentile.
             let found = known(&times.survival(), q, Concurrency::ONE)?;
             Some((of_restart(restart, found.ns as f64), found.is_lower_bound))
         };
@@ -241,20 +242,20 @@ fn readings_of(
     (readings, bounds)
 }
 
-/// The contribution of each lap to the requests/s of its round.
+/// Returns the contribution of each lap to the requests/s of its round.
 fn responses<'a>(laps: &'a [&Lap]) -> impl Iterator<Item = (u32, u32, Share)> + 'a {
     laps.iter().map(|lap| (lap.restart, lap.round, lap.rate_share()))
 }
 
-/// Whether laps at a rate answered all requests, except for one that each edge of a lap may cut
-/// off.
+/// Whether a server responded to nearly all requests in laps at a rate. The edges of a lap may cut
+/// off one response.
 fn keeps_up(laps: &[&Lap]) -> bool {
     let due: u64 = laps.iter().map(|lap| lap.outcome.due).sum();
     let answers: u64 = laps.iter().map(|lap| lap.outcome.responses + 1).sum();
     !laps.is_empty() && answers as f64 >= KEEPS_UP * due as f64
 }
 
-/// The number of wrong responses in a lap.
+/// Returns the number of wrong responses in a lap.
 fn wrong(lap: &Lap) -> u64 {
     let of = |violation: &Violation| match violation {
         Violation::WrongAnswers { wrong, .. } => *wrong,
@@ -268,33 +269,34 @@ fn has_responses(lap: &Lap) -> bool {
     !lap.outcome.response_time.is_empty() || !lap.outcome.response_time_censored.is_empty()
 }
 
-/// One of a load's requests, on one server.
+/// The figures of one request of a load, on one server.
 #[derive(Debug)]
 pub struct MeasuredRequest {
-    /// Its place among the requests of the load.
+    /// The place of the request among the requests of the load.
     pub place: usize,
-    /// Correct responses in all laps.
+    /// The number of correct responses in all laps.
     pub answers: u64,
-    /// Failures in all laps, wrong responses included.
+    /// The number of failures in all laps, including wrong responses.
     pub failures: u64,
-    /// Service time at saturation, over all laps that count. Response time in an open loop.
+    /// Service times at saturation, or response times in an open loop, over main laps that count.
     pub service: RequestTimes,
-    /// Response time at the common rate, over all laps that count. Empty if there are none.
+    /// Response times at the common rate, over all laps that count. Empty without such laps.
     pub response: RequestTimes,
 }
 
-/// Times of one request.
+/// The times of one request on one server.
 #[derive(Debug)]
 pub struct RequestTimes {
-    /// Their distribution.
+    /// The distribution of the times.
     pub survival: Survival,
-    /// Its share of the requests that one stall delays, see [`stall_shares`].
+    /// The request's share of the requests that one stall delays, see [`stall_shares`].
     pub stall_share: f64,
 }
 
 impl MeasuredRequest {
-    /// The first `count` requests of a load, from all laps of a server, those of them that count,
-    /// and those at the common rate that count. None if the laps do not tell requests apart.
+    /// Returns the first `count` requests of a load. `laps` are all laps of a server, `good` its
+    /// main laps that count, and `paced` its laps at the common rate that count. The list is empty
+    /// if the laps do not tell requests apart.
     fn all_of(count: usize, laps: &[&Lap], good: &[&Lap], paced: &[&Lap]) -> Vec<Self> {
         if laps.iter().all(|lap| lap.outcome.by_request.is_empty()) {
             return Vec::new();
@@ -313,13 +315,13 @@ impl MeasuredRequest {
         requests.collect()
     }
 
-    /// Requests with a response or a failure, in all laps.
+    /// Returns the number of requests with a response or a failure, in all laps.
     pub fn requests(&self) -> u64 {
         self.answers + self.failures
     }
 }
 
-/// The times of each request, over all of these laps.
+/// Returns the times of each request over all of the given laps.
 fn times_of(count: usize, laps: &[&Lap]) -> Vec<RequestTimes> {
     let merged = |place: usize| {
         let mut times = Times::default();

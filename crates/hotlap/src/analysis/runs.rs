@@ -1,8 +1,9 @@
-//! Stored runs: the comparison of some runs with others, and one server over many runs ([`Trend`]).
+//! Compares stored runs with other runs, and follows one server over many runs ([`Trend`]).
 //!
-//! Each run is one sample of the machine, so an interval is over runs, and a verdict needs three
-//! runs on each side. Requests/s and CPU time are compared as ratios to the ceiling, which is the
-//! same program in all runs. What the machine does to the server and to the ceiling cancels.
+//! Each run is one sample of the machine, so intervals are computed over runs, and a verdict needs
+//! three runs on each side. Requests/s and CPU time are compared as ratios to the ceiling, which is
+//! the same program in all runs. An effect of the machine on both the server and the ceiling
+//! cancels in the ratio.
 
 use hotlap_stats::{
     ByRestart, Effect, Estimate, Inconclusive, MIN_RESTARTS, Mean, change_points, median, pairs,
@@ -14,25 +15,25 @@ use super::compare::{Compared, Found, found_in_families, judged};
 use super::{Analysis, Limited, Measure, MeasuredServer, PerMeasure, ServerComparison, confidence};
 use crate::model::{Load, Run};
 
-/// The runs before, and the runs after. Neither is empty.
+/// The earlier runs and the later runs. Neither side is empty.
 pub type Sides<'a> = [&'a [Run]; 2];
 
-/// A server or a load that all runs have: its index in each run of each side.
+/// A server or a load that all runs have, as its index in each run of each side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matched(pub [Vec<usize>; 2]);
 
 impl Matched {
-    /// Its index in the first run of each side.
+    /// Returns the index in the first run of each side.
     pub fn first(&self) -> [usize; 2] {
         self.0.each_ref().map(|of| of[0])
     }
 
-    /// Applies a function to each run and to the index in the run.
+    /// Applies a function to each run and to the index in that run.
     fn in_all<'a, R, T>(&self, runs: [&'a [R]; 2], of: impl Fn(&'a R, usize) -> T) -> [Vec<T>; 2] {
         [0, 1].map(|n| runs[n].iter().zip(&self.0[n]).map(|(run, at)| of(run, *at)).collect())
     }
 
-    /// Finds a server or a load in each run. `None` if a run does not have it.
+    /// Finds a server or a load in each run. `None` if any run does not have it.
     fn in_each(sides: Sides, find: impl Fn([usize; 2]) -> Option<usize>) -> Option<Self> {
         let side = |n: usize| (0..sides[n].len()).map(|run| find([n, run])).collect();
         let both: [Option<Vec<usize>>; 2] = [side(0), side(1)];
@@ -41,7 +42,8 @@ impl Matched {
     }
 }
 
-/// Servers that have the same name in all runs. If each run has only one server, that server.
+/// Returns the servers that have the same name in all runs. If each run has only one server, the
+/// names do not matter.
 pub fn matched_servers(sides: Sides) -> Vec<Matched> {
     let all = sides.map(|runs| runs.iter().map(compared).collect::<Vec<_>>());
     if all.iter().flatten().all(|servers| servers.len() == 1) {
@@ -57,12 +59,12 @@ pub fn matched_servers(sides: Sides) -> Vec<Matched> {
     all[1][0].iter().filter_map(same).collect()
 }
 
-/// The servers of a run that can be compared, as indices.
+/// Returns the indices of the servers of a run that can be compared.
 pub fn compared(run: &Run) -> Vec<usize> {
     (0..run.servers.len()).filter(|&i| run.is_compared(i)).collect()
 }
 
-/// Loads that all runs have, compared by every property: see [`Load::is_same`].
+/// Returns the loads that all runs have. [`Load::is_same`] decides whether two loads are the same.
 pub fn matched_loads(sides: Sides) -> Vec<Matched> {
     let newest = &sides[1][0];
     let mut all: Vec<Matched> = Vec::new();
@@ -82,26 +84,26 @@ pub fn matched_loads(sides: Sides) -> Vec<Matched> {
     all
 }
 
-/// Whether some server of both runs has the same contract, or the same path.
+/// Whether two runs have a contract or a path in common.
 fn share_a_contract(one: &Run, other: &Run) -> bool {
     let theirs = || other.contract.split(", ");
     one.contract.split(", ").any(|own| theirs().any(|other| other == own))
 }
 
-/// The analyses of the runs of both sides, under one load.
+/// The analyses of the runs of both sides under one load.
 #[derive(Debug)]
 pub struct AnalysedSides<A> {
     runs: [Vec<A>; 2],
-    /// Why there is no verdict, no matter what the runs measured.
+    /// The reason why no verdict is possible, whatever the runs measured.
     too_few: Option<Inconclusive>,
-    /// The confidence of every interval: the highest of any run.
+    /// The confidence of every interval: the highest confidence of any run.
     confidence: f64,
 }
 
-/// Both sides of runs that compare servers.
+/// The two sides of a comparison of runs that compare servers.
 pub type LoadSides = AnalysedSides<Analysis>;
 
-/// Both sides of searches.
+/// The two sides of a comparison of searches.
 pub type SearchSides = AnalysedSides<CapacityAnalysis>;
 
 impl<A> AnalysedSides<A> {
@@ -114,17 +116,17 @@ impl<A> AnalysedSides<A> {
         }
     }
 
-    /// The level over the runs of a side.
+    /// Returns the level over the runs of one side.
     fn level(&self, runs: &[ByRestart]) -> Option<Estimate> {
         Some(Mean::of_runs(runs)?.exp(self.confidence))
     }
 
-    /// The ratio of the later side to the earlier one, with Welch's interval over runs.
+    /// Returns the ratio of the later side to the earlier side, with Welch's interval over runs.
     fn change(&self, [before, after]: [Vec<ByRestart>; 2]) -> Option<Effect> {
         Some(Mean::of_runs(&after)?.minus(&Mean::of_runs(&before)?).effect(self.confidence))
     }
 
-    /// One server in each run.
+    /// Returns one server in each run of both sides.
     fn in_each<'a, S>(
         &'a self,
         server: &Matched,
@@ -134,16 +136,16 @@ impl<A> AnalysedSides<A> {
     }
 }
 
-/// One server in all runs.
+/// One server in each run of both sides.
 type InEach<'a> = [Vec<&'a MeasuredServer>; 2];
 
 impl LoadSides {
-    /// The runs, under a load that they all have.
+    /// Analyses the runs under a load that they all have.
     pub fn of(sides: Sides, load: &Matched) -> Self {
         Self::new(sides, load, Analysis::of)
     }
 
-    /// Each server of the later runs, compared with itself in the earlier runs.
+    /// Compares each server of the later runs with itself in the earlier runs.
     pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
         let compared = |server: &Matched| {
             let in_each = self.measured(server);
@@ -155,7 +157,7 @@ impl LoadSides {
         found.map(|(found, server)| ServerComparison { found, limited: limited(server) }).collect()
     }
 
-    /// The level of a server in a measure, on each side, and whether it is a lower bound.
+    /// Returns the level of a server in a measure on each side, and whether it is a lower bound.
     pub fn levels(&self, server: &Matched, measure: Measure) -> [Option<(Estimate, bool)>; 2] {
         self.measured(server).map(|servers| {
             let level = match &servers[..] {
@@ -167,7 +169,7 @@ impl LoadSides {
         })
     }
 
-    /// The change of the ceiling's requests/s from one side to the other.
+    /// Returns the change of the ceiling's requests/s from the earlier side to the later side.
     pub fn ceiling(&self) -> Option<Effect> {
         let ceilings = self.ceilings()?;
         let of = |n: usize| logs(&ceilings[n], None, Measure::Rate);
@@ -178,13 +180,14 @@ impl LoadSides {
         self.in_each(server, |run, server| &run.servers[server])
     }
 
-    /// The ceiling in each run, if all runs have one.
+    /// Returns the ceiling in each run. `None` if any run has no ceiling.
     fn ceilings(&self) -> Option<InEach<'_>> {
         Some([ceilings(&self.runs[0])?, ceilings(&self.runs[1])?])
     }
 
-    /// One server on both sides. `None` if the generator limits the measure, or the figure of any
-    /// run is a lower bound.
+    /// Compares one server on both sides. `None` if the generator limits the measure, or if any run
+    /// has a lower bound or wrong responses. Requests/s are not compared if the server serves the
+    /// full rate of an open loop in all runs.
     fn compared_in(&self, server: &InEach, measure: Measure) -> Compared {
         let any = |is: &dyn Fn(&MeasuredServer) -> bool| server.iter().flatten().any(|s| is(s));
         let is_hidden = (measure.is_hidden_by_generator() && any(&|s| s.generator_limited))
@@ -211,13 +214,13 @@ impl LoadSides {
     }
 }
 
-/// The ceiling in each run, if all have one.
+/// Returns the ceiling in each run. `None` if any run has no ceiling.
 fn ceilings(runs: &[Analysis]) -> Option<Vec<&MeasuredServer>> {
     runs.iter().map(|run| Some(&run.servers[run.ceiling?])).collect()
 }
 
-/// The logarithms of a server's figure in each run's restarts. With ceilings, the figure is the
-/// ratio to the ceiling.
+/// Returns the logarithm of a server's figure in each restart of each run. With `ceilings`, the
+/// figure is the ratio to the ceiling.
 fn logs(
     servers: &[&MeasuredServer],
     ceilings: Option<&[&MeasuredServer]>,
@@ -236,13 +239,13 @@ fn keep_up(server: &InEach) -> bool {
 }
 
 impl SearchSides {
-    /// The searches, under a load that they all have.
+    /// Analyses the searches under a load that they all have.
     pub fn of(sides: Sides, load: &Matched) -> Self {
         Self::new(sides, load, CapacityAnalysis::of)
     }
 
-    /// The capacity of a server on each side. Over several searches, the capacity is unknown if a
-    /// search found only a bound.
+    /// Returns the capacity of a server on each side. With several searches on a side, the capacity
+    /// is unknown if any of them found only a bound.
     pub fn capacities(&self, server: &Matched) -> [Highest; 2] {
         self.found(server).map(|found| match &found[..] {
             [found] => found.found,
@@ -254,7 +257,7 @@ impl SearchSides {
         self.in_each(server, |run, server| &run.servers[server])
     }
 
-    /// The capacity of each server in the later searches, compared with its capacity in the earlier
+    /// Compares the capacity of each server in the later searches with its capacity in the earlier
     /// searches. `None` if any capacity is only a bound.
     pub fn compared(&self, servers: &[Matched]) -> Vec<Found> {
         let criterion = Measure::Rate.criterion(self.confidence, self.too_few);
@@ -266,22 +269,22 @@ impl SearchSides {
     }
 }
 
-/// The logarithms of the capacities in each search's restarts.
+/// Returns the logarithm of the capacity in each restart of each search.
 fn restarts(found: &[&ServerCapacity]) -> Vec<ByRestart> {
     found.iter().map(|found| found.logs()).collect()
 }
 
-/// The measures that are followed.
+/// The measures for which trends are shown.
 pub const FOLLOWED: [Measure; 2] = [Measure::Cost, Measure::Rate];
 
 /// A server over several runs.
 #[derive(Debug)]
 pub struct Trend<'a> {
-    /// The last of the runs, which the others are compared with.
+    /// The last run of the server, with which the other runs are compared.
     pub last: &'a Run,
-    /// The comparable runs in which it was measured, oldest first.
+    /// The comparable runs in which the server was measured, oldest first.
     pub points: Vec<TrendPoint<'a>>,
-    /// How many runs of this server are not comparable with the last one.
+    /// The number of runs of the server that are not comparable with the last one.
     pub left_out: usize,
 }
 
@@ -290,25 +293,25 @@ pub struct Trend<'a> {
 pub struct TrendPoint<'a> {
     /// The run.
     pub run: &'a Run,
-    /// The server, as an index.
+    /// The index of the server.
     pub server: usize,
     /// The level of each measure, under the first load of the run.
     pub level: PerMeasure<Option<Estimate>>,
 }
 
-/// A change of level.
+/// A change in the level of a measure over several runs.
 #[derive(Debug, Clone, Copy)]
 pub struct LevelChange {
-    /// The first point of the new level, as an index.
+    /// The index of the first point of the new level.
     pub at: usize,
-    /// The median of the level before.
+    /// The median of the values before the change.
     pub before: f64,
-    /// The median of the level after.
+    /// The median of the values after the change.
     pub after: f64,
 }
 
 impl<'a> Trend<'a> {
-    /// A server over these runs, oldest first. `None` if none of them has it.
+    /// Follows a server over runs that are sorted oldest first. `None` if no run has the server.
     ///
     /// Runs are comparable if they sent the same requests under the same load on the same machine.
     pub fn of(runs: &'a [Run], server: &str) -> Option<Self> {
@@ -330,13 +333,13 @@ impl<'a> Trend<'a> {
         Some(Self { last, points, left_out: own.len() - alike.len() })
     }
 
-    /// The values of a measure, one for each point.
+    /// Returns the values of a measure, one for each point.
     pub fn values(&self, measure: Measure) -> Vec<Option<f64>> {
         self.points.iter().map(|point| Some(point.level[measure]?.value)).collect()
     }
 }
 
-/// Where values change their level, see [`hotlap_stats::change_points`].
+/// Finds where the values change their level, see [`hotlap_stats::change_points`].
 pub fn level_changes(values: &[Option<f64>]) -> Vec<LevelChange> {
     let series: Vec<f64> = values.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
     let found = change_points(&series);
@@ -352,7 +355,7 @@ pub fn level_changes(values: &[Option<f64>]) -> Vec<LevelChange> {
     found.iter().enumerate().map(change).collect()
 }
 
-/// What two runs must have in common to be comparable.
+/// Returns the facts that two runs must have in common to be comparable.
 fn key(run: &Run) -> (&str, &[usize], &str, &str) {
     let machine = &run.host.machine;
     (&run.contract, &run.schedule.server_cpus, &machine.cpu, &machine.fingerprint)

@@ -1,6 +1,6 @@
-//! Questions of some suites. What does each layer cost, compared with the layer below? How do
-//! servers scale with their threads, or with the one property in which loads differ? And published
-//! figures next to measured ones.
+//! Answers the questions of some suites. What does each layer cost, compared with the layer below?
+//! How do servers scale with their threads, or with the one property in which the loads differ? How
+//! do published figures compare with measured ones?
 
 use hotlap_load::plan::Shape;
 use hotlap_stats::{Estimate, Verdict};
@@ -9,40 +9,40 @@ use super::compare::{Found, ServerPair};
 use super::{Analysis, Measure, ServerComparison};
 use crate::model::{Lap, Load, Published, Run, Violation};
 
-/// A difference in microseconds per request, and the verdict on its ratio. `None` if unknown.
+/// A difference in microseconds per request, and the verdict on the ratio. `None` if unknown.
 pub type Difference = Option<(Estimate, Verdict)>;
 
-/// One step: a layer and the one below it.
+/// The step from one layer to the layer above it.
 #[derive(Debug)]
 pub struct Step {
-    /// The upper layer's server, as an index.
+    /// The index of the upper layer's server.
     pub to: usize,
-    /// The lower layer's server, as an index.
+    /// The index of the lower layer's server.
     pub from: usize,
-    /// CPU time added by the step.
+    /// The CPU time that the step adds.
     pub cpu_us: Difference,
-    /// Wall time added by the step (1/rate).
+    /// The wall time that the step adds, where wall time is 1 ÷ rate.
     pub wall_us: Difference,
     /// The ratio of the upper layer's requests/s to the lower's.
     pub rate: Found,
     /// The ratio of the upper layer's CPU time per request to the lower's.
     pub cost: Found,
-    /// Wrong responses of the upper layer.
+    /// The number of wrong responses of the upper layer.
     pub wrong: u64,
-    /// The problem with the upper layer's side effect, if there is one.
+    /// The problem with the upper layer's side effect. `None` without a problem.
     pub side_effect: Option<SideEffect>,
 }
 
-/// A side effect that did not happen the right number of times, in most laps of a server.
+/// A side effect that happened the wrong number of times in most laps of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct SideEffect {
-    /// How often it should have happened in the laps that failed.
+    /// How often the side effect should have happened in the laps that failed.
     pub required: u64,
-    /// How often it happened.
+    /// How often the side effect happened in the laps that failed.
     pub counted: u64,
 }
 
-/// The steps of a run under one load.
+/// Returns the steps of a run under one load.
 pub fn steps(run: &Run, analysis: &Analysis) -> Vec<Step> {
     let layers = (0..run.servers.len()).filter(|&i| run.is_compared(i));
     // The steps under one load are one family of comparisons.
@@ -51,8 +51,8 @@ pub fn steps(run: &Run, analysis: &Analysis) -> Vec<Step> {
     pairs.iter().zip(found).map(|(pair, found)| step(run, analysis, *pair, &found)).collect()
 }
 
-/// The layer below. If that one failed, the next one below it. If the run does not name the layer
-/// below, it is the previous server.
+/// Finds the layer below a layer. A layer that cannot be compared is skipped. If the run does not
+/// name any layer below, the previous server is used.
 fn below(run: &Run, layer: usize) -> Option<usize> {
     if run.servers.iter().all(|s| s.on.is_none()) {
         return (0..layer).rev().find(|&i| run.is_compared(i));
@@ -68,8 +68,8 @@ fn below(run: &Run, layer: usize) -> Option<usize> {
     None
 }
 
-/// The difference is the lower layer's level times (ratio - 1). The errors of both are added as
-/// independent ones.
+/// Computes one step. A difference is the lower layer's level × (ratio − 1). The errors of the
+/// level and the ratio are added as independent errors.
 fn step(
     run: &Run,
     analysis: &Analysis,
@@ -96,7 +96,8 @@ fn step(
 
 fn difference(level: &Estimate, ratio: &Estimate) -> Estimate {
     let value = level.value * (ratio.value - 1.0);
-    // What the ends of one interval do to the difference, while the other stays at its value.
+    // The distance from the value to one end of the interval. The two factors have independent
+    // errors.
     let end = |ratio_end: f64, level_end: f64| {
         let of_ratio = level.value * (ratio_end - ratio.value);
         let of_level = (level_end - level.value) * (ratio.value - 1.0);
@@ -109,14 +110,14 @@ fn difference(level: &Estimate, ratio: &Estimate) -> Estimate {
     }
 }
 
-/// The inverse of a ratio.
+/// Returns the inverse of a ratio, with its interval.
 pub fn inverse(ratio: &Estimate) -> Estimate {
     Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low }
 }
 
-/// The problem with a server's side effect under a load, if there is one.
+/// Returns the problem with a server's side effect under a load. `None` without a problem.
 pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> {
-    // Only laps at full load count here: no step depends on laps at a common rate.
+    // Only main laps count here, because no step depends on laps at a common rate.
     let rate = run.loads.get(load).and_then(|l| l.rate);
     let own = |l: &&Lap| l.server == server && l.load == load && l.rate() == rate;
     let laps = || run.laps.iter().filter(own);
@@ -134,50 +135,51 @@ pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> 
 /// The property in which the points of a curve differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
-    /// Threads of the server.
+    /// The number of threads of the server.
     Threads,
-    /// Connections of the load.
+    /// The number of connections of the load.
     Connections,
-    /// Requests in flight on each connection.
+    /// The number of requests in flight on each connection.
     Pipeline,
-    /// Threads of the generator.
+    /// The number of threads of the generator.
     GeneratorThreads,
 }
 
-/// How one server scales.
+/// A curve that shows how one server scales.
 #[derive(Debug)]
 pub struct Curve {
-    /// The index of the server. If several differ in their threads, of the one with the fewest.
+    /// The index of the server. If servers differ in threads, the one with the fewest threads.
     pub server: usize,
-    /// The property that differs.
+    /// The property in which the points differ.
     pub parameter: Parameter,
-    /// The points, lowest value first.
+    /// The points, with the lowest value of the property first.
     pub points: Vec<ScalingPoint>,
 }
 
-/// One server under one of the loads of the curve.
+/// One point of a curve: one server under one load.
 #[derive(Debug)]
 pub struct ScalingPoint {
     /// The index of the load.
     pub load: usize,
     /// The value of the property.
     pub at: usize,
-    /// Requests/s.
+    /// The requests/s of the server.
     pub rate: Option<Estimate>,
-    /// Requests/s is a lower bound.
+    /// Whether requests/s are a lower bound, because the generator was the limit.
     pub generator_limited: bool,
-    /// What requests/s would be if it grew in proportion to the property, from the first point on.
+    /// The requests/s that proportional growth from the first point would give.
     pub ideal: Option<f64>,
-    /// The growth from the previous point as a share of proportional growth: 1 is all.
+    /// The growth from the previous point as a share of proportional growth. 1 is proportional.
     pub efficiency: Option<f64>,
-    /// The number of cores of the servers, if the point has more threads than that.
+    /// The number of cores of the servers, if the point has more threads than cores.
     pub beyond_cores: Option<usize>,
 }
 
-/// A point of a curve: load and server, by index, and the value of the property.
+/// A point of a curve: the index of the load, the index of the server, and the property's value.
 type Spot = (usize, usize, usize);
 
-/// One curve per server. None if neither threads nor loads form a series.
+/// Returns the curves: one per family of servers and load, or else one per server. The list is
+/// empty if neither threads nor loads form a series.
 pub fn curves(run: &Run, analyses: &[Analysis]) -> Vec<Curve> {
     let families = families(run);
     if !families.is_empty() {
@@ -203,7 +205,7 @@ pub fn curves(run: &Run, analyses: &[Analysis]) -> Vec<Curve> {
 impl Parameter {
     const OF_LOADS: [Self; 3] = [Self::Connections, Self::Pipeline, Self::GeneratorThreads];
 
-    /// The value of the property in a load.
+    /// Returns the value of the property in a load.
     fn of(self, load: &Load) -> usize {
         match self {
             Self::Connections => load.shape.connections,
@@ -214,7 +216,8 @@ impl Parameter {
     }
 }
 
-/// Servers that differ only in their number of threads: their indices and threads, fewest first.
+/// Finds servers that differ only in their number of threads. Each server of a family has its index
+/// and its threads, and the server with the fewest threads comes first.
 fn families(run: &Run) -> Vec<Vec<(usize, usize)>> {
     let mut families: Vec<(&str, Vec<(usize, usize)>)> = Vec::new();
     for (index, server) in run.servers.iter().enumerate().filter(|(_, s)| s.failure.is_none()) {
@@ -230,7 +233,7 @@ fn families(run: &Run) -> Vec<Vec<(usize, usize)>> {
     families
 }
 
-/// The one property in which the loads differ, if there is exactly one.
+/// Returns the property in which the loads differ. `None` unless they differ in exactly one.
 fn varied(loads: &[Load]) -> Option<Parameter> {
     let first = loads.first()?;
     let differs =
@@ -247,7 +250,7 @@ fn varied(loads: &[Load]) -> Option<Parameter> {
     (alike && others.is_none()).then_some(one)
 }
 
-/// The number of cores of the servers, if it is less than this number of threads.
+/// Returns the number of cores of the servers, if `threads` is larger than that number.
 pub fn beyond_cores(run: &Run, threads: usize) -> Option<usize> {
     let cores = match run.schedule.server_cpus.len() {
         0 => run.host.machine.allowed,
@@ -256,10 +259,10 @@ pub fn beyond_cores(run: &Run, threads: usize) -> Option<usize> {
     (cores > 0 && threads > cores).then_some(cores)
 }
 
-/// The ideal is a straight line through the origin and the first point.
+/// Computes a curve. The ideal is a straight line through the origin and the first point.
 fn curve(run: &Run, parameter: Parameter, spots: &[Spot], analyses: &[Analysis]) -> Curve {
     let measured = |&(load, server, _): &Spot| &analyses[load].servers[server];
-    // Between two points of which one is a lower bound, growth is unknown.
+    // The growth between two points is unknown if either point is a lower bound.
     let exactly = |spot: &Spot| {
         let rate = measured(spot).level[Measure::Rate]?;
         (!measured(spot).generator_limited).then_some(rate.value)
@@ -285,31 +288,31 @@ fn curve(run: &Run, parameter: Parameter, spots: &[Spot], analyses: &[Analysis])
     Curve { server, parameter, points: spots.iter().enumerate().map(point).collect() }
 }
 
-/// The ratio to the same server, as measured in this run. Only ratios can be compared between
-/// machines, so each published figure is divided by another one of the same source.
+/// The measured ratio of a server to the server that a source compares it with. Only ratios can be
+/// compared between machines. So each published figure is divided by another figure of its source.
 #[derive(Debug, Clone, Copy)]
 pub enum MeasuredRatio {
-    /// A measured ratio.
+    /// The measured ratio, with its interval.
     Known(Estimate),
-    /// A lower bound, since the generator limited the server.
+    /// A lower bound, because the generator limited the server.
     AtLeast(f64),
-    /// An upper bound, since the generator limited the other server.
+    /// An upper bound, because the generator limited the other server.
     AtMost(f64),
-    /// The generator limited both.
+    /// The ratio is unknown, because the generator limited both servers.
     Limited,
-    /// One of the two was not measured, or there is no server to compare with.
+    /// One of the two servers was not measured, or the source compares with no other server.
     Unknown,
 }
 
-/// The ratio of a published figure to the figure of the server that its source compares with.
-/// `None` for that server itself, and if there is none.
+/// Returns the ratio of a published figure to the figure that its source compares it with. `None`
+/// if the source compares it with no other server.
 pub fn ratio_then(server: usize, then: &Published) -> Option<f64> {
     let base = then.than.as_ref().filter(|base| base.server != server)?;
     Some(then.figure.requests_per_s / base.requests_per_s)
 }
 
-/// The ratio of a server's requests/s to the requests/s of the server that a source compares it
-/// with.
+/// Returns the ratio of a server's measured requests/s to the measured requests/s of the server
+/// that a source compares it with.
 pub fn ratio_here(
     run: &Run,
     analysis: &Analysis,
@@ -338,7 +341,7 @@ pub fn ratio_here(
 mod tests {
     use super::*;
 
-    /// Regression: the level of the layer below was taken as exact.
+    /// Regression test: the level of the layer below was taken as exact.
     #[test]
     fn a_price_is_as_uncertain_as_the_level_of_the_layer_below() {
         let level = Estimate { value: 10.0, low: 8.4, high: 11.6 };
@@ -347,7 +350,7 @@ mod tests {
         assert_eq!((found.value, found.low, found.high), (10.0, 8.4, 11.6));
         let ratio = Estimate { value: 2.0, low: 1.88, high: 2.12 };
         let found = difference(&level, &ratio);
-        // 10 × 0.12 and 1.6 × 1 are 1.2 and 1.6: together 2.
+        // The errors are 10 × 0.12 = 1.2 and 1.6 × 1 = 1.6. The root of their summed squares is 2.
         assert!((found.low - 8.0).abs() < 1e-9 && (found.high - 12.0).abs() < 1e-9, "{found:?}");
         let found = difference(&level, &Estimate { value: 0.5, low: 0.5, high: 0.5 });
         assert_eq!((found.value, found.low, found.high), (-5.0, -5.8, -4.2));

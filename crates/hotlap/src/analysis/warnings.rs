@@ -1,4 +1,4 @@
-//! Warnings: what makes the figures of a run unreliable.
+//! Finds what may be wrong with the figures of a run.
 
 use std::collections::BTreeMap;
 
@@ -11,46 +11,45 @@ use super::capacity::{Highest, ServerCapacity, TrialView};
 use super::{Analysis, CapacityAnalysis, Measure, MeasuredServer};
 use crate::model::{Lap, Role, Run, Violation};
 
-/// A window of a search is far below the capacity if its rate is below this share of it.
+/// A window of a search is far below the capacity if its rate is below this share of the capacity.
 const FAR_BELOW: f64 = 0.8;
 
-/// Late windows of a search are reported from one in this many on.
+/// Late windows of a search cause a warning if at least one in this many windows is late.
 const LATE_ONE_IN: usize = 5;
 
-/// Something that a reader must know before trusting the figures. Servers and loads are given by
-/// index.
+/// A warning to read before trusting the figures. Servers and loads are given by index.
 #[derive(Debug, Clone)]
 pub enum Warning {
-    /// The generator was the limit of these servers.
+    /// The generator limited these servers.
     GeneratorLimited {
-        /// The load.
+        /// The index of the load.
         load: usize,
-        /// The servers.
+        /// The indices of the servers.
         servers: Vec<usize>,
     },
     /// The responses of these servers wait for delayed acknowledgements.
     DelayedAcknowledgements {
-        /// The load.
+        /// The index of the load.
         load: usize,
-        /// The servers.
+        /// The indices of the servers.
         servers: Vec<usize>,
     },
     /// A warning about one server under one load.
     Server {
-        /// The load.
+        /// The index of the load.
         load: usize,
-        /// The server.
+        /// The index of the server.
         server: usize,
         /// The problem.
         warning: ServerWarning,
     },
-    /// The servers negotiated different versions or cipher suites of TLS.
+    /// The servers negotiated different TLS versions or cipher suites.
     DifferentTls(Vec<(Negotiated, Vec<usize>)>),
-    /// A note from the starts of these servers.
+    /// A note that hotlap made when it started these servers.
     Note {
-        /// The note.
+        /// The text of the note.
         note: String,
-        /// The servers.
+        /// The indices of the servers.
         servers: Vec<usize>,
     },
 }
@@ -58,73 +57,73 @@ pub enum Warning {
 /// A problem with the figures of one server under one load.
 #[derive(Debug, Clone)]
 pub enum ServerWarning {
-    /// It was not steady.
+    /// The server was not steady.
     Unsteady(Unsteady),
-    /// Probes prove that it costs more or less in slices than alone, by this ratio.
+    /// Probes prove that the server costs more or less in slices than alone, by this ratio.
     InSlices(Estimate),
-    /// It cost far more than usual in some rounds.
+    /// The server cost far more than usual in some rounds.
     Bursty(Bursts),
-    /// Some of its requests failed in laps that count.
+    /// Some requests to the server failed in laps that count.
     Failing {
-        /// Failed requests.
+        /// The failed requests, by kind.
         failures: Failures,
-        /// All requests.
+        /// The number of all requests.
         requests: u64,
     },
-    /// It ended connections with an error (HTTP/2).
+    /// The server ended HTTP/2 connections with an error.
     Goaways {
-        /// How many.
+        /// The number of connections that the server ended.
         connections: u64,
-        /// The code and text of the GOAWAY, or of the most frequent one.
+        /// The code and text of the most frequent GOAWAY.
         reason: String,
     },
-    /// It sent no response in this many rounds.
+    /// The server sent no response in this many rounds.
     Silent(u32),
-    /// It did not serve the full rate of its load, or the common rate.
+    /// The server did not serve the full rate of its load, or the common rate.
     Behind {
         /// Requests/s that became due.
         offered: f64,
-        /// Requests/s that it served.
+        /// Requests/s that the server served.
         reached: f64,
     },
-    /// Some of its laps are excluded.
+    /// Some laps of the server are excluded.
     LeftOut(ExcludedLaps),
-    /// In this many of its windows of a search, the generator was late.
+    /// The generator was late in many windows of the server's search.
     LateWindows {
-        /// Windows in which it was late.
+        /// The number of windows in which the generator was late.
         late: usize,
-        /// All windows.
+        /// The number of all windows of the server's search.
         windows: usize,
     },
-    /// Some windows far below its capacity missed a goal.
+    /// Some windows far below the server's capacity missed a goal.
     MissesBelow {
-        /// Windows that missed it.
+        /// The number of windows that missed a goal.
         missed: usize,
-        /// All windows at such rates.
+        /// The number of all windows far below the capacity.
         windows: usize,
     },
 }
 
-/// Laps that are excluded.
+/// The excluded laps of one or more servers.
 #[derive(Debug, Clone)]
 pub struct ExcludedLaps {
-    /// Whether they are main laps. Otherwise they are laps at a common rate, which affect only
+    /// Whether the laps are main laps. Otherwise they are laps at a common rate, which affect only
     /// response times.
     pub are_main: bool,
-    /// The number of laps of that kind.
+    /// The number of all laps of that kind, excluded or not.
     pub laps: usize,
-    /// The first failed validity check of each lap that is excluded: one example of each kind,
-    /// with the number of laps, most frequent first.
+    /// The first failed validity check of each excluded lap. Each kind of check has one example and
+    /// the number of laps. The most frequent kind comes first.
     pub checks: Vec<(Violation, usize)>,
 }
 
 impl ExcludedLaps {
-    /// The number of laps that are excluded.
+    /// Returns the number of excluded laps.
     pub fn count(&self) -> usize {
         self.checks.iter().map(|(_, laps)| laps).sum()
     }
 
-    /// These laps, and those of another server.
+    /// Adds the excluded laps of another server.
     pub fn and(mut self, others: Self) -> Self {
         self.laps += others.laps;
         for (check, laps) in others.checks {
@@ -144,7 +143,7 @@ impl ExcludedLaps {
     }
 }
 
-/// All warnings about a run.
+/// Returns all warnings about a run.
 pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for search in searches {
@@ -171,7 +170,7 @@ pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis])
     warnings
 }
 
-/// What TLS negotiated with a server. `None` without TLS.
+/// Returns what TLS negotiated with a server. `None` without TLS.
 pub fn tls(run: &Run, server: usize) -> Option<&Negotiated> {
     let mut warmups = run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.warmups);
     warmups.find_map(|warmup| warmup.tls.as_ref())
@@ -183,7 +182,7 @@ fn different_tls(run: &Run) -> Option<Warning> {
     (found.len() > 1).then_some(Warning::DifferentTls(found))
 }
 
-/// The servers with the same value, in the order of the first of them.
+/// Groups servers by a value. Groups are in the order of their first servers.
 fn grouped<K: PartialEq>(all: impl IntoIterator<Item = (K, usize)>) -> Vec<(K, Vec<usize>)> {
     let mut groups: Vec<(K, Vec<usize>)> = Vec::new();
     for (key, server) in all {
@@ -232,7 +231,7 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
         goaways(run, analysis.load, server),
         (measured.silent_rounds > 0).then_some(ServerWarning::Silent(measured.silent_rounds)),
         behind.map(|(offered, reached)| ServerWarning::Behind { offered, reached }),
-        // If no lap counts, the sentences of the table give the reason.
+        // If no lap of any server counts, the sentences with the table give the reason.
         left_out(true).filter(|_| analysis.is_measured()).map(ServerWarning::LeftOut),
         left_out(false).map(ServerWarning::LeftOut),
     ]
@@ -241,7 +240,7 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     .collect()
 }
 
-/// A server that ended connections with an error, by the most frequent reason.
+/// Returns the warning that a server ended connections with an error, with the most frequent error.
 fn goaways(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l);
     let mut all = BTreeMap::new();
@@ -253,7 +252,8 @@ fn goaways(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
     Some(ServerWarning::Goaways { connections, reason: reason.clone() })
 }
 
-/// The failures of a server in its laps that count, at a common rate too. `None` without any.
+/// Returns the warning that requests failed in a server's laps that count, at a common rate too.
+/// `None` without failures.
 fn failing(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
     let own = |l: &&Lap| l.server == server && l.load == load && l.counts();
     let (mut failures, mut responses) = (Failures::default(), 0);
@@ -265,16 +265,16 @@ fn failing(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
     (failures.total() > 0).then_some(ServerWarning::Failing { failures, requests })
 }
 
-/// The servers in tables for which `holds` is true. `None` if there are none.
+/// Returns the servers that tables show and for which `holds` is true. `None` without such servers.
 fn shown(run: &Run, holds: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
     let servers = (0..run.servers.len()).filter(|&server| run.is_shown(server) && holds(server));
     Some(servers.collect()).filter(|servers: &Vec<usize>| !servers.is_empty())
 }
 
-/// Whether nine of ten responses take at least as long as Linux delays an acknowledgement, and
-/// hardly longer, although server and database are mostly idle. The delay is `TCP_DELACK_MIN`,
-/// 40 ms. Nagle's algorithm holds back the rest of a response until then (RFC 1122, sections
-/// 4.2.3.2 and 4.2.3.4).
+/// Whether responses probably wait for delayed acknowledgements. Nine of ten responses then take at
+/// least as long as Linux delays an acknowledgement: 40 ms (`TCP_DELACK_MIN`). The median is hardly
+/// longer, although server and database are mostly idle. Until the acknowledgement arrives, Nagle's
+/// algorithm holds back the rest of a response (RFC 1122, sections 4.2.3.2 and 4.2.3.4).
 fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
     let (rate, cost) = (measured.level[Measure::Rate], measured.level[Measure::Cost]);
     let Some((rate, cost)) = rate.zip(cost) else { return false };
@@ -284,8 +284,8 @@ fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
     busy < 0.5 && ms(0.1) >= 39.5 && ms(0.5) < 60.0
 }
 
-/// The laps of a server under a load that are excluded: main laps, or else laps at a common rate;
-/// `None` if all count.
+/// Returns the excluded laps of a server under a load: its main laps, or else its laps at a common
+/// rate. `None` if all of these laps count.
 pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<ExcludedLaps> {
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == are_main;
     let laps: Vec<&Lap> = run.laps.iter().filter(own).collect();
@@ -299,7 +299,7 @@ pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option
     (!excluded.checks.is_empty()).then_some(excluded)
 }
 
-/// The notes from all starts, each once.
+/// Returns the notes from all starts, each note once.
 fn notes(run: &Run) -> Vec<Warning> {
     let servers = 0..run.servers.len();
     let own = servers.filter(|server| run.servers[*server].role != Role::Control);
@@ -307,8 +307,8 @@ fn notes(run: &Run) -> Vec<Warning> {
     grouped(all).into_iter().map(|(note, servers)| Warning::Note { note, servers }).collect()
 }
 
-/// The notes from the starts of one server. Of notes that differ only in numbers, such as a port
-/// that each start chooses again, the first is kept.
+/// Returns the notes from the starts of one server. Some notes differ only in numbers, such as a
+/// port that each start chooses. Only the first of such notes is returned.
 pub fn notes_of(run: &Run, server: usize) -> Vec<String> {
     let numberless = |note: &str| note.replace(|c: char| c.is_ascii_digit(), "");
     let mut notes: Vec<String> = Vec::new();

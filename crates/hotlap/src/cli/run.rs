@@ -26,7 +26,7 @@ pub struct RunArgs {
     /// another port, hotlap finds it.
     #[arg(value_name = "SERVER|COMMAND|URL")]
     pub servers: Vec<String>,
-    /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, http2, tls, or a
+    /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, http2, tls, web, or a
     /// file (`hotlap init` writes one)
     #[arg(
         long,
@@ -331,8 +331,8 @@ pub struct Placement {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub struct RequestArgs {
-    /// Contract of built-in servers (default: hello)
-    #[arg(long, value_name = "NAME")]
+    /// Contract of built-in servers, or several, separated by commas (default: hello)
+    #[arg(long, value_name = "NAMES")]
     pub contract: Option<String>,
     /// Path to request from commands and URLs (default: /, or the path in the URL)
     #[arg(long, value_name = "PATH", conflicts_with_all = ["requests_file", "access_log"])]

@@ -1,4 +1,4 @@
-//! `hotlap agent`: the other end of `--generator-on` and `--server-on`.
+//! `hotlap agent`: serves another hotlap, which was started with `--generator-on` or `--server-on`.
 
 use std::io::IsTerminal;
 
@@ -14,7 +14,7 @@ use crate::console;
 use crate::exit::{Exit, usage};
 use crate::paths;
 
-/// Serves one controller, over standard input and output.
+/// Serves one controller over standard input and output.
 pub fn run() -> anyhow::Result<Exit> {
     if std::io::stdin().is_terminal() {
         return usage(
@@ -33,7 +33,7 @@ pub fn run() -> anyhow::Result<Exit> {
     }
 }
 
-/// What carries out the orders of a role.
+/// Returns the service that carries out the orders for a role.
 fn roles(role: AgentRole) -> Result<Box<dyn AgentService>, String> {
     match role {
         AgentRole::Generator => Ok(Box::new(Generator::new(Clock::default()))),
@@ -41,7 +41,7 @@ fn roles(role: AgentRole) -> Result<Box<dyn AgentService>, String> {
     }
 }
 
-/// Runs servers on this host.
+/// Creates the service that runs servers on this host.
 fn servers() -> anyhow::Result<Box<dyn AgentService>> {
     let logs = Logs::new()?;
     let setting = ServerSetting {
@@ -55,7 +55,8 @@ fn servers() -> anyhow::Result<Box<dyn AgentService>> {
     Ok(Box::new(ServersAndLogs { service, _logs: logs }))
 }
 
-/// Dropped in this order: the folder is removed when the servers have ended.
+/// The service and its logs, which are dropped in this order. The folder of the logs is removed
+/// after the servers have ended.
 struct ServersAndLogs {
     service: ServerService,
     _logs: Logs,

@@ -1,8 +1,8 @@
-//! `hotlap check`: builds servers, starts them, verifies their responses and stops them. It is the
-//! test of the catalogue.
+//! `hotlap check`: builds servers, starts them, verifies their responses and stops them. This
+//! command is the test of the catalogue.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,11 +11,13 @@ use hotlap_servers::build::Builder;
 use hotlap_servers::catalogue::{Catalogue, CatalogueServer, SpokenProtocol};
 use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker, ContractReport};
 use hotlap_servers::contract::Name;
+use hotlap_servers::database::{Database, DatabaseSetting, Programs, Schema};
 use hotlap_servers::process::Supervisor;
 use serde_json::json;
 
 use super::load::requests::expected;
 use super::run::logs::Logs;
+use super::run::measure::start_database;
 use super::run::spec::server;
 use super::setup::build_all;
 use crate::assets;
@@ -27,10 +29,10 @@ use crate::paths;
 use crate::text::number::{megabytes, time};
 use crate::text::{visible, visible_lines, wrap};
 
-/// Indentation of the lines below a row.
+/// The indentation of the lines below a row.
 const INDENT: usize = 10;
 
-/// Checks servers, one line each.
+/// Checks servers, and prints one line for each.
 pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let (servers, strangers) = chosen(args)?;
@@ -43,7 +45,9 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     let cache = paths::cache()?;
     let logs = Logs::new()?;
+    let database = database(&servers, &supervisor, &logs, &interrupt, console)?;
     let checker = Checker {
+        database: database.as_ref(),
         builder: Builder {
             cache: &cache,
             supervisor: &supervisor,
@@ -80,15 +84,26 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     failed.map_or(Ok(exit), |error| Err(error.into()))
 }
 
-/// The selected servers of the catalogue, and the commands and URLs.
-fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>)> {
-    let wanted = match args.contract.as_deref().map(|name| (name, Name::of(name))) {
-        Some((name, None)) => {
-            let all = Name::ALL.map(Name::as_str).join(", ");
-            return usage(format!("no contract {name}: there are {all}"));
-        }
-        wanted => wanted.and_then(|(_, of)| of),
+/// Starts the database if a contract needs one. Without PostgreSQL, such contracts are skipped.
+fn database(
+    servers: &[&CatalogueServer],
+    supervisor: &Supervisor,
+    logs: &Logs,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Option<Arc<Database>>> {
+    let (true, Ok(programs)) =
+        (servers.iter().any(|server| server.needs_database()), Programs::find(None))
+    else {
+        return Ok(None);
     };
+    let setting = DatabaseSetting { programs, schema: Schema::Contracts, cores: Vec::new() };
+    start_database(&setting, supervisor, logs, interrupt, console).map(Some)
+}
+
+/// Returns the selected servers of the catalogue, and the given commands and URLs.
+fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>)> {
+    let wanted = args.contract.as_deref().map(Name::list).transpose().or_else(usage)?;
     let (strangers, patterns): (Vec<String>, Vec<String>) =
         args.servers.iter().cloned().partition(|s| server::is_custom(s));
     if strangers.is_empty() && args.expect_status.is_some() {
@@ -113,8 +128,8 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>
         }
     }
     if let Some(wanted) = wanted {
-        servers.retain(|s| s.contracts.contains(&wanted));
-        servers.iter_mut().for_each(|s| s.contracts = vec![wanted]);
+        servers.iter_mut().for_each(|s| s.contracts.retain(|name| wanted.contains(name)));
+        servers.retain(|s| !s.contracts.is_empty());
     }
     Ok((servers, strangers))
 }
@@ -169,12 +184,12 @@ fn built_only(
     Ok(exit)
 }
 
-/// A row as one line, with its problems in the lines below.
+/// Formats a row as one line, with its problems in the lines below.
 fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     let ink = |code: &'static str| if console.color { code } else { "" };
     let mut contracts: Vec<&str> =
         row.reports.iter().filter_map(|report| Some(report.contract?.as_str())).collect();
-    // Over a second protocol, they are the same.
+    // The checks over a second protocol repeat the same contracts.
     let mut seen = HashSet::new();
     contracts.retain(|name| seen.insert(*name));
     let (word, color, rest) = match &row.outcome {
@@ -223,13 +238,13 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     out
 }
 
-/// The protocols besides HTTP/1.1 without TLS that were checked.
+/// The checked protocols other than HTTP/1.1 without TLS.
 fn others(row: &CheckedServer) -> impl Iterator<Item = SpokenProtocol> {
     let checked = |protocol: &SpokenProtocol| row.passed_over(*protocol).is_some();
     SpokenProtocol::ALL.into_iter().filter(|p| *p != SpokenProtocol::Http1).filter(checked)
 }
 
-/// In which protocols the responses were wrong, if more than HTTP/1.1 was checked.
+/// Says which protocols had wrong responses, if more than HTTP/1.1 was checked.
 fn wrong(row: &CheckedServer) -> String {
     let failed = |protocol: &SpokenProtocol| row.passed_over(*protocol) == Some(false);
     let over: Vec<&str> =
@@ -240,7 +255,7 @@ fn wrong(row: &CheckedServer) -> String {
     }
 }
 
-/// The lines below a row: failed checks, the last lines of output, the remedy, notes.
+/// Returns the lines below a row: failed checks, the last lines of output, the remedy, and notes.
 fn below(row: &CheckedServer, console: &Console) -> Vec<String> {
     let over = |protocol: SpokenProtocol, what: String| match protocol {
         SpokenProtocol::Http1 => what,
@@ -270,8 +285,8 @@ fn below(row: &CheckedServer, console: &Console) -> Vec<String> {
     below
 }
 
-/// The conformance checks that a server fails, which the numbers of its row count. `None` if it
-/// passes all.
+/// Describes the conformance checks that a server fails. The row itself shows only how many checks
+/// passed. `None` if the server passes all.
 fn unmet(row: &CheckedServer) -> Option<String> {
     let (passed, made) = row.conformance();
     let failed: Vec<&str> = row.unmet().map(|check| check.name.as_str()).collect();
@@ -326,8 +341,8 @@ fn as_json(row: &CheckedServer) -> serde_json::Value {
     })
 }
 
-/// A missing toolchain skips a row. With `--strict` that is a failure, unless no registry that can
-/// be reached has the toolchain.
+/// Returns the exit code. A missing toolchain skips a row. With `--strict`, a skipped row is a
+/// failure, unless no reachable registry has the toolchain.
 fn verdict(args: &CheckArgs, rows: &[CheckedServer], console: &Console) -> Exit {
     use hotlap_servers::build::MissingKind::Unreachable;
     let count = |is: &dyn Fn(&CheckOutcome) -> bool| rows.iter().filter(|r| is(&r.outcome)).count();

@@ -1,4 +1,4 @@
-//! `hotlap compare`: stored runs.
+//! `hotlap compare`: compares stored runs.
 
 use std::path::Path;
 
@@ -53,13 +53,14 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(if any { Exit::Ok } else { Exit::Invalid }.and(ruling.exit()))
 }
 
-/// The first rule that is about capacities if the runs are no searches, or the reverse.
+/// Returns the first rule that does not fit the runs. Capacity rules are for searches, and all
+/// other rules are for other runs.
 fn mismatched<'a>(texts: &'a [String], rules: &[Rule], is_search: bool) -> Option<&'a String> {
     let mut both = texts.iter().zip(rules);
     both.find(|(_, rule)| rule.is_about_capacity() != is_search).map(|(text, _)| text)
 }
 
-/// The runs of one side, and their name in messages.
+/// The runs on one side of a comparison, and their name in messages.
 struct Side {
     runs: Vec<Run>,
     name: String,
@@ -68,7 +69,7 @@ struct Side {
 }
 
 impl Side {
-    /// Runs of a store, by their numbers.
+    /// Reads runs from a store by their numbers.
     fn of(store: &Store, numbers: &[u64]) -> anyhow::Result<Self> {
         let runs = numbers.iter().map(|&number| store.run(number)).collect::<Result<_, _>>()?;
         Ok(Self { runs, name: named(numbers), is_here: true })
@@ -85,7 +86,7 @@ impl Side {
     }
 }
 
-/// `run 11`, `runs 11–13`, or `runs 11, 13`.
+/// Names runs in messages, as in `run 11`, `runs 11–13`, or `runs 11, 13`.
 fn named(numbers: &[u64]) -> String {
     let all: Vec<String> = numbers.iter().map(u64::to_string).collect();
     match (numbers, &all[..]) {
@@ -97,7 +98,7 @@ fn named(numbers: &[u64]) -> String {
     }
 }
 
-/// The two sides to compare: the earlier one first.
+/// Returns the two sides to compare, the earlier one first.
 fn both(args: &CompareArgs) -> anyhow::Result<[Side; 2]> {
     let store = open(&args.store)?;
     let own = |runs: &RunNumbers| Side::of(&store, &runs.0);
@@ -127,7 +128,7 @@ fn both(args: &CompareArgs) -> anyhow::Result<[Side; 2]> {
     }
 }
 
-/// The runs that `--baseline` refers to: numbers, a name, or a store file.
+/// Reads the runs that `--baseline` refers to by numbers, by a name, or by a store file.
 fn before(store: &Store, baseline: &str) -> anyhow::Result<Side> {
     if let Ok(numbers) = baseline.parse::<RunNumbers>() {
         return Side::of(store, &numbers.0);

@@ -1,17 +1,19 @@
-//! The hidden commands with which hotlap starts itself: the supervisor of a server, the ceiling,
-//! and a test server. So one binary is enough for all of them.
+//! The hidden commands with which hotlap starts itself as a supervisor, a ceiling or a test server,
+//! so that one binary is enough.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use hotlap_testbed::{CalibratedServer, Lookup, Planted, Unruly, serve_ceiling};
+use hotlap_testbed::{
+    CalibratedServer, Cheat, Lookup, Planted, Unruly, serve_ceiling, serve_floor,
+};
 
 use crate::console::Console;
 use crate::exit::Exit;
 
-/// The supervisor of one server. It reads its commands from stdin.
+/// Runs the supervisor of one server, which reads its commands from stdin.
 pub fn supervisor() -> anyhow::Result<Exit> {
     match hotlap_servers::process::supervisor::main() {
         code if code == ExitCode::SUCCESS => Ok(Exit::Ok),
@@ -19,15 +21,15 @@ pub fn supervisor() -> anyhow::Result<Exit> {
     }
 }
 
-/// The ceiling, on port `PORT` at `HOST`, with `CPUS` threads.
+/// Runs the ceiling, on port `PORT` at `HOST`, with `CPUS` threads.
 pub fn ceiling() -> anyhow::Result<Exit> {
     serve_ceiling(address()?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
 }
 
-/// The test server with the name in the first argument, on port `PORT` at `HOST`. With
-/// `--alone REQUESTS NAME`, there is no server. Then it prints the nanoseconds that the server's
-/// work takes per request, timed in stretches of so many requests.
+/// Runs the test server that the first argument names, on port `PORT` at `HOST`. With `--alone
+/// REQUESTS NAME`, prints the nanoseconds per request that the server's work takes without a
+/// server. The work is timed in stretches of `REQUESTS` requests.
 pub fn known(argv: &[OsString], console: &Console) -> anyhow::Result<Exit> {
     let text = |at: usize| argv.get(at).map(|a| a.to_string_lossy()).unwrap_or_default();
     if text(0) == "--alone" {
@@ -41,7 +43,7 @@ pub fn known(argv: &[OsString], console: &Console) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The server with the planted difference in the first argument, on port `PORT` at `HOST`.
+/// Runs the server with the planted difference in the first argument, on port `PORT` at `HOST`.
 pub fn planted(argv: &[OsString]) -> anyhow::Result<Exit> {
     let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
     let server: Planted = name.parse()?;
@@ -49,8 +51,8 @@ pub fn planted(argv: &[OsString]) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The server that executes a statement for each response, described by the first argument, on port
-/// `PORT` at `HOST`.
+/// Runs the server that executes a database statement for each response, on port `PORT` at `HOST`.
+/// The first argument describes the server.
 pub fn lookup(argv: &[OsString]) -> anyhow::Result<Exit> {
     let text = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
     let server: Lookup = text.parse()?;
@@ -58,8 +60,15 @@ pub fn lookup(argv: &[OsString]) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The unruly server whose seed is the first argument, on port `PORT` at `HOST`. The server passes
-/// a second argument when it starts itself again.
+/// Runs the floor, on port `PORT` at `HOST`, with `CPUS` threads. An argument may name a cheat.
+pub fn floor(argv: &[OsString]) -> anyhow::Result<Exit> {
+    let cheat = argv.first().map_or(Ok(Cheat::None), |name| name.to_string_lossy().parse())?;
+    serve_floor(address()?, number("CPUS").unwrap_or(1), cheat)?;
+    Ok(Exit::Ok)
+}
+
+/// Runs the unruly server, on port `PORT` at `HOST`. The first argument is the seed. The server
+/// passes itself a second argument when it restarts itself.
 pub fn unruly(argv: &[OsString]) -> anyhow::Result<Exit> {
     let seed = argv.first().and_then(|seed| seed.to_string_lossy().parse().ok());
     let server = Unruly::new(seed.context("a seed is a number")?);
@@ -67,7 +76,7 @@ pub fn unruly(argv: &[OsString]) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The address to listen on: `PORT` at `HOST`, by default on loopback.
+/// The address to listen on: port `PORT` at `HOST`, which is loopback by default.
 fn address() -> anyhow::Result<SocketAddr> {
     let host = match std::env::var_os("HOST") {
         Some(_) => number("HOST")?,

@@ -32,7 +32,7 @@ pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// One server over all runs.
+/// Shows one server over all runs.
 fn trend(
     store: &Store,
     lines: &[ListedRun],
@@ -64,7 +64,7 @@ fn table(lines: &[ListedRun], width: usize) -> String {
 
 fn servers(line: &ListedRun) -> String {
     let names = line.servers.join(", ");
-    // This column comes first, since a narrow terminal cuts the others off.
+    // The baseline comes first, since a narrow terminal cuts off the end of the line.
     let kept = line.baseline.as_ref().map_or_else(String::new, |b| format!("baseline {b} · "));
     match &line.suite {
         Some(suite) => format!("{kept}{suite}: {names}"),

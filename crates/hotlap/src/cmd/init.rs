@@ -4,7 +4,7 @@ use crate::cli::InitArgs;
 use crate::console::Console;
 use crate::exit::Exit;
 
-/// The text before the servers.
+/// The text of the suite file before the list of servers.
 const HEAD: &str = r#"# A suite of hotlap: which servers, under which loads, and what is asked.
 # Run it with: hotlap run --suite ./FILE.toml   (from any folder)
 
@@ -14,53 +14,54 @@ about = "What this compares, and why. The report begins with it."
 # before it?  scale: how do requests/s grow with a value that is given as a list?
 question = "compare"
 
-# What servers of the catalogue are held to: hello, clock, api or json-api. Without it each is held
-# to its usual one. Commands and URLs are held to their own first answer.
+# The contract that servers of the catalogue keep, or several of them: "db,queries,fortunes". Each
+# gets a table. Without this key, a server keeps its usual contract. A command or a URL must give
+# the same response as its first one.
 # contract = "hello"
 
-# The server that the others are compared with; without it the first.
+# The server that the others are compared with. Without this key, the first one.
 # reference = "NAME"
 
-# Time to spend in all, and the width of the intervals at which it may stop early.
+# How long to measure, and how narrow the intervals must be to stop early.
 budget = "2m"
 # precision = "1%"
 
-# How long a server runs before it is frozen and the others run; without it 12ms if
-# every server then costs what it costs when left running, else 100ms.
+# How long a server runs before it is frozen and the others run. Without this key, 12ms if a server
+# costs the same in such slices as when left running, and 100ms if not.
 # slice = "100ms"
 
-# What each server meets alone once all is measured: overload, churn, slow headers, ...
+# Stress scenarios that follow the measurement: overload, churn, slow headers, ...
 # stress = ["overload"]
 
-# Cores for the servers; without it half of them.
+# Cores for the servers. Without this key, half of them.
 # cpus = 1
 
-# Start the servers with a certificate and load them over TLS: https, and h2 with protocol = "h2".
-# Commands find the files in TLS_CERT and TLS_KEY.
+# Start the servers with a certificate and load them over TLS. Commands find the certificate in
+# TLS_CERT and its key in TLS_KEY.
 # https = true
 
-# Leave out servers whose toolchain is missing, instead of showing them as failed.
+# Leave out servers whose toolchain is missing. Without this key, they are shown as
+# failed.
 # leave_out_missing = true
 
 # Start PostgreSQL for the servers, with the tables and rows of an SQL file. Servers find it
 # through DATABASE_URL (docs/databases.md).
 # with_postgres = "schema.sql"
 
-# A name of the catalogue, a command or a URL; or a table with
-#   run    = what is run
-#   name   = what tables call it
-#   on     = the server that it stands on, for layers
-#   cpus   = how many cores it is told to use (CPUS); a list gives a row each
-#   counts = { file = "access.log", per_request = 1 }   lines that it must append
+# A server of the catalogue, a command or a URL, or a table with these keys:
+#   run    = the same
+#   name   = its name in tables
+#   on     = the server that it builds on, for layers
+#   cpus   = the number of cores that it should use (CPUS), or a list, with a row for each
+#   counts = { file = "access.log", per_request = 1 }   the lines that it must append to a file
 servers = [
 "#;
 
-/// The text that follows the servers.
+/// The text of the suite file after the list of servers.
 const TAIL: &str = r#"]
 
-# A load: each value may be a list, and lists are crossed. Repeat [[load]] for more. A load with a
-# rate (requests/s) is an open loop: it is measured at that rate alone, by response time and CPU
-# time per request.
+# A load. A value may be a list: every combination becomes a load. Repeat [[load]] for more. A load
+# with a rate (requests/s) is an open loop, measured at that rate only.
 [[load]]
 connections = 64
 # threads   = 1
@@ -71,9 +72,8 @@ connections = 64
 # request   = "POST /bla"
 # rate      = 1000
 
-# The request to commands and URLs. For several requests, or fields that vary, give a file instead,
-# above the servers: requests_file = 'requests.toml', or access_log = 'access.log' (docs/requests.md
-# describes both).
+# The request to commands and URLs. For several requests, or fields that vary, name a file above the
+# servers instead: requests_file = 'requests.toml' or access_log = 'access.log' (docs/requests.md).
 # [request]
 # method        = "GET"
 # path          = "/"
@@ -82,7 +82,7 @@ connections = 64
 # expect_status = 200
 # expect_body   = "Hello, World!"
 
-# Published figures, shown beside the measured ones.
+# Published figures to show beside the measured ones.
 # [[published]]
 # source  = "the source"
 # year    = 2016
@@ -97,7 +97,7 @@ connections = 64
 # why  = "the reason"
 "#;
 
-/// Prints the file.
+/// Prints the suite file.
 pub fn run(args: &InitArgs, console: &Console) -> anyhow::Result<Exit> {
     console.data(&suite(&args.servers))?;
     Ok(Exit::Ok)
@@ -111,7 +111,7 @@ fn suite(servers: &[String]) -> String {
     text + TAIL
 }
 
-/// A TOML string: unchanged where possible, else with escapes (TOML 1.0, "String").
+/// Quotes a text as a TOML string: literally if possible, else with escapes (TOML 1.0, "String").
 fn quoted(text: &str) -> String {
     if !text.contains(|c: char| c == '\'' || c.is_control()) {
         return format!("'{text}'");

@@ -1,6 +1,6 @@
-//! `hotlap list`: lists the catalogue, and which of its servers can run here.
+//! `hotlap list`: lists the servers of the catalogue, and shows which of them can run here.
 
-use hotlap_servers::build::{MissingKind, MissingToolchain, probe_all};
+use hotlap_servers::build::{MissingKind, MissingToolchain, probe_with_databases};
 use hotlap_servers::catalogue::{Catalogue, CatalogueError, CatalogueServer};
 use serde_json::json;
 
@@ -17,10 +17,10 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
     let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = select(&catalogue, args.pattern.as_deref()).or_else(|e| usage(e.to_string()))?;
     let interrupt = Interrupt::listen()?;
-    let probed = probe_all(&servers, interrupt.flag());
+    let probed = probe_with_databases(&servers, interrupt.flag());
     if interrupt.asked() {
-        // Without an answer from the toolchain, the server is "unknown": calling it unusable would
-        // be wrong.
+        // If the toolchain check of a server did not finish, the server's state is unknown. Listing
+        // the server as unusable would be wrong.
         console.note("Interrupted before all toolchains were checked: nothing is listed.");
         return Ok(Exit::Interrupted);
     }
@@ -43,13 +43,13 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(if catalogue.broken.is_empty() { Exit::Ok } else { Exit::Usage })
 }
 
-/// The servers that match a pattern. All servers without one.
+/// Returns the servers that match a pattern, or all servers if there is no pattern.
 pub fn select<'a>(
     catalogue: &'a Catalogue,
     pattern: Option<&str>,
 ) -> Result<Vec<&'a CatalogueServer>, CatalogueError> {
     let Some(pattern) = pattern else { return Ok(catalogue.servers.iter().collect()) };
-    // An empty pattern, from an unset variable in a script, does not select the whole catalogue.
+    // An empty pattern, possibly from an unset shell variable, must not select the whole catalogue.
     let is_within = |s: &&CatalogueServer| !pattern.is_empty() && s.id.contains(pattern);
     let within: Vec<&CatalogueServer> = catalogue.servers.iter().filter(is_within).collect();
     if within.is_empty() { catalogue.select(pattern) } else { Ok(within) }

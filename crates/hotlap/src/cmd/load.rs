@@ -26,10 +26,10 @@ use crate::text::visible;
 use loaded::Loaded;
 use requests::Asked;
 
-/// How often the progress of a load is read.
+/// The interval at which the progress of a load is read.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Loads, prints, exports.
+/// Runs a load, prints the result, and writes the exports.
 pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     if let Some(script) = &args.script {
         return usage(format!(
@@ -82,19 +82,19 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
         Some(data) => console.data(&data),
         None => console.result(exports.to_stdout(), |_| output::human(&loaded, console.width)),
     };
-    // If the reader of standard output has closed it, the exports are still written.
+    // The exports are written even if the reader of standard output has closed it.
     exports.finish(&loaded)?;
     printed?;
     Ok(verdict(&loaded, &interrupt, console))
 }
 
-/// Says that there are no figures.
+/// Reports that the load was interrupted before it began.
 fn interrupted(console: &Console) -> Exit {
     console.warn("Interrupted before the load began.");
     Exit::Interrupted
 }
 
-/// Opens the exports first, so that a bad path fails before anything is sent.
+/// Opens the exports before the load, so that a bad path fails before anything is sent.
 fn exports(args: &LoadArgs) -> anyhow::Result<Exports<Loaded>> {
     let asked = &args.exports;
     let mut exports = Exports::default();
@@ -158,7 +158,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         seed: asked.fields.seed,
         order: asked.fields.order.clone(),
         unique: 0,
-        // An order begins with its first entry: there were no probes.
+        // An order starts with its first entry, since no probes were sent.
         first_value: if asked.fields.order.is_some() { 0 } else { PROBES },
         shape,
         stop,
@@ -177,10 +177,11 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
     Ok((plan, asked))
 }
 
-/// How long to measure, unless the command line says it.
+/// The measuring time if the command line gives none.
 const DURATION: Duration = Duration::from_secs(10);
 
-/// When the load ends. Recorded requests end with the last of them, if it is due by then.
+/// Determines when the load ends. A replay ends with its last request, if that request is due
+/// before the measuring time is over.
 fn stop(args: &LoadArgs, pace: &Pace) -> Stop {
     match (args.requests, args.duration, pace) {
         (Some(requests), _, _) => Stop::Requests(requests as u64),
@@ -192,7 +193,7 @@ fn stop(args: &LoadArgs, pace: &Pace) -> Stop {
     }
 }
 
-/// Starts the agents that the flags name. `None` if they name none.
+/// Starts the agents that the flags name. Returns `None` if the flags name none.
 fn open(args: &LoadArgs, interrupt: &Interrupt) -> anyhow::Result<Option<Generators>> {
     if args.generator_on.is_empty() {
         return Ok(None);
@@ -201,8 +202,8 @@ fn open(args: &LoadArgs, interrupt: &Interrupt) -> anyhow::Result<Option<Generat
     Ok(Some(Generators::open(&args.generator_on, sampler, &interrupt.shared())?))
 }
 
-/// The requests with their expected responses, and notes for the user, as [`Asked::requests`], but
-/// learned from the first generator's host: this one may not reach the server.
+/// Learns the expected responses on the first generator's host, since this host may not reach the
+/// server. Returns the requests and notes for the user, like [`Asked::requests`].
 fn learned(
     asked: &Asked,
     args: &LoadArgs,
@@ -219,8 +220,8 @@ fn learned(
     }
 }
 
-/// Runs the load with a live line. Ctrl-C ends it early and keeps the results so far. `None` if a
-/// generator was lost. The user knows then.
+/// Runs the load with a live line. Ctrl-C ends the load early and keeps the results so far. If a
+/// generator was lost, warns the user and returns `None`.
 fn drive(
     host: &dyn LoadHost,
     plan: &Plan,
@@ -252,14 +253,14 @@ fn drive(
     }
 }
 
-/// Shows the rate so far, and the time left if it is known.
+/// A live line with the rate so far, and the time left if it is known.
 struct LoadView {
     live: Live,
     began: Instant,
 }
 
 impl LoadView {
-    /// Begins with the load. Shows nothing where the console has no live view.
+    /// Starts the live line. Nothing is shown if the console has no live view.
     fn start(plan: &Plan, console: &Console) -> Self {
         let quiet = Console { quiet: true, ..*console };
         let live = Live::start(if console.live { console } else { &quiet });
@@ -271,20 +272,20 @@ impl LoadView {
         Self { live, began: Instant::now() }
     }
 
-    /// Shows how far the load has come.
+    /// Shows the progress of the load.
     fn show(&mut self, progress: Progress) {
         let rate = progress.responses as f64 / self.began.elapsed().as_secs_f64();
         let rate = number::rate(rate);
         self.live.phase(format!("{rate} requests/s, {} failed", progress.failures));
     }
 
-    /// Removes the line.
+    /// Removes the live line.
     fn clear(&mut self) {
         self.live.clear();
     }
 }
 
-/// The exit code, with a message if something is wrong.
+/// Returns the exit code, and prints a message if something is wrong.
 fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
     let outcome = &loaded.outcome;
     if let Some(wrong) = &outcome.first_wrong {

@@ -1,4 +1,4 @@
-//! `hotlap merge`: the shards of a pool, as one run.
+//! `hotlap merge`: merges the shards of a pool into one run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::store::Store;
 /// The shards of each kind of machine.
 type ByKind = BTreeMap<Kind, Vec<Measured>>;
 
-/// Merges.
+/// Merges the shards, and shows or exports the result.
 pub fn run(args: &MergeArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut exports = Exports::open(&args.exports)?;
     let (kinds, missing) = read(&files(&args.stores)?)?;
@@ -49,7 +49,7 @@ pub fn run(args: &MergeArgs, console: &Console) -> anyhow::Result<Exit> {
     })
 }
 
-/// The stores in the list, and the stores in the folders in the list.
+/// Returns the given stores, and the stores in the given folders.
 fn files(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in named {
@@ -75,8 +75,8 @@ fn files(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The shards by kind of machine, and the numbers of missing shards. Only one store is in memory at
-/// a time.
+/// Reads the shards of each kind of machine, and finds the numbers of missing shards. Only one
+/// store is in memory at a time.
 fn read(files: &[PathBuf]) -> anyhow::Result<(ByKind, Vec<usize>)> {
     let mut kinds = ByKind::new();
     let mut found = BTreeMap::<usize, (&Path, Shard)>::new();
@@ -113,7 +113,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<(ByKind, Vec<usize>)> {
     Ok((kinds, (0..of).filter(|number| !found.contains_key(number)).collect()))
 }
 
-/// The shards of the kind that is asked for, or of the only one.
+/// Returns the shards of the requested kind, or of the only kind.
 fn chosen(kinds: ByKind, asked: Option<usize>) -> anyhow::Result<Vec<Measured>> {
     let count = kinds.len();
     match asked {
@@ -129,7 +129,7 @@ fn chosen(kinds: ByKind, asked: Option<usize>) -> anyhow::Result<Vec<Measured>> 
     }
 }
 
-/// The kinds by number, each with its shards and nodes.
+/// Lists the kinds by number, each with its shards and nodes.
 fn list(kinds: &ByKind) -> String {
     let each = kinds.iter().enumerate().map(|(place, (kind, shards))| {
         let numbers: Vec<String> = shards.iter().map(|m| m.shard.number.to_string()).collect();

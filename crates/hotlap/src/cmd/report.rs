@@ -1,4 +1,4 @@
-//! `hotlap report`: a stored run, shown again.
+//! `hotlap report`: shows a stored run again.
 
 use crate::cli::{ReportArgs, StoreArgs};
 use crate::console::Console;
@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::store::Store;
 use crate::text::{number, wrap};
 
-/// Shows a run, or writes it to files.
+/// Shows a stored run, and writes it to the requested files.
 pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut exports = Exports::open(&args.exports)?;
     let store = open(&args.store)?;
@@ -30,7 +30,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The store given by `--store`, or the default one. It must exist.
+/// Opens the store given by `--store`, or the default store. The store must exist.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
     let Some(path) = args.store.clone().or_else(paths::store) else {
         return usage(

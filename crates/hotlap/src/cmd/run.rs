@@ -1,6 +1,6 @@
-//! `hotlap run`: the command line becomes a [`RunSpec`], its servers are built and become
-//! [`Participants`], they are measured or stressed, and the result is printed, exported and stored.
-//! `--dry-run` prints the plan instead.
+//! `hotlap run`: turns the command line into a [`RunSpec`], builds the servers, and collects them
+//! as [`Participants`]. The participants are measured or stressed, and the result is printed,
+//! exported and stored. `--dry-run` prints the plan instead.
 
 pub mod dry_run;
 pub mod finish;
@@ -26,7 +26,7 @@ use hosts::RunHosts;
 use participants::{Participants, build, build_there};
 use spec::{RunSpec, Storage};
 
-/// Runs the command.
+/// Carries out `hotlap run`.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     let spec = RunSpec::new(&args)?;
     match (&spec.shard, &spec.storage) {
@@ -37,7 +37,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     }
 }
 
-/// Carries out the plan of a run, and stores it there.
+/// Carries out the plan of a run, and stores the run in `storage`.
 fn carry_out(spec: &RunSpec, storage: &Storage, console: &Console) -> anyhow::Result<Exit> {
     spec.notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let mut exports = Exports::open(&spec.exports)?;
@@ -48,7 +48,7 @@ fn carry_out(spec: &RunSpec, storage: &Storage, console: &Console) -> anyhow::Re
     };
     let interrupt = Interrupt::listen()?;
     let participants = prepare(spec, &interrupt, console);
-    // A build that was interrupted has failed.
+    // An interrupted build returns an error, so the interrupt is checked first.
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
@@ -70,7 +70,8 @@ fn prepare(
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<Participants> {
-    // Builds have none, but if it is not permitted, nothing is built.
+    // Builds run with normal priority, so the raised priority is dropped. If raising it is not
+    // permitted, nothing is built.
     drop(measure::priority(spec)?);
     let hosts = RunHosts::open(spec, interrupt, console)?;
     let builds = match &hosts.servers {
@@ -81,9 +82,9 @@ fn prepare(
     Participants::new(spec, &builds, hosts, console)
 }
 
-/// The store of a run. `None` with `--no-store`. If the default store cannot be written (no home
-/// directory, or a read-only one), the run continues without it. A store given by `--store` must be
-/// usable. A dry run creates none.
+/// Opens the store of a run. Returns `None` with `--no-store`, and for a dry run if the store does
+/// not exist. If the default store cannot be written (no home directory, or a read-only one), the
+/// run continues without a store. A store given by `--store` must be usable.
 fn open_store(
     spec: &RunSpec,
     storage: &Storage,

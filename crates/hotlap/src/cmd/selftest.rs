@@ -20,9 +20,9 @@ use crate::live::Live;
 use arena::Arena;
 use claim::{Claim, Word};
 
-/// The time that everything except the experiment with the twins takes. That experiment has the
-/// rest of the budget, and at least this long.
+/// The time for everything except the experiment with the twins.
 const OTHERS: Duration = Duration::from_secs(150);
+/// The shortest time for the experiment with the twins, which gets the rest of the duration.
 const TWINS: Duration = Duration::from_secs(16);
 
 /// The time for the search for the capacities of three queues.
@@ -47,7 +47,7 @@ pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(if is_off { Exit::Invalid } else { Exit::Ok })
 }
 
-/// Tests one server after the other.
+/// Runs all trials, one after another.
 fn claims(
     args: &SelftestArgs,
     arena: &Arena,

@@ -1,5 +1,5 @@
 //! `hotlap setup`: lists missing toolchains by package manager, with the command that installs
-//! them. With `--yes` it installs them, and builds every server that can run.
+//! them. With `--yes`, installs the toolchains and builds every server that can run.
 
 use std::fs::File;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use hotlap_servers::build::{
     BuildEvent, Builder, Built, InstallError, InstallProgress, MissingKind, MissingPackages,
-    MissingToolchain, PackageManager, Unready, probe_all,
+    MissingToolchain, PackageManager, Unready, probe_with_databases,
 };
 use hotlap_servers::catalogue::{Catalogue, CatalogueServer};
 use hotlap_servers::process::Supervisor;
@@ -23,7 +23,7 @@ use crate::paths;
 use crate::text::number::{megabytes, plural};
 use crate::text::visible;
 
-/// Prints the commands, or runs them and builds.
+/// Prints the installation commands, or runs them and builds the servers.
 pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = super::list::select(&catalogue, args.pattern.as_deref());
@@ -58,9 +58,9 @@ pub fn install(
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<Exit> {
-    let probed = probe_all(servers, interrupt.flag());
+    let probed = probe_with_databases(servers, interrupt.flag());
     if interrupt.asked() {
-        // A toolchain whose check did not finish must not count as missing: it would be installed.
+        // A toolchain whose check did not finish must not be installed as if it were missing.
         return Ok(Exit::Interrupted);
     }
     let absent: Vec<(&CatalogueServer, MissingToolchain)> =
@@ -112,7 +112,7 @@ fn carry_out(
 ) -> anyhow::Result<()> {
     let log = paths::cache()?.join("setup.log");
     let name = visible(&log.to_string_lossy());
-    // Output of an earlier installation would be misleading here.
+    // The log must not contain the output of an earlier installation.
     File::create(&log)
         .with_context(|| format!("cannot write {name}: set HOTLAP_CACHE to a folder of yours"))?;
     let mut live = Live::start(console);
@@ -132,10 +132,10 @@ fn carry_out(
     Ok(result?)
 }
 
-/// The toolchains that are still missing after the installation.
+/// Reports the toolchains that are still missing after the installation.
 fn still_missing(servers: &[&CatalogueServer], interrupt: &Interrupt, console: &Console) -> Exit {
     let mut exit = Exit::Ok;
-    let probed = probe_all(servers, interrupt.flag());
+    let probed = probe_with_databases(servers, interrupt.flag());
     if interrupt.asked() {
         return Exit::Interrupted;
     }
@@ -151,7 +151,7 @@ fn still_missing(servers: &[&CatalogueServer], interrupt: &Interrupt, console: &
     exit
 }
 
-/// Builds servers, and returns the results in their order. A live line shows the current step.
+/// Builds servers, and returns the results in the same order. A live line shows the current step.
 pub fn build_all(
     servers: &[&CatalogueServer],
     supervisor: &Supervisor,

@@ -11,17 +11,17 @@ use hotlap_servers::running::HOST;
 use crate::cli::TlsArgs;
 use crate::exit::usage;
 
-/// The settings for servers that hotlap starts with its own certificate, which is trusted unless a
-/// flag says what is.
+/// The settings for servers that hotlap starts with its own certificate. This certificate is
+/// trusted, unless a flag names other authorities.
 pub fn settings(args: &TlsArgs) -> anyhow::Result<Tls> {
     let mut tls = Tls::with(HOST.to_owned());
-    // Servers prefer different ones, which cost differently, and some cannot be configured.
+    // Servers prefer different ciphers of different cost, and some cannot be configured.
     tls.ciphers = AES_128_GCM.map(str::to_owned).to_vec();
     apply(&mut tls, args)?;
     Ok(tls)
 }
 
-/// Completes a target that uses TLS.
+/// Applies the flags to a target. If the target does not use TLS, such flags are a usage error.
 pub fn complete(target: &mut Target, args: &TlsArgs) -> anyhow::Result<()> {
     let Some(tls) = &mut target.tls else {
         let is_given = args.cacert.is_some() || args.cert.is_some() || args.sni.is_some();

@@ -1,9 +1,9 @@
 //! The destination of one export: standard output, a device or a pipe, or a file that is replaced
 //! as a whole.
 //!
-//! A file is written under a temporary name in the same folder, synced to disk and renamed. So a
-//! reader, a crash or a full disk never sees half of it, and the previous content stays until the
-//! new content is complete. The temporary file is removed on every path.
+//! A file is written under a temporary name in the same folder, synced to disk and renamed. Readers
+//! never see half of the content, not even after a crash or on a full disk. The previous content
+//! stays until the new content is complete. The temporary file is removed in every case.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -15,30 +15,30 @@ use anyhow::Context;
 
 use crate::redact;
 
-/// How many symbolic links are followed to a file that does not exist yet. The kernel's limit.
+/// The maximum number of symbolic links that are followed to a file. This is the kernel's limit.
 const LINKS: usize = 40;
 
 /// The destination of one export.
 #[derive(Debug)]
 pub enum Sink {
-    /// Standard output as the process got it: a file opened for appending is appended to.
+    /// Standard output. If it is a file that was opened for appending, text is appended.
     Stdout,
-    /// A device, a pipe, a terminal, or an inherited descriptor: written once.
+    /// A device, a pipe, a terminal, or an inherited descriptor, which is written once.
     Stream(PathBuf, File),
     /// A file that is replaced.
     File(PathBuf, Replaced),
 }
 
-/// The extensions of exports.
+/// The file extensions of exports.
 const EXTENSIONS: [&str; 11] =
     ["json", "md", "markdown", "csv", "html", "htm", "svg", "xml", "txt", "hgrm", "out"];
 
 /// A file that is replaced.
 #[derive(Debug)]
 pub struct Replaced {
-    /// Its path, with symbolic links resolved.
+    /// The path of the file, with symbolic links resolved.
     path: PathBuf,
-    /// Set if the file has further hard links or another owner: then its content is replaced
+    /// Set if the file has further hard links or another owner. The content is then replaced
     /// instead of the file.
     in_place: Option<File>,
 }
@@ -59,17 +59,17 @@ impl Sink {
         })
     }
 
-    /// Whether this is standard output.
+    /// Whether the destination is standard output.
     pub fn is_stdout(&self) -> bool {
         matches!(self, Self::Stdout)
     }
 
-    /// Whether it can be written repeatedly, each time replacing the previous content.
+    /// Whether the destination can be written repeatedly, each time replacing the previous content.
     pub fn can_be_rewritten(&self) -> bool {
         matches!(self, Self::File(_, Replaced { in_place: None, .. }))
     }
 
-    /// The path of the file. `None` for standard output and streams.
+    /// Returns the path of the file. `None` for standard output and streams.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(_, replaced) => Some(&replaced.path),
@@ -104,7 +104,7 @@ fn opened(path: &Path) -> io::Result<Sink> {
         Err(error) => return Err(error),
     };
     if is_descriptor || path == Path::new("/dev/stderr") {
-        // Another process may be writing to the same file: append, never truncate.
+        // Another process may be writing to the same file, so text is only appended to it.
         let file = OpenOptions::new().append(true).open(path)?;
         return Ok(Sink::Stream(path.to_owned(), file));
     }
@@ -136,7 +136,7 @@ impl Replaced {
                 "it exists already, and does not look like an export",
             ));
         }
-        // A read-only file is not replaced either.
+        // Opening the file for writing fails if it is read-only, so that it is not replaced.
         let file = OpenOptions::new().write(true).open(&path)?;
         let can_replace = there.nlink() == 1 && Draft::new(&path, Some(there)).is_ok();
         Ok(Self { path, in_place: (!can_replace).then_some(file) })
@@ -160,7 +160,7 @@ impl Replaced {
     }
 }
 
-/// The file that a path refers to, which need not exist yet. A symbolic link stays a link.
+/// Returns the file that a path refers to, which need not exist yet. A symbolic link stays a link.
 fn target(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -172,7 +172,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(ErrorKind::InvalidInput, "too many symbolic links"))
 }
 
-/// A path whose folder has no symbolic links, so that two paths of one file are equal.
+/// Resolves symbolic links in the folder of a path, so that two paths of one file are equal.
 fn resolved(path: PathBuf) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new(".")).canonicalize();
@@ -182,7 +182,7 @@ fn resolved(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Whether a file is a store: whether it begins like a file of SQLite
+/// Whether a file is a store, that is, whether it begins like an SQLite file
 /// (sqlite.org/fileformat.html).
 fn is_store(path: &Path) -> bool {
     let mut begin = [0; 15];
@@ -190,8 +190,8 @@ fn is_store(path: &Path) -> bool {
         && begin == *b"SQLite format 3"
 }
 
-/// Whether an existing file looks like an export, by its name or its first byte. If not, the user
-/// may have named a program or its source by mistake.
+/// Whether an existing file looks like an export, by its name or its first byte. Any other file may
+/// be a program or its source that the user named by mistake.
 fn is_replaceable(path: &Path) -> bool {
     let Some(extension) = path.extension().map(|e| e.to_string_lossy().to_lowercase()) else {
         return rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_err();
@@ -201,7 +201,7 @@ fn is_replaceable(path: &Path) -> bool {
     EXTENSIONS.contains(&&*extension) || begins && b"{[<".contains(&first[0])
 }
 
-/// Overwrites the content of a file, if it cannot be replaced.
+/// Overwrites the content of a file that cannot be replaced.
 fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     file.set_len(0)?;
@@ -209,7 +209,7 @@ fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     synced(file)
 }
 
-/// Syncs a file to disk. Some file systems do not support it.
+/// Syncs a file to disk. A file system that does not support syncing causes no error.
 fn synced(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(e) if [ErrorKind::InvalidInput, ErrorKind::Unsupported].contains(&e.kind()) => Ok(()),
@@ -217,15 +217,15 @@ fn synced(file: &File) -> io::Result<()> {
     }
 }
 
-/// A temporary file, removed when dropped unless it has replaced its target.
+/// A temporary file, which is removed when dropped unless it has replaced its target.
 struct Draft {
     path: PathBuf,
     file: File,
 }
 
 impl Draft {
-    /// A temporary file next to `of`, with the owner and mode of the file that it will replace.
-    /// Only the user may read a new file: the commands and responses in it may contain secrets.
+    /// Creates a temporary file next to `of`, with the owner and mode of the file to replace. Only
+    /// the user may read a new file, because the commands and responses in it may contain secrets.
     fn new(of: &Path, there: Option<&fs::Metadata>) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl Draft {
 
     fn replace(self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
-        // Syncing the folder makes the new name durable. Not every file system supports it.
+        // Syncing the folder makes the new name durable. Some file systems cannot sync a folder.
         let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             let _ = folder.sync_all();

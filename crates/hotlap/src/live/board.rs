@@ -1,4 +1,4 @@
-//! The servers while they are measured: estimates whose intervals narrow, and the generator's
+//! The servers while they are measured, with estimates whose intervals narrow, and the generator's
 //! health.
 //!
 //! The measuring thread only pushes a few figures per lap and per window of a warm-up. The drawing
@@ -14,18 +14,18 @@ use crate::text::layout;
 use crate::text::number::time;
 use crate::text::table::{Column, Table};
 
-/// The maximum number of rows: the view must fit a terminal with 24 lines.
+/// The maximum number of rows. The view must fit into a terminal with 24 lines.
 const MOST: usize = 16;
 
-/// The contents of the view.
+/// The contents of the live view.
 #[derive(Debug, Default)]
 pub struct Board {
     names: Vec<String>,
-    /// Requests/s of each server, one for each lap in a closed loop.
+    /// Requests/s of each server, with one reading per lap in a closed loop.
     rates: Vec<Vec<Reading>>,
     /// CPU time per request of each server, in nanoseconds.
     costs: Vec<Vec<Reading>>,
-    /// Requests/s in the latest window of the warm-up of each server.
+    /// Requests/s of each server in the latest window of its warm-up.
     warming: BTreeMap<usize, f64>,
     running: Option<usize>,
     /// The share of the latest lap in which the busiest generator thread was on a core.
@@ -34,13 +34,13 @@ pub struct Board {
 }
 
 impl Board {
-    /// An empty view for these servers. A server with an empty name is hidden.
+    /// Creates an empty view for these servers. A server with an empty name is hidden.
     pub fn new(names: Vec<String>) -> Self {
         let none = vec![Vec::new(); names.len()];
         Self { names, rates: none.clone(), costs: none, ..Self::default() }
     }
 
-    /// Sets the server whose lap it is, or none.
+    /// Sets the server that is running a lap, or none.
     pub fn running(&mut self, server: Option<usize>) {
         self.running = server;
     }
@@ -51,8 +51,8 @@ impl Board {
         self.warming.insert(server, requests_per_s);
     }
 
-    /// Adds a lap, if it counts and is of the first load. A lap at a rate only adds the generator's
-    /// lateness.
+    /// Adds a lap if it counts and belongs to the first load. A lap at a rate only sets the
+    /// generator's lateness.
     pub fn lap(&mut self, lap: &Lap) {
         if !lap.counts() || lap.load != 0 {
             return;
@@ -67,7 +67,7 @@ impl Board {
         self.costs[lap.server].extend(lap.cost_share().map(reading));
     }
 
-    /// The lines of the view, at most `width` columns wide.
+    /// Returns the lines of the view, which are at most `width` columns wide.
     pub fn lines(&self, width: usize) -> Vec<String> {
         let shown: Vec<usize> = (0..self.names.len())
             .filter(|&i| {

@@ -1,30 +1,32 @@
-//! Shards that are set apart, because their node was disturbed or differs from what it reports.
+//! Finds shards to set apart, because their node was disturbed or differs from what it reports.
 //!
 //! Only the A/A control and the ceiling decide, because they are the same programs in every shard.
-//! The servers whose ratios are merged never decide: that would be choosing results by their
-//! values. If a node makes all servers faster or slower alike, this cancels in its ratios, so the
-//! limits are wide.
+//! The servers whose ratios are merged never decide, because that would select results by their
+//! values. A node that makes all servers equally faster or slower does not change their ratios, so
+//! the limits are wide.
 
 use hotlap_stats::{mad, median};
 
 use crate::analysis::{Analysis, Measure};
 use crate::model::{Apart, Run};
 
-/// A noise floor is far off if it is this many times the pool's median, and above [`QUIET`]. From
-/// three restarts, the fewest that give a floor, it is that high by chance in 1 of 500 shards.
+/// A noise floor is far off if it is above this many times the pool's median, and above [`QUIET`].
+/// A shard needs three restarts to have a noise floor. With three restarts, the floor is this high
+/// by chance in 1 of 500 shards.
 const TIMES: f64 = 3.0;
 
-/// A noise floor that is never far off, in log units.
+/// The highest noise floor that is never far off, in log units.
 const QUIET: f64 = 0.05;
 
 /// A ceiling is far off if it differs from the pool's median by more than this factor, and by more
 /// than [`DEVIATIONS`].
 const FACTOR: f64 = 1.15;
 
-/// How far a ceiling may be off, in standard deviations (from the median absolute deviation).
+/// The largest distance of a ceiling from the median, in standard deviations. The standard
+/// deviation is estimated from the median absolute deviation.
 const DEVIATIONS: f64 = 4.0;
 
-/// With fewer shards than this, nothing shows which of them is off.
+/// The fewest shards that can show which of them is off.
 const MIN_SHARDS: usize = 3;
 
 /// The condition of a shard's node, as far as the shard shows it.
@@ -34,15 +36,15 @@ pub struct Condition {
     pub has_reference: bool,
     /// Whether the A/A control differs from the reference.
     pub control_differs: bool,
-    /// How far the control may be from the reference in CPU time per request, or in requests/s if
-    /// CPU time is unknown, in log units: the most under any load. `None` if unknown.
+    /// How far the control may be from the reference in CPU time per request, in log units: the
+    /// most under any load. Requests/s are used if CPU time is unknown. `None` if both are unknown.
     pub noise: Option<f64>,
-    /// CPU time per request of its ceiling under the first load, in nanoseconds.
+    /// The ceiling's CPU time per request under the first load, in nanoseconds.
     pub ceiling_ns: Option<f64>,
 }
 
 impl Condition {
-    /// The condition of a shard's node.
+    /// Determines the condition of a shard's node from the shard's run.
     pub fn of(run: &Run) -> Self {
         let analyses = Analysis::of_all(run);
         let measured = |a: &Analysis| a.reference.is_some_and(|r| a.servers[r].is_measured());
@@ -59,7 +61,7 @@ impl Condition {
     }
 }
 
-/// Which of these shards of one kind of machine are set apart, and why.
+/// Returns which of these shards of one kind of machine are set apart, and why.
 pub fn apart(shards: &[Condition]) -> Vec<Option<Apart>> {
     let noise: Vec<f64> = shards.iter().filter_map(|shard| shard.noise).collect();
     let ceilings: Vec<f64> = shards.iter().filter_map(|s| Some(s.ceiling_ns?.ln())).collect();
@@ -73,7 +75,7 @@ pub fn apart(shards: &[Condition]) -> Vec<Option<Apart>> {
     };
     let why = |shard: &Condition| match (shard.noise, shard.ceiling_ns) {
         _ if !shard.has_reference => Some(Apart::NoReference),
-        // By chance, one control in a hundred differs, but hardly by this much.
+        // One control in a hundred differs by chance, but hardly by this much.
         (Some(own), _) if shard.control_differs && own > QUIET => Some(Apart::ControlDiffers),
         (Some(own), _) if noise.is_some_and(|pool| is_noisy(own, pool)) => {
             Some(Apart::Noise { own, pool: noise? })

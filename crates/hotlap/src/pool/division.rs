@@ -1,26 +1,27 @@
-//! Which servers each shard measures.
+//! Decides which servers each shard measures.
 //!
-//! Every shard measures the reference, its A/A control and the ceiling, because only servers of one
-//! machine and one hour are compared with one another. The other servers are dealt into groups, and
-//! each group is measured by several shards, since intervals rest on nodes. Groups are as large as
-//! possible, for two reasons. The three servers that every shard repeats take the same time
-//! whatever the group. And servers that were measured together are compared directly.
+//! Only servers that were measured on one machine within one hour are compared with one another. So
+//! every shard measures the reference, its A/A control and the ceiling. The other servers are
+//! divided into groups. Several shards measure each group, because intervals rest on nodes. Groups
+//! are as large as possible, for two reasons. The three servers that every shard repeats take the
+//! same time, however large the group is. And servers that were measured together are compared
+//! directly.
 //!
 //! The shards of a group have consecutive numbers. A scheduler starts tasks in order, so these
-//! shards run at the same time, and therefore on different nodes if the pool has enough. With the
-//! other order (shard = repeat × groups + group), a pool with one node for each group would measure
-//! each group on one node only.
+//! shards run at the same time, on different nodes if the pool has enough. The other order would be
+//! `shard = repeat × groups + group`. In that order, a pool with one node for each group would
+//! measure each group on only one node.
 
 use std::hash::Hasher;
 
 use fnv::FnvHasher;
 
-/// On how many nodes a server is measured unless the user says otherwise. Each half of an interval
-/// is t(n − 1) ÷ √n standard deviations between nodes: 2.48 with three nodes, 1.59 with four, 1.24
-/// with five, 0.84 with eight.
+/// The default number of nodes on which each server is measured. Each half of an interval is
+/// `t(n − 1) ÷ √n` standard deviations between nodes. That factor is 2.48 with three nodes, 1.59
+/// with four, 1.24 with five, and 0.84 with eight.
 pub const NODES_PER_SERVER: usize = 5;
 
-/// The seed of a pool unless the user says otherwise. All shards must have the same seed.
+/// The default seed of a pool. All shards must have the same seed.
 pub const SEED: u64 = 1;
 
 /// Servers that are measured together, by the same shards.
@@ -33,8 +34,8 @@ pub struct Group {
 }
 
 /// Divides servers among `shards`. At least `repeats` shards measure each server, and all shards
-/// measure the reference. The seed decides the order in which servers are dealt, so that neighbours
-/// in a suite, which may share a language, do not all land in one group.
+/// measure the reference. The seed decides the order in which servers are assigned to groups. So
+/// neighbours in a suite, which may share a language, do not all end up in one group.
 pub fn divide(
     servers: &[String],
     reference: &str,
@@ -48,7 +49,7 @@ pub fn divide(
     let mut first = 0;
     let group = |number: usize| {
         let dealt = others.iter().skip(number).step_by(groups).map(|name| (*name).clone());
-        // If shards do not divide evenly, the first groups have one more.
+        // If shards do not divide evenly, each of the first groups gets one more shard.
         let count = shards / groups + usize::from(number < shards % groups);
         let numbers = (first..first + count).collect();
         first += count;
@@ -60,7 +61,7 @@ pub fn divide(
     (0..groups).map(group).collect()
 }
 
-/// The seed of a shard, below 2⁵³, so that every reader of JSON keeps it exactly.
+/// Returns the seed of a shard. The seed is below 2⁵³, so that every JSON parser keeps it exactly.
 pub fn seed_of(pool: u64, shard: usize) -> u64 {
     hash(pool, &shard.to_le_bytes()) >> 11
 }
@@ -68,7 +69,7 @@ pub fn seed_of(pool: u64, shard: usize) -> u64 {
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mut hasher = FnvHasher::with_key(seed ^ 0xcbf2_9ce4_8422_2325);
     hasher.write(bytes);
-    // The finaliser of MurmurHash3: FNV's upper bits hardly depend on the last byte.
+    // MurmurHash3's finaliser is needed because FNV's upper bits hardly depend on the last byte.
     let mut hash = hasher.finish();
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
@@ -108,8 +109,8 @@ mod tests {
         }
     }
 
-    /// Tasks start in order, so with as many nodes as repeats, those of a group are on different
-    /// ones whatever the number of groups is.
+    /// Tasks start in order. With at least as many nodes as repeats, the shards of a group run on
+    /// different nodes, whatever the number of groups is.
     #[test]
     fn the_shards_of_a_group_fall_on_different_nodes() {
         for nodes in 3..8 {

@@ -1,12 +1,12 @@
 //! Makes one run from the shards of one kind of machine.
 //!
-//! The merged run has all restarts of all shards, numbered consecutively, and the node of each. So
-//! everything that works on a run works on the merged run, and intervals rest on nodes
+//! The merged run has all restarts of all shards, numbered consecutively, and the node of each
+//! restart. So all code for runs also works on the merged run, and its intervals rest on nodes
 //! ([`crate::analysis::Level`]). Servers are paired within a round, so only ratios to the reference
 //! of the same node are compared.
 //!
-//! Clocks of nodes are not compared: what a shard measured depends on its own monotonic clock
-//! alone. The times at which runs began are shown, and decide nothing.
+//! Clocks of different nodes are not compared: the figures of a shard depend only on its own
+//! monotonic clock. The times at which runs began are shown, but decide nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,18 +21,18 @@ use crate::text::number::plural;
 /// A shard with a result.
 #[derive(Debug)]
 pub struct Measured {
-    /// Which shard it is.
+    /// The number of the shard, and the plan of its pool.
     pub shard: Shard,
-    /// Its run, with its histograms merged (`lighten`).
+    /// The run of the shard, with merged histograms (`lighten`).
     pub run: Run,
     /// The condition of the shard's node.
     pub condition: Condition,
-    /// Why it is set apart. `None` if it counts.
+    /// Why the shard is set apart. `None` if the shard counts.
     pub apart: Option<Apart>,
 }
 
 impl Measured {
-    /// A shard with its run.
+    /// Determines the condition of a shard, and merges the histograms of its run.
     pub fn new(shard: Shard, mut run: Run) -> Self {
         let condition = Condition::of(&run);
         lighten(&mut run);
@@ -40,25 +40,25 @@ impl Measured {
     }
 }
 
-/// The kind of a machine: what nodes must have in common. Ratios differ between kinds for good
-/// reasons, such as another cache or another kernel. So nodes of different kinds are not a sample
-/// of one population, and are never merged.
+/// The kind of a machine: the facts that nodes must have in common. Ratios differ between kinds for
+/// good reasons, such as another cache or another kernel. So nodes of different kinds are not a
+/// sample of one population, and are never merged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     cpu: String,
     arch: String,
-    /// Logical cores that hotlap may use.
+    /// The number of logical cores that hotlap may use.
     cores: usize,
-    /// The cores of servers and of the generator. 0 if threads are not pinned.
+    /// The numbers of cores for servers and for the generator. 0 if threads are not pinned.
     divided: (usize, usize),
-    /// Name and the first two numbers of the release: `Linux 6.18`.
+    /// The kernel's name and the first two numbers of its release: `Linux 6.18`.
     kernel: String,
     virtualisation: String,
     hotlap: String,
 }
 
 impl Kind {
-    /// The kind of the machine that measured a shard.
+    /// Returns the kind of the machine that measured a shard.
     pub fn of(run: &Run) -> Self {
         let (host, schedule) = (&run.host.machine, &run.schedule);
         Self {
@@ -88,7 +88,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The first two numbers of a release: `Linux 6.18` of `Linux 6.18.5-cloud`.
+/// Returns a kernel's name and the first two numbers of its release: `Linux 6.18` for
+/// `Linux 6.18.5-cloud`.
 fn series(kernel: &str) -> String {
     let mut numbers = kernel.splitn(3, '.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
@@ -96,12 +97,12 @@ fn series(kernel: &str) -> String {
     if minor.is_empty() { major.to_owned() } else { format!("{major}.{minor}") }
 }
 
-/// Merges the histograms of a run's laps into one lap for each server, load and rate, since a
-/// hundred shards have more laps than memory has room for their histograms (256 KiB each). So there
-/// is one p50 and p99 per shard instead of one per round.
+/// Merges the histograms of a run's laps into one lap for each server and load, separately for laps
+/// at a rate. Each histogram takes 256 KiB, so the histograms of all laps of a hundred shards do
+/// not fit into memory. As a result, each shard has only one p50 and one p99 of a server.
 ///
-/// All servers' histograms are in the same round, so that they are compared. A server without a lap
-/// there has them in its first lap, and is not.
+/// The histograms of all servers are put into the same round, so that the servers can be compared.
+/// A server without a lap in that round keeps its histograms in its first lap, and is not compared.
 fn lighten(run: &mut Run) {
     let mut rounds = BTreeMap::<(usize, u32, u32), usize>::new();
     for lap in run.laps.iter().filter(|lap| lap.counts()) {
@@ -142,7 +143,7 @@ fn lighten(run: &mut Run) {
     }
 }
 
-/// The merged run.
+/// Merges shards into one run, without shards that are set apart.
 pub fn merged(shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
     let counting: Vec<&Measured> = shards.iter().filter(|shard| shard.apart.is_none()).collect();
     let Some(first) = counting.first() else {
@@ -216,17 +217,17 @@ fn add(run: &mut Run, pool: &mut Pool, shard: &Measured, servers: &Servers) {
     pool.node_of.extend((0..restarts).map(|_| node as u32));
 }
 
-/// The servers of all shards, each once.
+/// The servers of all shards, each server once.
 struct Servers {
     servers: Vec<Server>,
     places: BTreeMap<String, usize>,
-    /// Failures in single shards: server, shard and cause.
+    /// The failures of servers in single shards: server, shard and cause.
     failures: Vec<(String, usize, String)>,
 }
 
 impl Servers {
-    /// Control and ceiling come last, as in a run of one machine. A server that failed counts as
-    /// failed only if it did in all shards that had it.
+    /// Collects the servers of all shards. Control and ceiling come last, as in a run on one
+    /// machine. A server counts as failed only if it failed in all shards that measured it.
     fn of(shards: &[&Measured]) -> Self {
         let mut all = Self { servers: Vec::new(), places: BTreeMap::new(), failures: Vec::new() };
         for are_last in [false, true] {
@@ -248,7 +249,8 @@ impl Servers {
         }
         let place = *self.places.entry(server.name.clone()).or_insert(self.servers.len());
         let names: Vec<&str> = shard.run.servers.iter().map(|s| s.name.as_str()).collect();
-        // An index of the shard becomes one of the merged run, if that has come to it.
+        // Converts an index of the shard into an index of the merged run, if that server is already
+        // known.
         let index = |own: usize| self.places.get(names[own]).copied();
         let published = server.published.iter().cloned().map(|figure| crate::model::Published {
             than: figure.than.and_then(|than| Some(Than { server: index(than.server)?, ..than })),
@@ -268,18 +270,18 @@ impl Servers {
     }
 }
 
-/// The name of a shard's node.
+/// Returns the name of a shard's node.
 pub fn node(run: &Run) -> String {
     run.host.node.clone().unwrap_or_else(|| "unknown node".to_owned())
 }
 
-/// What all nodes have in common, and the doubts of any.
+/// Returns what all nodes have in common, and the doubts about any node.
 fn host(shards: &[&Measured]) -> Host {
     let first = &shards[0].run.host;
     let machines = shards.iter().map(|shard| &shard.run.host.machine);
     let mut doubts: Vec<String> = Vec::new();
     for doubt in shards.iter().flat_map(|shard| &shard.run.host.doubts) {
-        // Those about a load or a share differ in their numbers only.
+        // Doubts about a load or a share differ only in their numbers.
         let numberless = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         if !doubts.iter().any(|known| numberless(known) == numberless(doubt)) {
             doubts.push(doubt.clone());
@@ -289,7 +291,7 @@ fn host(shards: &[&Measured]) -> Host {
     Host { machine, doubts, node: None, ..first.clone() }
 }
 
-/// The facts that two machines of one kind share. Facts in which they differ are left out.
+/// Returns the facts that two machines of one kind share, without the facts in which they differ.
 fn common(mut machine: Machine, other: &Machine) -> Machine {
     fn keep<T: PartialEq>(own: &mut Option<T>, other: &Option<T>) {
         own.take_if(|own| Some(&*own) != other.as_ref());
@@ -308,7 +310,7 @@ fn common(mut machine: Machine, other: &Machine) -> Machine {
     machine
 }
 
-/// The schedule of all shards together.
+/// Merges the schedules of all shards.
 fn schedule(run: &mut Run, shards: &[&Measured], servers: &Servers) {
     let schedules = || shards.iter().map(|shard| &shard.run.schedule);
     let mut probes = BTreeMap::<(usize, usize), Vec<Probed>>::new();
@@ -319,7 +321,7 @@ fn schedule(run: &mut Run, shards: &[&Measured], servers: &Servers) {
             probes.entry((server, probed.load)).or_default().push(own);
         }
     }
-    // The median of the shards: a probe is one machine's, and its interval is within that machine.
+    // The median of all shards is used, because a probe and its interval describe only one machine.
     let median = |mut own: Vec<Probed>| {
         own.sort_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value));
         own[own.len() / 2]
@@ -332,12 +334,12 @@ fn schedule(run: &mut Run, shards: &[&Measured], servers: &Servers) {
     run.schedule.rounds = run.laps.iter().map(|lap| lap.round + 1).max().unwrap_or(0);
     run.schedule.budget_s = schedules().map(|schedule| schedule.budget_s).sum();
     run.schedule.probed = probes.into_values().map(median).collect();
-    // Shards may stop early by the width of their own intervals, which says nothing of the merged
-    // ones: so there is nothing to correct for.
+    // A shard may stop early if its own intervals are narrow. Its intervals say nothing about the
+    // merged intervals, so the merged intervals need no correction.
     run.schedule.precision = None;
 }
 
-/// What the reader must know about the shards.
+/// Returns what the reader must know about the shards.
 fn notes(shards: &[&Measured], servers: &Servers) -> Vec<String> {
     let mut notes: Vec<String> = servers
         .failures

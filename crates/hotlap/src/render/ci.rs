@@ -13,24 +13,24 @@ use crate::report::{CapacityResults, CapacityRow};
 use crate::report::{LoadResults, Row};
 use crate::text::{json, visible_lines};
 
-/// A server under a load.
+/// The result of one server under one load.
 struct Case {
     name: String,
-    /// Its figures, in one line.
+    /// The server's figures, in one line.
     figures: String,
     fault: Option<Fault>,
 }
 
-/// Why a case did not pass: the name of its element, a sentence, and everything else.
+/// Why a case did not pass: the name of its XML element, a sentence, and everything else.
 struct Fault {
     kind: &'static str,
     message: String,
     text: String,
 }
 
-/// The report as JUnit XML. A server that failed or breaks a rule of `--fail-if` is a failure, one
-/// without figures is an error, and one whose comparison with the reference is inconclusive is
-/// skipped.
+/// Renders the report as JUnit XML. A server that failed, sent wrong responses, or breaks a rule of
+/// `--fail-if` is a failure. A server without figures is an error. A server whose comparison with
+/// the reference is inconclusive is skipped.
 pub fn junit(report: &Report) -> String {
     let measured = report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r)));
     let measured = measured.filter(|(_, row)| row.role != Role::Ceiling);
@@ -67,12 +67,12 @@ pub fn junit(report: &Report) -> String {
     )
 }
 
-/// A server's name that is unique over all loads.
+/// Returns a name for a server that is unique over all loads.
 fn unique_name(server: &str, title: &str) -> String {
     if title.is_empty() { server.to_owned() } else { format!("{server} ({title})") }
 }
 
-/// A server that failed has no results under any load.
+/// Returns one case per load for a server that failed, because it has no results under any load.
 fn failed_cases(report: &Report, failed: &Failed) -> Vec<Case> {
     let names = match report.tables.len() {
         0 => vec![failed.name.clone()],
@@ -88,7 +88,7 @@ fn failed_cases(report: &Report, failed: &Failed) -> Vec<Case> {
     names.into_iter().map(case).collect()
 }
 
-/// The rules of `--fail-if` that a server breaks.
+/// Returns the rules of `--fail-if` that a server breaks.
 fn broken(report: &Report, server: &str, load: usize) -> Option<Fault> {
     let own = report.broken.iter().filter(|b| b.server == server && b.load == load);
     let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
@@ -122,8 +122,8 @@ fn capacity_fault(found: &CapacityResults, row: &CapacityRow) -> Option<Fault> {
     Some(Fault { kind, message: message.to_owned(), text: found.sentences.join("\n") })
 }
 
-/// Why a server's comparison with the reference is inconclusive. `None` if it has a verdict in CPU
-/// time per request or in requests/s.
+/// Returns why a server's comparison with the reference is inconclusive. `None` if the server has a
+/// verdict in CPU time per request or in requests/s.
 fn undecided(row: &Row) -> Option<String> {
     let against = row.against.as_ref()?;
     let both = [Measure::Cost, Measure::Rate].map(|measure| &against.measures[measure]);
@@ -151,7 +151,7 @@ impl Case {
     }
 }
 
-/// The figures of a row in one line, and what its percentiles are.
+/// Returns the figures of a row and the meaning of its percentiles, in one line.
 fn figures(table: &LoadResults, row: &Row) -> String {
     let latency = table.latency_of(row);
     let figures = [
@@ -165,7 +165,7 @@ fn figures(table: &LoadResults, row: &Row) -> String {
     known.chain(table.latency_mark()).collect::<Vec<_>>().join(", ")
 }
 
-/// Text, escaped for an element. Hidden characters, most of which XML 1.0 does not allow (section
+/// Escapes text for an element. Hidden characters, most of which XML 1.0 does not allow (section
 /// 2.2), are shown as escapes.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -182,9 +182,9 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// For github-action-benchmark, tool `customSmallerIsBetter`: a list of figures of which less is
-/// better. Requests/s is not among them, since a file has one direction. CPU time per request says
-/// the same, with less noise.
+/// Renders figures of which less is better, for the tool `customSmallerIsBetter` of
+/// github-action-benchmark. Requests/s is left out, because a file has only one direction. CPU time
+/// per request says the same, with less noise.
 pub fn github(report: &Report) -> String {
     let mut entries = Vec::new();
     for (name, row) in rows(report) {
@@ -211,7 +211,7 @@ pub fn github(report: &Report) -> String {
     json(&Value::Array(entries))
 }
 
-/// Bencher Metric Format: one benchmark per server, with its measures and their intervals.
+/// Renders the Bencher Metric Format: one benchmark per server, with measures and their intervals.
 pub fn bencher(report: &Report) -> String {
     let mut benchmarks = Map::new();
     for (name, row) in rows(report) {
@@ -238,15 +238,15 @@ fn metric(figure: &Figure) -> Value {
     metric
 }
 
-/// Every server that has a figure, with a name that is unique over all loads.
+/// Returns every server that has a figure, with a name that is unique over all loads.
 fn rows(report: &Report) -> impl Iterator<Item = (String, &Row)> {
     let rows = report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r)));
     rows.filter(|(_, r)| r.role != Role::Ceiling && r.requests_per_s.is_some())
         .map(move |(t, r)| (unique_name(&r.name, &t.title), r))
 }
 
-/// The text under a point of the chart. It mentions inconclusive results, because the chart
-/// compares each run with the previous one.
+/// Returns the text under a point of the chart. The text mentions inconclusive results, because the
+/// chart compares each run with the previous one.
 fn extra(report: &Report, row: &Row) -> String {
     let version = if row.version.is_empty() { &row.command } else { &row.version };
     let cost = row.against.as_ref().and_then(|against| against.measures.cost.judged.inconclusive());

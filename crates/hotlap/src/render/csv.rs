@@ -1,10 +1,10 @@
-//! One line per server and load, for spreadsheets (RFC 4180). Units are fixed and part of the
-//! column names. If a load sends several requests, the line of a server is followed by one for each
-//! of them, with the name of the request in the column `request`, which is empty otherwise.
+//! A report as CSV for spreadsheets (RFC 4180), with one line per server and load. Units are fixed
+//! and part of the column names. If a load sends several requests, the line of a server is followed
+//! by one line for each request. Only the lines of requests have a name in the column `request`.
 //!
 //! A spreadsheet reads a field that begins with `=`, `+`, `-` or `@` as a formula, and names and
 //! versions come from outside. Such a text gets an apostrophe in front, which spreadsheets do not
-//! show. Figures are left alone. The exact names are in the JSON export.
+//! show. Figures are left alone. The JSON export has the exact names.
 
 use crate::report::capacity::HeldWindow;
 use crate::report::{
@@ -19,12 +19,12 @@ const FIRST: [&str; 8] =
 /// The last column: the names of the columns whose values are lower bounds, separated by spaces.
 const BOUNDS: &str = "lower_bounds";
 
-/// The facts that have a field.
+/// Returns the facts that have a field.
 fn facts() -> impl Iterator<Item = &'static Fact> {
     FACTS.iter().filter(|fact| !fact.field.is_empty())
 }
 
-/// The names of the columns after [`FIRST`].
+/// Returns the names of the columns after [`FIRST`].
 fn names() -> Vec<String> {
     let names = facts().flat_map(|Fact { field, value, .. }| match value {
         Value::Interval(_) => ["", "_low", "_high"].map(|end| format!("{field}{end}")).to_vec(),
@@ -33,7 +33,7 @@ fn names() -> Vec<String> {
     names.chain([BOUNDS.to_owned()]).collect()
 }
 
-/// The report as CSV. Failed servers have a line with their name and no figures.
+/// Renders the report as CSV. Failed servers have a line with their name and no figures.
 pub fn render(report: &Report) -> String {
     if !report.capacity.is_empty() {
         return capacities(report);
@@ -53,7 +53,7 @@ pub fn render(report: &Report) -> String {
     out
 }
 
-/// A column of a search, and its value.
+/// The name of a column of a search, and the function that returns its value.
 type Searched = (&'static str, fn(&CapacityResults, &CapacityRow) -> String);
 
 const SEARCHED: [Searched; 15] = [
@@ -76,7 +76,7 @@ const SEARCHED: [Searched; 15] = [
     ("restarts", |_, row| row.restarts.to_string()),
 ];
 
-/// A search as CSV: one line per server and load.
+/// Renders a search as CSV, with one line per server and load.
 fn capacities(report: &Report) -> String {
     let mut out = line(SEARCHED.iter().map(|(name, _)| (*name).to_owned()));
     for found in &report.capacity {
@@ -119,7 +119,7 @@ fn fields(load: &LoadResults, row: &Row) -> impl Iterator<Item = String> {
     first.into_iter().chain(no_request).chain(own)
 }
 
-/// A request to a server: the columns of its own figures, the others empty.
+/// Returns the fields of a request to a server. Figures that a request does not have are empty.
 fn request_fields(load: &LoadResults, row: &Row, own: &RequestRow) -> impl Iterator<Item = String> {
     let first = [
         text(&load.title),
@@ -169,7 +169,7 @@ fn high(figure: Option<&Figure>) -> String {
     number(figure.and_then(|figure| figure.high))
 }
 
-/// A text from outside as a field: on one line, and not a formula.
+/// Turns a text from outside into a field that has one line and is not a formula.
 fn text(from: &str) -> String {
     let shown = visible(from);
     match shown.starts_with(['=', '+', '-', '@']) {
@@ -178,7 +178,7 @@ fn text(from: &str) -> String {
     }
 }
 
-/// One line. Fields are quoted where necessary.
+/// Joins fields into one line. Fields are quoted where necessary.
 pub fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = fields.map(|field| match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),

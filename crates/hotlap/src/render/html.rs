@@ -1,5 +1,5 @@
-//! A report as a single HTML file that loads nothing from elsewhere: no font, no script, no style
-//! sheet. It is readable without its script, which sorts tables, shows the values of points in
+//! A report as a single HTML file that loads no font, script or style sheet from elsewhere. The
+//! page is readable without its script. The script sorts tables, shows the values of points in
 //! charts, hides servers, and copies the command.
 
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ const OPEN_CHARTS: usize = 6;
 
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// The page.
+/// Renders the page.
 pub fn render(report: &Report) -> String {
     let palette = Palette::of(report);
     let mut charts = Charts::default();
@@ -79,7 +79,7 @@ fn title(report: &Report) -> String {
     format!("hotlap{number} {}", report.run.title.first().map_or("", String::as_str))
 }
 
-/// The nodes of a merged run.
+/// Renders the nodes of a merged run.
 fn pool(found: &PoolView) -> Html {
     let parts = [
         els("h2", ["Nodes"]),
@@ -91,7 +91,7 @@ fn pool(found: &PoolView) -> Html {
     el("section", &[], parts)
 }
 
-/// The headline, and the facts that identify the run.
+/// Renders the headline, and the facts that identify the run.
 fn head(report: &Report) -> Html {
     let run = &report.run;
     let number = run.number.map_or_else(String::new, |n| format!(" · run {n}"));
@@ -117,7 +117,7 @@ fn head(report: &Report) -> Html {
     )
 }
 
-/// If there are several loads: the first sentence of each, with a link to its section.
+/// Renders the first sentence of each load, with a link to its section. Empty for a single load.
 fn links(report: &Report) -> Html {
     if report.tables.len() < 2 {
         return Html::default();
@@ -153,19 +153,19 @@ fn failure(Failed { name, command, why, .. }: &Failed) -> Html {
     )
 }
 
-/// The mark of a server, in its colour.
+/// Renders the mark of a server, in the server's colour.
 fn mark(server: usize) -> Html {
     let (class, style) = (format!("m{}", server / COLOURS % 4), format!("--c:{}", colour(server)));
     el("i", &[("class", &class), ("style", &style)], "")
 }
 
-/// What a row of a table shows besides its cells.
+/// Returns the parts of a row that are shown in addition to its cells.
 fn extra(palette: &Palette, name: &str, details: Html) -> RowExtra {
     let server = palette.number(name).unwrap_or(0);
     RowExtra { server: server.to_string(), mark: mark(server), details }
 }
 
-/// A button for each server, which shows and hides it in every chart.
+/// Renders a button for each server, which shows and hides the server in every chart.
 fn legend(report: &Report, palette: &Palette) -> Html {
     if palette.names().is_empty() {
         return Html::default();
@@ -188,8 +188,8 @@ fn legend(report: &Report, palette: &Palette) -> Html {
     )
 }
 
-/// The rules that hide a server's series, and those that give the ceiling its neutral colour. They
-/// are generated here, because a style sheet cannot count.
+/// Returns the CSS rules that hide a server's series, and the rules that give the ceiling its
+/// neutral colour. They are generated here, because a style sheet cannot count.
 fn hiding(report: &Report, palette: &Palette) -> String {
     let hidden = |n| format!("body.h{n} svg [data-group=\"{n}\"]{{display:none}}");
     let mut out: String = (0..palette.names().len()).map(hidden).collect();
@@ -202,7 +202,7 @@ fn hiding(report: &Report, palette: &Palette) -> String {
     out
 }
 
-/// The charts of a page, numbered.
+/// The counter that numbers the charts of a page.
 #[derive(Default)]
 struct Charts(usize);
 
@@ -266,7 +266,7 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
     )
 }
 
-/// The capacities under one load.
+/// Renders the capacities under one load.
 fn capacity(found: &CapacityResults, palette: &Palette, charts: &mut Charts) -> Html {
     let mut lead = Html::default();
     if !found.title.is_empty() {
@@ -291,13 +291,13 @@ fn capacity(found: &CapacityResults, palette: &Palette, charts: &mut Charts) -> 
     )
 }
 
-/// Where differences in cost come from.
+/// Renders the sources of differences in cost.
 fn explanations(report: &Report) -> Html {
     let is_headline = report.tables.is_empty() && report.explanations.len() == 1;
     report.explanations.iter().map(|found| explanation(found, is_headline)).collect()
 }
 
-/// The figures of each request, if the load sends several.
+/// Renders the figures of each request. Empty if the load sends only one request.
 fn requests(load: &LoadResults, palette: &Palette) -> Html {
     if load.by_request.is_empty() {
         return Html::default();
@@ -308,7 +308,7 @@ fn requests(load: &LoadResults, palette: &Palette) -> Html {
         + sortable(&load.request_table(), "Each request", &extras.collect::<Vec<_>>())
 }
 
-/// Failures by kind.
+/// Renders the failures by kind.
 fn errors(load: &LoadResults) -> Html {
     let errors = load.error_table();
     match (load.rows.is_empty(), errors.rows()) {
@@ -348,7 +348,7 @@ fn stress(stress: &Stress) -> Html {
     )
 }
 
-/// Host, versions, load, seed and order.
+/// Renders the host, the versions, the load, the seed and the order of the laps.
 fn about(report: &Report) -> Html {
     let facts = report.facts().into_iter();
     let facts = facts.map(|(name, value)| els("dt", [name]) + els("dd", [value])).collect::<Html>();
@@ -364,7 +364,7 @@ fn about(report: &Report) -> Html {
     )
 }
 
-/// The place of the table.
+/// Renders the place that the script fills with the table of laps.
 fn laps(report: &Report, palette: &Palette) -> Html {
     if report.laps.is_empty() {
         return Html::default();
@@ -379,8 +379,8 @@ fn laps(report: &Report, palette: &Palette) -> Html {
     el("section", &[], el("details", &[("id", "each")], parts))
 }
 
-/// The laps as arrays, for the script. A server that is in no table has its name instead of a
-/// number.
+/// Returns the laps as arrays, for the script. A server that is in no table has its name instead of
+/// a number.
 fn laps_data(report: &Report, palette: &Palette) -> Value {
     let columns = LapView::columns(&report.laps);
     let lap = |lap: &LapView| -> Value {
@@ -395,10 +395,10 @@ fn laps_data(report: &Report, palette: &Palette) -> Value {
     })
 }
 
-/// Height of a box, in pixels.
+/// The height of a box of the flame graph, in pixels.
 const HEIGHT: usize = 18;
 
-/// The section of one explanation. Without its sentence if that is the headline of the page.
+/// Renders the section of one explanation. A sentence that is the page's headline is left out.
 fn explanation(found: &ExplanationResults, is_headline: bool) -> Html {
     let all = |content: Html, what: &str| match content.is_empty() {
         true => content,
@@ -420,7 +420,7 @@ fn explanation(found: &ExplanationResults, is_headline: bool) -> Html {
     )
 }
 
-/// The flame graph. Nothing without a profile.
+/// Renders the flame graph. Empty without a profile.
 fn flame(found: &ExplanationResults) -> Html {
     let Some(depth) = found.flame.iter().map(|own| own.depth).max() else {
         return Html::default();
@@ -460,11 +460,11 @@ fn flame_box(own: &FlameBox) -> Html {
     el("div", &[("class", kind), ("style", &style), ("title", &title)], &own.name)
 }
 
-/// Height of the title, in units of the chart.
+/// The height of the title, in units of the chart.
 const TITLE: f64 = 26.0;
 
-/// The main chart: latency over the rate for a search, else requests per second. If there is no
-/// chart, a picture with a sentence instead.
+/// Renders the main chart: latency over the rate for a search, and requests per second otherwise.
+/// If there is no chart, the picture has a sentence instead.
 pub fn picture(report: &Report) -> String {
     let palette = Palette::of(report);
     let searched = report.capacity.iter().flat_map(|found| charts::capacity(found, &palette));
@@ -473,7 +473,7 @@ pub fn picture(report: &Report) -> String {
         Some(chart) => with_legend(&chart, &palette),
         None => ("Nothing was measured.".to_owned(), Html::default(), 0.0),
     };
-    // The page's colours, for light and dark.
+    // The colours of the page, for light and dark.
     let colours = STYLE.split(":root[data-theme=dark]").next().unwrap_or_default();
     let top = height + TITLE;
     let size = format!("0 {} {} {}", -top, WIDTH + 14.0, top + 290.0);
@@ -494,7 +494,7 @@ pub fn picture(report: &Report) -> String {
     el("svg", &attributes, whole).into_string() + "\n"
 }
 
-/// A chart with its title and, above it, the names of its servers. The height of those.
+/// Returns the title of a chart, the chart with the names of its servers, and the names' height.
 fn with_legend(chart: &Chart, palette: &Palette) -> (String, Html, f64) {
     let shown: Vec<usize> = (0..palette.names().len())
         .filter(|server| chart.series.iter().any(|s| s.server == *server && !s.points.is_empty()))
@@ -515,5 +515,5 @@ fn with_legend(chart: &Chart, palette: &Palette) -> (String, Html, f64) {
     (chart.title.clone(), inner, height)
 }
 
-/// The style sheet. It begins with the colours for light and dark.
+/// The style sheet, which begins with the colours for light and dark.
 const STYLE: &str = include_str!("html/page.css");

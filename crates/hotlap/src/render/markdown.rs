@@ -1,4 +1,4 @@
-//! A report as Markdown: a document of its own, or the summary of a CI job.
+//! A report as Markdown, for a separate document or for the summary of a CI job.
 
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
@@ -9,7 +9,7 @@ use crate::report::{
 use crate::text::table::{Column, Table, Tone};
 use crate::text::{capital, visible};
 
-/// The report as Markdown.
+/// Renders the report as Markdown.
 pub fn render(report: &Report) -> String {
     let run = &report.run;
     let number = run.number.map_or_else(String::new, |n| format!("Run {n}: "));
@@ -39,7 +39,7 @@ pub fn render(report: &Report) -> String {
     out + &provenance(report)
 }
 
-/// A comparison of stored runs as Markdown.
+/// Renders a comparison of stored runs as Markdown.
 pub fn comparison(comparison: &RunComparison) -> String {
     let (before, after) = (&comparison.before.name, &comparison.after.name);
     let mut out = format!("# {} against {}\n\n", escape(after), escape(before));
@@ -97,7 +97,7 @@ fn explanation(found: &ExplanationResults) -> String {
     out + &found.notes.iter().map(|note| paragraph(note)).collect::<String>()
 }
 
-/// A table with all columns that are meant for Markdown. Nothing if it has no rows.
+/// Renders a table with all columns that are meant for Markdown. Empty if the table has no rows.
 fn table(table: &Table) -> String {
     if table.rows() == 0 {
         return String::new();
@@ -162,7 +162,7 @@ fn provenance(report: &Report) -> String {
     if !report.host.line.is_empty() {
         out += &format!("{}\n", escape(&report.host.line));
     }
-    // Variants of a server have the same version.
+    // Variants of a server have the same version, so servers are grouped by version.
     let mut versions: Vec<(&str, Vec<String>)> = Vec::new();
     for row in report.tables.iter().take(1).flat_map(|t| &t.rows) {
         match versions.iter_mut().find(|(version, _)| *version == row.version) {
@@ -189,14 +189,14 @@ fn bold(sentences: &[String]) -> String {
     sentences.iter().map(|sentence| format!("**{}**\n\n", escape(sentence))).collect()
 }
 
-/// A list of items that are already escaped. Nothing if there are none.
+/// Renders a list of items that are already escaped. Empty without items.
 fn list(items: impl Iterator<Item = String>) -> String {
     let items: String = items.map(|item| format!("- {item}\n")).collect();
     if items.is_empty() { items } else { items + "\n" }
 }
 
-/// Escapes a name so that nothing in it is read as Markdown or HTML (CommonMark section 2.4, and
-/// the `~`, `|` and `$` of GitHub's dialect). Control characters are shown as escapes.
+/// Escapes a name so that no part is read as Markdown or HTML (CommonMark section 2.4, and `~`, `|`
+/// and `$` of GitHub's dialect). Control characters are shown as escapes.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in visible(text).chars() {

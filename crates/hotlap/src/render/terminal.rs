@@ -13,15 +13,15 @@ use crate::text::number::plural;
 use crate::text::table::{Table, Tone};
 use crate::text::{flow, hanging, layout, visible, wrap};
 
-/// From this number of steps on, a table replaces the sentences.
+/// The smallest number of steps for which a table replaces the sentences.
 const TABLE_FROM: usize = 5;
 
-/// The report for a terminal of `width` columns.
+/// Renders the report for a terminal of `width` columns.
 pub fn render(report: &Report, width: usize, color: bool) -> String {
     shown(report, Screen::new(width, color), false)
 }
 
-/// The report with the details of each server, for a terminal of `width` columns.
+/// Renders the report with the details of each server, for a terminal of `width` columns.
 pub fn detailed(report: &Report, width: usize, color: bool) -> String {
     shown(report, Screen::new(width, color), true)
 }
@@ -66,7 +66,7 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
         out.hanging(2, &absence(absent));
     }
     warnings(&mut out, &report.warnings);
-    // The last thing that a reader sees is the answer.
+    // The result comes last, so that it is the last thing that a reader sees.
     if let [only] = &report.tables[..] {
         out.blank();
         answer(&mut out, only);
@@ -78,7 +78,7 @@ fn answer(out: &mut Screen, load: &LoadResults) {
     load.sentences.iter().for_each(|sentence| out.paragraph(BOLD, 2, sentence));
 }
 
-/// A comparison of stored runs for a terminal of `width` columns.
+/// Renders a comparison of stored runs for a terminal of `width` columns.
 pub fn comparison(comparison: &RunComparison, width: usize, color: bool) -> String {
     let mut out = Screen::new(width, color);
     let (before, after) = (&comparison.before, &comparison.after);
@@ -100,7 +100,7 @@ pub fn comparison(comparison: &RunComparison, width: usize, color: bool) -> Stri
     out.finish()
 }
 
-/// One server over all stored runs, for a terminal of `width` columns.
+/// Renders the trend of one server over all stored runs, for a terminal of `width` columns.
 pub fn trend(trend: &ServerTrend, width: usize, color: bool) -> String {
     let mut out = Screen::new(width, color);
     let runs = plural(trend.points.len(), "run");
@@ -136,7 +136,7 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
     load.sources().iter().for_each(|source| published(out, source));
 }
 
-/// The nodes of a merged run.
+/// Renders the nodes of a merged run.
 fn pool(out: &mut Screen, found: &PoolView) {
     out.paragraph("", 2, &found.summary);
     if found.table().rows() > 0 {
@@ -148,7 +148,7 @@ fn pool(out: &mut Screen, found: &PoolView) {
     found.notes.iter().for_each(|note| out.paragraph(YELLOW, 2, &format!("Note: {note}")));
 }
 
-/// The capacities under one load.
+/// Renders the capacities under one load.
 fn capacity(out: &mut Screen, found: &CapacityResults, has_details: bool) {
     out.paragraph(BOLD, 2, &found.title);
     out.table(2, &found.table());
@@ -163,7 +163,7 @@ fn capacity(out: &mut Screen, found: &CapacityResults, has_details: bool) {
     }
 }
 
-/// Where a difference in cost comes from.
+/// Renders the sources of a difference in cost.
 fn explanation(out: &mut Screen, found: &ExplanationResults, has_details: bool) {
     out.blank();
     out.paragraph(BOLD, 2, &found.title);
@@ -178,7 +178,7 @@ fn explanation(out: &mut Screen, found: &ExplanationResults, has_details: bool) 
     found.notes.iter().for_each(|note| out.paragraph(DIM, 2, note));
 }
 
-/// The details of a server.
+/// Renders the details of a server.
 fn details(out: &mut Screen, row: &Row) {
     out.blank();
     out.paragraph(BOLD, 2, &row.name);
@@ -187,7 +187,7 @@ fn details(out: &mut Screen, row: &Row) {
     }
 }
 
-/// The figures of each request, if the load sends several.
+/// Renders the figures of each request, if the load sends several.
 fn requests(out: &mut Screen, load: &LoadResults) {
     if load.by_request.is_empty() {
         return;
@@ -199,13 +199,13 @@ fn requests(out: &mut Screen, load: &LoadResults) {
     out.blank();
 }
 
-/// The cost of each layer.
+/// Renders the cost of each step between layers.
 fn layers(out: &mut Screen, report: &Report, load: &LoadResults) {
     let is_table = report.steps(load).count() >= TABLE_FROM;
     if is_table {
         out.table(2, &LayerStep::table(report.steps(load)));
     }
-    // The text about failed side effects is too long for a cell.
+    // The sentence about a failed side effect is too long for a cell.
     for step in report.steps(load).filter(|s| !is_table || !s.side_effect.is_empty()) {
         out.paragraph("", 2, &step.sentence);
     }
@@ -214,7 +214,7 @@ fn layers(out: &mut Screen, report: &Report, load: &LoadResults) {
     }
 }
 
-/// One source: its published figures beside the measured ones.
+/// Renders the published figures of one source next to the measured figures.
 fn published(out: &mut Screen, source: &PublishedSource) {
     out.blank();
     out.paragraph(BOLD, 2, &source.heading());
@@ -270,19 +270,19 @@ fn warnings(out: &mut Screen, warnings: &[String]) {
     }
 }
 
-/// A code that starts a colour or bold text. It is ended on the same line, so that a pager that
-/// cuts lines leaves none open.
+/// The code that starts bold text. Bold text and colours end on the same line, so that no code
+/// stays active if a pager cuts lines.
 pub const BOLD: &str = "\x1b[1m";
-/// See [`BOLD`].
+/// The code that starts faint text. See [`BOLD`].
 pub const DIM: &str = "\x1b[2m";
-/// See [`BOLD`].
+/// The code that starts red text. See [`BOLD`].
 pub const RED: &str = "\x1b[31m";
-/// See [`BOLD`].
+/// The code that starts yellow text. See [`BOLD`].
 pub const YELLOW: &str = "\x1b[33m";
 const GREEN: &str = "\x1b[32m";
 const OFF: &str = "\x1b[0m";
 
-/// The output.
+/// The text that is shown on a terminal.
 pub struct Screen {
     width: usize,
     color: bool,
@@ -290,12 +290,12 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// An empty output, which begins with a blank line.
+    /// Creates an empty output, which begins with a blank line.
     pub fn new(width: usize, color: bool) -> Self {
         Self { width, color, out: String::from("\n") }
     }
 
-    /// A text, wrapped. Nothing for an empty text.
+    /// Adds a wrapped text. Adds nothing for an empty text.
     pub fn paragraph(&mut self, ink: &str, indent: usize, text: &str) {
         for line in wrap(text, indent, self.width).lines() {
             self.out += &self.painted(ink, line);
@@ -303,23 +303,23 @@ impl Screen {
         }
     }
 
-    /// A text, wrapped, with all lines but the first indented by two more columns.
+    /// Adds a wrapped text. All lines but the first are indented by two more columns.
     pub fn hanging(&mut self, indent: usize, text: &str) {
         self.out += &hanging(text, indent, self.width);
     }
 
-    /// Parts with dots between them. Lines break only between parts.
+    /// Adds parts with dots between them. Lines break only between parts.
     pub fn parts(&mut self, indent: usize, parts: &[String]) {
         let parts: Vec<String> = parts.iter().map(|part| visible(part)).collect();
         self.out += &flow(&parts, " · ", indent, self.width);
     }
 
-    /// One line, of any length.
+    /// Adds one line of any length.
     pub fn line(&mut self, indent: usize, line: &str) {
         self.out += &format!("{:indent$}{line}\n", "");
     }
 
-    /// The last lines that a server printed.
+    /// Adds the last lines that a server printed.
     pub fn log(&mut self, indent: usize, lines: &[String]) {
         for line in lines {
             let line = self.painted(DIM, &format!("| {}", visible(line)));
@@ -327,7 +327,7 @@ impl Screen {
         }
     }
 
-    /// A table, fitted to the width.
+    /// Adds a table that is fitted to the width.
     pub fn table(&mut self, indent: usize, table: &Table) {
         let lines = layout::lines(table, self.width.saturating_sub(indent));
         for line in &lines.header {
@@ -347,14 +347,14 @@ impl Screen {
         }
     }
 
-    /// A blank line, unless the previous line is blank.
+    /// Adds a blank line unless the previous line is blank.
     pub fn blank(&mut self) {
         if !self.out.ends_with("\n\n") && self.out != "\n" {
             self.out.push('\n');
         }
     }
 
-    /// The whole output.
+    /// Returns the whole output.
     pub fn finish(self) -> String {
         self.out
     }

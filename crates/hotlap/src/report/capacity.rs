@@ -17,22 +17,22 @@ use crate::text::table::{Cell, Column, Table, Tone};
 pub struct CapacityResults {
     /// The index of the load.
     pub load: usize,
-    /// The load, in words. Empty if it is the only one.
+    /// The load, in words. Empty if the run has only one load.
     pub title: String,
-    /// ` under POST /bla`, for a sentence about one of several loads. Empty for the only one.
+    /// The words ` under POST /bla`, for a sentence about one of several loads. Empty for one load.
     #[serde(skip)]
     pub under: String,
-    /// The goals: `p99 < 10 ms`.
+    /// The goals of the search: `p99 < 10 ms`.
     pub goals: Vec<String>,
-    /// The limit of the first latency goal, in milliseconds. `null` without one.
+    /// The limit of the first latency goal, in milliseconds. `null` without a latency goal.
     pub limit_ms: Option<f64>,
-    /// The percentile of the first latency goal, as a share. `null` without one.
+    /// The percentile of the first latency goal, as a share. `null` without a latency goal.
     pub quantile: Option<f64>,
-    /// Name of the reference.
+    /// The name of the reference.
     pub reference: Option<String>,
-    /// The servers, the highest capacity first.
+    /// The servers, starting with the highest capacity.
     pub rows: Vec<CapacityRow>,
-    /// The result in sentences.
+    /// The result, in sentences.
     pub sentences: Vec<String>,
 }
 
@@ -40,51 +40,51 @@ pub struct CapacityResults {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityRow {
-    /// Its name in tables.
+    /// The server's name in tables.
     pub name: String,
-    /// Its role.
+    /// The server's role in the run.
     pub role: Role,
-    /// Its version, as its toolchain reports it.
+    /// The server's version, as its toolchain reports it.
     pub version: String,
-    /// The highest rate at which the server meets every goal for long, in requests/s. `null` if a
-    /// goal was missed even at the lowest rate that was tried, or nothing is known.
+    /// The highest rate at which the server meets every goal for long, in requests/s. `null` if the
+    /// server missed a goal even at the lowest rate that was tried, or if nothing is known.
     pub capacity: Option<Figure>,
-    /// The lowest rate that was tried, in requests/s, if even that missed a goal.
+    /// The lowest rate that was tried, in requests/s. `null` unless a goal was missed even there.
     pub below: Option<f64>,
-    /// The goal that is missed first.
+    /// The goal that the server misses first.
     pub decided_by: Option<String>,
-    /// The ratio to the reference. `null` if unknown.
+    /// The ratio of the server's capacity to the reference's. `null` if unknown.
     pub ratio: Option<Figure>,
-    /// The verdict. Missing for the reference.
+    /// The verdict on the ratio. Missing for the reference.
     #[serde(flatten)]
     pub judged: Option<Judged>,
-    /// The verdict in words: `higher`, `lower`, `equal within ±2%`, `not decided`, `not measured
-    /// well enough`, or `inconclusive: ` and why. Empty for the reference.
+    /// The verdict in words: `higher`, `lower`, `equal within ±2%`, `not decided`,
+    /// `not measured well enough`, or `inconclusive: ` and the reason. Empty for the reference.
     pub words: String,
-    /// The window in which the server was held at this rate, for longer than in other windows.
+    /// The window in which the server was held at the capacity, for longer than in other windows.
     /// `null` if the search was interrupted before this window.
     pub held: Option<HeldWindow>,
     /// CPU time per request near the capacity, in microseconds.
     pub cpu_us: Option<Figure>,
     /// The number of restarts that the interval rests on.
     pub restarts: usize,
-    /// The latency over the rate. Empty without a latency goal.
+    /// The latency at each rate. Empty without a latency goal.
     pub curve: Vec<CapacityPoint>,
-    /// The windows, by their rates.
+    /// The windows, ordered by rate.
     pub windows: Vec<CapacityWindow>,
 }
 
-/// A point of the curve: the latency of the windows whose rates are close to this one.
+/// A point of the curve: the latency of windows with similar rates.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityPoint {
     /// The mean rate of the windows, in requests/s.
     pub rate: f64,
-    /// Median over the windows of the percentile of the first latency goal, in milliseconds.
+    /// The median over the windows of the percentile of the first latency goal, in milliseconds.
     pub latency_ms: f64,
-    /// The lowest one.
+    /// The lowest of these percentiles, in milliseconds.
     pub low_ms: f64,
-    /// The highest one.
+    /// The highest of these percentiles, in milliseconds.
     pub high_ms: f64,
 }
 
@@ -94,19 +94,19 @@ pub struct CapacityPoint {
 pub struct CapacityWindow {
     /// The offered rate, in requests/s.
     pub rate: f64,
-    /// Whether it counts, that is, whether the load generator kept up.
+    /// Whether the window counts, that is, whether the load generator kept up.
     pub counts: bool,
-    /// Whether it kept every goal.
+    /// Whether the server met every goal in the window.
     pub is_kept: bool,
-    /// The percentile of the first latency goal. `null` without one.
+    /// The percentile of the first latency goal. `null` without a latency goal.
     pub latency: Option<Figure>,
 }
 
-/// A window in which a server is held at the rate that a search found.
+/// A window in which a server was held at the rate that the search found.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldWindow {
-    /// Its length, in seconds.
+    /// The length of the window, in seconds.
     pub seconds: f64,
     /// What the window showed.
     #[serde(flatten)]
@@ -134,12 +134,12 @@ impl CapacityResults {
         results
     }
 
-    /// The goals in words: `p99 < 10 ms and errors < 0.1%`.
+    /// Returns the goals in words: `p99 < 10 ms and errors < 0.1%`.
     pub fn goals_in_words(&self) -> String {
         self.goals.join(" and ")
     }
 
-    /// The table of servers, for every output.
+    /// Returns the table of servers, for every output.
     pub fn table(&self) -> Table {
         let cells = |of: fn(&CapacityRow) -> Cell| self.rows.iter().map(of).collect::<Vec<_>>();
         let ratios = self.rows.iter().map(|row| match Some(&row.name) == self.reference.as_ref() {
@@ -174,7 +174,7 @@ impl CapacityResults {
         Table::new(columns).with_tones(self.rows.iter().map(tone).collect())
     }
 
-    /// Footnotes to the columns of the table.
+    /// Returns the footnotes to the columns of the table.
     pub fn notes(&self) -> Vec<String> {
         let is_held = |row: &CapacityRow| row.held.as_ref().is_some_and(|held| held.is_met());
         let note =
@@ -182,7 +182,7 @@ impl CapacityResults {
         self.rows.iter().any(is_held).then(|| note.to_owned()).into_iter().collect()
     }
 
-    /// The windows as a table: what was tried, and what it showed.
+    /// Returns the windows as a table, with the rates that were tried and the results.
     pub fn window_table(&self) -> Table {
         let all = || self.rows.iter().flat_map(|r| r.windows.iter().map(move |w| (r, w)));
         let kept = |window: &CapacityWindow| match (window.counts, window.is_kept) {
@@ -201,18 +201,19 @@ impl CapacityResults {
         ])
     }
 
-    /// The name of the percentile in charts: `p99`.
+    /// Returns the name of the percentile in charts: `p99`.
     pub fn latency_name(&self) -> String {
         let name = self.goals.iter().find(|goal| goal.starts_with('p'));
         name.and_then(|goal| goal.split(' ').next()).unwrap_or_default().to_owned()
     }
 
-    /// The sentences, each with its load if there are several.
+    /// Returns the sentences. Each sentence begins with its load if there are several loads.
     pub(super) fn sentences_with_load(&self) -> impl Iterator<Item = String> {
         self.sentences.iter().map(|sentence| with_load(&self.under, sentence))
     }
 
-    /// One sentence for each server, the reference first, since the others are compared with it.
+    /// Returns one sentence for each server. The reference comes first, because the others are
+    /// compared with it.
     fn in_sentences(&self) -> Vec<String> {
         let is_reference = |row: &&CapacityRow| Some(&row.name) == self.reference.as_ref();
         let first = self.rows.iter().filter(is_reference);
@@ -264,7 +265,7 @@ impl CapacityResults {
     }
 }
 
-/// `41,000 [39,100, 42,600]`.
+/// Formats a figure with its interval: `41,000 [39,100, 42,600]`.
 pub(super) fn with_interval(figure: &Figure) -> String {
     match (figure.low, figure.high) {
         (Some(low), Some(high)) => {
@@ -317,7 +318,7 @@ impl CapacityRow {
         text_cell(self.held.as_ref().and_then(|held| held.window.latency.as_ref()))
     }
 
-    /// What followed when the server was held at its capacity: ` (30 s at this rate: p99 8.7 ms)`.
+    /// Describes the window in which the server was held: ` (30 s at this rate: p99 8.7 ms)`.
     fn held_words(&self, latency: &str) -> String {
         let Some(HeldWindow { seconds, window }) = &self.held else {
             return " in short windows".to_owned();
@@ -337,7 +338,7 @@ impl CapacityRow {
     }
 }
 
-/// The highest rate that keeps every goal, or a lower bound of it. `None` if neither is known.
+/// Returns the highest rate that meets every goal, or a lower bound. `None` if both are unknown.
 pub(super) fn capacity_figure(found: Highest) -> Option<Figure> {
     match found {
         Highest::Rate(rate) => Some(per_second(&rate)),
@@ -364,7 +365,7 @@ impl HeldWindow {
         Self { seconds, window: CapacityWindow::of(window) }
     }
 
-    /// Whether the server met every goal.
+    /// Whether the window counts and the server met every goal.
     pub fn is_met(&self) -> bool {
         self.window.counts && self.window.is_kept
     }

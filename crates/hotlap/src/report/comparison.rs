@@ -25,13 +25,13 @@ pub const CAPACITY: &str = "capacity, req/s";
 /// The comparison of stored runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunComparison {
-    /// Version of the form of this document: 1.
+    /// The version of the document format: 1.
     pub schema: u32,
     /// The earlier runs.
     pub before: ComparedSide,
     /// The later runs.
     pub after: ComparedSide,
-    /// One entry per load that all runs have.
+    /// One table per load that all runs have.
     pub tables: Vec<ComparedLoad>,
     /// A sentence for each server.
     pub sentences: Vec<String>,
@@ -41,23 +41,23 @@ pub struct RunComparison {
     pub warnings: Vec<String>,
 }
 
-/// The earlier or the later runs.
+/// One side of the comparison: the earlier or the later runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedSide {
-    /// Its name in this comparison: `run 11`, `runs 11–13`.
+    /// The name of the side in this comparison: `run 11`, `runs 11–13`.
     pub name: String,
-    /// Its runs, at least one.
+    /// The runs of the side, at least one.
     pub runs: Vec<ComparedRun>,
 }
 
-/// One run.
+/// One run of a side.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedRun {
-    /// Its number in its store.
+    /// The number of the run in its store.
     pub number: Option<u64>,
-    /// When it began: `2026-11-21T20:15:00Z`.
+    /// The time at which the run began: `2026-11-21T20:15:00Z`.
     pub began: String,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: String,
 }
 
@@ -66,7 +66,7 @@ pub struct ComparedRun {
 pub struct ComparedLoad {
     /// The load, in words.
     pub title: String,
-    /// ` under POST /bla`, for a sentence about one of several loads. Empty for the only one.
+    /// The words ` under POST /bla`, for a sentence about one of several loads. Empty for one load.
     #[serde(skip)]
     pub under: String,
     /// Whether the load offers a rate, so that latency is response time.
@@ -79,9 +79,9 @@ pub struct ComparedLoad {
 /// One server on both sides.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedServer {
-    /// Its name in tables.
+    /// The server's name in tables.
     pub name: String,
-    /// Its version, before and after.
+    /// The server's version in the earlier and in the later runs.
     pub versions: (String, String),
     /// One entry per measure.
     pub changes: Vec<MeasureChange>,
@@ -90,19 +90,20 @@ pub struct ComparedServer {
 /// One measure of one server on both sides.
 #[derive(Debug, Clone, Serialize)]
 pub struct MeasureChange {
-    /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`. Of searches, `capacity, req/s`.
+    /// The name of the measure: `requests/s`, `CPU µs/request`, `p50`, `p99` or `memory`.
+    /// `capacity, req/s` for searches.
     pub measure: String,
     /// The measure. `None` for a capacity.
     #[serde(skip)]
     pub of: Option<Measure>,
-    /// In the earlier runs.
+    /// The level in the earlier runs.
     pub before: Option<Figure>,
-    /// In the later runs.
+    /// The level in the later runs.
     pub after: Option<Figure>,
-    /// The ratio of the second to the first, and the verdict.
+    /// The ratio of `after` to `before`, and the verdict.
     #[serde(flatten)]
     pub found: MeasureVerdict,
-    /// Whether the verdict is that it became worse.
+    /// Whether the verdict is that the server became worse.
     pub is_worse: bool,
 }
 
@@ -111,11 +112,11 @@ pub struct MeasureChange {
 #[error("{0}")]
 pub struct Incomparable(String);
 
-/// The runs of a side, at least one, and its name in this comparison.
+/// The runs of a side, at least one, and the name of the side in this comparison.
 type Side<'a> = (&'a [Run], &'a str);
 
 impl RunComparison {
-    /// Compares `after` with `before`. Each has a name in the text.
+    /// Compares `after` with `before`. The sentences use the names of the sides.
     pub fn of(before: Side, after: Side) -> Result<Self, Incomparable> {
         for run in before.0.iter().chain(after.0) {
             Self::are_alike((run, before.1), (&after.0[0], after.1))?;
@@ -205,24 +206,24 @@ impl RunComparison {
         }
     }
 
-    /// Says once what a verdict needs.
+    /// Adds a sentence on what a verdict needs, unless the sentence is there already.
     fn need(&mut self, sentence: Option<String>) {
         self.sentences.extend(sentence.filter(|sentence| !self.sentences.contains(sentence)));
     }
 }
 
-/// A server in the first run of each side.
+/// Returns a server as it is in the first run of each side.
 fn first_servers<'a>([before, after]: [Side<'a>; 2], server: &Matched) -> [&'a Server; 2] {
     let [old, new] = server.first();
     [&before.0[0].servers[old], &after.0[0].servers[new]]
 }
 
 impl RunComparison {
-    /// The table of one load that both runs have, for every output.
+    /// Returns the table of one load that all runs have, for every output.
     pub fn table(&self, load: &ComparedLoad) -> Table {
         let rows = || load.servers.iter().flat_map(|s| s.changes.iter().map(move |c| (s, c)));
         let cells = |of: fn(&MeasureChange) -> Cell| rows().map(move |(_, change)| of(change));
-        // A terminal shows the name of each server once.
+        // A terminal shows the name of each server only once.
         let names = load.servers.iter().flat_map(|server| {
             let name = |place| {
                 Cell::from(&server.name).shortened_to(match place {
@@ -248,12 +249,12 @@ impl RunComparison {
     }
 }
 
-/// The name of a measure, short for narrow terminals.
+/// Returns the name of a measure, with a short form for narrow terminals.
 fn measure(change: &MeasureChange) -> Cell {
     Cell::from(&change.measure).shortened_to(change.measure.replace("/request", ""))
 }
 
-/// A verdict, in one word on narrow terminals.
+/// Returns a verdict, with one word for narrow terminals.
 fn verdict(change: &MeasureChange) -> Cell {
     Cell::from(&change.found.words).shortened_to(change.found.judged.word(change.of))
 }
@@ -263,9 +264,9 @@ fn tone(change: &MeasureChange) -> Tone {
 }
 
 impl ComparedLoad {
-    /// A load that all runs have, without servers yet.
+    /// Creates the table of a load that all runs have, without servers.
     fn of(sides: [&[Run]; 2], load: &Matched, are_many: bool) -> Self {
-        // The title of a load includes its request if the loads differ in it.
+        // The title of a load includes its request if the loads send different requests.
         let all = sides.into_iter().flatten().flat_map(|run| &run.loads);
         let all: Vec<&Load> = all.filter(|load| !load.sends.is_empty()).collect();
         let own = &sides[1][0].loads[load.first()[1]];
@@ -318,13 +319,13 @@ fn server_names(run: &Run) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A load in words, with its request.
+/// Describes a load with its request.
 fn requested(run: &Run, load: &Load) -> String {
     let request = if load.sends.is_empty() { &run.contract } else { &load.sends };
     format!("{request} with {}", load_words(load))
 }
 
-/// Loads that only one of the two sides has.
+/// Names the loads that only one of the two sides has.
 fn unmatched_loads(sides: [Side; 2], matched: &[Matched]) -> Vec<String> {
     let only = |side: usize| {
         let (runs, name) = sides[side];
@@ -336,7 +337,7 @@ fn unmatched_loads(sides: [Side; 2], matched: &[Matched]) -> Vec<String> {
     [0, 1].into_iter().filter_map(only).collect()
 }
 
-/// What differs between the runs besides the change of the server.
+/// Returns what differs between the runs besides the change of the server.
 fn warnings(sides: [Side; 2], servers: &[Matched]) -> Vec<String> {
     let [before, after] = sides;
     let of_both = servers.iter().map(Matched::first).collect::<Vec<_>>();
@@ -344,7 +345,7 @@ fn warnings(sides: [Side; 2], servers: &[Matched]) -> Vec<String> {
     for (side, (runs, name)) in sides.into_iter().enumerate() {
         let named = |run: &Run| run.number.map_or_else(|| name.to_owned(), |n| format!("run {n}"));
         for (place, run) in runs.iter().enumerate() {
-            // The runs of a side are expected to be the same.
+            // The runs of one side are expected to be alike.
             let servers: Vec<[usize; 2]> =
                 servers.iter().map(|server| [server.0[side][0], server.0[side][place]]).collect();
             let names = (named(&runs[0]), named(run));
@@ -358,7 +359,7 @@ fn warnings(sides: [Side; 2], servers: &[Matched]) -> Vec<String> {
     warnings
 }
 
-/// What differs between two runs and their servers, by index.
+/// Returns what differs between two runs and between their servers, which are given by index.
 fn differences(
     (old, old_name): (&Run, &str),
     (new, new_name): (&Run, &str),
@@ -402,14 +403,14 @@ fn differences(
     found
 }
 
-/// The goals of a search: `p99 < 10 ms and errors < 0.1%`.
+/// Returns the goals of a search: `p99 < 10 ms and errors < 0.1%`.
 fn goals(run: &Run) -> String {
     let goals: Vec<String> = run.schedule.objectives.iter().map(ToString::to_string).collect();
     goals.join(" and ")
 }
 
 impl RunComparison {
-    /// Whether both are searches with the same goals, or neither is one.
+    /// Checks that both runs are searches with the same goals, or that neither is a search.
     fn are_alike(before: (&Run, &str), after: (&Run, &str)) -> Result<(), Incomparable> {
         let searched = |(_, name): (&Run, &str), (_, other): (&Run, &str)| {
             Err(Incomparable(format!(
@@ -476,8 +477,8 @@ impl RunComparison {
     }
 }
 
-/// The result for a server in one sentence, given its name in the later search and in the earlier
-/// one.
+/// States the result for a server in one sentence, given its name in the later and in the earlier
+/// search.
 fn sentence(change: &MeasureChange, goals: &str, [name, earlier]: &[String; 2]) -> String {
     let (Some(after), Some(ratio)) = (&change.after, &change.found.ratio) else {
         return format!(

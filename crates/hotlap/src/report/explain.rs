@@ -1,7 +1,7 @@
-//! Where a difference in CPU time per request comes from: the ledger, the counts, the sentence.
+//! The sources of a difference in CPU time per request: the ledger, the counts, and the sentence.
 //!
-//! Every line of the ledger is rounded to the same digit, and what rounding leaves goes into the
-//! lines for the rest: so the printed lines add up to the printed difference.
+//! Every line of the ledger is rounded to the same digit. The lines for the rest absorb the
+//! rounding errors, so the printed lines add up to the printed difference.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub use crate::report::explain::ledger::LedgerRow;
 mod counts;
 mod ledger;
 
-/// Names of servers in the heads of columns are shortened to this width.
+/// The width to which the names of servers are shortened in column headings.
 const HEADING: usize = 14;
 
 /// Why a server costs more or less CPU time per request than its reference.
@@ -35,36 +35,36 @@ const HEADING: usize = 14;
 pub struct ExplanationResults {
     /// The index of the load.
     pub load: usize,
-    /// The load, in words. Empty if it is the only one.
+    /// The load, in words. Empty if the run has only one load.
     pub title: String,
-    /// Name of the reference.
+    /// The name of the reference.
     pub reference: String,
-    /// Name of the server.
+    /// The name of the server.
     pub server: String,
-    /// CPU time per request of the reference, in microseconds.
+    /// The reference's CPU time per request, in microseconds.
     pub reference_us: Figure,
-    /// CPU time per request of the server, in microseconds.
+    /// The server's CPU time per request, in microseconds.
     pub server_us: Figure,
-    /// The difference, the server's minus the reference's, in microseconds.
+    /// The server's CPU time per request minus the reference's, in microseconds.
     pub difference_us: Figure,
-    /// The verdict.
+    /// The verdict on the difference.
     #[serde(flatten)]
     pub judged: Judged,
-    /// The verdict in words: `costs more`, `costs less`, `equal within ±2%`, `not decided`, `not
-    /// measured well enough`, or `inconclusive: ` and why.
+    /// The verdict in words: `costs more`, `costs less`, `equal within ±2%`, `not decided`,
+    /// `not measured well enough`, or `inconclusive: ` followed by the reason.
     pub words: String,
-    /// The restarts that it rests on.
+    /// The number of restarts that the verdict rests on.
     pub restarts: u32,
-    /// The result in one sentence or two.
+    /// The result, in one or two sentences.
     pub sentence: String,
-    /// The ledger: groups, each followed by its functions; then what is not explained, and the
-    /// difference. Empty without a profile.
+    /// The ledger. Each group is followed by its functions. The last two rows are the part that is
+    /// not explained and the measured difference. Empty without a profile.
     pub ledger: Vec<LedgerRow>,
-    /// What was counted per request.
+    /// The events and system calls that were counted per request.
     pub counts: Vec<CountRow>,
-    /// Notes on how the two were observed.
+    /// Notes on how the two servers were observed.
     pub notes: Vec<String>,
-    /// The flame graph of both.
+    /// The boxes of a flame graph of both servers.
     #[serde(skip)]
     pub flame: Vec<FlameBox>,
 }
@@ -104,7 +104,7 @@ impl ExplanationResults {
         }
     }
 
-    /// The ledger as a table, with all functions of some size or the important ones.
+    /// Returns the ledger as a table, with all functions or only the most important ones.
     pub fn ledger_table(&self, has_details: bool) -> Table {
         let rows: Vec<LedgerRow> = ledger::shown(&self.ledger, has_details);
         let cells = |of: fn(&LedgerRow) -> Cell| rows.iter().map(of).collect::<Vec<_>>();
@@ -125,7 +125,7 @@ impl ExplanationResults {
         .with_tones(tones)
     }
 
-    /// What was counted as a table: all of it, or what differs.
+    /// Returns the counts as a table, with all counts or with those that differ.
     pub fn count_table(&self, has_details: bool) -> Table {
         let is_shown = |row: &&CountRow| has_details || row.differs;
         let rows: Vec<&CountRow> = self.counts.iter().filter(is_shown).collect();
@@ -144,7 +144,7 @@ impl ExplanationResults {
         .with_tones(rows.iter().map(tone).collect())
     }
 
-    /// Which servers it is about, and under which load if there are several.
+    /// Returns a heading that names both servers, and the load if there are several.
     pub fn heading(&self) -> String {
         let Self { server, reference, title, .. } = self;
         match title.is_empty() {
@@ -154,7 +154,7 @@ impl ExplanationResults {
     }
 }
 
-/// Notes on how the two were observed: what is missing is a warning of the run.
+/// Returns notes on how the two servers were observed. Failed observations become warnings instead.
 fn notes(run: &Run, found: &Explanation) -> Vec<String> {
     let mut notes = Vec::new();
     let mut env: Vec<&String> = Vec::new();
@@ -198,13 +198,14 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
     notes
 }
 
-/// Whether what the profiler adds to a difference is more than noise and a tenth of it.
+/// Whether the cost that the profiler adds is more than noise, and over a tenth of the difference.
 fn is_distorted(difference: &Estimate, by: &Estimate) -> bool {
     let is_certain = by.is_bounded() && (by.low > 0.0 || by.high < 0.0);
     is_certain && by.value.abs() > difference.value.abs() / 10.0
 }
 
-/// What could not be observed, each with a remedy. Once for all servers for which it is the same.
+/// Returns a warning with a remedy for whatever could not be observed. Servers with the same
+/// problem share one warning.
 pub(super) fn warnings(run: &Run) -> Vec<String> {
     let missing = &run.schedule.observing.missing;
     let mut sentences: Vec<String> = Vec::new();
@@ -220,7 +221,7 @@ pub(super) fn warnings(run: &Run) -> Vec<String> {
     sentences.into_iter().chain(servers.filter_map(|server| left_out(run, server))).collect()
 }
 
-/// Laps of a server that explain nothing, because they failed a validity check.
+/// Describes laps of a server that explain nothing, because they failed a validity check.
 fn left_out(run: &Run, server: usize) -> Option<String> {
     let laps = || run.explain.iter().filter(|explains| explains.lap.server == server);
     let failed = || laps().filter(|lap| !lap.counts());
@@ -236,24 +237,24 @@ fn left_out(run: &Run, server: usize) -> Option<String> {
     ))
 }
 
-/// Boxes narrower than this share of the whole are left out.
+/// The smallest width of a box, as a share of the whole. Narrower boxes are left out.
 const NARROWEST: f64 = 0.0015;
 
 /// A box of a flame graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlameBox {
-    /// The function.
+    /// The name of the function.
     pub name: String,
-    /// Its cost in both servers, in words.
+    /// The function's CPU time in both servers, in words.
     pub words: String,
-    /// How many functions are on the stack above it.
+    /// The depth in the call stack. The box for the whole program has depth 0.
     pub depth: usize,
-    /// Its left end, in per cent of the whole.
+    /// The left end of the box, in per cent of the whole width.
     pub left: f64,
-    /// Its width, in per cent of the whole.
+    /// The width of the box, in per cent of the whole width.
     pub width: f64,
-    /// How much more the server spends there, from −100 (less) to 100, relative to the largest
-    /// difference.
+    /// How much more CPU time the server spends in the function, relative to the largest
+    /// difference. The scale goes from −100 (less) to 100 (more).
     pub shade: i32,
 }
 
@@ -286,14 +287,14 @@ impl Node {
         self.ns[1] - self.ns[0]
     }
 
-    /// The largest difference of any function.
+    /// Returns the largest difference of any function that is called directly or indirectly.
     fn largest(&self) -> f64 {
         let own = self.callees.values().map(|node| node.apart().abs().max(node.largest()));
         own.fold(0.0, f64::max)
     }
 }
 
-/// How the boxes are drawn.
+/// The boxes of a flame graph while they are laid out.
 struct Layout<'a> {
     names: [&'a str; 2],
     whole: f64,
@@ -301,7 +302,7 @@ struct Layout<'a> {
     boxes: Vec<FlameBox>,
 }
 
-/// The boxes of a flame graph, callers first. None without stacks.
+/// Returns the boxes of a flame graph, with callers before callees. Empty without stacks.
 pub(super) fn boxes(names: [&str; 2], stacks: &[FlameStack]) -> Vec<FlameBox> {
     let mut root = Node::default();
     stacks.iter().for_each(|stack| root.add(stack));
@@ -339,7 +340,7 @@ impl Layout<'_> {
             depth,
             left: hundredth(left),
             width: hundredth(width),
-            // Small differences are seen too.
+            // The square root makes small differences visible.
             shade: (shade.signum() * shade.abs().sqrt() * 100.0).round() as i32,
         });
         let mut from = left;

@@ -1,4 +1,4 @@
-//! A figure: its value for machines, and its text for people.
+//! Figures, each with a value for machines and a text for people.
 
 use hotlap_stats::{Estimate, Percentile};
 use serde::Serialize;
@@ -13,23 +13,23 @@ use crate::text::table::{Cell, UNKNOWN};
 pub struct Figure {
     /// The value, rounded.
     pub value: f64,
-    /// Lower end of its interval. `null` if there is none.
+    /// The lower end of the interval. `null` without an interval.
     pub low: Option<f64>,
-    /// Upper end of its interval. `null` if there is none.
+    /// The upper end of the interval. `null` without an interval.
     pub high: Option<f64>,
     /// The value as text: `57,900`, `0.9 ms`.
     pub text: String,
-    /// The interval as text: `± 2.1%`; empty if there is none.
+    /// The interval as text: `± 2.1%`. Empty without an interval.
     pub spread: String,
-    /// The true value may be larger. The text begins with `≥`.
+    /// Whether the true value may be larger. If so, the text begins with `≥`.
     pub is_lower_bound: bool,
 }
 
-/// An interval end that differs from its ratio by more than this factor is written as `0` or `∞`:
-/// from two restarts an interval can reach over a factor of thousands, which only says "unknown".
+/// An interval end that differs from its ratio by more than this factor is written as `0` or `∞`.
+/// With two restarts, an interval can span a factor of thousands, which only says "unknown".
 const BEYOND: f64 = 10.0;
 
-/// A level in the unit of its measure.
+/// Returns a level in the unit of its measure.
 pub fn of_measure(measure: Measure, estimate: &Estimate) -> Figure {
     match measure {
         Measure::Rate => per_second(estimate),
@@ -39,17 +39,17 @@ pub fn of_measure(measure: Measure, estimate: &Estimate) -> Figure {
     }
 }
 
-/// Requests per second.
+/// Returns a figure in requests per second.
 pub fn per_second(estimate: &Estimate) -> Figure {
     Figure::of(estimate, number::rate)
 }
 
-/// Microseconds.
+/// Returns a figure in microseconds.
 pub fn micros(estimate: &Estimate) -> Figure {
     Figure::of(estimate, |us| if us.abs() < 1.0 { format!("{us:.2}") } else { grouped(us, 1) })
 }
 
-/// A ratio: `1.51×`, its interval `[1.46, 1.55]`.
+/// Returns a ratio such as `1.51×`, with an interval such as `[1.46, 1.55]`.
 pub fn ratio(estimate: &Estimate) -> Figure {
     let mut figure = Figure::of(estimate, |r| format!("{}×", number::ratio(r)));
     if let (Some(low), Some(high)) = (figure.low, figure.high) {
@@ -61,12 +61,12 @@ pub fn ratio(estimate: &Estimate) -> Figure {
     figure
 }
 
-/// A ratio in per cent.
+/// Returns a ratio in per cent.
 pub fn percent(ratio: &Estimate) -> Figure {
     Figure::of(&ratio.scaled(100.0), number::percent)
 }
 
-/// A difference in microseconds with its sign: `+1.74 µs`, its interval `[+1.60, +1.90]`.
+/// Returns a signed difference in microseconds: `+1.74 µs`, with the interval `[+1.60, +1.90]`.
 pub fn difference(estimate: &Estimate) -> Figure {
     let text = |us: f64| {
         let sign = if us < 0.0 { "−" } else { "+" };
@@ -80,40 +80,40 @@ pub fn difference(estimate: &Estimate) -> Figure {
     figure
 }
 
-/// A figure without an interval.
+/// Returns a figure without an interval.
 pub fn bare(value: f64, text: String) -> Figure {
     let spread = String::new();
     Figure { value: rounded(value), low: None, high: None, text, spread, is_lower_bound: false }
 }
 
-/// A duration in milliseconds, without an interval.
+/// Returns a time in milliseconds, without an interval.
 pub fn millis(ms: f64) -> Figure {
     bare(ms, number::time(ms))
 }
 
-/// A percentile in milliseconds, with `≥` if it is a lower bound.
+/// Returns a percentile in milliseconds, with `≥` if it is a lower bound.
 pub fn percentile(percentile: Percentile) -> Figure {
     let figure = millis(percentile.ns as f64 / 1e6);
     if percentile.is_lower_bound { figure.at_least() } else { figure }
 }
 
-/// Bytes as megabytes (10⁶), without an interval.
+/// Returns bytes as megabytes (10⁶ bytes), without an interval.
 pub fn megabytes(bytes: f64) -> Figure {
     bare(bytes / 1e6, number::megabytes(bytes))
 }
 
-/// A known value without an interval.
+/// Returns a known value as an estimate without an interval.
 pub fn exactly(value: f64) -> Estimate {
     Estimate { value, low: f64::NAN, high: f64::NAN }
 }
 
-/// The figure as a cell, with its interval.
+/// Returns the figure as a cell, with its interval.
 pub fn cell(figure: Option<&Figure>) -> Cell {
     let spread = figure.map_or_else(String::new, |f| f.spread.clone());
     Cell { spread, ..text_cell(figure) }
 }
 
-/// The figure as a cell, without its interval.
+/// Returns the figure as a cell, without its interval.
 pub fn text_cell(figure: Option<&Figure>) -> Cell {
     match figure {
         Some(figure) => Cell::from(&figure.text).sorted_by(figure.value),
@@ -130,7 +130,7 @@ impl Figure {
         Self::new(estimate, text(estimate.value), spread)
     }
 
-    /// A figure in these words.
+    /// Returns a figure with the given text and spread.
     pub(super) fn new(estimate: &Estimate, text: String, spread: String) -> Self {
         let bounded = estimate.is_bounded();
         Self {
@@ -143,12 +143,12 @@ impl Figure {
         }
     }
 
-    /// The figure as a lower bound: `≥ 293,000`.
+    /// Returns the figure as a lower bound: `≥ 293,000`.
     pub fn at_least(&self) -> Self {
         Self { text: format!("≥ {}", self.text), is_lower_bound: true, ..self.clone() }
     }
 
-    /// The figure and its interval.
+    /// Returns the text of the figure with its interval.
     pub fn full(&self) -> String {
         match self.spread.is_empty() {
             true => self.text.clone(),

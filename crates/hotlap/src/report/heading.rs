@@ -1,4 +1,4 @@
-//! The run, its loads and its machine, in words.
+//! Describes a run, its loads and its machine in words.
 
 use std::collections::BTreeSet;
 
@@ -10,61 +10,60 @@ use crate::model::{Load, Question, Run, RunState};
 use crate::text::number;
 use crate::text::number::{plural, rounded};
 
-/// The run.
+/// What was run, when, and how it ended.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Heading {
-    /// Its number in the store, if it is stored.
+    /// The number of the run in the store. `null` if the run is not stored.
     pub number: Option<u64>,
-    /// `hello`, or `GET /path`.
+    /// The requests: the name of a contract such as `hello`, or `GET /path`.
     pub contract: String,
     /// The line above the table, in parts: contract, load, cores, schedule.
     pub title: Vec<String>,
-    /// When it began: `2026-11-21T20:15:00Z`.
+    /// The time at which the run began: `2026-11-21T20:15:00Z`.
     pub began: String,
-    /// How long it took, in seconds.
-    /// `None` while it is running, and if hotlap was killed.
+    /// The time that the run took, in seconds. `null` while it is running or if hotlap was killed.
     pub took_s: Option<f64>,
-    /// How it ended.
+    /// The state of the run: finished, under way, or ended early.
     pub state: RunState,
     /// What the state means for the reader. Empty if the run finished.
     pub state_note: String,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: String,
     /// The version of hotlap.
     pub hotlap: String,
-    /// The baseline that it was saved as, if any.
+    /// The name of the baseline that the run was saved as. `null` if it is not a baseline.
     pub baseline: Option<String>,
-    /// The suite, if there was one.
+    /// The name of the suite. `null` if the run did not use a suite.
     pub suite: Option<String>,
-    /// The suite's description.
+    /// The suite's description. Empty without a suite.
     pub about: String,
     /// The question that the run answers.
     pub question: Question,
     /// The question, in words.
     #[serde(skip)]
     pub question_words: &'static str,
-    /// The seed of the order.
+    /// The seed of the random order of the servers.
     pub seed: u64,
-    /// The loads.
+    /// The loads of the run.
     pub loads: Vec<model::Load>,
-    /// The same in words, with their requests.
+    /// The loads in words, each with its requests.
     #[serde(skip)]
     pub loads_in_words: Vec<String>,
-    /// The schedule.
+    /// The planned restarts, rounds and slices, and the cores.
     pub schedule: model::RunSchedule,
     /// The database that hotlap started for the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<model::DatabaseFacts>,
 }
 
-/// The machine, and a line that describes it.
+/// The machine that ran the servers, and one line that describes it.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostView {
-    /// `8 × AMD EPYC, 24 GB, Debian GNU/Linux 12, Linux 6.18`.
+    /// The description: `8 × AMD EPYC, 24 GB, Debian GNU/Linux 12, Linux 6.18`.
     pub line: String,
-    /// All known facts.
+    /// All known facts about the machine.
     #[serde(flatten)]
     pub facts: model::Host,
 }
@@ -114,7 +113,7 @@ impl HostView {
     }
 }
 
-/// The machine in a few words.
+/// Describes a machine in a few words.
 fn in_words(host: &model::Machine) -> String {
     let mut parts = Vec::new();
     if host.allowed > 0 {
@@ -139,7 +138,7 @@ fn question_words(question: Question) -> &'static str {
     }
 }
 
-/// What the state of a run means for the reader. Empty if it finished.
+/// Returns what the state of a run means for the reader. Empty if the run finished.
 pub(super) fn state_note(run: &Run) -> String {
     let laps = run.laps.len() + run.explain.len();
     match run.state {
@@ -166,7 +165,7 @@ pub(super) fn state_note(run: &Run) -> String {
     }
 }
 
-/// Contract, load, cores and schedule, in words.
+/// Returns the contract, the load, the cores and the schedule, in words.
 fn title(run: &Run) -> Vec<String> {
     let mut parts = vec![run.contract.clone()];
     if let [load] = run.loads.as_slice() {
@@ -222,7 +221,7 @@ fn title(run: &Run) -> Vec<String> {
     parts
 }
 
-/// `core 0`, `cores 0–3`, `cores 0, 2`. `None` if servers are not pinned.
+/// Returns `core 0`, `cores 0–3` or `cores 0, 2`. `None` if servers are not pinned to cores.
 pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
     let (first, last) = (*cpus.first()?, *cpus.last()?);
     Some(match cpus {
@@ -232,7 +231,7 @@ pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
     })
 }
 
-/// How requests travel: `64 connections, keep-alive`.
+/// Describes how requests travel: `64 connections, keep-alive`.
 pub fn shape_words(shape: &Shape, protocol: Protocol, https: bool) -> String {
     let connections = plural(shape.connections, "connection");
     let mut words = match shape.reuse {
@@ -256,7 +255,7 @@ pub fn shape_words(shape: &Shape, protocol: Protocol, https: bool) -> String {
     words
 }
 
-/// `64 connections, keep-alive, 2 generator threads`.
+/// Describes a load: `64 connections, keep-alive, 2 generator threads`.
 pub(super) fn load_words(load: &Load) -> String {
     let mut words = shape_words(&load.shape, load.protocol, load.https);
     if load.shape.threads > 1 {
@@ -268,13 +267,13 @@ pub(super) fn load_words(load: &Load) -> String {
     words
 }
 
-/// `GET / 64 connections, keep-alive`.
+/// Describes a load with its request: `GET / 64 connections, keep-alive`.
 pub fn request_and_load(load: &Load) -> String {
     format!("{} {}", load.sends, load_words(load)).trim_start().to_owned()
 }
 
-/// The name of a load in a sentence, if there are several: its name or description, with its
-/// request if the loads differ in it.
+/// Returns the name of one of several loads, for use in a sentence. A load without a name is
+/// described instead. The request is added if the loads send different requests.
 pub(super) fn load_name(load: &Load, among: &[&Load]) -> String {
     let name = if load.name.is_empty() { load_words(load) } else { load.name.clone() };
     let differ = among.iter().any(|other| other.sends != load.sends);
@@ -284,19 +283,19 @@ pub(super) fn load_name(load: &Load, among: &[&Load]) -> String {
     }
 }
 
-/// The title of a load, if there are several: name and description.
+/// Returns the title of one of several loads: its name and its description.
 pub(super) fn load_title(load: &Load, among: &[&Load]) -> String {
     let (name, words) = (load_name(load, among), load_words(load));
     if load.name.is_empty() { name } else { format!("{name}: {words}") }
 }
 
-/// The title of a load of a run. Empty if it is the only one.
+/// Returns the title of a load of a run. Empty if the run has only one load.
 pub(super) fn title_of_one(run: &Run, load: usize) -> String {
     let all: Vec<&Load> = run.loads.iter().collect();
     if all.len() > 1 { load_title(all[load], &all) } else { String::new() }
 }
 
-/// ` under POST /bla`, for a sentence about one of several loads. Empty for the only one.
+/// Returns ` under POST /bla`, for a sentence about one of several loads. Empty for the only load.
 pub(super) fn under(run: &Run, load: usize) -> String {
     let all: Vec<&Load> = run.loads.iter().collect();
     match run.loads.get(load).filter(|_| run.loads.len() > 1) {
@@ -305,7 +304,7 @@ pub(super) fn under(run: &Run, load: usize) -> String {
     }
 }
 
-/// A sentence with its load in front, given the result of [`under`].
+/// Puts the load in front of a sentence, given the result of [`under`].
 pub(super) fn with_load(under: &str, sentence: &str) -> String {
     match under.strip_prefix(" under ") {
         Some(load) => format!("{load}: {sentence}"),
@@ -313,7 +312,7 @@ pub(super) fn with_load(under: &str, sentence: &str) -> String {
     }
 }
 
-/// The length of a slice: `12 ms`, `0.3 s`.
+/// Formats the length of a slice: `12 ms` or `0.3 s`.
 pub(super) fn slice_words(ms: f64) -> String {
     if ms < 100.0 { format!("{ms} ms") } else { format!("{} s", (ms / 10.0).round() / 100.0) }
 }

@@ -10,108 +10,107 @@ use crate::analysis::latency::{Times, known};
 use crate::model::{self, Run};
 use crate::text::number::{count, rounded};
 
-/// A start.
+/// One start of a server.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartView {
-    /// Name of the server.
+    /// The name of the server.
     pub server: String,
-    /// Which restart, from 1.
+    /// The number of the restart, from 1.
     pub restart: u32,
-    /// Time to the first correct response, in milliseconds. `None` for a server that was already
+    /// Time to the first correct response, in milliseconds. `null` for a server that was already
     /// running.
     pub ready_ms: Option<f64>,
-    /// Memory before any load, in MB. `None` if unknown.
+    /// Memory before any load, in MB. `null` if unknown.
     pub rss_mb: Option<f64>,
-    /// Its warm-ups.
+    /// The warm-ups that followed the start.
     pub warmups: Vec<WarmupView>,
 }
 
-/// One warm-up.
+/// One warm-up of a server.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WarmupView {
     /// The index of the load.
     pub load: usize,
-    /// Its class, in words.
+    /// The class of the warm-up, in words.
     pub class: String,
-    /// Time to steady, in milliseconds.
+    /// Time until the server was steady, in milliseconds.
     pub steady_ms: f64,
-    /// Length of one window of the curve, in milliseconds.
+    /// The length of one window of the curve, in milliseconds.
     pub window_ms: f64,
-    /// Responses per second in each window.
+    /// The number of responses per second in each window.
     pub curve: Vec<f64>,
 }
 
-/// One lap.
+/// One lap of a server.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LapView {
-    /// Name of the server.
+    /// The name of the server.
     pub server: String,
     /// The index of the load.
     pub load: usize,
-    /// Which restart, from 1.
+    /// The number of the restart, from 1.
     pub restart: u32,
-    /// Which round, from 1.
+    /// The number of the round, from 1.
     pub round: u32,
-    /// The position in the round, from 1.
+    /// The position of the lap in its round, from 1.
     pub place: u32,
-    /// The rate of an open loop. `None` for a closed loop.
+    /// The rate of an open loop, in requests/s. `null` for a closed loop.
     pub rate: Option<f64>,
-    /// When it began, in seconds since the run began.
+    /// The time at which the lap began, in seconds since the run began.
     pub at_s: f64,
-    /// How long its window was, in seconds.
+    /// The length of the lap's window, in seconds.
     pub window_s: f64,
-    /// Correct responses.
+    /// The number of correct responses.
     pub answers: u64,
-    /// Failures.
+    /// The number of failures.
     pub errors: u64,
-    /// Correct responses per second.
+    /// The number of correct responses per second.
     pub requests_per_s: f64,
     /// CPU time per request, in microseconds.
     pub cpu_us: Option<f64>,
-    /// Median latency, in milliseconds (response time in an open loop). `None` if there were no
-    /// requests.
+    /// Median latency in milliseconds, which is response time in an open loop. `null` if there were
+    /// no requests.
     pub p50_ms: Option<f64>,
-    /// 99th percentile, in milliseconds. `None` if there are too few samples.
+    /// The 99th percentile of latency, in milliseconds. `null` if there are too few samples.
     pub p99_ms: Option<f64>,
-    /// The longest latency, in milliseconds. `None` if there were no requests.
+    /// The longest latency, in milliseconds. `null` if there were no requests.
     pub max_ms: Option<f64>,
     /// Which of `p50`, `p99` and `max` are lower bounds, because they depend on requests without a
     /// response.
     pub lower_bounds: Vec<String>,
-    /// Resident memory of the tree, in MB.
+    /// Resident memory of the process tree, in MB.
     pub rss_mb: Option<f64>,
-    /// Proportional memory of the tree, in MB.
+    /// Proportional memory of the process tree, in MB.
     pub pss_mb: Option<f64>,
-    /// CPU use of the tree, in per cent of one core.
+    /// CPU use of the process tree, in per cent of one core.
     pub cpu_percent: Option<f64>,
     /// How busy the busiest generator thread was, in per cent.
     pub generator_percent: f64,
-    /// What each of several generators contributed, in the order of `host.generators`.
+    /// The contribution of each of several generators, in the order of `host.generators`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub generators: Vec<ContributionView>,
-    /// Correct responses in each tenth of a second.
+    /// The number of correct responses in each tenth of a second.
     pub series_answers: Vec<u64>,
-    /// The mean latency in each tenth of a second, in milliseconds. `None` if there were no
-    /// responses.
+    /// The mean latency in each tenth of a second, in milliseconds. `null` without responses.
     pub series_mean_ms: Vec<Option<f64>>,
-    /// The longest latency in each tenth of a second, in milliseconds. `None` likewise.
+    /// The longest latency in each tenth of a second, in milliseconds. `null` without responses.
     pub series_max_ms: Vec<Option<f64>>,
-    /// Why it is left out, or is only a lower bound. Empty if it counts.
+    /// Why the lap is excluded or is only a lower bound. Empty if it passed all validity checks.
     pub doubts: Vec<String>,
-    /// Whether it counts in estimates.
+    /// Whether the lap counts in estimates.
     pub counts: bool,
 }
 
 /// A column of the page's table of laps: its heading, and its value for a lap.
 pub type LapColumn = (&'static str, fn(&LapView) -> Value);
 
-/// The column of what several generators contributed.
+/// The heading of the column that shows the contributions of several generators.
 const BY_GENERATOR: &str = "by generator";
 
-/// The columns after the server.
+/// The columns that follow the column of servers.
 const COLUMNS: &[LapColumn] = &[
     ("load", |l| json!(l.load + 1)),
     ("restart", |l| json!(l.restart)),
@@ -132,27 +131,27 @@ const COLUMNS: &[LapColumn] = &[
     ("left out because", |l| json!(l.doubts.join("; "))),
 ];
 
-/// The responses to each of several generators. Empty if there was one.
+/// Lists the responses to each of several generators. Empty if there was only one generator.
 fn by_generator(lap: &LapView) -> String {
     lap.generators.iter().map(|own| count(own.answers)).collect::<Vec<_>>().join(" + ")
 }
 
-/// What one of several generators contributed to a lap.
+/// The contribution of one of several generators to a lap.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContributionView {
-    /// Correct responses.
+    /// The number of correct responses.
     pub answers: u64,
-    /// Failures.
+    /// The number of failures.
     pub errors: u64,
-    /// Requests sent since its connections were opened, inside and outside of the windows.
+    /// The number of requests since the connections were opened, inside and outside of the windows.
     pub sent: u64,
-    /// How much later than agreed it began at most, in milliseconds.
+    /// The longest delay between the agreed time and the generator's start, in milliseconds.
     pub late_ms: f64,
-    /// The longest time for which it stalled, in milliseconds. Shorter ones than 50 ms are not
-    /// noticed.
+    /// The longest time for which the generator stalled, in milliseconds. Stalls of less than 50 ms
+    /// are not noticed.
     pub paused_ms: f64,
-    /// How busy its busiest thread was, in per cent.
+    /// How busy the generator's busiest thread was, in per cent.
     pub busy_percent: f64,
 }
 
@@ -170,7 +169,7 @@ impl ContributionView {
 }
 
 impl StartView {
-    /// A start of a run, rounded.
+    /// Converts a start of a run, and rounds its figures.
     pub(super) fn of(run: &Run, start: &model::Start) -> Self {
         Self {
             server: run.servers[start.server].name.clone(),
@@ -193,14 +192,14 @@ impl StartView {
 }
 
 impl LapView {
-    /// The columns that a table of these laps needs, after the server.
+    /// Returns the columns that a table of these laps needs, after the column of servers.
     pub fn columns(laps: &[Self]) -> Vec<LapColumn> {
         let has_generators = laps.iter().any(|lap| !lap.generators.is_empty());
         let is_needed = |column: &LapColumn| has_generators || column.0 != BY_GENERATOR;
         COLUMNS.iter().copied().filter(is_needed).collect()
     }
 
-    /// A lap of a run, rounded.
+    /// Converts a lap of a run, and rounds its figures.
     pub(super) fn of(run: &Run, lap: &model::Lap) -> Self {
         let (answered, censored) = Times::of(lap, lap.rate().is_some());
         let times = Survival::new(answered, censored);

@@ -1,4 +1,4 @@
-//! Latencies, rounded: of a server, of each request, and of an open loop.
+//! Rounded latencies of a server, of each request, and of an open loop.
 
 use hotlap_load::OpenLoop;
 use hotlap_stats::Concurrency;
@@ -14,34 +14,34 @@ use crate::text::number::{grouped, rate, rounded};
 #[derive(Debug, Clone, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Latency {
-    /// Requests with a correct response.
+    /// The number of requests with a correct response.
     pub count: u64,
-    /// Requests without one: in flight or waiting when a window closed, or failed. They count in
-    /// percentiles and the maximum with their age at that time.
+    /// The number of requests that failed, or were in flight or waiting when a window closed.
+    /// Percentiles and the maximum count each of them with its age at that time.
     pub unanswered: u64,
-    /// The rate of an open loop. `None` at saturation.
+    /// The rate of an open loop, in requests/s. `null` at saturation.
     pub rate: Option<f64>,
-    /// The mean of the requests with a response, in milliseconds.
+    /// The mean latency of the requests with a response, in milliseconds.
     pub mean: Option<Figure>,
-    /// Their standard deviation, in milliseconds.
+    /// The standard deviation of the latency of the requests with a response, in milliseconds.
     pub stdev: Option<Figure>,
-    /// Half are shorter, in milliseconds.
+    /// The median, in milliseconds.
     pub p50: Option<Figure>,
-    /// 90% are shorter, in milliseconds.
+    /// The 90th percentile, in milliseconds.
     pub p90: Option<Figure>,
-    /// 99% are shorter, in milliseconds. `None` if there are too few samples.
+    /// The 99th percentile, in milliseconds. `null` if there are too few samples.
     pub p99: Option<Figure>,
-    /// 99.9% are shorter, in milliseconds. `None` if there are too few samples.
+    /// The 99.9th percentile, in milliseconds. `null` if there are too few samples.
     pub p999: Option<Figure>,
-    /// The longest, in milliseconds.
+    /// The maximum, in milliseconds.
     pub max: Option<Figure>,
-    /// Points of the percentile curve: the share, and the time in milliseconds below which it lies.
-    /// The curve ends where there are too few samples.
+    /// The points of the percentile curve. Each is a share of the requests, and their longest
+    /// latency in milliseconds. The curve ends where there are too few samples.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Latency {
-    /// The latencies of times that were measured at this concurrency.
+    /// Computes latencies from times that were measured at this concurrency.
     pub fn of(times: &Times, concurrency: Concurrency) -> Self {
         let rate = concurrency.rate;
         let survival = times.survival();
@@ -67,8 +67,8 @@ impl Latency {
         }
     }
 
-    /// The same without high percentiles that would not come out again, given the laps. A lower
-    /// bound is certain for these requests, and stays.
+    /// Removes high percentiles that another run would not reproduce, judging by the laps. A lower
+    /// bound is certain for the measured requests, so it stays.
     pub fn that_recurs(self, laps: &[Times]) -> Self {
         let kept = |figure: Option<Figure>, q| {
             figure.filter(|figure| figure.is_lower_bound || recurs(laps, q))
@@ -81,7 +81,7 @@ impl Latency {
         }
     }
 
-    /// `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`. Empty if nothing is known.
+    /// Lists known latencies: `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`. Empty if none is known.
     pub fn in_words(&self) -> String {
         let all = [
             ("mean", &self.mean),
@@ -99,28 +99,28 @@ impl Latency {
     }
 }
 
-/// How the rate that an open loop offers compares with what was answered.
+/// The rate that an open loop offers, compared with the responses.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpenLoopView {
-    /// Requests that became due per second.
+    /// The number of requests that became due per second.
     pub offered_per_s: f64,
-    /// Correct responses per second.
+    /// The number of correct responses per second.
     pub reached_per_s: f64,
-    /// The server did not keep up: requests found no free connection, and the queue grew.
+    /// Whether the server did not keep up: requests found no free connection, and the queue grew.
     pub is_behind: bool,
-    /// Requests that became due.
+    /// The number of requests that became due.
     pub due: u64,
-    /// Requests that were due and neither answered nor failed at the end.
+    /// The number of requests that were due, but had neither a response nor a failure at the end.
     pub waiting: u64,
-    /// Growth of that number, in requests per second.
+    /// The growth of the number of waiting requests, in requests per second.
     pub growth_per_s: f64,
-    /// Time since the oldest of them was due, in milliseconds.
+    /// The time since the oldest waiting request became due, in milliseconds.
     pub oldest_ms: f64,
 }
 
 impl OpenLoopView {
-    /// What was found, each figure rounded in this way.
+    /// Returns the findings about an open loop, with each figure rounded by `rounded`.
     pub fn of(found: OpenLoop, rounded: fn(f64) -> f64) -> Self {
         Self {
             offered_per_s: rounded(found.offered_per_s),
@@ -134,11 +134,11 @@ impl OpenLoopView {
     }
 }
 
-/// The consequence of a rate that was not reached.
+/// States the consequence of a rate that was not reached.
 pub const QUEUE_GREW: &str =
     "Response times depend on how long this runs. Those with ≥ are lower bounds.";
 
-/// States that a rate was not reached, as the end of a sentence. Both figures in requests/s.
+/// States that a rate was not reached, as the end of a sentence. Both figures are in requests/s.
 pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
     format!(
         "of {} requests/s offered, {} were answered, and the queue grew",
@@ -147,32 +147,33 @@ pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
     )
 }
 
-/// One of a load's requests, on one server.
+/// One request of a load, as measured on one server.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestRow {
-    /// Name of the server.
+    /// The name of the server.
     pub server: String,
-    /// Name of the request.
+    /// The name of the request.
     pub request: String,
-    /// Requests with a response or a failure, in all laps.
+    /// The number of requests with a response or a failure, in all laps.
     pub requests: u64,
-    /// Their share of all requests to this server, in per cent. `null` if there were none.
+    /// The share of this request in all requests to the server, in per cent. `null` without
+    /// requests.
     pub share_percent: Option<Figure>,
-    /// Failures in all laps, wrong responses included. A failure to connect belongs to no request.
+    /// Failures in all laps, including wrong responses. A failure to connect belongs to no request.
     pub errors: u64,
-    /// The common rate at which `p50` and `p99` are response times. `null` if they are the latency
-    /// of the load itself.
+    /// The common rate at which `p50` and `p99` are response times. `null` if they are latencies
+    /// under the load itself.
     pub rate: Option<f64>,
-    /// Half are shorter, in milliseconds. `null` if there are too few samples.
+    /// The median, in milliseconds. `null` if there are too few samples.
     pub p50: Option<Figure>,
-    /// 99% are shorter, in milliseconds. `null` if there are too few samples.
+    /// The 99th percentile, in milliseconds. `null` if there are too few samples.
     pub p99: Option<Figure>,
 }
 
 impl RequestRow {
-    /// The requests to a server, by index. With a common rate, percentiles come from laps at this
-    /// rate, and are unknown if the server did not reach it.
+    /// Returns one row per request to a server. With a common rate, percentiles come from laps at
+    /// this rate. They are unknown if the server did not reach the rate.
     pub(super) fn all_of(
         run: &Run,
         analysis: &Analysis,
@@ -207,7 +208,7 @@ impl RequestRow {
     }
 }
 
-/// p50 and p99.
+/// Returns the p50 and the p99.
 fn percentiles(of: &RequestTimes, concurrency: Concurrency) -> [Option<Figure>; 2] {
     let concurrency = concurrency.of_share(of.stall_share);
     match of.survival.is_empty() {

@@ -14,15 +14,15 @@ use crate::text::table::{Cell, Column, Table};
 pub struct PoolView {
     /// The nodes whose shards count.
     pub nodes: Vec<String>,
-    /// How many shards count, of how many, and on how many nodes.
+    /// The number of shards that count, the number of all shards, and the nodes, in one line.
     pub summary: String,
-    /// Every shard with a result.
+    /// Every shard that has a result.
     pub shards: Vec<ShardView>,
     /// The numbers of the shards without a result.
     pub missing: Vec<usize>,
-    /// How much nodes differ in the ratio of each server to the reference.
+    /// How much the nodes differ in each server's ratio to the reference.
     pub differences: Vec<NodeDifference>,
-    /// Shards that are set apart, and everything else that the reader must know about the shards.
+    /// Notes on shards that are set apart, and on anything else to know about the shards.
     #[serde(skip)]
     pub notes: Vec<String>,
 }
@@ -31,37 +31,38 @@ pub struct PoolView {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardView {
-    /// Its number, from 0.
+    /// The number of the shard, counted from 0.
     pub shard: usize,
-    /// Its node.
+    /// The node that ran the shard.
     pub node: String,
-    /// Restarts that it measured.
+    /// The number of restarts that the shard measured.
     pub restarts: u32,
-    /// How long it took, in seconds.
+    /// The time that the shard took, in seconds.
     pub took_s: f64,
-    /// Its noise floor in CPU time per request, as a share. `null` if unknown.
+    /// The shard's noise floor in CPU time per request, as a share. `null` if unknown.
     pub noise: Option<f64>,
-    /// CPU time per request of its ceiling, in microseconds. `null` if unknown.
+    /// The CPU time per request of the shard's ceiling, in microseconds. `null` if unknown.
     pub ceiling_us: Option<f64>,
-    /// Why it is set apart. Empty if it counts.
+    /// Why the shard is set apart. Empty if the shard counts.
     pub apart: String,
 }
 
-/// How much nodes differ in the ratio of a server to the reference.
+/// How much the nodes differ in one server's ratio to the reference.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeDifference {
     /// The index of the load.
     pub load: usize,
-    /// The server.
+    /// The name of the server, with the load if there are several.
     pub server: String,
-    /// Nodes that its ratio rests on.
+    /// The number of nodes that the server's ratio rests on.
     pub nodes: u32,
-    /// Standard deviation between nodes of the ratio of requests/s, in per cent. `null` if unknown.
+    /// The standard deviation between nodes of the requests/s ratio, in per cent. `null` if
+    /// unknown.
     pub requests_per_s: Option<Figure>,
-    /// The same for CPU time per request.
+    /// The standard deviation between nodes of the CPU time ratio, in per cent. `null` if unknown.
     pub cost: Option<Figure>,
-    /// What restarts alone explain of that of CPU time per request, in per cent.
+    /// The standard deviation of the CPU time ratio that restarts alone explain, in per cent.
     pub cost_within: Option<Figure>,
 }
 
@@ -96,7 +97,7 @@ impl PoolView {
         Some(Self { nodes: names, summary, shards, missing, differences, notes })
     }
 
-    /// How much nodes differ: one row per server and load.
+    /// Returns a table of how much the nodes differ, with one row per server and load.
     pub fn table(&self) -> Table {
         let all = || self.differences.iter();
         let nodes = |d: &NodeDifference| Cell::from(d.nodes.to_string());
@@ -109,7 +110,7 @@ impl PoolView {
         ])
     }
 
-    /// What the table shows.
+    /// Returns the legend of the table.
     pub fn legend(&self) -> &'static str {
         "Standard deviation between nodes of the ratio to the reference, with its 95% interval, \
          and the part of it that restarts of one node explain (by restarts, for CPU/req)."
@@ -137,7 +138,7 @@ impl From<&model::MergedShard> for ShardView {
     }
 }
 
-/// Why a shard is set apart, with a remedy.
+/// Returns why a shard is set apart, with a remedy.
 fn why(apart: &Apart) -> String {
     let us = |ns: f64| micros(&super::figure::exactly(ns / 1e3)).text;
     match apart {
@@ -171,7 +172,7 @@ impl NodeDifference {
         let of = |server: usize| {
             let found = analysis.node_spread(server);
             let any = found[Measure::Cost].or(found[Measure::Rate])?;
-            // Two nodes say next to nothing of how nodes differ.
+            // Two nodes say next to nothing about how much nodes differ.
             (any.nodes >= hotlap_stats::MIN_RESTARTS).then_some(())?;
             let between = |measure: Measure| Some(in_percent(&found[measure]?.between));
             Some(Self {
@@ -192,7 +193,7 @@ impl NodeDifference {
     }
 }
 
-/// A standard deviation in log units, in per cent: `0.8%`, its interval `[0, 2.1]`.
+/// Formats a standard deviation in log units as per cent: `0.8%`, with the interval `[0, 2.1]`.
 fn in_percent(between: &hotlap_stats::Estimate) -> Figure {
     let found = between.scaled(100.0);
     let text = |value: f64| percent(value).trim_end_matches(" %").to_owned();
@@ -218,7 +219,7 @@ fn missing(numbers: &[usize]) -> Option<String> {
     })
 }
 
-/// Servers whose interval rests on fewer nodes than most others'.
+/// Names the servers that were measured on too few nodes.
 fn few_nodes(run: &Run, analyses: &[Analysis]) -> Option<String> {
     let pool = run.pool.as_ref()?;
     let most = pool.nodes.len();

@@ -26,25 +26,25 @@ use crate::text::table::{Cell, Column, Table, Tone};
 pub struct LoadResults {
     /// The index of the load.
     pub load: usize,
-    /// The load, in words. Empty where it is the only one.
+    /// The load, in words. Empty if the run has only one load.
     pub title: String,
-    /// ` under POST /bla`, for a sentence about one of several loads. Empty for the only one.
+    /// The words ` under POST /bla`, for a sentence about one of several loads. Empty for one load.
     #[serde(skip)]
     pub under: String,
-    /// The rate that the load offers, in requests/s. `None` in a closed loop.
+    /// The rate that the load offers, in requests/s. `null` in a closed loop.
     pub rate: Option<f64>,
     /// Whether any server has a lap that counts.
     #[serde(skip)]
     pub is_measured: bool,
-    /// Name of the reference.
+    /// The name of the reference.
     pub reference: Option<String>,
-    /// What separates the reference from itself under this load.
+    /// The noise floor under this load. `null` if it is unknown.
     pub noise: Option<Noise>,
-    /// By rank; then those without one; the ceiling last.
+    /// The servers: first by rank, then the servers without a rank, and the ceiling last.
     pub rows: Vec<Row>,
-    /// Each request to each of these servers. Empty if the load sends one request.
+    /// The figures of each request to each server. Empty if the load sends only one request.
     pub by_request: Vec<RequestRow>,
-    /// What this load says, in sentences.
+    /// The results under this load, in sentences.
     pub sentences: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl LoadResults {
         results
     }
 
-    /// The sentences, each with its load where there are several.
+    /// Returns the sentences. Each sentence begins with its load if there are several loads.
     pub(super) fn sentences_with_load(&self) -> impl Iterator<Item = String> {
         self.sentences.iter().map(|sentence| with_load(&self.under, sentence))
     }
@@ -85,98 +85,103 @@ impl LoadResults {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
-    /// The places that it may have. `None` for the ceiling, and if there is no verdict (fewer than
-    /// three restarts, a control that differs, a server that was still warming up).
+    /// The ranks that the server may have. `null` for the ceiling, and without a verdict (fewer
+    /// than three restarts, a control that differs, or a server that was still warming up).
     pub rank: Option<Rank>,
-    /// Its name in tables.
+    /// The server's name in tables.
     pub name: String,
-    /// Its role.
+    /// The server's role in the run.
     pub role: Role,
-    /// How it was started.
+    /// The command that started the server.
     pub command: String,
-    /// Its version, as its toolchain reports it.
+    /// The server's version, as its toolchain reports it.
     pub version: String,
-    /// Laps that count, and laps in all.
+    /// The number of laps that count, and the number of all laps.
     pub laps: (u32, u32),
-    /// The generator was the limit: requests/s is a lower bound (`≥`).
+    /// Whether the generator was the limit, so that requests/s is a lower bound (`≥`).
     pub generator_limited: bool,
-    /// Correct responses per second.
+    /// The number of correct responses per second.
     pub requests_per_s: Option<Figure>,
     /// The ceiling's CPU time per request, as a percentage of this server's.
     pub of_ceiling: Option<Figure>,
-    /// CPU time of the whole process tree, in microseconds per request.
+    /// CPU time of the server's whole process tree, in microseconds per request.
     pub cpu_us: Option<Figure>,
-    /// CPU time of the run's database, in microseconds per request. `null` without one.
+    /// CPU time of the run's database, in microseconds per request. `null` without a database.
     pub database_us: Option<Figure>,
     /// CPU time of server and database, in microseconds per request. `null` without a database.
     pub total_us: Option<Figure>,
-    /// The bias of slices, found by probes: CPU time per request in the window of a slice, divided
-    /// by that when the server is left running.
+    /// Statements per request that the database executed. Statements are counted before the load,
+    /// for servers whose contract needs a database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statements: Option<Figure>,
+    /// The slice bias, found by probes: CPU time per request in the window of a slice, divided by
+    /// CPU time per request when left running.
     pub in_slices: Option<Figure>,
-    /// CPU time per request in its laps, divided by that at the end of its warm-ups, when it ran
-    /// alone.
+    /// CPU time per request in the server's laps, divided by CPU time per request at the end of
+    /// warm-ups, when the server ran alone.
     pub of_alone: Option<Figure>,
     /// Instructions per request in user mode.
     pub instructions_user: Option<Figure>,
-    /// Instructions per request in the kernel. `None` if it does not permit counting.
+    /// Instructions per request in the kernel. `null` if the kernel does not permit counting.
     pub instructions_kernel: Option<Figure>,
-    /// Why instructions were not counted. Empty if they were.
+    /// Why instructions were not counted. Empty if they were counted.
     #[serde(skip)]
     pub uncounted: String,
     /// Context switches per request.
     pub switches: Option<Figure>,
-    /// Compared with the reference.
+    /// The comparison with the reference.
     pub against: Option<AgainstReference>,
-    /// Which laps are excluded, the validity checks that they failed, and the remedy. Empty if all
+    /// The excluded laps, the validity checks that they failed, and the remedy. Empty if all laps
     /// count.
     #[serde(skip)]
     pub laps_left_out: String,
-    /// Wrong responses in all laps. A server with any is neither compared nor ranked.
+    /// The number of wrong responses in all laps. A server with any of them is neither compared nor
+    /// ranked.
     pub wrong_responses: u64,
-    /// Service time at saturation in a closed loop. Response time in an open loop (`rate`).
+    /// The latency under the load: service time at saturation, or response time in an open loop.
     pub service: Latency,
-    /// Response time in laps at a common rate, which follow those of a closed loop.
+    /// Response time in laps at a common rate, which follow the laps of a closed loop.
     pub response: Option<Latency>,
-    /// How that common rate compares with the responses. If it was not reached (`is_behind`),
-    /// `response` cannot be compared with that of other servers.
+    /// The common rate compared with the responses. If the server did not reach the rate
+    /// (`is_behind`), its `response` cannot be compared with other servers.
     pub open_loop: Option<OpenLoopView>,
-    /// Maximum resident memory of the tree, in MB.
+    /// Maximum resident memory of the process tree, in MB.
     pub rss_mb: Option<Figure>,
-    /// Maximum proportional memory of the tree, in MB.
+    /// Maximum proportional memory of the process tree, in MB.
     pub pss_mb: Option<Figure>,
     /// CPU use, in per cent of one core.
     pub cpu_percent: Option<Figure>,
-    /// Failures in all laps.
+    /// The number of failures in all laps.
     pub errors: u64,
-    /// Failures by kind and phase, most frequent first.
+    /// Failures by kind and phase, the most frequent first.
     pub errors_by_kind: Vec<ErrorCount>,
-    /// Time to the first correct response, in milliseconds: the median of its starts.
+    /// Time to the first correct response, in milliseconds: the median of the server's starts.
     pub ready_ms: Option<Figure>,
-    /// Time to steady, in milliseconds: the median of its starts.
+    /// Time until the server was steady, in milliseconds: the median of the server's starts.
     pub steady_ms: Option<Figure>,
-    /// How it warmed up, in words.
+    /// How the server warmed up, in words.
     pub warmup: String,
-    /// Version and cipher suite of TLS: `TLS 1.3, TLS_AES_256_GCM_SHA384`; empty without TLS.
+    /// Version and cipher suite of TLS: `TLS 1.3, TLS_AES_256_GCM_SHA384`. Empty without TLS.
     pub tls: String,
-    /// Conformance checks. `null` if there were none.
+    /// The conformance checks. `null` if none were made.
     pub conformance: Option<Checks>,
-    /// Correct responses to each of several generators, in the order of `host.generators`, in the
-    /// laps that count.
+    /// Correct responses to each of several generators in the laps that count, in the order of
+    /// `host.generators`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub answers_by_generator: Vec<u64>,
-    /// Notes about it.
+    /// Notes about the server.
     pub notes: Vec<String>,
-    /// Figures published elsewhere, beside the measured ones.
+    /// Figures that are published elsewhere, for comparison with the measured figures.
     pub published: Vec<PublishedView>,
 }
 
-/// Conformance checks.
+/// The result of conformance checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checks {
-    /// The checks that a server passes.
+    /// The number of checks that the server passed.
     pub passed: u32,
-    /// All checks that were made.
+    /// The number of checks that were made.
     pub made: u32,
 }
 
@@ -190,10 +195,10 @@ impl fmt::Display for Checks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorCount {
-    /// `timeout`, `reset`, …
+    /// The kind of failure: `timeout`, `reset`, …
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub kind: Failure,
-    /// `connect`, `send`, `first-byte`, `body`, `idle`.
+    /// The phase of the request: `connect`, `send`, `first-byte`, `body`, `idle`.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub phase: Phase,
     /// The number of failures.
@@ -225,6 +230,7 @@ impl Row {
             cpu_us: level(Measure::Cost),
             database_us: level(Measure::Database),
             total_us: level(Measure::Total),
+            statements: statements(run, &load.name, index),
             in_slices: measured.probed.map(|probed| ratio(&probed.ratio)),
             of_alone: measured.of_alone.as_ref().map(ratio),
             instructions_user: measured.used.instructions_user.map(instructions),
@@ -268,18 +274,18 @@ impl Row {
         }
     }
 
-    /// Response times at the common rate. `None` if that rate was not reached.
+    /// Returns the response times at the common rate. `None` if the server did not reach this rate.
     pub fn at_rate(&self) -> Option<&Latency> {
         let is_behind = self.open_loop.as_ref().is_some_and(|found| found.is_behind);
         self.response.as_ref().filter(|_| !is_behind)
     }
 
-    /// Whether it fails a conformance check.
+    /// Whether the server fails a conformance check.
     pub fn fails_checks(&self) -> bool {
         self.conformance.is_some_and(|checks| checks.passed < checks.made)
     }
 
-    /// Requests/s, as a lower bound if the generator is the limit.
+    /// Returns requests/s, as a lower bound if the generator was the limit.
     pub fn rate(&self) -> Option<Figure> {
         let figure = self.requests_per_s.as_ref()?;
         Some(if self.generator_limited { figure.at_least() } else { figure.clone() })
@@ -287,7 +293,7 @@ impl Row {
 }
 
 impl ErrorCount {
-    /// Failures by kind and phase, most frequent first.
+    /// Counts failures by kind and phase, the most frequent first.
     fn all_of(failures: &Failures) -> Vec<Self> {
         let count = |c: &FailureCount| Self { kind: c.failure, phase: c.phase, count: c.count };
         let mut counts: Vec<Self> = failures.0.iter().map(count).collect();
@@ -296,7 +302,7 @@ impl ErrorCount {
     }
 }
 
-/// Correct responses to each of several generators in the laps of a server that count.
+/// Counts correct responses to each of several generators, in the laps of a server that count.
 fn answers_by_generator(run: &Run, load: usize, server: usize) -> Vec<u64> {
     let mut sums = vec![0; run.host.generators.len()];
     let is_own = |lap: &&Lap| (lap.load, lap.server) == (load, server) && lap.counts();
@@ -316,6 +322,14 @@ fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
     }
 }
 
+/// Returns the statements per request of a load. A load without a name sends the only request.
+fn statements(run: &Run, load: &str, server: usize) -> Option<Figure> {
+    let counted = run.starts.iter().filter(|start| start.server == server);
+    let mut counted = counted.flat_map(|start| &start.ready.statements);
+    let (_, per) = counted.find(|(request, _)| load.is_empty() || request == load)?;
+    Some(bare(*per, grouped(*per, 1)))
+}
+
 fn conformance(run: &Run, server: usize) -> Option<Checks> {
     let own = run.starts.iter().rev().filter(|start| start.server == server);
     let mut checks = own.map(|start| start.ready.conformance);
@@ -333,27 +347,27 @@ fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
     notes
 }
 
-/// A fact about a row. One list of facts serves every output: `--details` and the page show the
-/// facts that have a name, the CSV shows the facts with a field, and the table of servers the facts
-/// with a column.
+/// A fact about a row. One list of facts serves every output. `--details` and the page show the
+/// facts that have a name. The CSV shows the facts that have a field, and the table of servers
+/// shows the facts that have a column.
 pub struct Fact {
-    /// Its name in `--details` and on the page. Empty if the text of another fact includes it.
+    /// The name in `--details` and on the page. Empty if another fact's text includes this one.
     pub name: &'static str,
-    /// The name of its field in the CSV, with the unit. Empty if it has none.
+    /// The name of the field in the CSV, with the unit. Empty if the CSV has no such field.
     pub field: &'static str,
-    /// Its value.
+    /// How the value is read from a row.
     pub value: Value,
     column: Option<fn(&LoadResults) -> Option<Column>>,
 }
 
-/// How a fact is read from a row.
+/// The way in which the value of a fact is read from a row.
 #[derive(Clone, Copy)]
 pub enum Value {
     /// A figure.
     Figure(fn(&Row) -> Option<&Figure>),
-    /// A figure. The CSV has both ends of its interval too.
+    /// A figure. The CSV also has both ends of its interval.
     Interval(fn(&Row) -> Option<&Figure>),
-    /// Words, or a count. Empty if unknown.
+    /// Words or a count. Empty if unknown.
     Words(fn(&Row) -> String),
 }
 
@@ -382,6 +396,10 @@ pub const FACTS: &[Fact] = &[
     words("CPU time of server and database per request", |r| of_micros(r.total_us.as_ref()))
         .column(|t| t.any(|r| r.total_us.is_some(), |t| t.column("both", total).drop_order(2))),
     field("total_us", Value::Interval(|r| r.total_us.as_ref())),
+    figure_of("statements per request", "statements", |r| r.statements.as_ref()).column(|t| {
+        let any = t.rows.iter().any(|row| row.statements.is_some());
+        any.then(|| t.column("stmt/req", |r| text_cell(r.statements.as_ref())).wide())
+    }),
     words("CPU time of both vs reference", |r| against(r, Measure::Total)),
     words("instructions per request", instructions),
     field("instructions_user", Value::Figure(|r| r.instructions_user.as_ref())),
@@ -452,7 +470,7 @@ const fn figure_of(
 }
 
 impl Fact {
-    /// The same fact with a column of the table of servers. `None` if this table does not need it.
+    /// Adds a column to a fact. `column` returns `None` if the table does not need the column.
     const fn column(self, column: fn(&LoadResults) -> Option<Column>) -> Self {
         Self { column: Some(column), ..self }
     }
@@ -473,13 +491,13 @@ fn text(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// The parts that are not empty, joined.
+/// Joins the parts that are not empty.
 fn joined(parts: impl IntoIterator<Item = String>, by: &str) -> String {
     let known: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     known.join(by)
 }
 
-/// `17.3 µs ± 1.1%`.
+/// Formats microseconds with their interval: `17.3 µs ± 1.1%`.
 fn of_micros(figure: Option<&Figure>) -> String {
     let text = |figure: &Figure| format!("{} µs {}", figure.text, figure.spread);
     figure.map_or_else(String::new, |figure| text(figure).trim_end().to_owned())
@@ -506,7 +524,7 @@ fn errors_in_words(row: &Row) -> String {
     }
 }
 
-/// Instructions per request in user mode and in the kernel, or why they are unknown.
+/// Returns instructions per request in user mode and in the kernel, or why they are unknown.
 fn instructions(row: &Row) -> String {
     let text = |figure: &Option<Figure>, mode: &str| {
         figure.as_ref().map_or_else(String::new, |figure| format!("{} {mode}", figure.full()))
@@ -522,7 +540,7 @@ fn instructions(row: &Row) -> String {
 }
 
 impl Row {
-    /// The names and values of what is known, for `--details` and the page.
+    /// Returns the names and values of all known facts, for `--details` and the page.
     pub fn details(&self) -> Vec<(&'static str, String)> {
         let named = FACTS.iter().filter(|fact| !fact.name.is_empty());
         let facts = named.map(|fact| (fact.name, fact.in_words(self)));
@@ -531,8 +549,8 @@ impl Row {
 }
 
 impl LoadResults {
-    /// The table of servers, for every output: levels, and ratios to the reference with their
-    /// intervals. A terminal shows levels without intervals. [`Row::details`] has the rest.
+    /// Returns the table of servers: levels, and ratios to the reference with their intervals. A
+    /// terminal shows levels without intervals. [`Row::details`] has the other facts.
     pub fn table(&self) -> Table {
         let mut columns = vec![
             Column::right("", self.ranks()).required(),
@@ -542,7 +560,7 @@ impl LoadResults {
         Table::new(columns).with_tones(self.rows.iter().map(tone).collect())
     }
 
-    /// A column that the table has if any row has the figure.
+    /// Returns a column if any row has its figure.
     fn any(&self, has: fn(&Row) -> bool, column: impl FnOnce(&Self) -> Column) -> Option<Column> {
         self.rows.iter().any(has).then(|| column(self))
     }
@@ -556,8 +574,8 @@ impl LoadResults {
         Column::right(&format!("{name}{}", self.mark()), cells)
     }
 
-    /// Ratios to the reference in a measure. On a narrow terminal, the ratio that does not
-    /// determine the order is left out first.
+    /// Returns the column of ratios to the reference in one measure. A narrow terminal first leaves
+    /// out the ratio that does not determine the order.
     fn against(&self, measure: Measure) -> Column {
         let decides = match measure {
             Measure::Rate => !self.is_ordered_by_cost(),
@@ -580,26 +598,26 @@ impl LoadResults {
         if decides { column } else { column.drop_order(2) }
     }
 
-    /// Whether the servers are ordered by CPU time per request, because the generator limits some
-    /// of them.
+    /// Whether the servers are ordered by CPU time per request, because the load has a rate or the
+    /// generator limits a server.
     fn is_ordered_by_cost(&self) -> bool {
         let is_own = |row: &&Row| row.role != Role::Ceiling;
         self.rate.is_some() || self.rows.iter().filter(is_own).any(|row| row.generator_limited)
     }
 
-    /// The latency of a row's percentiles. It has one meaning for the whole table: response time at
-    /// the common rate if that was measured, else the latency of the load itself.
+    /// Returns the latency that a row's percentiles are about. In all rows, it is response time at
+    /// the common rate if that was measured, and the latency under the load otherwise.
     pub(crate) fn latency_of<'a>(&self, row: &'a Row) -> Option<&'a Latency> {
         if self.common_rate().is_some() { row.at_rate() } else { Some(&row.service) }
     }
 
-    /// The rate of laps at a common rate. `None` if no server has a percentile there.
+    /// Returns the common rate. `None` if no server has a percentile at this rate.
     pub(super) fn common_rate(&self) -> Option<f64> {
         let is_known = |latency: &&Latency| latency.p50.is_some();
         self.rows.iter().filter_map(Row::at_rate).find(is_known)?.rate
     }
 
-    /// What the percentiles of the table are. `None` if it has none.
+    /// States what the percentiles of the table are. `None` if the table has no percentiles.
     pub(crate) fn latency_mark(&self) -> Option<String> {
         let has_any = |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some());
         if !self.rows.iter().any(has_any) {
@@ -614,12 +632,12 @@ impl LoadResults {
         })
     }
 
-    /// The mark of columns with percentiles, which [`Self::notes`] explains.
+    /// Returns the mark of columns with percentiles, which [`Self::notes`] explains.
     fn mark(&self) -> &'static str {
         if self.latency_mark().is_some() { "*" } else { "" }
     }
 
-    /// Footnotes to the columns of the table.
+    /// Returns the footnotes to the columns of the table.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.latency_mark().into_iter().collect();
         let lacks_p99 =
@@ -633,8 +651,8 @@ impl LoadResults {
         notes
     }
 
-    /// The note that the p99 of some servers cannot be told from the ceiling's p99. A percentile
-    /// that is shown is known within a factor of two.
+    /// Returns the note that the p99 of some servers cannot be told from the ceiling's p99. A
+    /// percentile that is shown is known within a factor of two.
     fn is_the_machines(&self) -> Option<String> {
         let p99 = |row: &Row| Some(self.latency_of(row)?.p99.as_ref()?.value);
         let (ceiling, own): (Vec<&Row>, Vec<&Row>) =
@@ -651,7 +669,7 @@ impl LoadResults {
         })
     }
 
-    /// Failures by kind: one row per server and kind.
+    /// Returns the failures, with one row per server, kind and phase.
     pub fn error_table(&self) -> Table {
         let all = || self.rows.iter().flat_map(|r| r.errors_by_kind.iter().map(move |e| (r, e)));
         Table::new(vec![
@@ -662,7 +680,7 @@ impl LoadResults {
         ])
     }
 
-    /// The figures of each request: one row per server and request.
+    /// Returns the figures of each request, with one row per server and request.
     pub fn request_table(&self) -> Table {
         let cells = |of: fn(&RequestRow) -> Cell| self.by_request.iter().map(of);
         let number = |of: fn(&RequestRow) -> u64| {
@@ -686,7 +704,7 @@ impl LoadResults {
         Table::new(columns)
     }
 
-    /// The server of each request. A terminal shows it once.
+    /// Returns the server of each request. A terminal shows each server only once.
     fn servers_of_requests(&self) -> Vec<Cell> {
         let is_again = |place: usize, server: &str| {
             place.checked_sub(1).is_some_and(|before| self.by_request[before].server == server)
@@ -716,8 +734,8 @@ fn tone(row: &Row) -> Tone {
     }
 }
 
-/// A level with its interval. The table in the terminal leaves this interval out, because verdicts
-/// rest on the intervals of the ratios.
+/// Returns requests/s with its interval. The table in the terminal leaves this interval out,
+/// because verdicts rest on the intervals of the ratios.
 fn requests(row: &Row) -> Cell {
     match row.rate() {
         Some(figure) => cell(Some(&figure)).shortened_to(figure.text),
@@ -749,7 +767,7 @@ fn errors(row: &Row) -> Cell {
 }
 
 impl LoadResults {
-    /// Published figures for the servers of this table, by source.
+    /// Returns the published figures for the servers of this table, by source.
     pub fn sources(&self) -> Vec<PublishedSource<'_>> {
         let mut sources: Vec<PublishedSource> = Vec::new();
         for row in &self.rows {

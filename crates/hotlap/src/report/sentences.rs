@@ -11,13 +11,14 @@ use crate::analysis::{Analysis, Limited, Measure, ServerComparison};
 use crate::model::{Lap, Question, Run};
 use crate::text::number::{self, count, plural};
 
-/// More comparisons than this are easier to read in the table.
+/// The maximum number of comparisons in sentences. More comparisons are easier to read in the
+/// table.
 const MOST: usize = 5;
 
-/// The sentences of a table. One per server that is compared with the reference, in the order of
-/// the table. Then how many servers the generator limits, which sent wrong responses, why there are
-/// no figures, and what would decide inconclusive comparisons. Layers have a sentence per step
-/// instead.
+/// Returns the sentences of a table. The first ones compare each server with the reference, in the
+/// order of the table. Others state how many servers the generator limits, which servers sent wrong
+/// responses, and why there are no figures. The last one states what would decide inconclusive
+/// comparisons. A suite about layers has a sentence per step instead of comparisons.
 pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     if run.question != Question::Layers {
@@ -31,7 +32,7 @@ pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     sentences
 }
 
-/// Servers that sent wrong responses, and the consequence.
+/// Names the servers that sent wrong responses, with the consequence.
 fn wrong_responses(run: &Run, analysis: &Analysis) -> Vec<String> {
     let sentence = |server: usize| {
         let wrong = match analysis.servers[server].wrong {
@@ -51,7 +52,7 @@ fn wrong_responses(run: &Run, analysis: &Analysis) -> Vec<String> {
     shown(run).filter_map(sentence).collect()
 }
 
-/// Why there are no figures, if no lap counts.
+/// States why there are no figures. Empty if a lap counts.
 fn no_figures(run: &Run, analysis: &Analysis) -> Vec<String> {
     if analysis.is_measured() || shown(run).next().is_none() {
         return Vec::new();
@@ -94,7 +95,7 @@ fn verdicts(run: &Run, analysis: &Analysis) -> Vec<String> {
     sentences
 }
 
-/// How many servers the generator limits, and how they are ordered.
+/// States how many servers the generator limits, and how those servers are ordered.
 fn limited(run: &Run, analysis: &Analysis) -> Option<String> {
     let is_limited = |&i: &usize| run.is_compared(i) && analysis.servers[i].generator_limited;
     let count = (0..run.servers.len()).filter(is_limited).count();
@@ -107,14 +108,14 @@ fn limited(run: &Run, analysis: &Analysis) -> Option<String> {
     Some(format!("The load generator limited {servers} (≥). {are} ranked by CPU per request."))
 }
 
-/// How stored runs get a verdict.
+/// States how stored runs get a verdict.
 pub(super) const TOO_FEW_RUNS: &str = "A verdict needs three runs on each side (hotlap compare \
                                        11-13 14-16), because each run is one sample of the \
                                        machine. One run of both versions is paired and decides \
                                        sooner.";
 
-/// How to make inconclusive comparisons conclusive, given a run, its name, and one of its loads.
-/// `None` if there are none.
+/// States how to make inconclusive comparisons conclusive, given a run, its name, and one of its
+/// loads. `None` if no comparison is inconclusive.
 pub(super) fn needed<'a>(
     run: &Run,
     name: &str,
@@ -124,7 +125,7 @@ pub(super) fn needed<'a>(
     let both = |against: &ServerComparison| [against.found.cost, against.found.requests_per_s];
     let all = found.into_iter().flat_map(both).flatten();
     let why = all.map(|(_, verdict)| verdict).find_map(|verdict| match verdict {
-        // A note names such a server and the remedy.
+        // A separate warning names the unsteady server and the remedy.
         Verdict::Inconclusive(Inconclusive::NotSteady) => None,
         Verdict::Inconclusive(why) => Some(why),
         _ => None,
@@ -144,7 +145,7 @@ pub(super) fn needed<'a>(
              more --nodes-per-server."
         ),
         Inconclusive::TooFewRuns => TOO_FEW_RUNS.to_owned(),
-        // A separate note names the server and the remedy.
+        // A separate warning names the unsteady server and the remedy.
         Inconclusive::NotSteady => return None,
         Inconclusive::DatabaseBound => {
             "Throughput has no verdict: the database used more than half of the core that it \
@@ -161,13 +162,13 @@ pub(super) fn needed<'a>(
     })
 }
 
-/// How to get enough restarts. The suggested budget follows from the time of the restarts so far.
+/// States how to get enough restarts. The duration is estimated from the restarts so far.
 fn remedy(run: &Run, restarts: u32) -> String {
     let option = format!("--restarts {MIN_RESTARTS}");
     if restarts == 0 || restarts >= MIN_RESTARTS || run.took_ms == 0 {
         return format!("A longer --duration, or {option}, gives more.");
     }
-    // The first start is not part of the duration.
+    // The time of the first start is not part of the duration.
     let first_ms = run.laps.iter().map(|lap| lap.at_ms).min().unwrap_or(0);
     let least_ms = run.took_ms as f64 / f64::from(restarts) * f64::from(MIN_RESTARTS);
     let least_s = (least_ms - first_ms as f64) / 1e3;
@@ -175,8 +176,8 @@ fn remedy(run: &Run, restarts: u32) -> String {
     format!("A --duration of about {budget}, or {option}, gives enough.")
 }
 
-/// How a server compares with another. The sentence always starts with the server, so that all
-/// sentences of a table have the same direction.
+/// States how a server compares with another. The sentence always starts with the server, so that
+/// all sentences of a table have the same direction.
 pub(super) fn verdict(server: &str, other: &str, against: &ServerComparison) -> String {
     let cost = against.found[Measure::Cost];
     match (against.difference(Measure::Rate), against.difference(Measure::Cost)) {
@@ -205,7 +206,7 @@ pub(super) fn verdict(server: &str, other: &str, against: &ServerComparison) -> 
     }
 }
 
-/// What is known about the CPU time of the run's database.
+/// States what is known about the CPU time of the run's database.
 fn database(against: &ServerComparison) -> Option<String> {
     let found = against.found[Measure::Database]?;
     Some(match found.1.differs() {
@@ -214,20 +215,21 @@ fn database(against: &ServerComparison) -> Option<String> {
     })
 }
 
-/// `2.06× [2.03, 2.08]`.
+/// Formats a ratio: `2.06× [2.03, 2.08]`.
 fn times(estimate: &Estimate) -> String {
     ratio(estimate).full()
 }
 
-/// `2.06× the throughput of a [2.03, 2.08]`.
+/// Describes a ratio: `2.06× the throughput of a [2.03, 2.08]`.
 fn times_the(what: &str, estimate: &Estimate, other: Option<&str>) -> String {
     let of = other.map_or_else(String::new, |other| format!(" of {other}"));
     let figure = ratio(estimate);
     format!("{} the {what}{of} {}", figure.text, figure.spread).trim_end().to_owned()
 }
 
-/// `52% less CPU per request [51, 53]`, "than" the other server if it is named. From twice as much
-/// on it is a ratio, which is easier to grasp than a large percentage.
+/// Describes a ratio of CPU time: `52% less CPU per request [51, 53]`. The name of the other
+/// server, if given, follows "than". A ratio of 2 or more stays a ratio, which is easier to grasp
+/// than a large percentage.
 fn cpu(ratio_of_cost: &Estimate, than: Option<&str>) -> String {
     let Estimate { value, low, high } = *ratio_of_cost;
     if value >= 1.995 {
@@ -246,8 +248,8 @@ fn cpu(ratio_of_cost: &Estimate, than: Option<&str>) -> String {
     }
 }
 
-/// What is known of throughput if the generator limits one of two servers, or both. If it limits
-/// both, [`limited`] says so once for the table.
+/// States what is known of throughput if the generator limits one or both of two servers.
+/// [`limited`] states once for the table that the generator limits both.
 fn bound(server: &str, other: &str, limited: Limited) -> String {
     let figure = |value: f64| ratio(&exactly(value)).text;
     match limited {
@@ -271,7 +273,7 @@ fn bound(server: &str, other: &str, limited: Limited) -> String {
     }
 }
 
-/// What is known without a difference: `throughput equal within ±2% (1.01× [0.99, 1.02])`.
+/// States what is known without a difference: `throughput equal within ±2% (1.01× [0.99, 1.02])`.
 fn known(what: &str, (effect, verdict): (Effect, Verdict)) -> String {
     let words = match verdict {
         Verdict::Inconclusive(_) => "inconclusive".to_owned(),
@@ -295,7 +297,7 @@ fn no_difference(server: &str, other: &str, against: &ServerComparison) -> Strin
     .into_iter()
     .flatten()
     .collect();
-    // Why there is no throughput, unless a sentence for the whole table says so.
+    // The reason why throughput is unknown, unless a sentence for the whole table states it.
     let bound = match against.limited {
         None | Some(Limited::Both) => String::new(),
         Some(limited) => format!("; {}", bound(server, other, limited)),
@@ -308,7 +310,7 @@ fn no_difference(server: &str, other: &str, against: &ServerComparison) -> Strin
     }
 }
 
-/// Whether an interval excludes 1, so that it would be a difference if it were the only comparison.
+/// Whether an interval excludes 1, which would be a difference in the only comparison.
 fn beyond_one(effect: &Effect) -> bool {
     effect.ratio.is_bounded() && (effect.ratio.low > 1.0 || effect.ratio.high < 1.0)
 }
@@ -330,7 +332,7 @@ mod tests {
         against
     }
 
-    /// Regression: a server at 0.65× [0.59, 0.72] of the cost was reported as "no difference",
+    /// Regression: a server with 0.65× [0.59, 0.72] of the cost was reported as "no difference",
     /// because three restarts prove little in a family of twenty comparisons.
     #[test]
     fn what_an_interval_would_tell_apart_is_not_called_no_difference() {

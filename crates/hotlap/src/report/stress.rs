@@ -1,7 +1,7 @@
 //! The effect of overload, slow clients and malformed input on servers.
 //!
-//! Servers are not compared with each other: each scenario has its own verdict rather than a figure
-//! with an interval.
+//! Servers are not compared with each other. Each scenario has a verdict rather than a figure with
+//! an interval.
 
 use hotlap_bench::stress::{
     ClientService, ERRORS, Fate, Impact, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS,
@@ -17,35 +17,35 @@ use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stress {
-    /// How it was done, in parts.
+    /// The title, in parts: the scenario if there is only one, and the number of normal clients.
     pub title: Vec<String>,
-    /// The scenarios: name and description.
+    /// The name and the description of each scenario.
     pub scenarios: Vec<(String, String)>,
-    /// The meaning of the verdicts, one line each.
+    /// The meaning of the verdicts, with one line per verdict.
     pub rules: Vec<String>,
     /// The servers, in the order in which they were stressed.
     pub servers: Vec<StressedServer>,
-    /// One sentence per server.
+    /// One sentence about each server that has a result.
     pub sentences: Vec<String>,
 }
 
-/// One server.
+/// The results of one server.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressedServer {
-    /// Its name in tables.
+    /// The server's name in tables.
     pub name: String,
-    /// Its version, as its toolchain reports it.
+    /// The server's version, as its toolchain reports it.
     pub version: String,
     /// One result per scenario.
     pub results: Vec<ScenarioResult>,
     /// Why there are no further results, if the server failed.
     pub failure: Option<ServerFailure>,
-    /// Notes about it.
+    /// Notes about the server.
     pub notes: Vec<String>,
-    /// Its published socket errors under overload: `2016: 38 read, 21 write`.
+    /// The server's published socket errors under overload: `2016: 38 read, 21 write`.
     pub published: Vec<String>,
-    /// All measured values.
+    /// All values that were measured in each scenario.
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")
@@ -53,38 +53,38 @@ pub struct StressedServer {
     pub measured: Vec<StressTrial>,
 }
 
-/// One scenario of one server.
+/// The result of one server in one scenario.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScenarioResult {
-    /// Its name.
+    /// The name of the scenario.
     pub scenario: String,
-    /// `unaffected`, `slowed`, `degraded`, `failing` or `down`.
+    /// The verdict: `unaffected`, `slowed`, `degraded`, `failing` or `down`.
     pub verdict: Impact,
     /// Throughput of normal clients during the scenario, relative to their fair share: `93%`.
     pub of_fair_share: String,
-    /// Their p99 before and during: `1.2 → 3.1 ms`.
+    /// The p99 of normal clients before and during the scenario: `1.2 → 3.1 ms`.
     pub p99: String,
-    /// Their requests that failed.
+    /// The number of requests of normal clients that failed during the scenario.
     pub errors: String,
-    /// Outcomes of the other clients: `40 × 4xx, 20 closed`, or their throughput.
+    /// Outcomes of the other clients (`40 × 4xx, 20 closed`), or their throughput.
     pub others: String,
-    /// Errors of the other clients, if they are well behaved: `38 × connection reset, none`.
+    /// Errors of the other clients, if they are well behaved: `38 × connection reset`, or `none`.
     pub others_errors: String,
-    /// Memory before, during and after: `7 → 31 → 12 MB`.
+    /// The memory before, during and after the scenario: `7 → 31 → 12 MB`.
     pub memory: String,
-    /// Threads before, during and after.
+    /// The number of threads before, during and after the scenario.
     pub threads: String,
-    /// Time until a new connection was answered correctly after the scenario.
+    /// The time from the end of the scenario to the first correct response on a new connection.
     pub recovered: String,
-    /// The problem, if there is one.
+    /// The problems that led to the verdict. Empty if there are none.
     pub reasons: Vec<String>,
-    /// The last lines that it printed, if it exited.
+    /// The last lines that the server printed, if it exited.
     pub log_tail: Vec<String>,
 }
 
 impl Stress {
-    /// The stress results of a run. `None` if no server was stressed.
+    /// Returns the stress results of a run. `None` if no server was stressed.
     pub fn of(run: &Run) -> Option<Self> {
         let good = run.stress.first()?.good;
         let servers: Vec<StressedServer> =
@@ -109,7 +109,7 @@ impl Stress {
         })
     }
 
-    /// Whether each server was stressed, and still ran after every scenario.
+    /// Whether no server failed, and no scenario left a server down.
     pub fn all_stand(&self) -> bool {
         let stands = |s: &StressedServer| {
             s.failure.is_none() && s.measured.iter().all(|t| t.judgement.impact != Impact::Down)
@@ -139,7 +139,7 @@ impl StressedServer {
     }
 }
 
-/// Errors, classified as wrk does.
+/// Lists errors by kind, in the classes that wrk uses.
 fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
     let kinds = [(connect, "connect"), (read, "read"), (write, "write"), (timeout, "timeout")];
     let some: Vec<String> = kinds
@@ -150,7 +150,7 @@ fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
     if some.is_empty() { "none".to_owned() } else { some.join(", ") }
 }
 
-/// Failures by kind: `38 × connection reset, 3 × timeout`.
+/// Lists failures by kind: `38 × connection reset, 3 × timeout`.
 fn by_kind(pace: &ClientService) -> String {
     if let Some(why) = &pace.unreachable {
         return why.clone();
@@ -208,7 +208,7 @@ impl ScenarioResult {
     }
 }
 
-/// Outcomes of the attacking clients: `240 × 4xx, 20 closed`.
+/// Lists the outcomes of the attacking clients: `240 × 4xx, 20 closed`.
 fn outcomes(fate: &Fate) -> String {
     let classes = [(2, "2xx"), (3, "3xx"), (4, "4xx"), (5, "5xx"), (0, "no HTTP")];
     let answered = classes.map(|(class, name)| (fate.of_class(class), format!("× {name}")));
@@ -223,7 +223,7 @@ fn outcomes(fate: &Fate) -> String {
     parts.join(", ")
 }
 
-/// One sentence about a server. None if there is nothing to say.
+/// Returns one sentence about a server. `None` if the server has no results.
 fn sentence(server: &StressedServer) -> Option<String> {
     let all = server.results.len();
     let well = server.results.iter().filter(|l| l.verdict == Impact::Unaffected).count();
@@ -274,14 +274,14 @@ fn rules() -> Vec<String> {
     ]
 }
 
-/// A table, with remarks on its rows.
+/// A table of results, with remarks on its rows.
 #[derive(Debug)]
 pub struct StressSection {
-    /// The server, if the table is about one. Else empty.
+    /// The name and version of the server, if the table is about one server. Empty otherwise.
     pub title: String,
-    /// One row per scenario, or one row per server if there is one scenario.
+    /// One row per scenario, or one row per server if there is only one scenario.
     pub table: Table,
-    /// Problems of the servers, in the order of the rows.
+    /// Remarks on the servers, in the order of the rows.
     pub remarks: Vec<Remark>,
 }
 
@@ -295,7 +295,8 @@ pub struct Remark {
 }
 
 impl Stress {
-    /// One table of all servers if there is one scenario, else one table per server.
+    /// Returns a table of all servers if there is only one scenario, and a table per server
+    /// otherwise.
     pub fn sections(&self) -> Vec<StressSection> {
         if self.scenarios.len() == 1 {
             let rows = self.servers.iter().filter_map(|s| Some((s, s.results.first()?)));
@@ -319,13 +320,13 @@ impl Stress {
         self.servers.iter().map(section).collect()
     }
 
-    /// The sentences that add something to the tables.
+    /// Returns the sentences that add something to the tables. Empty if there is only one scenario.
     pub fn summary(&self) -> &[String] {
         if self.scenarios.len() == 1 { &[] } else { &self.sentences }
     }
 }
 
-/// What the rows of a table stand for.
+/// What each row of a table stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
     Servers,
@@ -335,8 +336,8 @@ enum Rows {
 fn table(rows: &[(&StressedServer, &ScenarioResult)], of: Rows) -> Table {
     let cells = |of: fn(&ScenarioResult) -> &str| rows.iter().map(move |(_, r)| of(r));
     let of_each_server = of == Rows::Servers;
-    // For several servers under overload, errors by kind matter most. For several scenarios, the
-    // effect on normal clients does.
+    // In a table of servers, the errors by kind matter most. In a table of scenarios, the effect on
+    // normal clients matters most.
     let unless_server = |column: Column, order| match of_each_server {
         true => column.drop_order(order),
         false => column,
@@ -376,7 +377,7 @@ fn tone(result: &ScenarioResult) -> Tone {
     }
 }
 
-/// Remarks on a server, next to its row or table.
+/// Returns the remarks on a server, which appear next to its row or below its table.
 fn remarks(server: &StressedServer, of: Rows) -> Vec<Remark> {
     let of_server = |text: String| match of {
         Rows::Servers => format!("{}: {text}", server.name),

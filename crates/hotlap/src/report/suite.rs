@@ -1,5 +1,5 @@
-//! What a suite adds to a report: published figures, the cost of layers, how servers scale; and
-//! servers that failed.
+//! The parts of a report that a suite adds: published figures, the cost of layers, and scaling. The
+//! module also describes servers that failed.
 
 use hotlap_stats::{Estimate, Verdict};
 use serde::Serialize;
@@ -18,46 +18,46 @@ use crate::text::number;
 use crate::text::number::{count, rounded};
 use crate::text::table::{Cell, Column, Table};
 
-/// A published figure beside the measured one.
+/// A published figure next to the measured figure.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PublishedView {
     /// The name of the server in the source.
     pub called: String,
-    /// Published requests per second.
+    /// The published requests per second.
     pub requests_per_s: Figure,
-    /// Published average, standard deviation and longest latency, in milliseconds.
+    /// The published average, standard deviation and maximum of latency, in milliseconds.
     pub latency_ms: Option<[f64; 3]>,
-    /// Published memory, in MB.
+    /// The published memory, in MB.
     pub memory_mb: Option<f64>,
-    /// Published CPU use, in per cent of one core.
+    /// The published CPU use, in per cent of one core.
     pub cpu_percent: Option<f64>,
-    /// The year.
+    /// The year of publication.
     pub year: u32,
-    /// The source.
+    /// The source of the published figure.
     pub source: String,
-    /// The machine.
+    /// The machine that the source measured on.
     pub machine: String,
-    /// How it was measured.
+    /// The method or the command that the source measured with.
     pub command: String,
-    /// The server that the ratios are relative to. Empty if there is none.
+    /// The server that the ratios are relative to. Empty if there is no such server.
     pub relative_to: String,
     /// The published ratio to that server.
     pub ratio_then: Option<Figure>,
     /// The measured ratio to that server.
     pub ratio_here: Option<Figure>,
-    /// `2016: 2.30× of puma · here: 4.10× [4.00, 4.20]`.
+    /// Both ratios in one line: `2016: 2.30× of puma · here: 4.10× [4.00, 4.20]`.
     pub sentence: String,
-    /// Why it cannot be trusted. Empty if there is no known reason.
+    /// The reason to doubt this figure. Empty if none is known.
     pub doubt: String,
-    /// Why the whole source cannot be trusted. Empty if there is no known reason.
+    /// The reason to doubt the whole source. Empty if none is known.
     pub source_doubt: String,
-    /// Published socket errors under overload: connect, read, write, timeout.
+    /// The published socket errors under overload, in the order connect, read, write, timeout.
     pub socket_errors: Option<[u64; 4]>,
 }
 
 impl PublishedView {
-    /// All figures published for a server under this load.
+    /// Returns all figures that are published for a server under this load.
     pub(super) fn all_of<'a>(
         run: &'a Run,
         analysis: &'a Analysis,
@@ -120,7 +120,7 @@ impl PublishedView {
         }
     }
 
-    /// The sentence, and the reason for caution.
+    /// Returns the sentence, followed by the reason for doubt unless it is empty.
     pub fn sentence_with_doubt(&self) -> String {
         match self.doubt.is_empty() {
             true => self.sentence.clone(),
@@ -132,19 +132,19 @@ impl PublishedView {
 /// The figures of one source for the servers of a table.
 #[derive(Debug)]
 pub struct PublishedSource<'a> {
-    /// One of its rows, for the facts that all of them share.
+    /// One of the rows, for the facts that all rows share.
     pub any: &'a PublishedView,
-    /// The servers, and their published figures.
+    /// The servers of this run, with their published figures.
     pub rows: Vec<(&'a str, &'a PublishedView)>,
 }
 
 impl PublishedSource<'_> {
-    /// The year and the source.
+    /// Returns a heading with the year and the source.
     pub fn heading(&self) -> String {
         format!("Published in {}: {}", self.any.year, self.any.source)
     }
 
-    /// Published figures beside measured ones, for outputs that have room for a table.
+    /// Returns a table of published and measured figures, for outputs that have room for it.
     pub fn table(&self) -> Table {
         let cells = |of: fn(&PublishedView) -> Cell| self.rows.iter().map(move |(_, p)| of(p));
         let number =
@@ -170,7 +170,7 @@ impl PublishedSource<'_> {
         ])
     }
 
-    /// The machine and the method of a source, and the reason for caution, in parts.
+    /// Returns the machine, the method and the reason for doubt of a source, in parts.
     pub fn circumstances(&self) -> Vec<String> {
         let doubt = match self.any.source_doubt.as_str() {
             "" => String::new(),
@@ -181,7 +181,7 @@ impl PublishedSource<'_> {
     }
 }
 
-/// One step: a layer and the one below it.
+/// One step between layers: a layer and the layer below it.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayerStep {
@@ -191,8 +191,8 @@ pub struct LayerStep {
     pub from: String,
     /// The upper layer.
     pub to: String,
-    /// The names of both, the upper layer first. For variants of one server, without the server's
-    /// name.
+    /// The names of both layers, the upper layer first. The server's name is left out if both are
+    /// variants of one server.
     #[serde(skip)]
     pub short: (String, String),
     /// The cost of the step, in microseconds of CPU time per request.
@@ -203,17 +203,17 @@ pub struct LayerStep {
     pub requests_per_s: Option<Figure>,
     /// The ratio of the upper layer's CPU time per request to the lower's.
     pub cost: Option<Figure>,
-    /// The problem with the upper layer's side effect. Empty if there is none.
+    /// Why the step was not measured: wrong responses or side effects. Empty if it was measured.
     pub side_effect: String,
-    /// Why the CPU time is uncertain, in a few words. Empty if it is not.
+    /// Why the cost of the step is uncertain, in a few words. Empty if the cost is certain.
     #[serde(skip)]
     pub caution: &'static str,
-    /// The step in one sentence.
+    /// A sentence that states the cost of the step.
     pub sentence: String,
 }
 
 impl LayerStep {
-    /// Steps as a table, for every output.
+    /// Returns the steps as a table, for every output.
     pub fn table<'a>(steps: impl Iterator<Item = &'a Self>) -> Table {
         let steps: Vec<&Self> = steps.collect();
         let cells = |of: fn(&Self) -> Cell| steps.iter().map(move |step| of(step));
@@ -229,7 +229,7 @@ impl LayerStep {
         ])
     }
 
-    /// The steps of a run under one load.
+    /// Returns the steps of a run under one load.
     pub(super) fn all_of(run: &Run, analysis: &Analysis) -> Vec<Self> {
         steps(run, analysis).iter().map(|step| Self::of(run, analysis.load, step)).collect()
     }
@@ -268,7 +268,7 @@ impl LayerStep {
     }
 }
 
-/// The problem with a side effect.
+/// Describes a side effect that happened too rarely or too often.
 pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> String {
     let less = if counted < required { "work was dropped" } else { "work was done twice" };
     format!(
@@ -279,7 +279,7 @@ pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> Strin
     )
 }
 
-/// The cost of one step.
+/// States the cost of one step in a sentence.
 fn sentence(to: &str, on: &str, cpu: Difference, wall: Difference) -> String {
     let clause = |found: Difference, what: &str| {
         let (estimate, verdict) = found?;
@@ -297,7 +297,7 @@ fn sentence(to: &str, on: &str, cpu: Difference, wall: Difference) -> String {
     }
 }
 
-/// Why a difference is uncertain. Empty if it is not.
+/// Returns why a difference is uncertain. Empty if the difference is certain.
 fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
     match verdict {
         _ if !difference.is_bounded() => "not measured well enough",
@@ -307,7 +307,7 @@ fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
     }
 }
 
-/// A variant's own name, next to another of the same server.
+/// Returns the name of a variant without its server, if `beside` is a variant of the same server.
 fn short<'a>(name: &'a str, beside: &str) -> &'a str {
     match (name.split_once(':'), beside.split_once(':')) {
         (Some((base, variant)), Some((other, _))) if base == other => variant,
@@ -315,21 +315,21 @@ fn short<'a>(name: &'a str, beside: &str) -> &'a str {
     }
 }
 
-/// How one server scales.
+/// How the throughput of one server scales with one property.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scaling {
-    /// Name of the server.
+    /// The name of the server.
     pub server: String,
-    /// The property in which the loads differ: `connections`.
+    /// The property that differs between the points: `threads`, `connections`, …
     pub parameter: String,
-    /// The points, lowest value first.
+    /// The points, in ascending order of the property.
     pub points: Vec<ScalePoint>,
-    /// How it scales, in one sentence.
+    /// A sentence that states how the server scales.
     pub sentence: String,
 }
 
-/// One server under one of the loads that it scales over.
+/// The throughput of one server at one value of the property.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScalePoint {
@@ -337,18 +337,18 @@ pub struct ScalePoint {
     pub load: usize,
     /// The value of the property.
     pub at: u64,
-    /// Correct responses per second.
+    /// The correct responses per second.
     pub requests_per_s: Option<Figure>,
-    /// What requests/s would be if it grew in proportion, from the first point on.
+    /// The requests/s that growth in proportion from the first point would give.
     pub ideal: Option<f64>,
-    /// The growth from the previous point as a share of proportional growth: 1 is all.
+    /// The growth since the previous point, as a share of proportional growth.
     pub efficiency: Option<f64>,
-    /// The limit: more threads than cores; else empty.
+    /// A note if the server has more threads than cores. Empty otherwise.
     pub note: String,
 }
 
 impl Scaling {
-    /// One curve per server. None if neither threads nor loads form a series.
+    /// Returns one curve per server. Empty if neither threads nor loads form a series.
     pub(super) fn all_of(run: &Run, analyses: &[Analysis]) -> Vec<Self> {
         curves(run, analyses).iter().map(|curve| Self::of(run, curve)).collect()
     }
@@ -407,7 +407,7 @@ pub(super) fn beyond_cores(cores: usize) -> String {
     }
 }
 
-/// `1: 5,000 · 2: 9,500 (95% of proportion) · 4: …`.
+/// Lists the points in one line: `1: 5,000 · 2: 9,500 (95% of proportion) · 4: …`.
 fn words(points: &[ScalePoint]) -> String {
     let one = |point: &ScalePoint| {
         let rate = point.requests_per_s.as_ref().map_or("not measured", |f| f.text.as_str());
@@ -426,23 +426,24 @@ fn words(points: &[ScalePoint]) -> String {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failed {
-    /// Its name in tables.
+    /// The server's name in tables.
     pub name: String,
-    /// How it was started.
+    /// The command that started the server.
     pub command: String,
-    /// The phase, the cause, the last lines of its output, and the remedy.
+    /// The phase and cause of the failure, the last lines of the server's output, and the remedy.
     #[serde(flatten)]
     pub why: ServerFailure,
-    /// Figures published for it elsewhere.
+    /// Figures that are published for the server elsewhere.
     pub published: Vec<PublishedView>,
 }
 
 impl Failed {
-    /// The entry for a server of a run, if it failed.
+    /// Returns the entry for a server. `None` if the server did not fail, or is the A/A control.
     pub(super) fn of(run: &Run, analyses: &[Analysis], index: usize) -> Option<Self> {
         let server = &run.servers[index];
         let why = server.failure.clone()?;
-        // The A/A control is the same program as the reference. If it alone fails, a note says so.
+        // The A/A control is the same program as the reference. If only the control fails, a
+        // warning says so.
         if server.role == Role::Control {
             return None;
         }
@@ -456,7 +457,7 @@ impl Failed {
     }
 }
 
-/// A published server that is not part of the run, in a sentence.
+/// States in one sentence that a published server is not part of the run, and why.
 pub fn absence(absent: &Absent) -> String {
     let figure = absent.requests_per_s.map_or_else(String::new, |r| {
         format!(" ({} requests/s then)", number::grouped(r.round(), 0))
@@ -464,7 +465,7 @@ pub fn absence(absent: &Absent) -> String {
     format!("Not included: {}{figure}: {}", absent.name, absent.why)
 }
 
-/// Why a step is uncertain.
+/// Returns the cell that says why a step is uncertain or was not measured.
 fn remark(step: &LayerStep) -> Cell {
     let text = if step.side_effect.is_empty() { step.caution } else { &step.side_effect };
     Cell::from(text).shortened_to(step.caution)

@@ -1,4 +1,4 @@
-//! One server over all stored runs, in words.
+//! The trend of one server over all stored runs, in words.
 
 use serde::Serialize;
 
@@ -12,53 +12,53 @@ use crate::text::number::rounded;
 use crate::text::number::{self, sparkline};
 use crate::text::table::{Column, Table};
 
-/// One server over the stored runs.
+/// The trend of one server over the stored runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct ServerTrend {
-    /// Its name in tables.
+    /// The server's name in tables.
     pub server: String,
-    /// The requests to it, and the load.
+    /// The requests to the server, and the load.
     pub title: String,
-    /// The comparable runs, oldest first.
+    /// The comparable runs, the oldest first.
     pub points: Vec<TrendRun>,
     /// One line per measure.
     pub lines: Vec<TrendLine>,
-    /// Sentences about changes.
+    /// Sentences about changes of the level.
     pub sentences: Vec<String>,
-    /// Runs of this server that are not comparable with the last one.
+    /// The number of the server's runs that are not comparable with the last one.
     pub left_out: usize,
 }
 
-/// One run.
+/// One run of a trend.
 #[derive(Debug, Clone, Serialize)]
 pub struct TrendRun {
-    /// Its number.
+    /// The number of the run.
     pub run: u64,
-    /// When it began: `2026-11-21 20:15`.
+    /// The time at which the run began: `2026-11-21 20:15`.
     pub began: String,
     /// The server's version.
     pub version: String,
-    /// Requests/s.
+    /// The server's requests/s.
     pub requests_per_s: Option<Figure>,
-    /// CPU time per request, in microseconds.
+    /// The server's CPU time per request, in microseconds.
     pub cpu_us: Option<Figure>,
 }
 
 /// One measure over the runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct TrendLine {
-    /// `requests/s` or `CPU µs/request`.
+    /// The name of the measure: `requests/s` or `CPU µs/request`.
     pub measure: String,
-    /// The values, rounded. `null` if a run has none.
+    /// The values of the runs, rounded. `null` for a run without a value.
     pub values: Vec<Option<f64>>,
-    /// Where the level changes, as indices into the values.
+    /// The indices of the values at which the level changes.
     pub changes: Vec<usize>,
     /// The values as a sparkline, with a bar before each new level.
     pub sparkline: String,
 }
 
 impl ServerTrend {
-    /// A server over these runs, oldest first. `None` if none of them has it.
+    /// Returns the trend of a server over runs, the oldest first. `None` if no run has the server.
     pub fn of(runs: &[Run], server: &str) -> Option<Self> {
         let trend = Trend::of(runs, server)?;
         let mut report = Self {
@@ -75,7 +75,7 @@ impl ServerTrend {
         Some(report)
     }
 
-    /// The runs as a table.
+    /// Returns the runs as a table.
     pub fn table(&self) -> Table {
         let points = || self.points.iter();
         Table::new(vec![
@@ -87,7 +87,7 @@ impl ServerTrend {
         ])
     }
 
-    /// Why there are no sentences, if there are none.
+    /// Returns why there are no sentences. `None` if there are sentences.
     pub fn no_change(&self) -> Option<&'static str> {
         match (self.sentences.is_empty(), self.points.len()) {
             (false, _) => None,
@@ -96,7 +96,7 @@ impl ServerTrend {
         }
     }
 
-    /// How many runs are left out, and why. `None` if none is.
+    /// States how many runs are left out, and why. `None` if no run is left out.
     pub fn left_out_words(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(
@@ -164,7 +164,7 @@ impl TrendRun {
     }
 }
 
-/// Converts the unit of a measure's readings to the unit in which it is shown.
+/// Returns the factor from the unit of a measure's readings to the unit in which they are shown.
 fn unit(measure: Measure) -> f64 {
     match measure {
         Measure::Cost => 1e-3,

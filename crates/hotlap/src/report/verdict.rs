@@ -1,5 +1,5 @@
-//! Verdicts of a report, and the noise floor. Code decides by [`Judged`]. The words that are made
-//! here are for people, and no code reads them back.
+//! The verdicts of a report, and the noise floor. Code decides by [`Judged`]. The words are for
+//! people, and no code parses them.
 
 use hotlap_stats::{Estimate, Inconclusive, Verdict};
 use serde::Serialize;
@@ -9,49 +9,49 @@ use crate::model::Run;
 use crate::report::figure::{Figure, ratio};
 use crate::text::number::{rounded, spread};
 
-/// Two servers are equal if the interval of their ratio lies within this share of 1. A convention.
-/// This is an equivalence test at half its usual error rate (Schuirmann, "A comparison of the two
-/// one-sided tests procedure and the power approach", Journal of Pharmacokinetics and
-/// Biopharmaceutics 15, 1987).
+/// Two servers are equal if the interval of their ratio lies within this share of 1. The value is a
+/// convention. The rule is an equivalence test at half its usual error rate (Schuirmann, "A
+/// comparison of the two one-sided tests procedure and the power approach", Journal of
+/// Pharmacokinetics and Biopharmaceutics 15, 1987).
 const EQUAL: f64 = 0.05;
 
-/// A noise floor of this share or more means that there are too few restarts.
+/// A noise floor of this share or more counts as unknown, because there are too few restarts.
 const UNKNOWN: f64 = 1.0;
 
-/// An interval whose ends differ by this factor or more says nothing that a reader could use.
+/// An interval whose ends differ by this factor or more is too wide to be useful.
 const USELESS: f64 = 2.0;
 
-/// What is known of a server compared with another in one measure.
+/// The verdict on a server that is compared with another server in one measure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum Judged {
-    /// It is better.
+    /// The server is better.
     Better,
-    /// It is worse.
+    /// The server is worse.
     Worse,
-    /// The interval of the ratio lies within this many per cent of 1, and at most 5.
+    /// The interval of the ratio lies within `within_percent` of 1. The percentage is at most 5.
     Equal {
         /// The percentage, rounded up.
         within_percent: f64,
     },
-    /// No difference is significant, and the interval reaches further than 5 per cent from 1.
+    /// The difference is not significant, and the interval reaches further than 5 per cent from 1.
     NotDecided,
     /// The ends of the interval differ by a factor of two or more.
     NotMeasured,
-    /// Both serve the full rate of an open loop, so requests/s do not tell them apart.
+    /// Both servers serve the full rate of an open loop, so requests/s do not tell them apart.
     BothKeepUp,
     /// There is no figure to compare.
     Unknown,
     /// The data do not permit a verdict.
     Inconclusive {
-        /// What they lack.
+        /// Why the data do not permit a verdict.
         why: Inconclusive,
     },
 }
 
 impl Judged {
-    /// The result of a comparison.
+    /// Returns the verdict for the result of a comparison.
     pub(super) fn of(found: Found) -> Self {
         match found {
             None => Self::Unknown,
@@ -62,14 +62,14 @@ impl Judged {
         }
     }
 
-    /// What is known of two servers that no verdict tells apart, given their ratio.
+    /// Returns the verdict on two servers without a significant difference, given their ratio.
     pub(super) fn undecided(ratio: &Estimate) -> Self {
-        // Allows for 0.05 not being exact as a binary fraction.
+        // The margin allows for 0.05 not being exact as a binary fraction.
         let far = (ratio.high - 1.0).max(1.0 - ratio.low) - 1e-9;
         match ratio.is_bounded() {
             false => Self::NotMeasured,
             _ if far <= EQUAL => {
-                // Rounded up, so that the interval lies within.
+                // The percentage is rounded up, so that the interval lies within it.
                 let percent = (100.0 * far).max(0.0);
                 let tenths = (percent * 10.0).ceil().max(1.0);
                 let within_percent = if percent < 1.0 { tenths / 10.0 } else { percent.ceil() };
@@ -80,7 +80,7 @@ impl Judged {
         }
     }
 
-    /// Why there is no verdict, if the data do not permit one.
+    /// Returns why the data do not permit a verdict. `None` if they permit one.
     pub fn inconclusive(self) -> Option<Inconclusive> {
         match self {
             Self::Inconclusive { why } => Some(why),
@@ -88,8 +88,8 @@ impl Judged {
         }
     }
 
-    /// The verdict in words: `faster`, `costs more`, `equal within ±2%`. Without a measure, it is
-    /// about a capacity.
+    /// Returns the verdict in words: `faster`, `costs more`, `equal within ±2%`. Without a measure,
+    /// the verdict is about a capacity.
     pub fn words(self, measure: Option<Measure>) -> String {
         let (better, worse) = match measure {
             Some(Measure::Rate) => ("faster", "slower"),
@@ -110,7 +110,7 @@ impl Judged {
         }
     }
 
-    /// One word for narrow terminals, where the row names the measure.
+    /// Returns the verdict in one word, for narrow terminals on which the row names the measure.
     pub(super) fn word(self, measure: Option<Measure>) -> String {
         match (self, measure) {
             (Self::Equal { .. } | Self::BothKeepUp, _) => "equal".to_owned(),
@@ -122,7 +122,7 @@ impl Judged {
     }
 }
 
-/// Why a comparison is inconclusive.
+/// Returns why a comparison is inconclusive.
 pub fn reason(why: Inconclusive) -> &'static str {
     match why {
         Inconclusive::TooFewRestarts => "fewer than three restarts",
@@ -140,14 +140,14 @@ pub fn reason(why: Inconclusive) -> &'static str {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgainstReference {
-    /// Name of the reference.
+    /// The name of the reference.
     pub reference: String,
     /// The result in each measure.
     #[serde(flatten)]
     pub measures: PerMeasure<MeasureVerdict>,
 }
 
-/// One measure of a server compared with another.
+/// The comparison of a server with another server in one measure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasureVerdict {
@@ -156,15 +156,15 @@ pub struct MeasureVerdict {
     /// The verdict.
     #[serde(flatten)]
     pub judged: Judged,
-    /// The verdict in words: `faster`, `slower`, `equal within ±2%`, `not decided`, `not measured
-    /// well enough`, `both serve the rate that is offered`, `not known`, or `inconclusive: ` and
-    /// why. CPU time is `costs less` or `costs more`, latency `shorter` or `longer`, memory `less`
-    /// or `more`, a capacity `higher` or `lower`.
+    /// The verdict in words: `equal within ±2%`, `not decided`, `not measured well enough`,
+    /// `both serve the rate that is offered`, `not known`, or `inconclusive: ` and the reason.
+    /// Requests/s are `faster` or `slower`, CPU time `costs less` or `costs more`, and latency is
+    /// `shorter` or `longer`. Memory is `less` or `more`, and a capacity is `higher` or `lower`.
     pub words: String,
 }
 
 impl AgainstReference {
-    /// A server that was compared with the reference.
+    /// Returns the result for a server that was compared with the reference.
     pub(super) fn of(run: &Run, analysis: &Analysis, found: &ServerComparison) -> Option<Self> {
         let is_offered = analysis.offered.is_some();
         Some(Self {
@@ -175,7 +175,7 @@ impl AgainstReference {
 }
 
 impl MeasureVerdict {
-    /// The result in a measure. `is_offered` says whether the load has a rate.
+    /// Returns the result in one measure. `is_offered` says whether the load has a rate.
     pub(super) fn of(against: &ServerComparison, measure: Measure, is_offered: bool) -> Self {
         let keep_up = is_offered && matches!(against.limited, Some(Limited::Both));
         let found = against.found[measure];
@@ -186,7 +186,7 @@ impl MeasureVerdict {
         Self::new(found, judged, Some(measure))
     }
 
-    /// The result for a capacity.
+    /// Returns the result for a capacity.
     pub(super) fn of_capacity(found: Found) -> Self {
         Self::new(found, Judged::of(found), None)
     }
@@ -203,11 +203,11 @@ impl MeasureVerdict {
 pub struct Noise {
     /// The server that was measured twice.
     pub server: String,
-    /// In requests/s.
+    /// The noise in requests/s.
     pub requests_per_s: MeasureNoise,
-    /// In CPU time per request, in microseconds.
+    /// The noise in CPU time per request, in microseconds.
     pub cost: MeasureNoise,
-    /// Both in one sentence.
+    /// The noise in both measures, in one sentence.
     pub sentence: String,
 }
 
@@ -219,7 +219,7 @@ pub struct MeasureNoise {
     pub ratio: Option<Figure>,
     /// How far the control may be from the reference, as a share. `null` if unknown.
     pub band: Option<f64>,
-    /// The same as a range around the reference's figure.
+    /// The band as a range around the reference's figure. `null` if unknown.
     pub around: Option<(f64, f64)>,
 }
 
@@ -264,8 +264,8 @@ impl MeasureNoise {
 mod tests {
     use super::*;
 
-    /// Regression: [0.68, 1.23] and [0.83, 1.44] were "no difference that could be measured", which
-    /// was called a result.
+    /// Regression: the intervals [0.68, 1.23] and [0.83, 1.44] were reported as a result, "no
+    /// difference that could be measured".
     #[test]
     fn equal_is_what_lies_within_five_percent() {
         let judged = |low, high| Judged::undecided(&Estimate { value: 1.0, low, high });

@@ -12,7 +12,7 @@ use crate::report::heading::under;
 use crate::report::latency::{QUEUE_GREW, not_reached};
 use crate::text::number::{count, grouped, plural, time};
 
-/// All warnings about a run.
+/// Returns all warnings about a run.
 pub(super) fn sentences(
     run: &Run,
     analyses: &[Analysis],
@@ -23,8 +23,8 @@ pub(super) fn sentences(
     doubts.chain(control(run)).chain(merged(run, &found)).collect()
 }
 
-/// Warnings in words. Those about servers under one load that have the same meaning and remedy
-/// become one.
+/// Puts warnings into words. Warnings about servers under one load are merged if their meaning and
+/// remedy are the same.
 fn merged(run: &Run, found: &[Warning]) -> Vec<String> {
     let mut all: Vec<Said> = Vec::new();
     for warning in found {
@@ -47,9 +47,9 @@ fn merged(run: &Run, found: &[Warning]) -> Vec<String> {
 /// A warning, which several servers may share.
 struct Said<'a> {
     load: usize,
-    /// The servers under that load, with what was found of each. Empty if `rest` names them.
+    /// The servers under the load, each with its finding. Empty if `rest` names the servers.
     servers: Vec<(usize, &'a ServerWarning)>,
-    /// What it means and what to do.
+    /// What the warning means and what to do.
     rest: String,
 }
 
@@ -74,7 +74,7 @@ impl Said<'_> {
     }
 }
 
-/// That the A/A control failed, if the reference did not.
+/// Warns that the A/A control failed, if the reference did not fail.
 fn control(run: &Run) -> Option<String> {
     let of = |role: Role| run.servers.iter().find(|server| server.role == role);
     let (reference, control) = (of(Role::Reference)?, of(Role::Control)?);
@@ -93,7 +93,7 @@ fn control(run: &Run) -> Option<String> {
     Some(failed.trim_end().to_owned())
 }
 
-/// A warning in words, without what was found of a single server.
+/// Returns a warning in words, without the finding about a single server.
 fn common(run: &Run, warning: &Warning) -> String {
     match warning {
         Warning::GeneratorLimited { load, servers } => format!(
@@ -128,7 +128,7 @@ fn micros(ns: f64) -> String {
     format!("{} µs", grouped(ns / 1e3, 1))
 }
 
-/// What was found of one server, as the rest of a sentence that begins with its name.
+/// Returns the finding about one server, as the rest of a sentence that begins with its name.
 fn found_of(warning: &ServerWarning) -> String {
     match warning {
         ServerWarning::Unsteady(Unsteady::AtLimit) => " was still warming up at the end of its \
@@ -179,7 +179,7 @@ fn found_of(warning: &ServerWarning) -> String {
     }
 }
 
-/// What a warning means and what to do, for any number of servers.
+/// States what a warning means and what to do, for any number of servers.
 fn meaning(run: &Run, warning: &ServerWarning) -> String {
     match warning {
         ServerWarning::Unsteady(found) => {
@@ -242,10 +242,10 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
     }
 }
 
-/// How failed requests enter percentiles.
+/// States how failed requests enter percentiles.
 pub const FAILED_LATENCY: &str = "Latency counts each for at least as long as it waited.";
 
-/// `12 of 3,400 requests timed out`.
+/// States how many requests failed, and how: `12 of 3,400 requests timed out`.
 pub fn failed(failures: &Failures, requests: u64) -> String {
     let (all, most) = (failures.total(), failures.most());
     let what = match most {
@@ -257,7 +257,7 @@ pub fn failed(failures: &Failures, requests: u64) -> String {
     format!("{} of {} requests {what}", count(all), count(requests))
 }
 
-/// The warnings about these servers' main laps that are excluded. None if all count.
+/// Returns the warnings about excluded main laps of these servers. Empty if all laps count.
 pub(super) fn left_out(
     run: &Run,
     load: usize,
@@ -270,7 +270,7 @@ pub(super) fn left_out(
     merged(run, &found.collect::<Vec<_>>())
 }
 
-/// Laps that are excluded, and the validity checks that they failed.
+/// Describes excluded laps and the validity checks that they failed.
 fn laps_left_out(left_out: &ExcludedLaps) -> String {
     let ExcludedLaps { are_main, laps, checks } = left_out;
     let kind = if *are_main { "" } else { " at a common rate" };
@@ -298,8 +298,8 @@ fn names(run: &Run, servers: &[usize]) -> String {
     names.join(", ")
 }
 
-/// A note, with the servers that it applies to. The ceiling is not counted, because the user did
-/// not name it.
+/// Returns a note, with the servers that the note applies to. The ceiling is not counted, because
+/// the user did not name it.
 fn noted(run: &Run, note: &str, servers: &[usize]) -> String {
     let is_named = |server: &usize| run.servers[*server].role != Role::Ceiling;
     let mut about: Vec<usize> = servers.iter().copied().filter(is_named).collect();
@@ -314,7 +314,7 @@ fn noted(run: &Run, note: &str, servers: &[usize]) -> String {
     }
 }
 
-/// The name of a validity check, and the remedy for laps that fail it.
+/// Returns the name of a validity check, and the remedy for laps that fail the check.
 fn check(violation: &Violation) -> (&'static str, &'static str) {
     match violation {
         Violation::LittlesLaw { .. } => (
@@ -354,7 +354,7 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
             "generators",
             "Check the generators' hosts, and their connections to here and to the server.",
         ),
-        // The reason has the remedy.
+        // The reason includes the remedy.
         Violation::GeneratorLost { .. } => ("generator lost", ""),
         Violation::SideEffect { .. } => (
             "side effect",
@@ -367,7 +367,7 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
     }
 }
 
-/// The class of a warm-up, in words.
+/// Returns the class of a warm-up, in words.
 pub(super) fn class(class: Class) -> &'static str {
     match class {
         Class::Flat => "flat",
@@ -377,7 +377,7 @@ pub(super) fn class(class: Class) -> &'static str {
     }
 }
 
-/// A failed validity check, as a clause.
+/// Describes a failed validity check in a clause.
 pub(super) fn violation(violation: &Violation) -> String {
     match violation {
         Violation::LittlesLaw { off } => format!(
@@ -425,7 +425,7 @@ pub(super) fn violation(violation: &Violation) -> String {
     }
 }
 
-/// The likely cause of failures of one kind, and what to do.
+/// Returns the likely cause of failures of one kind, and what to do.
 pub fn remedy(failure: Failure) -> &'static str {
     match failure {
         Failure::Refused => {

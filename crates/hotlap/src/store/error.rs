@@ -1,66 +1,66 @@
-//! Why the store cannot be used, and what to do about it.
+//! Explains why the store cannot be used, and what to do about it.
 
 use std::path::Path;
 
 use rusqlite::ErrorCode;
 
-/// Why the store cannot be used, and what to do about it.
+/// The reason why the store cannot be used, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Written by another version of hotlap.
+    /// Another version of hotlap wrote the store.
     #[error(
         "the store {path} has version {found}, and this hotlap reads and writes version {known}: \
          use the hotlap that wrote it, or name another file with --store"
     )]
     OtherVersion {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Its version.
+        /// The version of the store.
         found: i64,
         /// The version of this hotlap.
         known: i64,
     },
-    /// Not a store of hotlap.
+    /// The file is damaged, or is not a store of hotlap.
     #[error(
         "{path} is damaged, or not a store of hotlap ({cause}): move it away, or name another \
          file with --store"
     )]
     Damaged {
-        /// The file.
+        /// The path of the file.
         path: String,
         /// SQLite's message.
         cause: String,
     },
-    /// A folder, a device or a named pipe.
+    /// The path is a folder, a device or a named pipe.
     #[error("{path} is not a file, so it cannot be a store: name a file with --store")]
     NoFile {
         /// The path.
         path: String,
     },
-    /// No space left.
+    /// The disk has no space left for the store.
     #[error(
         "no space left for the store {path}: free some space, or name a file on another disk \
          with --store"
     )]
     Full {
-        /// The file.
+        /// The path of the file.
         path: String,
     },
-    /// No permission.
+    /// The store cannot be written.
     #[error(
         "cannot write the store {path} ({cause}): check its permissions, or name another file \
          with --store"
     )]
     Unwritable {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The message of the system or SQLite.
+        /// The message of the system or of SQLite.
         cause: String,
     },
     /// The file does not exist.
     #[error("no store at {path}: `hotlap run` creates one, or name the right file with --store")]
     Missing {
-        /// The file.
+        /// The path of the file.
         path: String,
     },
     /// The run does not exist.
@@ -68,21 +68,21 @@ pub enum StoreError {
     NoSuchRun {
         /// The number of the run.
         number: u64,
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The runs that exist instead.
+        /// A text that says which runs exist.
         there: String,
     },
     /// No run is stored yet.
     #[error("no run is stored in {path} yet: `hotlap run` stores one")]
     Empty {
-        /// The file.
+        /// The path of the file.
         path: String,
     },
-    /// Any other error of SQLite.
+    /// SQLite reported any other error.
     #[error("the store {path} failed: {cause}; name another file with --store")]
     Other {
-        /// The file.
+        /// The path of the file.
         path: String,
         /// SQLite's message.
         cause: String,
@@ -90,7 +90,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether a store in another place could work, because this one cannot be written.
+    /// Whether a store at another path could work, because this store cannot be written.
     pub fn is_about_its_place(&self) -> bool {
         matches!(self, Self::Unwritable { .. } | Self::Full { .. })
     }
@@ -127,24 +127,24 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             StoreError::Unwritable { path, cause }
         }
         Some(_) => StoreError::Other { path, cause },
-        // A column is missing or cannot be parsed: another program wrote it.
+        // A column is missing or cannot be parsed, so another program wrote the file.
         None => StoreError::Damaged { path, cause },
     }
 }
 
-/// Why a database is not used. It is left unchanged.
+/// The reason why a database is not used. The database is left unchanged.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// Another version of hotlap wrote it.
+    /// Another version of hotlap wrote the database.
     OtherVersion {
-        /// Its version.
+        /// The version of the database.
         found: i64,
         /// The version of this hotlap.
         known: i64,
     },
-    /// Another program wrote it.
+    /// Another program wrote the database.
     Foreign,
-    /// SQLite failed.
+    /// SQLite reported an error.
     Sql(rusqlite::Error),
 }
 

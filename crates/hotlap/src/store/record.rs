@@ -1,6 +1,6 @@
-//! Records of the store: converts runs and laps to their columns, and back. Values are checked when
-//! they are read. So a value that a damaged disk or another program changed is an error at once,
-//! rather than a panic or a wrong figure later.
+//! Converts runs and laps to the columns of the store, and back. Values are checked when they are
+//! read. So a value that a damaged disk or another program changed is an error at once. Without the
+//! checks, such a value could cause a panic or a wrong figure later.
 
 use std::io::{Read, Write};
 
@@ -16,18 +16,19 @@ use serde::de::DeserializeOwned;
 
 use crate::model::{ExplainLap, Lap, Run, Shard};
 
-/// The most that an observation is unpacked to, in bytes: many times what a large one takes.
+/// The largest size to which an observation is unpacked, in bytes. Even large observations are many
+/// times smaller.
 const UNPACKED: u64 = 1 << 28;
 
-/// The highest accepted count, of requests, bytes, nanoseconds and so on: two thousand of these
-/// still fit into 64 bits.
+/// The highest accepted count of requests, bytes, nanoseconds and so on. The sum of 2,000 such
+/// counts still fits into 64 bits.
 const MOST: u64 = 1 << 53;
 
-/// The highest accepted number of a restart, of a round, and of a place in a round. A run of a year
-/// has fewer.
+/// The highest accepted number of a restart, a round, or a place in a round. The numbers in a run
+/// of a year are lower.
 const LAST: u32 = 1 << 24;
 
-/// Stores a run without its laps, under `number` or the next free one.
+/// Stores a run without its laps, under `number` or under the next free number.
 pub(super) fn put_run(tx: &Transaction, run: &Run, number: Option<i64>) -> rusqlite::Result<u64> {
     tx.execute(
         "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -36,7 +37,7 @@ pub(super) fn put_run(tx: &Transaction, run: &Run, number: Option<i64>) -> rusql
     Ok(tx.last_insert_rowid() as u64)
 }
 
-/// Stores a lap of a run. One that explains with its observation.
+/// Stores a lap of a run. An explain lap is stored with its observation.
 pub(super) fn put_lap(
     tx: &Transaction,
     run: u64,
@@ -60,7 +61,7 @@ pub(super) fn put_lap(
     .map(drop)
 }
 
-/// A lap. Without `times`, it has no histograms and no outcomes of single requests.
+/// Reads a lap. Without `times`, the lap has no histograms and no outcomes of single requests.
 pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
     let mut lap: Lap = read_record(row)?;
     if times {
@@ -89,8 +90,8 @@ pub(super) fn read_record<T: DeserializeOwned>(row: &Row) -> rusqlite::Result<T>
     serde_json::from_str(&text).map_err(|error| damaged(format!("record: {error}")))
 }
 
-/// Takes the histograms out of an outcome, in HdrHistogram's compressed form, each after its length
-/// in four bytes.
+/// Takes the histograms out of an outcome, in HdrHistogram's compressed form. The length of each
+/// histogram precedes it in four bytes.
 fn take_times(outcome: &mut Outcome) -> Vec<u8> {
     let mut all = Vec::new();
     for histogram in outcome.histograms_mut() {
@@ -126,7 +127,7 @@ fn unpacked(bytes: &[u8]) -> rusqlite::Result<Observation> {
     serde_json::from_str(&text).map_err(|error| damaged(format!("observation: {error}")))
 }
 
-/// The error for a value that was read and is invalid.
+/// Returns the error for an invalid value in the store.
 pub(super) fn damaged(why: String) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, why.into())
 }
@@ -145,7 +146,7 @@ fn counts(what: &str, counts: &[u64]) -> Result<(), String> {
     }
 }
 
-/// What is wrong with a run, if anything.
+/// Checks the values of a run, and returns what is wrong as an error.
 pub(super) fn check(run: &Run) -> Result<(), String> {
     let (servers, loads) = (run.servers.len(), run.loads.len());
     let numbers = |what: &str, numbers: &[u32]| match numbers.iter().find(|n| **n > LAST) {
@@ -185,7 +186,7 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
     missing.try_for_each(|missing| within("instrument of server", missing.server, servers))
 }
 
-/// What is wrong with an outcome, if anything.
+/// Checks the counts of an outcome, and returns what is wrong as an error.
 fn outcome(found: &Outcome) -> Result<(), String> {
     let (asked, bytes) = (&found.connections, &found.bytes);
     let mut all = vec![found.window_ns, found.responses, found.due, found.in_flight, found.queued];
@@ -199,7 +200,7 @@ fn outcome(found: &Outcome) -> Result<(), String> {
     counts("lap", &all)
 }
 
-/// What is wrong with the indices of servers and loads in the description of a run, if anything.
+/// Checks the indices of servers and loads in the description of a run.
 fn references(run: &Run) -> Result<(), String> {
     let (servers, loads) = (run.servers.len(), run.loads.len());
     for server in &run.servers {
@@ -228,7 +229,7 @@ fn references(run: &Run) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong with an observation, if anything.
+/// Checks the counts and frames of an observation.
 fn observation(seen: &Observation) -> Result<(), String> {
     let is_count = |count: u64| match count <= MOST {
         true => Ok(()),
@@ -255,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// A profile of a thousand stacks takes about ten bytes for each.
+    /// A packed profile of 1,000 stacks takes less than ten bytes per stack.
     #[test]
     fn a_profile_is_stored_compactly_and_whole() {
         let frame = |n: u32| Frame { function: format!("function_{n}"), library: "app".to_owned() };

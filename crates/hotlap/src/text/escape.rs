@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-/// Text on one line: every hidden character is shown as an escape, a line end as `\n`; a tab
+/// Shows text on one line. Hidden characters become escapes, a line end becomes `\n`, and a tab
 /// becomes four spaces.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -15,7 +15,7 @@ pub fn visible(text: &str) -> String {
     out
 }
 
-/// The same, but line ends are kept.
+/// Shows text like [`visible`], but keeps line ends.
 pub fn visible_lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -24,9 +24,9 @@ pub fn visible_lines(text: &str) -> String {
     out
 }
 
-/// The same, but line ends are kept, and so are sequences that set a colour or a weight (SGR,
-/// ECMA-48 section 8.3.117), which hotlap's own renderers use. Text from outside must pass through
-/// [`visible`] before it is combined with them.
+/// Shows text like [`visible`], but keeps line ends and sequences that set a colour or a weight
+/// (SGR, ECMA-48 section 8.3.117). hotlap's renderers use such sequences. Text from outside must
+/// pass through [`visible`] before it is combined with them.
 pub fn visible_ink(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -50,8 +50,8 @@ pub fn visible_ink(text: &str) -> String {
     out
 }
 
-/// JSON that may be shown on a terminal: hidden characters, which JSON permits within strings
-/// only, are written as `\u` escapes. It means the same to whatever reads it (RFC 8259 section 7).
+/// Returns JSON that may be shown on a terminal. Hidden characters, which JSON permits only within
+/// strings, are written as `\u` escapes. The JSON keeps its meaning (RFC 8259 section 7).
 pub fn visible_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -67,23 +67,23 @@ pub fn visible_json(json: &str) -> String {
     out
 }
 
-/// A report as JSON with one value per line, so that two reports can be compared by eye.
+/// Returns a report as JSON with one value per line, so that two reports can be compared by eye.
 ///
 /// # Panics
-/// If the report has a map whose keys are not strings. No report has one.
+/// Panics if the report has a map whose keys are not strings. No report has such a map.
 pub fn json(report: &impl Serialize) -> String {
     visible_json(&(serde_json::to_string_pretty(report).expect("a report is plain data") + "\n"))
 }
 
-/// The name of a variant without fields, as in JSON: `closed-early`.
+/// Returns the name of a variant without fields, as in JSON: `closed-early`.
 pub fn name(variant: &impl Serialize) -> String {
     let value = serde_json::to_value(variant).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Whether a character is invisible but changes how text is shown: the control characters (C0, DEL
-/// and C1), line and paragraph separators, the marks, embeddings, overrides and isolates of
-/// bidirectional text (Unicode Standard Annex 9, section 2), and tags.
+/// Whether a character is invisible but changes how text is shown. Such characters are controls
+/// (C0, DEL and C1), line and paragraph separators, and tags. The marks, embeddings, overrides and
+/// isolates of bidirectional text belong to them too (Unicode Standard Annex 9, section 2).
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -102,7 +102,7 @@ fn push(out: &mut String, c: char) {
     }
 }
 
-/// Length in bytes of the colour or weight sequence at the start of a text. 0 if there is none.
+/// Returns the length in bytes of the colour or weight sequence at the start of a text, or 0.
 fn ink(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let digits = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b';').count();

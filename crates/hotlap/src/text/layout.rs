@@ -1,15 +1,16 @@
-//! Lays out text for a terminal: paragraphs of a given width, and tables. Decides the width of each
-//! column, which columns are left out, and where lines end. Shows control characters as escapes.
+//! Lays out text for a terminal: paragraphs of a given width, and tables. This module decides
+//! column widths, which columns are left out, and where lines end. Control characters are shown as
+//! escapes.
 
 use unicode_width::UnicodeWidthStr;
 
 use crate::text::table::{Column, Narrow, Table};
 use crate::text::visible;
 
-/// Names are not shortened below this width.
+/// The width below which names are not shortened.
 const LEAST_NAME: usize = 12;
 
-/// Sentences are not shortened below this width. They are left out instead.
+/// The width below which sentences are not cut off.
 const LEAST_PROSE: usize = 24;
 
 /// The gap between columns.
@@ -18,9 +19,9 @@ const GAP: &str = "  ";
 /// The lines of a table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// The headings, on one line or two. None if all of them are empty.
+    /// The headings, on one or two lines. Empty if all headings are empty.
     pub header: Vec<String>,
-    /// The rows.
+    /// The rows, one line each.
     pub rows: Vec<String>,
 }
 
@@ -33,8 +34,8 @@ struct Fitted {
     narrow: Narrow,
 }
 
-/// Fits the table into `width` columns: headings are folded first, then columns are left out, then
-/// names are shortened.
+/// Fits the table into `width` columns. First, headings are folded. Then, columns are left out.
+/// Last, names are shortened.
 pub fn lines(table: &Table, width: usize) -> Lines {
     let mut columns: Vec<Fitted> = table.terminal_columns().map(Fitted::of).collect();
     let is_folded = total(&columns, false) > width;
@@ -70,7 +71,7 @@ pub fn lines(table: &Table, width: usize) -> Lines {
 }
 
 impl Lines {
-    /// All lines, headings first.
+    /// Returns all lines, the headings first.
     pub fn all(&self) -> impl Iterator<Item = &String> {
         self.header.iter().chain(&self.rows)
     }
@@ -119,27 +120,27 @@ impl Fitted {
     }
 }
 
-/// The width of a text on a terminal: two columns for a wide character (CJK, Hangul, emoji), none
-/// for a combining one (Unicode Standard Annex 11).
+/// Returns the width of a text on a terminal. A wide character (CJK, Hangul, emoji) takes two
+/// columns. A combining character takes none (Unicode Standard Annex 11).
 pub fn width_of(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// As much of the start of a text as fits into `room` columns.
+/// Returns as much of the start of a text as fits into `room` columns.
 fn beginning(text: &str, room: usize) -> &str {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
     let fits = ends.take_while(|end| width_of(&text[..*end]) <= room).last();
     &text[..fits.unwrap_or(0)]
 }
 
-/// As much of the end of a text as fits into `room` columns.
+/// Returns as much of the end of a text as fits into `room` columns.
 fn ending(text: &str, room: usize) -> &str {
     let starts = text.char_indices().rev().map(|(at, _)| at);
     let fits = starts.take_while(|start| width_of(&text[*start..]) <= room).last();
     &text[fits.unwrap_or(text.len())..]
 }
 
-/// A text, cut at its end to at most `room` columns.
+/// Cuts a text at its end to at most `room` columns.
 fn truncated(text: &str, room: usize) -> String {
     if width_of(text) <= room {
         return text.to_owned();
@@ -147,7 +148,7 @@ fn truncated(text: &str, room: usize) -> String {
     format!("{}…", beginning(text, room.saturating_sub(1)).trim_end())
 }
 
-/// A text, cut in the middle to at most `room` columns: names often differ at either end.
+/// Cuts a text in the middle to at most `room` columns, because names often differ at either end.
 pub fn shortened(text: &str, room: usize) -> String {
     if width_of(text) <= room {
         return text.to_owned();
@@ -159,7 +160,7 @@ pub fn shortened(text: &str, room: usize) -> String {
 /// A space at which no line breaks.
 const NO_BREAK: char = '\u{a0}';
 
-/// A sentence in which no line breaks within an interval, such as `[1.49, 1.53]`.
+/// Keeps the lines of a sentence from breaking within an interval, such as `[1.49, 1.53]`.
 pub fn unbroken(text: &str) -> String {
     let mut out = String::new();
     for word in text.split_inclusive(' ') {
@@ -174,8 +175,8 @@ pub fn unbroken(text: &str) -> String {
     out
 }
 
-/// Text in lines of at most `width` columns, indented. A word that is longer than a line is not
-/// broken, nor is an interval. Control characters are shown as escapes.
+/// Wraps text into indented lines of at most `width` columns. A word that is longer than a line is
+/// not broken, nor is an interval. Control characters are shown as escapes.
 pub fn wrap(text: &str, indent: usize, width: usize) -> String {
     let is_break = |c: char| c.is_whitespace() && c != NO_BREAK;
     let text = unbroken(text);
@@ -184,13 +185,13 @@ pub fn wrap(text: &str, indent: usize, width: usize) -> String {
     flow(&words, " ", indent, width)
 }
 
-/// The same, but all lines except the first are indented by two more columns.
+/// Wraps text like [`wrap`], but indents all lines except the first by two more columns.
 pub fn hanging(text: &str, indent: usize, width: usize) -> String {
     let lines = wrap(text, indent + 2, width);
     lines.get(2..).unwrap_or_default().to_owned()
 }
 
-/// Parts, joined, in lines of at most `width` columns that break only between parts.
+/// Joins parts into lines of at most `width` columns that break only between parts.
 pub fn flow(parts: &[String], joint: &str, indent: usize, width: usize) -> String {
     let margin = " ".repeat(indent);
     let mut out = String::new();
@@ -211,7 +212,7 @@ pub fn flow(parts: &[String], joint: &str, indent: usize, width: usize) -> Strin
     out
 }
 
-/// The text, with its first letter in upper case.
+/// Returns the text with its first letter in upper case.
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// A value for export: six significant digits, more than any measurement here provides.
+/// Rounds a value for export to six significant digits, more than any measurement provides.
 pub fn rounded(value: f64) -> f64 {
     significant(value, 6)
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 pub fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -22,17 +22,17 @@ pub fn grouped(value: f64, decimals: usize) -> String {
     out + rest
 }
 
-/// A count with commas between thousands.
+/// Formats a count with commas between thousands.
 pub fn count(n: u64) -> String {
     grouped(n as f64, 0)
 }
 
-/// A count with its noun: `1 lap`, `2,000 laps`.
+/// Formats a count with its noun: `1 lap`, `2,000 laps`.
 pub fn plural(n: usize, noun: &str) -> String {
     format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
 }
 
-/// A rate with three significant digits, four after a leading 1. One decimal below 100.
+/// Formats a rate with three significant digits, four after a leading 1, or one decimal below 100.
 pub fn rate(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.1}");
@@ -41,7 +41,7 @@ pub fn rate(value: f64) -> String {
     grouped(significant(value, if leading == Some('1') { 4 } else { 3 }), 0)
 }
 
-/// A duration in milliseconds, with its unit: `34 µs`, `0.91 ms`, `1.5 s`.
+/// Formats a time in milliseconds with a suitable unit: `34 µs`, `0.91 ms`, `1.5 s`.
 pub fn time(ms: f64) -> String {
     match ms {
         ms if ms < 0.0995 => format!("{:.0} µs", ms * 1e3),
@@ -52,18 +52,18 @@ pub fn time(ms: f64) -> String {
     }
 }
 
-/// Bytes as megabytes (10⁶): `7.3 MB`, `131 MB`.
+/// Formats bytes as megabytes (10⁶ bytes): `7.3 MB`, `131 MB`.
 pub fn megabytes(bytes: f64) -> String {
     format!("{} MB", tenths_below_ten(bytes / 1e6))
 }
 
-/// A percentage: `1.5%`, `47%`.
+/// Formats a percentage: `1.5%`, `47%`.
 pub fn percent(percent: f64) -> String {
     format!("{}%", tenths_below_ten(percent))
 }
 
-/// The ends of an interval and the value in it as percentages without their sign, with a decimal
-/// if the ends would look the same without.
+/// Formats the ends of an interval and the value in it as percentages without the sign. All get a
+/// decimal if the ends would look the same without one.
 pub fn percents_apart([low, value, high]: [f64; 3]) -> [String; 3] {
     match tenths_below_ten(low) == tenths_below_ten(high) {
         true => [low, value, high].map(|percent| grouped(percent, 1)),
@@ -71,8 +71,8 @@ pub fn percents_apart([low, value, high]: [f64; 3]) -> [String; 3] {
     }
 }
 
-/// A length of time to type as an option, rounded up to ten seconds, or to a minute from two
-/// minutes on.
+/// Formats a length of time for use in an option. The time is rounded up to ten seconds, or to a
+/// minute from two minutes on.
 pub fn duration(length: Duration) -> String {
     match (length.as_secs_f64() / 10.0).ceil() * 10.0 {
         seconds if seconds < 120.0 => format!("{seconds}s"),
@@ -80,7 +80,7 @@ pub fn duration(length: Duration) -> String {
     }
 }
 
-/// A ratio with two or three significant digits, without its sign `×`.
+/// Formats a ratio with two or three significant digits, without the sign `×`.
 pub fn ratio(r: f64) -> String {
     match r.abs() {
         r if r >= 99.5 => grouped(r, 0),
@@ -91,8 +91,8 @@ pub fn ratio(r: f64) -> String {
     }
 }
 
-/// The half width of an interval as a share of its value: `± 2.1%`, `± 0.04%`. An interval as wide
-/// as the value is written `± >100%`, since its exact width is meaningless.
+/// Formats the half width of an interval as a share of its value: `± 2.1%`, `± 0.04%`. A half width
+/// as large as the value is written `± >100%`, since its exact size is meaningless.
 pub fn spread(half_width: f64) -> String {
     match half_width * 100.0 {
         p if p >= 99.95 => "± >100%".to_owned(),
@@ -109,11 +109,11 @@ fn significant(value: f64, digits: usize) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
-    // Converted through decimal text, so that 57.9 does not become 57.90000000000001.
+    // The conversion through decimal text keeps 57.9 from becoming 57.90000000000001.
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 
-/// `2026-11-21T20:15:00Z`, from milliseconds since 1970.
+/// Formats milliseconds since 1970: `2026-11-21T20:15:00Z`.
 pub fn utc(ms: u64) -> String {
     let seconds = ms / 1000;
     let (year, month, day) = civil(seconds / 86_400);
@@ -121,13 +121,14 @@ pub fn utc(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// `2026-11-21 20:15`, from milliseconds since 1970.
+/// Formats milliseconds since 1970: `2026-11-21 20:15`.
 pub fn utc_to_minute(ms: u64) -> String {
     utc(ms)[..16].replace('T', " ")
 }
 
-/// The date of a day since 1970-01-01, by Howard Hinnant's algorithm ("chrono-compatible low-level
-/// date algorithms", civil_from_days): years begin in March, so that the leap day comes last.
+/// Returns the date of a day since 1970-01-01, by Howard Hinnant's algorithm ("chrono-compatible
+/// low-level date algorithms", civil_from_days). Years begin in March, so that the leap day comes
+/// last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let (era, day_of_era) = (z / 146_097, z % 146_097);
@@ -140,12 +141,12 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// If values vary by less than this share of the median, at most half of the height is used, so
+/// If values vary by less than this share of their midpoint, at most half of the height is used, so
 /// that small differences look small.
 const LEAST_RANGE: f64 = 0.025;
 
-/// Values as eighths of a line, from the lowest to the highest, with a bar before each index in
-/// `changes` and a space for each missing value (NaN).
+/// Draws values as eighths of a line, from the lowest to the highest. A bar precedes each index in
+/// `changes`, and a space stands for a missing value (NaN).
 pub fn sparkline(values: &[f64], changes: &[usize]) -> String {
     const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let known = || values.iter().copied().filter(|v| v.is_finite());

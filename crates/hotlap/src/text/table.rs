@@ -1,38 +1,38 @@
 //! A table for all outputs: headings, cells, and the outputs that show each column. Cells may
-//! contain untrusted text: each output escapes it in its own way.
+//! contain untrusted text, which each output escapes.
 
-/// A table: columns, and the emphasis of each row.
+/// A table: its columns, and the emphasis of each row.
 #[derive(Debug, Clone)]
 pub struct Table {
     columns: Vec<Column>,
     tones: Vec<Tone>,
 }
 
-/// How a row is emphasized.
+/// The emphasis of a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Not at all.
+    /// No emphasis.
     #[default]
     Plain,
-    /// The best one, or one without problems.
+    /// The best row, or a row without problems.
     Good,
-    /// One that needs attention.
+    /// A row that needs attention.
     Warning,
-    /// One that failed or became worse.
+    /// A row that failed or became worse.
     Bad,
-    /// One that is shown only for comparison.
+    /// A row that is shown only for comparison.
     Faint,
 }
 
-/// One column.
+/// One column of a table.
 #[derive(Debug, Clone)]
 pub struct Column {
     heading: String,
-    /// Its cells, one per row.
+    /// The cells, one per row.
     pub cells: Vec<Cell>,
-    /// Whether it is right-aligned: figures are, words are not.
+    /// Whether the column is right-aligned, as figures are.
     pub is_right: bool,
-    /// How it adapts to a narrow terminal.
+    /// How the column adapts to a narrow terminal.
     pub narrow: Narrow,
     is_wide: bool,
     is_required: bool,
@@ -41,67 +41,67 @@ pub struct Column {
 /// How a column adapts to a terminal that is too narrow for the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Narrow {
-    /// It is unchanged.
+    /// The column is unchanged.
     Keep,
-    /// It is left out. The lowest number first.
+    /// The column is left out. The column with the lowest number is left out first.
     Drop(u8),
-    /// Its cells are shortened in the middle, after all optional columns are left out.
+    /// The cells are shortened in the middle, after all optional columns are left out.
     Shorten,
-    /// Its cells get the remaining width, and are cut off there.
+    /// The cells get the remaining width, and are cut off at their end.
     Truncate,
 }
 
-/// One cell.
+/// One cell of a table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cell {
     /// The text or the figure.
     pub text: String,
-    /// The figure's interval. Empty if there is none.
+    /// The figure's interval. Empty without an interval.
     pub spread: String,
     /// A shorter text for terminals.
     pub short: Option<String>,
-    /// The value to sort by, if it is not the text.
+    /// The value to sort by. `None` if the cell is sorted by its text.
     pub value: Option<f64>,
 }
 
-/// Stands for an unknown figure.
+/// The text that stands for an unknown figure.
 pub const UNKNOWN: &str = "–";
 
 impl Table {
-    /// A table with these columns.
+    /// Creates a table with these columns.
     pub fn new(columns: Vec<Column>) -> Self {
         Self { columns, tones: Vec::new() }
     }
 
-    /// The same with an emphasis for each row.
+    /// Sets the emphasis of each row.
     pub fn with_tones(self, tones: Vec<Tone>) -> Self {
         Self { tones, ..self }
     }
 
-    /// The columns that are not empty.
+    /// Returns the columns that are required or not empty.
     pub fn columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| column.is_shown())
     }
 
-    /// Those of them that a terminal shows.
+    /// Returns the columns that a terminal shows.
     pub fn terminal_columns(&self) -> impl Iterator<Item = &Column> {
         self.columns().filter(|column| !column.is_wide)
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |column| column.cells.len())
     }
 
-    /// The emphasis of a row.
+    /// Returns the emphasis of a row.
     pub fn tone(&self, row: usize) -> Tone {
         self.tones.get(row).copied().unwrap_or_default()
     }
 }
 
 impl Column {
-    /// Left-aligned text. A terminal may break the heading at a line end. Elsewhere, a line end
-    /// before a `/` is omitted and any other is a space.
+    /// Creates a column of left-aligned text. A terminal may break the heading at a line end.
+    /// Elsewhere, a line end before a `/` is omitted, and any other line end is a space.
     pub fn left<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self {
             heading: heading.to_owned(),
@@ -113,42 +113,42 @@ impl Column {
         }
     }
 
-    /// Right-aligned figures.
+    /// Creates a column of right-aligned figures.
     pub fn right<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self { is_right: true, ..Self::left(heading, cells) }
     }
 
-    /// Names, which are shortened on a narrow terminal.
+    /// Creates a column of names, which are shortened on a narrow terminal.
     pub fn name<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self { narrow: Narrow::Shorten, ..Self::left(heading, cells) }
     }
 
-    /// Sentences, which are cut off on a narrow terminal.
+    /// Creates a column of sentences, which are cut off on a narrow terminal.
     pub fn prose<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self { narrow: Narrow::Truncate, ..Self::left(heading, cells) }
     }
 
-    /// The same column, but optional on a narrow terminal. The lowest order is left out first.
+    /// Makes the column optional on a narrow terminal. The lowest order is left out first.
     pub fn drop_order(self, order: u8) -> Self {
         Self { narrow: Narrow::Drop(order), ..self }
     }
 
-    /// The same column, but only for outputs with more room than a terminal.
+    /// Limits the column to outputs with more room than a terminal.
     pub fn wide(self) -> Self {
         Self { is_wide: true, ..self }
     }
 
-    /// The same column, but shown even if it is empty.
+    /// Shows the column even if it is empty.
     pub fn required(self) -> Self {
         Self { is_required: true, ..self }
     }
 
-    /// The heading on one line.
+    /// Returns the heading on one line.
     pub fn heading(&self) -> String {
         self.heading.replace("\n/", "/").replace('\n', " ")
     }
 
-    /// The heading on two lines. The upper one is empty if one is enough.
+    /// Returns the heading on two lines. The upper line is empty if one line is enough.
     pub fn folded_heading(&self) -> (&str, &str) {
         self.heading.split_once('\n').unwrap_or(("", &self.heading))
     }
@@ -160,7 +160,7 @@ impl Column {
 }
 
 impl Cell {
-    /// The text and the interval.
+    /// Returns the text and the interval.
     pub fn full(&self) -> String {
         match self.spread.is_empty() {
             true => self.text.clone(),
@@ -168,12 +168,12 @@ impl Cell {
         }
     }
 
-    /// The same cell with a shorter text for terminals.
+    /// Adds a shorter text for terminals.
     pub fn shortened_to(self, short: impl Into<String>) -> Self {
         Self { short: Some(short.into()), ..self }
     }
 
-    /// The same cell, sorted by this value.
+    /// Sets the value by which the cell is sorted.
     pub fn sorted_by(self, value: f64) -> Self {
         Self { value: Some(value), ..self }
     }

@@ -1,4 +1,4 @@
-//! Replay of an access log: what a server gets, in which order and when.
+//! Tests the replay of an access log: which requests a server gets, in which order and when.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use hotlap_testbed::TestServer;
 use hotlap_testkit::{Said, Scene};
 
-/// The heads of all requests and the times at which they came.
+/// The heads of all requests, with the times at which they arrived.
 type Seen = Arc<Mutex<Vec<(String, Instant)>>>;
 
-/// A server that records what it gets. A path that begins with `/missing` is a 404.
+/// Starts a server that records its requests. A path that begins with `/missing` gets a 404.
 fn recorder() -> (TestServer, Seen) {
     let seen = Seen::default();
     let log = seen.clone();
@@ -31,7 +31,7 @@ fn recorder() -> (TestServer, Seen) {
     (server, seen)
 }
 
-/// The request lines without the version, in order.
+/// Returns the request lines without the version, in order.
 fn lines(seen: &Seen) -> Vec<String> {
     let seen = seen.lock().unwrap();
     seen.iter().map(|(head, _)| head.split(" HTTP").next().unwrap().to_owned()).collect()
@@ -47,7 +47,7 @@ not a line of a log
 
 const ONCE: [&str; 4] = ["GET /a?b=1", "GET /missing", "HEAD /head", "GET /\"q\""];
 
-/// What a command says of a log.
+/// Returns what a command prints about a log.
 fn said(log: &str, words: &str, url: &str) -> Said {
     let scene = Scene::new();
     scene.write("access.log", log);
@@ -84,13 +84,13 @@ fn each_method_and_status_has_figures_of_its_own_and_no_path_is_exported() {
     assert!(!said.out.contains("/missing"));
 }
 
-/// A log of so many requests for `/0`, `/1`, and so on.
+/// Returns a log of this many requests for `/0`, `/1`, and so on.
 fn log_of(count: u32) -> String {
     let line = |n| format!("::1 - - [24/Nov/2026:08:24:04 +0000] \"GET /{n} HTTP/1.1\" 200 5\n");
     (0..count).map(line).collect()
 }
 
-/// Each thread sends every second entry. A thread may get ahead of the other.
+/// Each thread sends every second entry, and one thread may get ahead of the other.
 #[test]
 fn two_threads_share_the_log() {
     let (server, seen) = recorder();
@@ -141,7 +141,7 @@ fn a_random_order_follows_from_the_seed() {
     assert_eq!(sorted.len(), 50);
 }
 
-/// No request can come before it is due. How late it comes depends on the machine.
+/// No request may arrive before it is due. How late a request arrives depends on the machine.
 #[test]
 fn times_of_the_log_are_kept_and_the_load_ends_with_it() {
     let line = |ms: u32| {

@@ -1,5 +1,5 @@
-//! The GitHub action: its shell steps, run as GitHub runs them, with a hotlap that writes down what
-//! it is asked.
+//! Tests the GitHub action. Its shell steps run as on GitHub, with a stand-in for hotlap that
+//! records its arguments.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use hotlap_testkit::Scene;
 
-/// A step of `action.yml`: its name, its environment and its script.
+/// A step of `action.yml`, with its name, its environment and its script.
 #[derive(Debug, Default)]
 struct Step {
     name: String,
@@ -15,8 +15,8 @@ struct Step {
     script: String,
 }
 
-/// The steps of `action.yml`. Its layout is fixed: steps are indented by 4, their keys by 6, the
-/// variables and the lines of a script by 8.
+/// Returns the steps of `action.yml`. The layout of the file is fixed. Steps are indented by 4,
+/// their keys by 6, and the variables and the lines of a script by 8.
 fn steps() -> Vec<Step> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../action.yml");
     let text = std::fs::read_to_string(path).unwrap();
@@ -47,8 +47,8 @@ fn steps() -> Vec<Step> {
     steps
 }
 
-/// A runner: a temporary folder, a `cargo` that installs a stand-in for hotlap, and an older hotlap
-/// on PATH.
+/// A GitHub runner: a temporary folder, a `cargo` that installs a stand-in for hotlap, and an older
+/// hotlap on PATH.
 struct Runner {
     scene: Scene,
     inputs: BTreeMap<&'static str, String>,
@@ -64,7 +64,8 @@ cp "$(dirname "$0")/stub" "$root/bin/hotlap"
 
 const OLDER: &str = "#!/bin/bash\necho 'an older hotlap was run' >&2\nexit 99\n";
 
-/// Writes the arguments down, one a line, and the report unless it is told not to.
+/// A stand-in for hotlap. It writes its arguments to a file, one per line, and writes the report if
+/// `REPORT` is `yes`.
 const STUB: &str = r##"#!/bin/bash
 printf '%s\n' "$@" > "$RUNNER_TEMP/hotlap.args"
 while [ $# -gt 0 ]; do
@@ -91,7 +92,7 @@ impl Runner {
         Self { scene, inputs: inputs.into(), has_cargo: true }
     }
 
-    /// Runs a step as GitHub does (`shell: bash`), with an exit code for hotlap.
+    /// Runs a step as GitHub does (`shell: bash`), with this exit code of hotlap.
     fn run(&self, step: &Step, (code, report): (i32, &str)) -> Output {
         let (script, own) = (self.scene.write("step.sh", &step.script), self.scene.file("path"));
         let path = if self.has_cargo { format!("{own}:/usr/bin:/bin") } else { own };
@@ -108,7 +109,7 @@ impl Runner {
         bash.output().unwrap()
     }
 
-    /// What GitHub puts in place of an expression.
+    /// Returns what GitHub puts in place of an expression.
     fn value(&self, expression: &str) -> String {
         let name = expression.trim_start_matches("${{ ").trim_end_matches(" }}");
         match name.strip_prefix("inputs.") {
@@ -118,7 +119,7 @@ impl Runner {
         }
     }
 
-    /// Runs all steps until one fails. The last exit code.
+    /// Runs all steps until one fails. Returns the last exit code.
     fn all(&self, hotlap: (i32, &str)) -> Option<i32> {
         let mut code = None;
         for step in steps() {
@@ -155,7 +156,7 @@ fn the_action_runs_its_own_hotlap_with_what_it_is_given() {
     assert_eq!(runner.scene.read("summary"), "# the report\n");
 }
 
-/// A report that is missing turned exit code 2 into 1.
+/// Regression: a missing report turned exit code 2 into 1.
 #[test]
 fn the_action_ends_with_the_exit_code_of_hotlap() {
     for report in ["yes", "no"] {

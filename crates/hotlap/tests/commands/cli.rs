@@ -1,4 +1,4 @@
-//! The command line, as a shell sees it: bad input, pipes, widths, exit codes.
+//! Tests the command line as a shell sees it: bad input, pipes, widths, and exit codes.
 
 use std::net::Shutdown;
 
@@ -7,7 +7,7 @@ use hotlap_testbed::{HELLO, TestServer, unused_address};
 use hotlap_testkit::{Said, Scene, ceiling, flat, until};
 use rustix::process::Signal;
 
-/// A catalogue of two servers.
+/// Returns a scene with a catalogue of two servers.
 fn scene() -> Scene {
     let scene = Scene::new();
     for id in ["go/net-http", "node/http"] {
@@ -25,7 +25,7 @@ fn said(scene: &Scene, line: &str) -> Said {
     scene.hotlap(line).said()
 }
 
-/// A short run of the server in hotlap itself.
+/// A short run of the server that hotlap contains.
 const SHORT: &str =
     "run --restarts 1 --rounds 1 --slice 12ms -c 2 --no-pin --no-store --no-ceiling";
 
@@ -58,12 +58,12 @@ fn what_makes_no_sense_says_what_does() {
         ),
         ("frobnicate", "unrecognized subcommand"),
         ("help frobnicate", "unrecognized subcommand"),
-        // What is about servers on the command line, without any.
+        // These options need servers on the command line.
         ("run --layers", "--layers needs servers"),
         ("run --name a", "--name needs servers"),
         ("run --stress", "--stress needs servers"),
         ("run --stress --scenario garbage", "--scenario needs servers"),
-        // What servers of the catalogue would ignore.
+        // Servers of the catalogue would ignore these options.
         ("run go/net-http --path /x", "--path applies to commands and URLs"),
         ("run go/net-http -H 'a: b'", "--header applies to commands and URLs"),
         ("run go/net-http --shell", "--shell applies to commands"),
@@ -87,7 +87,7 @@ fn what_makes_no_sense_says_what_does() {
     }
 }
 
-/// Regression: such a file took all memory, or was read without end.
+/// Regression: a file without an end took all memory or was read for ever.
 #[test]
 fn a_file_without_an_end_is_an_error() {
     let scene = scene();
@@ -163,7 +163,7 @@ fn the_help_has_each_option_under_its_heading() {
     }
 }
 
-/// Every run of a suite whose load offers a rate ended with exit code 4.
+/// Regression: every run of a suite whose load offers a rate ended with exit code 4.
 #[test]
 fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
     let (scene, stub) = (scene(), ceiling());
@@ -174,11 +174,11 @@ fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
     let said = run.words("--no-store --no-ceiling --export-json run.json").said().measured();
     let report = scene.json("run.json");
     let laps = report["laps"].as_array().unwrap();
-    // Two servers twice in each of two rounds, and the control in the first.
+    // Two servers run twice in each of two rounds, and the control runs twice in the first round.
     assert_eq!(laps.len(), (3 + 2) * 2, "{said:?}");
     assert!(laps.iter().all(|lap| lap["rate"] == 200.0), "{said:?}");
     assert_eq!(report["run"]["loads"][0]["sends"], "GET /");
-    // On a machine that is busy with something else, laps may be late and then are excluded.
+    // On a machine that is busy with something else, laps may be late and are then excluded.
     let own = |lap: &&serde_json::Value| lap["server"] == "a" && lap["counts"] == true;
     if let Some(lap) = laps.iter().find(own) {
         assert!(lap["requests_per_s"].as_f64() > Some(0.0), "{said:?}");
@@ -192,7 +192,7 @@ fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
     assert!(said.code == Some(0) || !all_count, "{said:?}");
 }
 
-/// It was said after each restart.
+/// Regression: the warning was printed after each restart.
 #[test]
 fn a_server_that_does_not_stop_when_asked_is_named_once_a_run() {
     let deaf = format!("sh -c \"trap '' TERM; exec {}\"", ceiling());
@@ -210,7 +210,8 @@ fn a_manifest_with_an_unknown_key_is_named_with_file_and_line() {
     said(&scene, "list").fails(2).has("server.toml:").has("colour");
 }
 
-/// Regression: `hotlap list` and `--dry-run` executed the commands of any folder's `servers`.
+/// Regression: `hotlap list` and `--dry-run` executed commands from the folder `servers` of any
+/// folder.
 #[test]
 fn the_servers_of_a_folder_that_is_no_checkout_are_not_executed() {
     let scene = scene();
@@ -235,12 +236,12 @@ fn the_load_generator_and_the_ceiling_meet() {
     let json = load(&format!("--format json -n 2000 {url}")).json();
     assert_eq!(json["figures"]["answers"], 2000);
     assert_eq!(json["figures"]["late"], false);
-    // Response times untagged, service times beside them.
+    // Response times have no tag, and service times have the tag `service`.
     let log = load(&format!("--format hlog -n 200 -R 9k {url}")).out;
     let parts: Vec<&str> = log.lines().filter(|l| !l.starts_with('#')).collect();
     assert!(log.contains("#[StartTime: ") && parts.len() == 2, "{log}");
     assert!(parts[0].starts_with("0.000,") && parts[1].starts_with("Tag=service,0.000,"), "{log}");
-    // Wrong responses are told by the exit code.
+    // The exit code tells that responses were wrong.
     load(&format!("--no-check -n 100 {url}nowhere")).fails(3);
 }
 
@@ -250,12 +251,14 @@ fn defaults_of_ones_own_are_read_unless_they_are_not_wanted() {
     let said = |line: &str| scene.hotlap(line).env("HOTLAP_CONFIG", scene.path("mine.toml")).said();
     said("history").has("cannot read");
     scene.write("mine.toml", "store = 'there.db'\n");
-    // Relative to the file's folder.
+    // The path is relative to the folder of the file.
     said("history").fails(1).has("there.db");
     said("history --no-config").lacks("there.db");
     said("history --store other.db").has("other.db");
     scene.write("mine.toml", "color = 'never'\nbudgte = '20s'\n");
     said("history").fails(2).has("mine.toml:2: unknown field `budgte`");
+    // A part of hotlap itself.
+    said("__lookup").fails(1).has("is no server").lacks("mine.toml");
 }
 
 #[test]
@@ -271,7 +274,7 @@ fn a_list_that_is_ended_calls_nothing_unfit_that_it_did_not_ask() {
     assert_eq!(list.end().fails(130).out, "");
 }
 
-/// `--dry-run` says what a run would do, and does none of it.
+/// `--dry-run` says what a run would do, without doing any of it.
 #[test]
 fn a_dry_run_builds_starts_and_stores_nothing() {
     let scene = scene();
@@ -316,8 +319,8 @@ fn a_dry_run_ends_with_the_error_of_the_run() {
     }
 }
 
-/// `leave_out_missing`: one whose toolchain is not here is noted and is no failure; without it, it
-/// is shown as failed.
+/// With `leave_out_missing`, a server whose toolchain is missing is noted and is not a failure.
+/// Without `leave_out_missing`, the server is shown as failed.
 #[test]
 fn a_suite_may_leave_out_servers_whose_toolchain_is_missing() {
     let scene = scene();
@@ -333,9 +336,7 @@ fn a_suite_may_leave_out_servers_whose_toolchain_is_missing() {
     suite(false).fails(3).has("go/net-http failed (toolchain)");
 }
 
-/// A server that does not speak the load's protocol is neither built nor started, and the others
-/// are measured. Regression: the failure told users of `check` to pass an option that only `run`
-/// had.
+/// Regression: the failure told users of `check` to pass an option that only `run` had.
 #[test]
 fn a_path_may_respond_with_an_error_on_purpose() {
     let scene = scene();
@@ -346,7 +347,7 @@ fn a_path_may_respond_with_an_error_on_purpose() {
     said(&scene, "check go/net-http --expect-status 404").fails(2).has(why);
 }
 
-/// Regression: a row had 17/24, and nothing said which checks the others were.
+/// Regression: a row had 17/24, and nothing named the checks that failed.
 #[test]
 fn a_row_names_the_optional_checks_that_the_server_fails() {
     let url = TestServer::responding(HELLO).url();
@@ -369,7 +370,7 @@ fn a_run_says_why_a_server_ends_connections() {
                 let (last, code) = (stream.to_be_bytes(), 11_u32.to_be_bytes());
                 let reason = [&last[..], &code, b"too many requests"].concat();
                 client.send(&frame(kind::GOAWAY, 0, 0, &reason));
-                // Closing with unread bytes would be a reset.
+                // Closing the socket with unread bytes would be a reset.
                 let _ = client.client().stream.shutdown(Shutdown::Write);
                 return client.client().drain();
             }
@@ -380,6 +381,8 @@ fn a_run_says_why_a_server_ends_connections() {
     said.has("with an error (GOAWAY ENHANCE_YOUR_CALM, \"too many requests\")");
 }
 
+/// A server that does not speak the load's protocol is neither built nor started, and the others
+/// are measured.
 #[test]
 fn a_run_leaves_out_servers_that_do_not_speak_its_protocol() {
     let scene = scene();

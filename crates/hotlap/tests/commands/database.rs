@@ -1,4 +1,4 @@
-//! The PostgreSQL that hotlap starts for servers, and ends.
+//! Tests the PostgreSQL that hotlap starts for servers and ends again.
 
 use hotlap_servers::database::Programs;
 use hotlap_testkit::{Scene, program};
@@ -9,7 +9,8 @@ const SCHEMA: &str = "
     INSERT INTO indexed SELECT n, n FROM generate_series(1, 3000) n;
     INSERT INTO bare SELECT * FROM indexed;";
 
-/// A folder with a schema. Without PostgreSQL, prints that the test is skipped: `None`.
+/// Returns a folder with a schema. Without PostgreSQL, returns `None` and prints that the test is
+/// skipped.
 #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
 fn scene() -> Option<Scene> {
     if let Err(why) = Programs::find(None) {
@@ -21,12 +22,12 @@ fn scene() -> Option<Scene> {
     Some(scene)
 }
 
-/// A server that looks up a row for each response.
+/// Returns the command of a server that looks up a row for each response.
 fn asking(how: &str) -> String {
     format!("{} __lookup '3000 {how}'", program())
 }
 
-/// A missing index shows in the database's CPU time, and not in the server's.
+/// A missing index shows in the database's CPU time and not in the server's CPU time.
 #[test]
 fn the_cost_of_a_missing_index_is_the_databases() {
     let Some(scene) = scene() else { return };
@@ -47,7 +48,7 @@ fn the_cost_of_a_missing_index_is_the_databases() {
     scene.is_clean();
 }
 
-/// Each start of a server has a fresh copy, and `--prepare` finds it too.
+/// Each start of a server gets a new copy of the database, which `--prepare` sees too.
 #[test]
 fn rows_of_one_start_are_not_in_the_next() {
     let Some(scene) = scene() else { return };
@@ -61,8 +62,8 @@ fn rows_of_one_start_are_not_in_the_next() {
     let server = asking("SELECT v FROM indexed WHERE k = $1");
     scene.hotlap(run).args(["--prepare", &prepare, &server, &server]).said().measured();
     let counts = scene.read("counts");
-    // Two servers and the control, in two restarts.
-    assert_eq!(counts, "3000\n".repeat(6));
+    // Two servers and the control: two restarts, and once before that to be verified.
+    assert_eq!(counts, "3000\n".repeat(9));
 }
 
 #[test]
@@ -77,4 +78,43 @@ fn what_is_missing_or_wrong_is_named_with_the_remedy() {
         .has("database: wrong.sql:2: ERROR: type \"nothing\" does not exist")
         .has("correct the SQL");
     scene.is_clean();
+}
+
+/// Adds a server that fulfils a contract with a database, except for a cheat.
+fn floor(scene: &Scene, contract: &str, cheat: &str) {
+    let id = format!("test/{contract}-{cheat}");
+    scene.server(&id, "probe = [\"true\"]", &[&program(), "__floor", cheat]);
+    let file = format!("servers/{id}/server.toml");
+    let manifest = scene.read(&file).replace("[\"hello\"]", &format!("[{contract:?}]"));
+    scene.write(&file, manifest);
+}
+
+/// The check finds every way to save the work that a contract asks for.
+#[test]
+fn a_server_that_cheats_fails_the_check() {
+    let Some(scene) = scene() else { return };
+    let contracts =
+        ["json", "db", "queries", "updates", "fortunes", "cached", "upload", "delay", "static"];
+    contracts.iter().for_each(|contract| floor(&scene, contract, "none"));
+    let cheats = [
+        ("fortunes", "unescaped", "which is not escaped"),
+        ("fortunes", "unsorted", "a page with"),
+        ("db", "cached", "statements: expected at least 1 statement for each request"),
+        ("queries", "onestatement", "statements: expected at least 20 statements"),
+        ("updates", "unwritten", "statements: expected at least 21 statements"),
+        ("cached", "uncached", "statements: expected none once the rows are in memory"),
+        ("db", "greedy", "too many connections"),
+        ("upload", "truncated", "crc32"),
+        ("delay", "impatient", "a response after 0 ms"),
+        ("static", "forgetful", "If-None-Match: expected 304"),
+        ("static", "partless", "expected 206"),
+        ("static", "uncompressed", "no Content-Encoding"),
+    ];
+    cheats.iter().for_each(|(contract, cheat, _)| floor(&scene, contract, cheat));
+    let said = scene.hotlap("check test/*-none").said();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for (contract, cheat, why) in cheats {
+        let said = scene.hotlap(&format!("check test/{contract}-{cheat}")).said();
+        said.fails(3).has(why);
+    }
 }

@@ -1,5 +1,5 @@
-//! Text of servers, builds and other people never reaches a terminal raw: what a terminal would
-//! obey is shown as an escape, in every command and on both streams.
+//! Text from servers, builds and other people never reaches a terminal raw. hotlap shows what a
+//! terminal would obey as an escape, in every command and on both streams.
 
 use hotlap::store::Store;
 use hotlap::text::{is_hidden, visible};
@@ -7,11 +7,12 @@ use hotlap_testbed::{HELLO, TestServer};
 use hotlap_testkit::{Scene, ceiling, program};
 use serde_json::Value;
 
-/// Sets the title, clears the screen, colours (as C1 too), reverses the order, rings the bell.
+/// A text that sets the title, clears the screen, colours text (as C1 too), reverses the order, and
+/// rings the bell.
 const EVIL: &str = "\x1b]0;owned\x07\x1b[2J\x1b[31m\u{9b}31m\u{202e}gnp.exe\x7f\x08";
 
-/// A catalogue of three servers: one works, one does not start, one cannot be built. All say
-/// [`EVIL`] wherever a server can say something.
+/// A catalogue of three servers: one works, one does not start, and one cannot be built. All of
+/// them print [`EVIL`] wherever a server can print something.
 struct Bench(Scene);
 
 impl Bench {
@@ -39,7 +40,8 @@ impl Bench {
         bench
     }
 
-    /// Runs hotlap with and without colours, and checks all that it prints. What it printed last.
+    /// Runs hotlap with and without colours, and checks all of its output. Returns the output of
+    /// the last run.
     fn says(&self, words: &[&str]) -> String {
         let mut said = String::new();
         for color in ["always", "never"] {
@@ -53,7 +55,8 @@ impl Bench {
     }
 }
 
-/// TOML has no `\u001b` in the form in which JSON writes some characters: `\b` and the like it has.
+/// Escapes hidden characters that JSON leaves raw, because TOML does not allow all of them in a
+/// string.
 fn toml_strings(manifest: &str) -> String {
     let escape = |c: char| match c {
         '\n' => c.to_string(),
@@ -63,11 +66,12 @@ fn toml_strings(manifest: &str) -> String {
     manifest.chars().map(escape).collect()
 }
 
-/// hotlap's own colours are the only characters that a terminal obeys.
+/// Asserts that a terminal obeys no characters except hotlap's own colours.
 fn harmless(text: &str, whence: &[&str]) {
     let mut rest = text.to_owned();
     for own in ["0", "1", "2", "31", "32", "33", "1;31"] {
-        // The evil text has a colour of its own: an own one is never followed by these.
+        // In the evil text, U+009B follows a colour that hotlap also uses. U+009B never follows a
+        // colour of hotlap itself.
         assert!(!text.contains(&format!("\x1b[{own}m\u{9b}")), "{whence:?}: {text:?}");
         rest = rest.replace(&format!("\x1b[{own}m"), "");
     }
@@ -156,7 +160,8 @@ fn a_response_cannot_reach_a_terminal_raw() {
     bench.says(&run);
 }
 
-/// The host of an agent chooses its name and what it prints. As root, it is one with a bad name.
+/// An agent's host chooses its own name and the text that it prints. As root, the test uses a host
+/// with a bad name.
 #[test]
 fn another_host_cannot_reach_a_terminal_raw() {
     let shown = "\\x1b]0;owned\\x07";

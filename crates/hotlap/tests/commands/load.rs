@@ -1,4 +1,4 @@
-//! `hotlap load` against servers that hang or are overloaded: what it prints.
+//! Tests what `hotlap load` prints about servers that hang or are overloaded.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,9 +12,9 @@ use hotlap_testkit::{Said, Scene, ceiling, flat};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// What `hotlap load` prints of four connections to a server that answers 20 requests and no more,
-/// where a signal ends it once all connections have waited for longer than any response took, and
-/// for 0.3 s.
+/// Returns what `hotlap load` prints with four connections to a server that sends 20 responses and
+/// then hangs. A signal ends the load after all connections have waited longer than any response
+/// took, and for at least 0.3 s.
 fn ended_in_a_hang(words: &str) -> Said {
     let server = TestServer::hanging(20, Duration::from_secs(3_600), HELLO);
     let load = Scene::new().hotlap("load --no-check -c4 -d60s --timeout 60s").words(words);
@@ -26,7 +26,7 @@ fn ended_in_a_hang(words: &str) -> Said {
     running.end().fails(130)
 }
 
-/// A worker that takes 2 ms for each request.
+/// Starts a server with one worker, which takes 2 ms for each request. Returns its URL.
 fn slow() -> String {
     TestServer::one_at_a_time(Duration::from_millis(2), HELLO).url()
 }
@@ -63,7 +63,7 @@ fn percentiles_that_rest_on_a_hang_are_lower_bounds_in_every_form() {
 
 #[test]
 fn a_rate_that_is_not_reached_is_told_with_its_queue() {
-    // A slow server is no error.
+    // A slow server is not an error.
     let text = load("-c4 -d1s -R 1000", &slow()).succeeds().out;
     assert!(line(&text, "offered").contains("requests/s, "), "{text}");
     assert!(line(&text, "reached").ends_with(" %"), "{text}");
@@ -73,7 +73,8 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
     assert!(text.contains("RATE NOT REACHED"), "{text}");
     assert!(line(&text, "response").contains('≥'), "{text}");
 
-    // On a busy machine the window may close late. No request fails for that.
+    // On a busy machine, the window may close late. The long timeout keeps requests from failing
+    // then.
     let json = load("-c4 -d1s --timeout 60s -R 1000 --format json", &slow()).json();
     let (figures, found) = (&json["figures"], &json["figures"]["open_loop"]);
     let number = |name: &str| found[name].as_f64().unwrap();
@@ -94,7 +95,7 @@ fn an_address_without_a_scheme_is_http() {
     assert!(line(&text, "requests/s").ends_with("20 correct responses, 0 errors"), "{text}");
 }
 
-/// Regression: only a count said that some requests failed.
+/// Regression: only a count showed that some requests had failed.
 #[test]
 fn a_load_says_what_it_means_that_few_requests_failed() {
     let number = AtomicUsize::new(0);
@@ -112,7 +113,7 @@ fn a_load_says_what_it_means_that_few_requests_failed() {
     assert!(said.contains(expected), "{said}");
 }
 
-/// Regression: of 600 requests 401 failed, and the exit code was 0.
+/// Regression: 401 of 600 requests failed, and the exit code was 0.
 #[test]
 fn a_load_of_which_many_requests_fail_is_not_valid() {
     let number = AtomicUsize::new(0);
@@ -128,8 +129,7 @@ fn a_load_of_which_many_requests_fail_is_not_valid() {
     assert!(line(&said, "requests/s").contains("60 correct responses, 30 errors"), "{said}");
 }
 
-/// Regression: the figures were the mean of a server that lives and one that is dead, and the exit
-/// code was 0.
+/// Regression: the figures were the mean of a live server and a dead one, and the exit code was 0.
 #[test]
 fn a_server_that_dies_during_a_load_is_told_in_the_table_and_in_the_exit_code() {
     let is_dead = Arc::new(AtomicBool::new(false));
@@ -145,7 +145,7 @@ fn a_server_that_dies_during_a_load_is_told_in_the_table_and_in_the_exit_code() 
     running.until("it is loaded", || server.requests() > 10_000);
     is_dead.store(true, Ordering::SeqCst);
     server.close();
-    // Fewer than 1 in 100 requests failed, because a refused connection is tried again after a pause.
+    // Fewer than 1 in 100 requests failed, because hotlap pauses after a refused connection.
     let said = running.end().fails(3).has("NOT VALID: the server stopped responding after ");
     assert!(line(&said.out, "error").contains("refused in connect"), "{}", said.out);
     let number = |word: &str| word.replace(',', "").parse::<f64>().unwrap();
@@ -156,7 +156,7 @@ fn a_server_that_dies_during_a_load_is_told_in_the_table_and_in_the_exit_code() 
 }
 
 /// Regression: with few connections, the response times included the time for which the generator
-/// was stopped, and nothing said so.
+/// was stopped. No message said so.
 #[test]
 fn a_generator_that_is_stopped_is_late_with_any_number_of_connections() {
     for connections in ["-c1", "-c64"] {
@@ -164,7 +164,7 @@ fn a_generator_that_is_stopped_is_late_with_any_number_of_connections() {
         let (stopped, count) = (Arc::clone(&is_stopped), AtomicUsize::new(0));
         let server = TestServer::start(move |mut client| {
             while client.request().is_some() {
-                // If there is one connection, it is in use when the generator is stopped.
+                // If there is only one connection, it must be in use when the generator is stopped.
                 while count.fetch_add(1, Ordering::SeqCst) >= 30 && !stopped.load(Ordering::SeqCst)
                 {
                     std::thread::sleep(Duration::from_millis(1));
@@ -182,12 +182,12 @@ fn a_generator_that_is_stopped_is_late_with_any_number_of_connections() {
         running.signal(Signal::CONT);
         let figures = &running.end().succeeds().json()["figures"];
         assert_eq!(figures["late"], true, "{figures}");
-        // Of 600 requests, 200 are due while it is stopped.
+        // Of 600 requests, 200 are due while the generator is stopped.
         assert!(figures["lag"]["p90_ms"].as_f64().unwrap() > 500.0, "{figures}");
     }
 }
 
-/// Regression: Ctrl-C was noticed when the probes had waited for as long as they may.
+/// Regression: hotlap noticed Ctrl-C only after the probes had timed out.
 #[test]
 fn ctrl_c_ends_the_probes_of_a_server_that_does_not_respond() {
     for command in ["load", "run"] {
@@ -202,7 +202,7 @@ fn ctrl_c_ends_the_probes_of_a_server_that_does_not_respond() {
     }
 }
 
-/// A host with ten local ports and without IPv6.
+/// Returns a host with ten local ports and without IPv6.
 fn few_ports() -> Option<Hosts> {
     let hosts = Hosts::new(0)?;
     hosts.on(0, || {
@@ -215,11 +215,12 @@ fn few_ports() -> Option<Hosts> {
 }
 
 /// Regression: without a free local port, requests failed with `other in connect`, and the exit
-/// code was 0. Without an address of the server's family, no local port was said to be free.
+/// code was 0. Regression: without an address of the server's family, hotlap said that no local
+/// port was free.
 #[test]
 fn a_load_without_a_free_local_port_says_so_and_is_not_valid() {
     let Some(hosts) = few_ports() else { return };
-    // It listens outside of the ten ports.
+    // The server listens on a port outside of these ten ports.
     let server = TestServer::on(
         hosts.on(0, || TcpListener::bind("127.0.0.1:9999").unwrap()),
         |mut client| {
@@ -242,7 +243,9 @@ fn a_load_without_a_free_local_port_says_so_and_is_not_valid() {
 fn a_run_without_a_free_local_port_says_so() {
     let Some(hosts) = few_ports() else { return };
     let run = "run --no-store --no-ceiling --no-pin --restarts 1 --rounds 1 --slice 12ms -c 20";
-    let said = Scene::new().hotlap(run).arg(ceiling()).under(&hosts.at(0)).said().fails(3);
+    // It listens outside of the ten ports.
+    let server = format!("env PORT=9999 {}", ceiling());
+    let said = Scene::new().hotlap(run).arg(server).under(&hosts.at(0)).said().fails(3);
     let said = said.has("no local port is free").has("each closed connection occupies a port");
     said.lacks("shows its responses");
 }

@@ -1,4 +1,4 @@
-//! Commands as a user types them: what they print, and their exit codes.
+//! Tests commands as a user types them: what they print, and their exit codes.
 
 mod access_log;
 mod action;

@@ -1,5 +1,5 @@
-//! Where a run writes: without a home folder, with a read-only one, or with a store or a cache that
-//! cannot be used. Each message names the place, the cause and the remedy.
+//! Tests where a run writes: without a home folder, with a read-only one, or with an unusable store
+//! or cache. Each message names the place, the cause and the remedy.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,7 +12,7 @@ use hotlap::store::Store;
 use hotlap_testbed::{HELLO, TestServer};
 use hotlap_testkit::{Hotlap, Said, Scene, flat};
 
-/// The shortest run that there is, with nothing in its environment that says where anything goes.
+/// Returns the shortest possible run. No environment variable tells hotlap where to write.
 fn run(scene: &Scene, url: &str) -> Hotlap {
     let words = "run --restarts 1 --rounds 1 --slice 12ms -d 1s -c 1 --no-pin --color never";
     let names = ["HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HOTLAP_CACHE", "XDG_CONFIG_HOME"];
@@ -20,7 +20,7 @@ fn run(scene: &Scene, url: &str) -> Hotlap {
     names.into_iter().fold(run, Hotlap::without)
 }
 
-/// It measured and printed, whatever the laps are worth on a busy machine.
+/// Asserts that hotlap measured and printed something, even if no lap is valid on a busy machine.
 fn measured(said: Said, url: &str) -> Said {
     let is_shown = said.out.contains("req/s");
     let is_invalid = said.code == Some(4) && said.out.contains("validity checks");
@@ -32,7 +32,8 @@ fn permit(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs it as a user who is not root. `None`, with a message, if that user cannot start it.
+/// Runs hotlap as a user who is not root. Returns `None`, with a message, if this user cannot start
+/// hotlap.
 fn as_nobody(run: &Hotlap, folder: &Path) -> Option<Said> {
     let mut command = run.command();
     command.current_dir(folder);
@@ -47,13 +48,14 @@ fn as_nobody(run: &Hotlap, folder: &Path) -> Option<Said> {
     Some(Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
 }
 
-/// Regression: `load` ended with exit code 3 for such a server, and `run` with 0.
+/// Regression: for a server with many failed requests, `load` ended with exit code 3, but `run`
+/// ended with 0.
 #[test]
 fn a_run_in_which_many_requests_fail_ends_with_exit_code_3() {
     let (scene, number) = (Scene::new(), AtomicUsize::new(0));
     let server = TestServer::start(move |mut client| {
         while client.request().is_some() {
-            // Not in the checks and probes.
+            // The requests of the checks and probes do not fail.
             let at = number.fetch_add(1, Ordering::Relaxed);
             if at > 500 && at.is_multiple_of(20) {
                 return client.reset();
@@ -118,7 +120,7 @@ fn with_a_home_that_cannot_be_written_a_run_works() {
         fs::create_dir_all(path).unwrap();
         permit(path, mode);
     }
-    // A folder within a file can be written by nobody, not even by root.
+    // Nobody can write to a folder within a file, not even root.
     for home in [home.as_path(), Path::new("/dev/null/home")] {
         let run = run(&scene, &url).env("HOME", home).env("TMPDIR", &temporary);
         let Some(said) = as_nobody(&run, &temporary) else { return };
@@ -135,7 +137,8 @@ fn a_store_that_cannot_be_written_is_found_out_first() {
         let said = run(&scene, "http://127.0.0.1:1/").args(["--store", &path]).said().fails(1);
         said.has(&format!("cannot write the store {path}")).has("or use --no-store");
     }
-    // It may only be read. That was found out when the run began, after its builds.
+    // The store is read-only. Regression: hotlap noticed this problem only when the run began,
+    // after its builds.
     let path = scene.path("read/hotlap.db");
     fs::create_dir(scene.path("read")).unwrap();
     drop(Store::open(&path).unwrap());

@@ -1,4 +1,4 @@
-//! Programs whose files are replaced while hotlap measures them.
+//! Tests programs whose files are replaced while hotlap measures them.
 
 use hotlap_testkit::{Scene, ceiling};
 

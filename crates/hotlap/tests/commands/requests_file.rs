@@ -1,4 +1,5 @@
-//! Requests that vary: a requests file, from the command line to the figures of each request.
+//! Tests requests that vary, from the requests file on the command line to the figures of each
+//! request.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,15 +9,15 @@ use hotlap_testbed::TestServer;
 use hotlap_testkit::{Said, Scene, ceiling};
 use serde_json::Value;
 
-/// The paths and bodies of all requests, in the order in which they came.
+/// The paths and bodies of all requests, in the order of arrival.
 type Seen = Arc<Mutex<Vec<(String, String)>>>;
 
-/// An application: `GET /users/ID` returns the id, and `POST /orders` accepts each key once.
+/// Starts an application. `GET /users/ID` returns the id, and `POST /orders` accepts each key once.
 fn application() -> (TestServer, Seen) {
     application_that_refuses(usize::MAX)
 }
 
-/// The same, but it refuses one order in this many.
+/// Starts the same application, but with one order in `one_in` refused.
 fn application_that_refuses(one_in: usize) -> (TestServer, Seen) {
     let seen = Seen::default();
     let (log, keys) = (seen.clone(), Mutex::new(BTreeSet::new()));
@@ -67,14 +68,14 @@ expect_status = 201
 expect_body = '{"user":${id}}'
 "#;
 
-/// A scene with such a file.
+/// Returns a scene with a requests file of this content.
 fn scene(content: &str) -> Scene {
     let scene = Scene::new();
     scene.write("requests.toml", content);
     scene
 }
 
-/// What a command says of such a file.
+/// Returns what a command prints about a requests file of this content.
 fn said(content: &str, words: &str, url: &str) -> Said {
     scene(content).hotlap(words).words("--requests-file requests.toml").arg(url).said()
 }
@@ -98,7 +99,8 @@ fn each_request_has_its_own_values_and_its_own_figures() {
     assert!(own.iter().all(|own| own["latency"]["p50_ms"].as_f64().unwrap() > 0.0));
     let seen = seen.lock().unwrap();
     let paths: BTreeSet<&str> = seen.iter().map(|(path, _)| path.as_str()).collect();
-    // 300 of 100,000 ids: a pair of them is the same in 0.4 of all seeds; this seed is fixed.
+    // There are 300 of 100,000 ids. In 0.4 of all seeds, two of the ids are equal, and this seed is
+    // fixed.
     assert!(paths.len() > 290, "{} paths", paths.len());
 }
 
@@ -139,8 +141,8 @@ fn a_mistake_is_reported_before_anything_is_sent() {
     assert_eq!(seen.lock().unwrap().len(), 0);
 }
 
-/// Each lap has connections of its own, and a key that was sent in an earlier lap would be refused.
-/// Nor do two servers that share a database send the same key, not even while they are verified.
+/// Each lap has its own connections, and a key from an earlier lap would be refused. Two servers
+/// that share a database never get the same key, not even while they are verified.
 #[test]
 fn values_are_not_repeated_in_a_run() {
     let (server, seen) = application();
@@ -174,10 +176,10 @@ fn a_run_has_figures_of_each_request_and_names_the_one_that_was_answered_wrongly
     let count = |place: usize, name: &str| own[place][name].as_u64().unwrap();
     let (users, orders) = (count(0, "requests"), count(1, "requests"));
     assert!(orders > 100 && users.abs_diff(orders * 3) < orders / 10, "{users}, {orders}");
-    // One in 20, in the laps and between them.
+    // One order in 20 is refused, in the laps and between them.
     let (failed, refused) = (count(0, "errors"), count(1, "errors"));
     assert!(failed == 0 && refused > 0 && refused < orders / 10, "{failed}, {refused}");
-    // With the sentences if no lap counts, else with the warnings.
+    // The message is among the sentences if no lap counts, and among the warnings otherwise.
     let told = format!("{}{}", report["tables"][0]["sentences"], report["warnings"]);
     assert!(told.contains("responses were wrong (POST /orders: "), "{told}");
 
@@ -189,7 +191,8 @@ fn a_run_has_figures_of_each_request_and_names_the_one_that_was_answered_wrongly
     assert!(!kept.windows(12).any(|window| window == b"s3cr3t-t0ken"));
 }
 
-/// A suite that had both sent the first request of its file in its stress, and said nothing.
+/// Regression: the stress of a suite with a requests file sent only the first request of the file.
+/// No message said so.
 #[test]
 fn a_stress_and_a_requests_file_exclude_each_other() {
     let (server, seen) = application();
@@ -202,7 +205,7 @@ fn a_stress_and_a_requests_file_exclude_each_other() {
     self::said(REQUESTS, "run --stress", &url).fails(2);
 }
 
-/// The values of its fields tell why it failed.
+/// The message contains the values of the request's fields, which tell why the request failed.
 #[test]
 fn a_wrong_response_to_one_request_that_varies_is_named_too() {
     let (server, _) = application_that_refuses(20);
@@ -214,8 +217,8 @@ fn a_wrong_response_to_one_request_that_varies_is_named_too() {
     assert_eq!(report["tables"][0]["by_request"], serde_json::json!([]));
 }
 
-/// Regression: neither the request nor the expected body was named, and the remedy was `hotlap
-/// check`, which does not know the file.
+/// Regression: the message named neither the request nor the expected body. The remedy was `hotlap
+/// check`, which does not know the requests file.
 #[test]
 fn a_command_with_another_body_is_shown_with_the_expected_one() {
     let file = "[[request]]\npath = \"/\"\nexpect_body = \"Hallo\"\n";

@@ -1,5 +1,5 @@
-//! Secrets that requests carry are sent, and are nowhere else: not in the store, not in an export,
-//! not on a page, not in what is printed.
+//! Tests that secrets in requests are sent but appear nowhere else. The store, exports, pages and
+//! the output are free of secrets.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use hotlap::store::Store;
 use hotlap_testbed::TestServer;
 use hotlap_testkit::{Hotlap, Said, Scene};
 
-/// The values that must not turn up.
+/// The values that must not appear anywhere.
 const SECRETS: [&str; 6] = [
     "s3cr3t-t0ken",
     "sid-47110815",
@@ -26,8 +26,9 @@ const HEADERS: [&str; 4] = [
     "X-Mine: 0wn-s3cr3t",
 ];
 
-/// A server that sends back what it received, as some do for debugging. After `correct` requests,
-/// with a status of 500. Its URL, and all that it received.
+/// Starts a server that sends back what it received, as some servers do for debugging. After
+/// `correct` requests, its responses have the status 500. Returns its URL and everything that it
+/// received.
 fn echo(correct: usize) -> (String, Arc<Mutex<Vec<u8>>>) {
     let (received, count) = (Arc::new(Mutex::new(Vec::new())), AtomicUsize::new(0));
     let all = Arc::clone(&received);
@@ -52,7 +53,7 @@ fn with_headers(command: Hotlap) -> Hotlap {
     HEADERS.iter().fold(command, |command, header| command.args(["-H", header]))
 }
 
-/// Fails if a secret is in these bytes, as text or as a list of numbers in JSON.
+/// Fails if these bytes contain a secret, either as text or as a list of numbers in JSON.
 fn free_of_secrets(bytes: &[u8], whence: &str) {
     for secret in SECRETS {
         let found = bytes.windows(secret.len()).any(|w| w == secret.as_bytes());
@@ -70,7 +71,7 @@ fn is_free_of_secrets(said: &Said, whence: &str) {
 #[test]
 fn a_run_sends_secrets_and_keeps_none() {
     let (scene, (url, got)) = (Scene::new(), echo(usize::MAX));
-    // Regression: the store had the path as it was sent.
+    // Regression: the store contained the path with the secret, as it was sent.
     let run = scene.hotlap("run --redact x-mine --restarts 1 --rounds 1 --slice 12ms -d 1s -c 2");
     let run = run.words("--no-pin --store hotlap.db --export-json r.json --export-html r.html");
     let run = run.words("--export-markdown r.md --export-csv r.csv --export-junit r.xml");

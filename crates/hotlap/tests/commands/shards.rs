@@ -1,4 +1,4 @@
-//! Shards that really run: a shard is there as a whole or not at all, whatever ends it.
+//! Tests real runs of shards. A shard exists as a whole or not at all, whatever ends its run.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use hotlap::store::Store;
 use hotlap_testkit::{Hotlap, Scene, program};
 use rustix::process::Signal;
 
-/// A suite of two servers, and a folder for the results of its shards.
+/// Returns a suite of two servers, with a folder for the results of its shards.
 fn pool() -> Scene {
     let scene = Scene::new();
     fs::create_dir(scene.path("pool")).unwrap();
@@ -26,7 +26,7 @@ fn shard(scene: &Scene, shard: usize, node: &str) -> Hotlap {
     run.env("TMPDIR", scene.folder())
 }
 
-/// The results, and the folders of unfinished stores.
+/// Returns the names of the results and of the folders of unfinished stores.
 fn results(scene: &Scene) -> Vec<String> {
     let unfinished = scene.names("").into_iter().filter(|name| name.starts_with("hotlap-shard-"));
     unfinished.chain(scene.names("pool")).collect()
@@ -40,10 +40,10 @@ fn node_of(scene: &Scene, store: &str) -> Option<String> {
 #[test]
 fn a_shard_is_there_as_a_whole_or_not_at_all() {
     let scene = pool();
-    // Killed at once, and told to end: neither leaves a result.
+    // Neither a run that is killed at once nor a run that is told to end leaves a result.
     for (signal, code) in [(Signal::KILL, None), (Signal::TERM, Some(130))] {
         let mut running = shard(&scene, 0, "n1").start();
-        // It has the folder for the output of its servers.
+        // The run has created the folder for the output of its servers.
         let has_folder = |name: &String| scene.path("cache/logs").join(name).is_dir();
         running.until("it measures", || scene.names("cache/logs").iter().any(has_folder));
         running.signal(signal);
@@ -53,7 +53,7 @@ fn a_shard_is_there_as_a_whole_or_not_at_all() {
         left.iter().for_each(|name| fs::remove_dir_all(scene.path(name)).unwrap());
         fs::remove_dir_all(scene.path("cache")).unwrap();
     }
-    // Two tasks with the same shard: both are done, and one result is there.
+    // Two tasks measure the same shard. Both succeed, and there is one result.
     let both = ["n1", "n2"].map(|node| shard(&scene, 0, node).start());
     both.into_iter().for_each(|running| _ = running.end().succeeds());
     assert_eq!(results(&scene), ["shard-0.db"]);
@@ -63,7 +63,7 @@ fn a_shard_is_there_as_a_whole_or_not_at_all() {
     let before = modified();
     shard(&scene, 0, "n3").said().succeeds();
     assert_eq!(modified(), before);
-    // Shards of several nodes end in a merged table.
+    // Shards of several nodes are merged into one table.
     shard(&scene, 1, "n2").said().succeeds();
     shard(&scene, 2, "n3").said().succeeds();
     scene.hotlap("merge pool --export-json merged.json").said().succeeds();
@@ -73,7 +73,7 @@ fn a_shard_is_there_as_a_whole_or_not_at_all() {
     assert!(names.contains(&"one") && names.contains(&"two") && names.contains(&"ceiling"));
     assert_eq!(report["pool"]["shards"].as_array().unwrap().len(), 3);
     assert_eq!(report["pool"]["shards"][1]["node"], "n2");
-    // Any other file at that place is refused, and stays unchanged.
+    // Any other file in place of a shard is refused and stays unchanged.
     fs::copy(scene.path("pool/shard-1.db"), &first).unwrap();
     let before = modified();
     shard(&scene, 0, "n1").said().fails(2);
@@ -90,8 +90,8 @@ fn document(name: &str) -> String {
     fs::read_to_string(file).unwrap()
 }
 
-/// The command of the Indexed Job, with the variables that Kubernetes sets. Kubernetes
-/// replaces `$(NAME)` in a command with the container's variables.
+/// Runs the command of the Indexed Job with the variables that Kubernetes sets. Kubernetes replaces
+/// `$(NAME)` in a command with the container's variables.
 #[test]
 fn the_command_of_the_kubernetes_job_runs_the_shard_of_its_index() {
     let scene = pool();
@@ -111,7 +111,7 @@ fn the_command_of_the_kubernetes_job_runs_the_shard_of_its_index() {
     assert_eq!(node_of(&scene, "pool/shard-2.db").as_deref(), Some("worker-7"));
 }
 
-/// The script for a Slurm job array, with the variables that Slurm sets.
+/// Runs the script for a Slurm job array with the variables that Slurm sets.
 #[test]
 fn the_slurm_script_runs_the_shard_of_its_task() {
     let scene = pool();

@@ -1,5 +1,6 @@
-//! Random command lines, drawn from clap's own definition of the commands. Each is carried out or
-//! refused with a sentence, in time. `HOTLAP_SEEDS=20000` tries 20,000 lines.
+//! Tests random command lines, drawn from clap's own definition of the commands. Each line is
+//! carried out, or is refused with a sentence, within a time limit. `HOTLAP_SEEDS=20000` tries
+//! 20,000 lines.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -13,17 +14,17 @@ use hotlap_testbed::{Random, for_seeds, unused_address};
 use hotlap_testkit::{Said, Scene};
 use rustix::process::Signal;
 
-/// A load whose responses nobody checks lasts as long as its options say, so it gets Ctrl-C after
-/// this time.
+/// The time after which a load gets Ctrl-C. A load whose responses nobody checks lasts as long as
+/// its options say.
 const LOAD: Duration = Duration::from_secs(1);
 
-/// Every other line ends by itself within this time. Most take milliseconds.
+/// The time limit of every other line. Most lines take milliseconds.
 const END: Duration = Duration::from_secs(30);
 
-/// These options would install something, or measure for minutes.
+/// Options that would install something or measure for minutes.
 const NEVER: [&str; 2] = ["--yes", "--setup"];
 
-/// Correct values, by the name that the help gives to the value of an option.
+/// Correct values, by the name that the help gives to an option's value.
 const RIGHT: [(&str, &[&str]); 13] = [
     ("TIME", &["2s", "50ms", "1m30s"]),
     ("SECONDS", &["1"]),
@@ -40,7 +41,7 @@ const RIGHT: [(&str, &[&str]); 13] = [
     ("NAME", &["a", "hello", "quick", "garbage", "name=1,2"]),
 ];
 
-/// Values that are wrong for most options, or at the edge of what is right.
+/// Values that are wrong for most options, or barely right.
 const ODD: [&str; 53] = [
     "",
     " ",
@@ -97,7 +98,7 @@ const ODD: [&str; 53] = [
     "'\"${x}%s\\",
 ];
 
-/// A value, which is odd in `odd` of 100 cases.
+/// Returns a value, which is odd in `odd` of 100 cases.
 fn value(random: &mut Random, argument: &Arg, odd: usize) -> OsString {
     if random.is(odd) {
         return match random.below(20) {
@@ -115,7 +116,7 @@ fn value(random: &mut Random, argument: &Arg, odd: usize) -> OsString {
     random.one(right.map_or(&["1", "2", "a", "x.db", "y.json", "go/net-http"], |(_, v)| v)).into()
 }
 
-/// An option as it may be typed, sometimes without its value.
+/// Returns an option as a user may type it, sometimes without its value.
 fn option(random: &mut Random, option: &Arg, odd: usize) -> Vec<OsString> {
     let long = option.get_long().map(|long| format!("--{long}"));
     let short = option.get_short().map(|short| format!("-{short}"));
@@ -136,7 +137,7 @@ fn option(random: &mut Random, option: &Arg, odd: usize) -> Vec<OsString> {
     vec![name.into(), value]
 }
 
-/// A command line that changes nothing outside of its scene.
+/// Returns a command line that changes nothing outside of its scene.
 fn line(random: &mut Random) -> Vec<OsString> {
     let mut root = Cli::command();
     root.build();
@@ -149,7 +150,7 @@ fn line(random: &mut Random) -> Vec<OsString> {
         !NEVER.iter().any(|never| option.get_long().is_some_and(|long| never[2..] == *long))
     };
     let options: Vec<&Arg> = options.into_iter().filter(is_safe).collect();
-    // With many odd values, most lines do not get far.
+    // With many odd values, most lines are refused early.
     let odd = random.one(&[5, 15, 30, 90]);
     let mut parts: Vec<Vec<OsString>> = Vec::new();
     for _ in 0..random.below(if options.is_empty() { 1 } else { 6 }) {
@@ -168,7 +169,8 @@ fn line(random: &mut Random) -> Vec<OsString> {
         line.extend(parts.swap_remove(random.below(parts.len())));
     }
     match command.get_name() {
-        // Nothing is built, started or measured. A word before it may have ended the options.
+        // Nothing is built, started or measured. The option comes first, because an earlier word
+        // could end the options.
         "run" | "capacity" | "explain" => line.insert(1, "--dry-run".into()),
         "selftest" => line.insert(1, "--duration=0".into()),
         _ => {}
@@ -176,7 +178,7 @@ fn line(random: &mut Random) -> Vec<OsString> {
     line
 }
 
-/// Runs a line until it ends.
+/// Runs a line until it ends, and returns its output.
 fn said(line: &[OsString]) -> Said {
     let scene = Scene::new();
     scene.server("go/net-http", "probe = [\"false\"]", &["false"]);
@@ -193,13 +195,13 @@ fn said(line: &[OsString]) -> Said {
     }
     let mut said = running.so_far();
     if is_told && said.code.is_none() {
-        // On a busy machine the signal may come before hotlap listens to it.
+        // On a busy machine, the signal may arrive before hotlap listens for it.
         said.code = Some(Exit::Interrupted as i32);
     }
     said
 }
 
-/// What no message may contain: a panic, or a value as Rust's `Debug` writes it.
+/// Words that no message may contain: a panic, or a value as Rust's `Debug` prints it.
 const NO_WORDS: [&str; 10] = [
     "panicked at",
     "RUST_BACKTRACE",
@@ -227,7 +229,7 @@ fn try_one(seed: u64) {
     let text = format!("{}{}", said.out, said.err);
     let found = NO_WORDS.iter().find(|words| said.err.contains(**words));
     assert_eq!(found, None, "seed {seed}:{shown}: {text}");
-    // A supervisor talks to hotlap over its standard input alone.
+    // A supervisor communicates with hotlap only through its standard input.
     let is_told =
         said.code == Some(0) || line[0] == "__supervisor" || text.split_whitespace().count() > 2;
     assert!(is_told, "seed {seed}:{shown}: {said:?}");

@@ -1,16 +1,17 @@
-//! Which modules of a crate import each other.
+//! Finds the modules of a crate that import each other.
 //!
-//! A module is a file of the crate's root with the files of its folder, which may import each
-//! other. An arrow goes from a module to each module that it names, in a `use` or in a path within
-//! the code. Names that the root re-exports are followed to the module that defines them. The root
-//! itself is not a module, and unit tests are ignored. Modules that reach each other by such arrows
-//! form a circle.
+//! A module is a file of the crate's root together with the files of its folder, which may import
+//! each other. An arrow goes from a module to each module that it names, in a `use` or in a path
+//! within the code. Names that the root re-exports are followed to the module that defines them.
+//! The root itself is not a module, and unit tests are ignored. Modules that reach each other by
+//! such arrows form a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// The words of a path: of a module, `["worker", "slot"]` is `worker/slot.rs` and `[]` the root.
+/// The words of a path. The module `worker/slot.rs` has the path `["worker", "slot"]`, and the root
+/// has `[]`.
 type Path = Vec<String>;
 
 /// The source files of a crate, by module.
@@ -26,7 +27,7 @@ struct Module {
     paths: Vec<Path>,
 }
 
-/// An arrow from one module to another, and the file and the path that make it.
+/// An arrow from one module to another, with the file and the path that cause it.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrow {
     pub from: String,
@@ -35,8 +36,8 @@ pub struct Arrow {
 }
 
 impl Crate {
-    /// A crate of these files: paths relative to `src`, and contents. With a `lib.rs`, the program
-    /// in `main.rs` is another crate.
+    /// Creates a crate of these files, each with its path relative to `src` and its content. If
+    /// there is a `lib.rs`, the program in `main.rs` is another crate.
     pub fn new(files: &[(String, String)]) -> Self {
         let has_lib = files.iter().any(|(name, _)| name == "lib.rs");
         let is_in = |name: &str| !(name == "main.rs" && has_lib || name.starts_with("bin/"));
@@ -61,7 +62,7 @@ impl Crate {
         arrows
     }
 
-    /// The arrows that are part of a circle.
+    /// Returns the arrows that are part of a circle.
     pub fn circles(&self) -> Vec<Arrow> {
         let arrows = self.arrows();
         let reaches = |from: &String, to: &String| {
@@ -79,7 +80,8 @@ impl Crate {
         arrows.into_iter().filter(is_in).collect()
     }
 
-    /// The file that defines what a path in `module` names. `None` if it is not in this crate.
+    /// Returns the file that defines what a path in `module` names, or `None` if it is not in this
+    /// crate.
     fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<Path> {
         let (first, mut rest) = path.split_first()?;
         let mut at = match first.as_str() {
@@ -108,7 +110,7 @@ impl Crate {
     }
 }
 
-/// `worker/slot.rs` → `["worker", "slot"]`, `lib.rs` → `[]`.
+/// Returns the path of a module: `["worker", "slot"]` for `worker/slot.rs`, and `[]` for `lib.rs`.
 fn module(name: &str) -> Path {
     let stem = name.trim_end_matches(".rs");
     let stem = stem.strip_suffix("/mod").unwrap_or(stem);
@@ -128,7 +130,7 @@ impl Module {
         while at < tokens.len() {
             if is(at, "mod") && is(at + 2, ";") {
                 module.children.insert(tokens[at + 1].clone());
-            // Not the captured lifetimes of `impl Trait + use<'a>`.
+            // The captured lifetimes of `impl Trait + use<'a>` are not an import.
             } else if is(at, "use") && !is(at + 1, "<") {
                 let mut before = tokens[..at].iter().rev().take_while(|t| *t != ";" && *t != "}");
                 let is_export = before.any(|token| token == "pub");
@@ -155,7 +157,8 @@ impl Module {
     }
 }
 
-/// Reads the tree of a `use`: all paths in it, with the names that they get. Ends at its `;`.
+/// Reads all paths in the tree of a `use`, with the names that they get. Ends at the `;` of the
+/// `use`.
 fn read_use(tokens: &[String], at: &mut usize, prefix: &[String], found: &mut Vec<(Path, String)>) {
     let mut path = prefix.to_vec();
     let mut name = None;
@@ -187,7 +190,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Names, `::` and single characters, without comments, literals and unit tests.
+/// Splits code into names, `::` and single characters, without comments, literals and unit tests.
 fn flatten(stream: TokenStream, tokens: &mut Vec<String>) {
     for tree in stream {
         match tree {
@@ -232,18 +235,18 @@ fn circles_are_found_whatever_they_look_like() {
         let found = circles(&[root, ("a.rs", "use crate::b;\n"), ("b.rs", &b)]);
         assert_eq!((found.len(), found[0].as_str()), (2, "a.rs → b (crate::b)"), "{back}");
     }
-    // A path in the code, and not in a comment, a string or a unit test.
+    // A path in the code counts, but a path in a comment, a string or a unit test does not.
     let b = "/// As crate::a::A.\nfn f() { let s = \"crate::a::A\"; }\n";
     let tests = format!("{b}#[cfg(test)]\nmod own_tests {{\n    use crate::a::A;\n}}\n");
     assert!(circles(&[root, ("a.rs", "use crate::b;\n"), ("b.rs", &tests)]).is_empty());
     let code = format!("{b}fn g() -> crate::a::A {{ todo() }}\n");
     assert_eq!(circles(&[root, ("a.rs", "use crate::b;\n"), ("b.rs", &code)]).len(), 2);
-    // The files of a folder are one module with the file above it.
+    // The files of a folder form one module with the file above it.
     let (up, down) = (("a/c.rs", "use super::A;\n"), ("a.rs", "mod c;\nuse c::C;\n"));
     assert!(circles(&[("lib.rs", "mod a;\n"), down, up]).is_empty());
     let (a, c) = (("a.rs", "mod c;\n"), ("a/c.rs", "use crate::b::B;\n"));
     assert_eq!(circles(&[root, a, c, ("b.rs", "use super::a::c::C;\n")]).len(), 2);
-    // Through three modules.
+    // A circle may go through three modules.
     let root = ("lib.rs", "mod a;\nmod b;\nmod c;\n");
     let (a, b) = (("a.rs", "use crate::b::B;\n"), ("b.rs", "use super::c;\n"));
     assert_eq!(circles(&[root, a, b, ("c.rs", "fn f() { crate::a::f() }\n")]).len(), 3);

@@ -1,5 +1,5 @@
-//! Documents state what the program does: commands that exist, and what is generated is up to date
-//! (`UPDATE_DOCUMENTS=1 cargo test -p hotlap --test documents` writes it).
+//! Tests that documents state what the program does. Their commands exist, and generated parts are
+//! up to date. `UPDATE_DOCUMENTS=1 cargo test -p hotlap --test documents` updates these parts.
 
 use crate::catalogue;
 use crate::example;
@@ -34,7 +34,7 @@ fn help(command: &str) -> String {
     help.said().succeeds().out
 }
 
-/// The long options in a text.
+/// Returns the long options in a text.
 fn options(text: &str) -> Vec<String> {
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     text.split(|c: char| !word(c))
@@ -125,8 +125,8 @@ fn the_json_is_as_its_schema_says() {
     }
 }
 
-/// Whether a value is as the schema says, and has no property that the schema does not name. It
-/// knows the keywords that the schema uses. Another one is an error.
+/// Checks that a value conforms to the schema and has no property that the schema does not name.
+/// The function knows only the keywords that the schema uses. Any other keyword is an error.
 fn conforms(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(), String> {
     let type_of = |name: &Value| match name.as_str().unwrap_or_default() {
         "object" => value.is_object(),
@@ -187,7 +187,7 @@ fn conforms(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(),
     Ok(())
 }
 
-/// A choice of a schema, with the properties that all choices have.
+/// Returns a choice of a schema, with the properties that all choices have.
 fn with_properties(mut choice: Value, schema: &Value) -> Value {
     if let Some(common) = schema["properties"].as_object() {
         let own = choice["properties"].as_object_mut().expect("an object, like its siblings");
@@ -203,7 +203,7 @@ fn the_man_page_has_every_command_and_option() {
     let commands = top.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
     let name = |line: &str| Some(line.strip_prefix("  ")?.split_whitespace().next()?.to_owned());
     let commands = commands.lines().filter(|l| !l.starts_with("   ")).filter_map(name);
-    // `hotlap help COMMAND` is `hotlap COMMAND --help`, and has no help of its own.
+    // `hotlap help COMMAND` is the same as `hotlap COMMAND --help`, and has no separate help.
     for command in commands.filter(|command| command != "help") {
         assert!(page.contains(&format!(".SH \"HOTLAP {}\"", command.to_uppercase())), "{command}");
         // Examples may show options of other programs.
@@ -220,7 +220,8 @@ fn the_page_of_the_catalogue_is_up_to_date() {
     is_up_to_date("docs/catalogue.md", &catalogue::page(&catalogue));
 }
 
-/// `HOTLAP_EXAMPLE=STORE UPDATE_DOCUMENTS=1` shows the last run of that store from then on.
+/// With `HOTLAP_EXAMPLE=STORE UPDATE_DOCUMENTS=1`, README shows the last run of this store from
+/// then on.
 #[test]
 fn readme_shows_what_hotlap_prints() {
     if let Some(store) = std::env::var_os("HOTLAP_EXAMPLE") {
@@ -230,7 +231,7 @@ fn readme_shows_what_hotlap_prints() {
     is_up_to_date("README.md", &with_block(&read("README.md"), "example", &printed));
 }
 
-/// The text with other content between `<!-- NAME -->` and `<!-- /NAME -->`.
+/// Returns the text with other content between `<!-- NAME -->` and `<!-- /NAME -->`.
 fn with_block(text: &str, name: &str, content: &str) -> String {
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->\n"));
     let (before, rest) = text.split_once(&begin).unwrap();
@@ -248,7 +249,7 @@ fn commands_in_readme_are_understood() {
         let understood = parsed(command);
         assert!(understood.is_ok(), "hotlap {command}: {}", understood.unwrap_err());
     }
-    // Within a sentence a command may be cut short.
+    // Within a sentence, a command may be incomplete.
     let is_fine =
         |kind| [ErrorKind::MissingRequiredArgument, ErrorKind::DisplayHelp].contains(&kind);
     for command in code(&readme).filter_map(|code| code.strip_prefix("hotlap ")) {
@@ -258,7 +259,7 @@ fn commands_in_readme_are_understood() {
     }
 }
 
-/// Also those of the pages in `docs`, in which a backslash continues a line.
+/// Tests the commands in the pages of `docs`, in which a backslash continues a line.
 #[test]
 fn commands_in_pages_are_understood() {
     let pages = fs::read_dir(root().join("docs")).unwrap();
@@ -280,7 +281,7 @@ fn parsed(command: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(std::iter::once("hotlap".to_owned()).chain(words))
 }
 
-/// What stands between backquotes in the sentences of a document.
+/// Returns the text between backquotes in the sentences of a document.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     let is_text = |line: &&str| !line.starts_with("    ") && !line.starts_with("```");
     text.lines().filter(is_text).flat_map(|line| line.split('`').skip(1).step_by(2))
@@ -335,7 +336,7 @@ fn links_between_documents_lead_somewhere() {
     }
 }
 
-/// Whether a page has a heading with this anchor, as GitHub makes them.
+/// Returns whether a page has a heading with this anchor, as GitHub makes anchors.
 fn has_anchor(page: &Path, anchor: &str) -> bool {
     let text = fs::read_to_string(page).unwrap();
     let letters = |heading: &str| -> String {
@@ -347,7 +348,8 @@ fn has_anchor(page: &Path, anchor: &str) -> bool {
         .any(|line| letters(line.trim_start_matches('#')) == anchor)
 }
 
-/// Compares a generated file with the one of the repository, or writes that one.
+/// Compares a generated file with the file in the repository, or overwrites the file in the
+/// repository.
 fn is_up_to_date(name: &str, generated: &str) {
     if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
         std::fs::write(root().join(name), generated).unwrap();
@@ -358,7 +360,7 @@ fn is_up_to_date(name: &str, generated: &str) {
     );
 }
 
-/// One page: the sections of hotlap itself, then a section for each command.
+/// Returns the man page: the sections of hotlap itself, then a section for each command.
 fn man_page() -> String {
     let mut top = Cli::command();
     top.build();
@@ -366,7 +368,8 @@ fn man_page() -> String {
     let about = top.get_about().unwrap().clone();
     let mut page = Vec::new();
     let own = top.clone().about("hyperfine for HTTP servers").long_about(about);
-    // Without a date. An empty one would be left out, and the next argument take its place.
+    // The page has no date. An empty date would be left out, and the next argument would take its
+    // place.
     let man = Man::new(with_usage(own)).title("HOTLAP").date(" ").manual("User Commands");
     man.render_title(&mut page).unwrap();
     man.render_name_section(&mut page).unwrap();
@@ -375,7 +378,7 @@ fn man_page() -> String {
     man.render_options_section(&mut page).unwrap();
     let mut page = String::from_utf8(page).unwrap() + &blocks("SH", &top);
     for command in top.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
-        // The options of all commands are in the first section.
+        // The first section has the options that all commands share.
         let own = in_full(command.clone()).mut_args(|arg| {
             let is_common = arg.is_global_set() || arg.get_id() == "help";
             if is_common { arg.hide(true) } else { arg }
@@ -400,24 +403,24 @@ fn man_page() -> String {
     ] {
         files.control("TP", []).text([roman(path)]).text([roman(what)]);
     }
-    // Each part begins with these definitions.
+    // Each part begins with the same definitions, which the page needs only once.
     let preamble = page[..page.find(".TH").unwrap()].to_owned();
     preamble.clone() + &page.replace(&preamble, "") + &files.to_roff()
 }
 
-/// With the options that only `--help` shows, and not `-h`.
+/// Returns the command with the options that `--help` shows and `-h` does not.
 fn in_full(command: clap::Command) -> clap::Command {
     command.mut_args(|arg| arg.hide_short_help(false))
 }
 
-/// The synopsis in short, as `--help` shows it.
+/// Returns the command with its short synopsis, as `--help` shows it.
 fn with_usage(command: clap::Command) -> clap::Command {
     let usage = command.clone().render_usage().to_string();
     command.override_usage(usage.trim_start_matches("Usage: ").to_owned())
 }
 
-/// The text after the options, as it stands: examples and lists, each with its first line as the
-/// heading.
+/// Returns the text after the options as it is. The text has examples and lists, each with its
+/// first line as the heading.
 fn blocks(level: &str, command: &clap::Command) -> String {
     let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     let mut roff = Roff::new();

@@ -1,4 +1,4 @@
-//! What README shows of hotlap is printed by hotlap, of a run that is stored in `run.sql.gz`.
+//! README shows what hotlap prints about a run that is stored in `run.sql.gz`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,14 +16,14 @@ use hotlap::report::Report;
 use hotlap::store::Store;
 use rusqlite::Connection;
 
-/// As wide as a code block on GitHub's pages, without a scroll bar.
+/// The number of columns that a code block on GitHub's pages has without a scroll bar.
 pub const COLUMNS: usize = 80;
 
 fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example/run.sql.gz")
 }
 
-/// What `hotlap report` prints of the run.
+/// Returns what `hotlap report` prints about the run.
 pub fn printed() -> String {
     let (scene, mut sql) = (hotlap_testkit::Scene::new(), String::new());
     GzDecoder::new(File::open(file()).unwrap()).read_to_string(&mut sql).unwrap();
@@ -48,8 +48,8 @@ pub fn replace_by(store: &Path) {
     packed.finish().unwrap();
 }
 
-/// A run without what is large and does not show in the terminal. Times of requests are kept for
-/// each server that is shown, not for each lap.
+/// Removes from a run what is large and does not show in the terminal. Times of requests are kept
+/// for each server that is shown, not for each lap.
 fn shortened(mut run: Run) -> Run {
     let mut first = BTreeMap::new();
     for index in 0..run.laps.len() {
@@ -78,13 +78,13 @@ fn shortened(mut run: Run) -> Run {
         target.response_time_censored.merge(&late);
     }
     for ceiling in run.servers.iter_mut().filter(|server| server.role == Role::Ceiling) {
-        // Where hotlap was on that machine is of no interest.
+        // The path of hotlap on that machine does not matter to readers.
         ceiling.command = "hotlap __ceiling".to_owned();
     }
     run
 }
 
-/// A store as SQL that makes it.
+/// Returns a store as the SQL that creates it.
 fn dump(path: &Path) -> String {
     let db = Connection::open(path).unwrap();
     let column = |sql: &str| -> Vec<String> {

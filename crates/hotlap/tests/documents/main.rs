@@ -1,4 +1,4 @@
-//! The documents, and what is generated for them.
+//! Tests the documents and generates parts of them.
 
 mod catalogue;
 mod circles;

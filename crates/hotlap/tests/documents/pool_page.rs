@@ -1,5 +1,5 @@
-//! docs/pool.md: its commands are understood, and what it shows is what hotlap prints
-//! (`UPDATE_DOCUMENTS=1 cargo test -p hotlap --test documents` writes it).
+//! Tests docs/pool.md. hotlap must understand the page's commands, and the page must show what
+//! hotlap prints. `UPDATE_DOCUMENTS=1 cargo test -p hotlap --test documents` updates the page.
 
 use std::path::{Path, PathBuf};
 
@@ -34,8 +34,8 @@ fn its_commands_are_understood() {
     }
 }
 
-/// Four nodes: on each, what the others found with a difference of its own, and on the last one a
-/// ceiling that costs a third more.
+/// Returns a pool of four nodes. Each node finds the same as the others, apart from a small
+/// difference. On the last node, the ceiling costs a third more.
 fn pool() -> Run {
     let shard = |(number, (name, differs)): (usize, (&str, f64))| {
         let mut scene = three();
@@ -106,7 +106,7 @@ fn its_figures_are_those_of_the_code() {
     let groups = divide(&names, "0", 50, NODES_PER_SERVER, 1);
     assert_eq!(groups.len(), 10, "{groups:?}");
     assert!(groups.iter().all(|group| (9..=10).contains(&group.servers.len())));
-    // What a pod's end means for its job: 1, 4 and 130 are tried again.
+    // The job must treat a pod's exit codes correctly. After 1, 4 and 130, the job tries again.
     let job = std::fs::read_to_string(page().with_file_name("pool-kubernetes.yaml")).unwrap();
     let rule = |action: &str, exit: Exit| {
         let codes = format!("containerName: hotlap, operator: In, values: [{}] }}", exit as u8);
@@ -114,7 +114,7 @@ fn its_figures_are_those_of_the_code() {
     };
     assert!(rule("FailJob", Exit::Usage) && rule("FailIndex", Exit::ServerFailed));
     assert_eq!(job.matches("onExitCodes").count(), 2);
-    // The table of exit codes has all that a shard can end with.
+    // The table of exit codes must have all codes with which a shard can end.
     for (exit, _) in Exit::ALL.iter().filter(|(exit, _)| *exit != Exit::Regression) {
         let code = *exit as u8;
         let is_row = |line: &str| {

@@ -1,4 +1,4 @@
-//! Every figure that docs/sizing.md computes follows from its other figures.
+//! Tests that every figure that docs/sizing.md computes follows from the other figures of the page.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ fn text() -> String {
     std::fs::read_to_string(page).unwrap()
 }
 
-/// The cells of the rows of the table with this heading.
+/// Returns the cells of the rows of the table with this heading.
 fn rows(text: &str, heading: &str) -> Vec<Vec<String>> {
     let (_, rest) = text.split_once(heading).unwrap_or_else(|| panic!("no table {heading}"));
     let lines = rest.lines().skip(2).take_while(|line| line.starts_with('|'));
@@ -21,7 +21,8 @@ fn number(cell: &str) -> f64 {
     digits.parse().unwrap_or_else(|_| panic!("not a number: {cell}"))
 }
 
-/// Within half of the last digit that is printed, of three or, for costs, two.
+/// Asserts that two figures agree within `share`, which is half of the last printed digit. Costs
+/// are printed with two digits, and other figures with three.
 fn is_about(found: f64, expected: f64, share: f64) {
     assert!((found / expected - 1.0).abs() <= share, "{found} instead of {expected}");
 }

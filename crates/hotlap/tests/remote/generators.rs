@@ -1,4 +1,4 @@
-//! `hotlap run --generator-on`: the load of each lap comes from agents.
+//! Tests `hotlap run --generator-on`: the load of each lap comes from agents.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn with_generators(run: Hotlap, generators: &[String]) -> Hotlap {
     generators.iter().fold(run, |run, typed| run.args(["--generator-on", typed]))
 }
 
-/// A short run of one server.
+/// Returns a short run of one server.
 fn run(scene: &Scene, generators: &[String]) -> Hotlap {
     with_generators(short_run(scene), generators).arg(ceiling())
 }
@@ -29,7 +29,7 @@ fn the_load_of_every_lap_comes_from_all_generators() {
     assert_eq!(hosts.len(), 2);
     assert_eq!(hosts[0]["command"], agent());
     assert!(hosts.iter().all(|own| own["machine"]["allowed"].as_u64().unwrap() > 0), "{hosts:?}");
-    // Readings take a round trip, so slices are as long as those of a server on another host.
+    // Readings take a round trip, so slices are as long as with a server on another host.
     assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
 }
 
@@ -70,7 +70,8 @@ fn what_is_wrong_with_generators_is_named_before_anything_is_started() {
         .has("No route to host");
 }
 
-/// A run of two generators, of which one can be stopped or killed, once it has some laps.
+/// Starts a run with two generators, and waits until the run has some laps. A test can stop or kill
+/// one of the generators.
 fn under_way(scene: &Scene, generator: &str, rounds: u32) -> Running {
     let words = "run --restarts 1 -c4 -d600s --slice 300ms --no-ceiling --export-json run.json";
     let run = with_generators(scene.hotlap(words), &[agent(), generator.to_owned()]);
@@ -79,7 +80,7 @@ fn under_way(scene: &Scene, generator: &str, rounds: u32) -> Running {
     running
 }
 
-/// Laps that are excluded because of a generator.
+/// Returns the laps that are excluded because of a generator.
 fn left_out<'a>(export: &'a Value, why: &str) -> Vec<&'a Value> {
     let laps = export["laps"].as_array().unwrap().iter();
     let because = |lap: &&Value| {
@@ -89,7 +90,7 @@ fn left_out<'a>(export: &'a Value, why: &str) -> Vec<&'a Value> {
     laps.filter(because).collect()
 }
 
-/// One that is stopped does not answer any more, and cannot end by itself.
+/// A stopped generator does not respond any more and cannot end by itself.
 #[test]
 fn a_generator_that_is_killed_or_stays_stopped_costs_one_lap_at_most_and_is_started_again() {
     let lose = |signal, rounds, why| {
@@ -100,14 +101,14 @@ fn a_generator_that_is_killed_or_stays_stopped_costs_one_lap_at_most_and_is_star
         let said = running.end();
         let export = scene.json("run.json");
         let lost = left_out(&export, "a generator was lost: sh -c 'echo $$ >> ");
-        // Between two loads, it costs no lap.
+        // A generator that is lost between two loads costs no lap.
         assert!(lost.len() <= 1, "{said:?}{lost:#?}");
         for lap in &lost {
             let doubt = lap["doubts"][0].as_str().unwrap();
             assert!(doubt.contains("while ") && doubt.contains(why), "{lap}");
         }
         assert_eq!(pids(&scene, "pids").len(), 2, "it was not started again");
-        // Two laps a round.
+        // Each round has two laps.
         let all = export["laps"].as_array().unwrap().len();
         assert!(all >= 2 * rounds as usize, "{said:?}");
         adds_up(&export, 2);
@@ -128,7 +129,7 @@ fn a_generator_that_stands_still_makes_its_lap_invalid() {
     kill_process(agent, Signal::CONT).unwrap();
     let said = running.end();
     let export = scene.json("run.json");
-    // It stalled in a window, or learned of the next one too late.
+    // The generator stalled in a window or learned of the next window too late.
     let still = [left_out(&export, "stood still for "), left_out(&export, " ms late")].concat();
     assert!(!still.is_empty(), "{said:?}");
     assert_eq!(pids(&scene, "pids").len(), 1, "it was started again");
@@ -155,7 +156,7 @@ fn a_generator_that_cannot_be_started_again_ends_the_run_with_what_is_finished()
     assert!(failure["remedy"].as_str().unwrap().contains("repeat the run"), "{failure}");
 }
 
-/// A short run that is started on a host.
+/// Makes a short run that is started on a host.
 fn run_on(hosts: &Hosts, host: usize, scene: &Scene, more: &[&str]) -> Said {
     let generators = [hosts.agent(1), hosts.agent(2)];
     run(scene, &generators).args(more).under(&hosts.at(host)).said()
@@ -167,7 +168,7 @@ fn servers_and_generators_may_be_on_several_hosts() {
     let scene = Scene::new();
     run_on(&hosts, 0, &scene, &[]).has("servers are at 10.177.0.1");
     adds_up(&scene.json("run.json"), 2);
-    // The servers' host is not the one on which hotlap is started, and neither are the generators'.
+    // Neither the servers nor the generators are on the host on which hotlap is started.
     run_on(&hosts, 3, &scene, &["--server-on", &hosts.agent(0)]);
     let export = scene.json("run.json");
     adds_up(&export, 2);

@@ -1,4 +1,4 @@
-//! `hotlap load --generator-on`.
+//! Tests `hotlap load --generator-on`.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::{is_gone, named, pids};
 
-/// `hotlap load` with these generators.
+/// Returns `hotlap load` with these generators.
 fn load(scene: &Scene, generators: &[String], words: &str) -> Hotlap {
     let with = |load: Hotlap, typed: &String| load.args(["--generator-on", typed]);
     generators.iter().fold(scene.hotlap("load"), with).words(words)
 }
 
-/// Headers and bodies arrive as they are, whatever characters they have.
+/// Headers and bodies arrive unchanged, whatever characters they contain.
 #[test]
 fn generators_send_what_was_typed_as_often_as_the_server_counts() {
     let server = TestServer::start(|mut client| {
@@ -41,7 +41,7 @@ fn generators_send_what_was_typed_as_often_as_the_server_counts() {
     assert_eq!(invalid.is_empty(), said.code == Some(0), "{json}");
 }
 
-/// Without `--no-check`, the server is probed by a generator. A login banner is no fault.
+/// Without `--no-check`, a generator probes the server. A login banner is not a fault of the agent.
 #[test]
 fn people_see_what_each_generator_contributed() {
     let server = TestServer::responding(HELLO);
@@ -87,7 +87,7 @@ fn what_is_wrong_before_a_load_is_named() {
     assert_eq!(said.out, "\0hotlap-agent\0\n", "an agent without a controller");
 }
 
-/// The other version does not end by itself.
+/// The agent of the other version does not end by itself.
 #[test]
 fn an_agent_of_another_version_is_an_error() {
     let scene = Scene::new();
@@ -101,7 +101,7 @@ fn an_agent_of_another_version_is_an_error() {
     pids(&scene, "pid").into_iter().for_each(is_gone);
 }
 
-/// A load without end of two generators whose process numbers are known, once it is under way.
+/// A long load from two generators whose process ids are known, once the load is under way.
 struct UnderWay {
     scene: Scene,
     load: Running,
@@ -123,7 +123,7 @@ impl UnderWay {
     }
 }
 
-/// One that is stopped does not answer any more, and cannot end by itself.
+/// A stopped generator does not respond any more and cannot end by itself.
 #[test]
 fn a_generator_that_is_killed_or_stays_stopped_makes_the_load_invalid() {
     let lose = |signal, why| {
@@ -174,7 +174,7 @@ fn agents_end_when_their_controller_is_killed() {
     agents.into_iter().for_each(is_gone);
 }
 
-/// The server is probed by a generator: this process cannot reach it.
+/// A generator probes the server, because this process cannot reach the server.
 #[test]
 fn generators_on_other_hosts_count_what_the_server_counts() {
     let Some(hosts) = Hosts::new(2) else { return };
@@ -186,8 +186,9 @@ fn generators_on_other_hosts_count_what_the_server_counts() {
     load.words("-n100").said().measured().has("100 correct responses, 0 errors");
 }
 
-/// A round trip of 100 ms: clocks are known to within 50 ms, and that counts against the overlap.
-/// With lost packets as well, a short window is not one of all generators.
+/// A round trip takes 100 ms, so clocks are known to within 50 ms. This uncertainty reduces the
+/// overlap of the generators' windows. If packets are lost too, a short window has no part that all
+/// generators share.
 #[test]
 fn a_slow_cable_is_no_fault_if_the_window_is_long_enough() {
     let rows = [(0, "-R200 -d5s --format json", false), (100, "-R2000 -d600ms", true)];

@@ -1,5 +1,5 @@
-//! Servers and generators on other hosts. Agents are processes of this machine, or run in network
-//! namespaces that virtual cables join (as root), or behind a real `ssh`.
+//! Tests servers and generators on other hosts. Agents are processes of this machine, run in
+//! network namespaces that virtual cables join (as root), or run behind a real `ssh`.
 
 mod generators;
 mod load;
@@ -12,37 +12,38 @@ use hotlap_testkit::{Hotlap, Scene, program, until};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::Value;
 
-/// A short run, of which everything is exported. Few connections: the machine may be busy.
+/// Returns a short run that exports everything. The run has few connections, because the machine
+/// may be busy.
 fn short_run(scene: &Scene) -> Hotlap {
     let words = "run --restarts 1 --rounds 1 -c4 -d2s --no-ceiling --export-json run.json";
     scene.hotlap(words)
 }
 
-/// The command of an agent that appends its process number to a file each time that it is started,
-/// so that a test can stop or kill it.
+/// Returns the command of an agent that appends its process id to a file each time it is started. A
+/// test can then stop or kill the agent.
 fn named(scene: &Scene, file: &str) -> String {
     format!("sh -c 'echo $$ >> {}; exec \"$@\"' sh {}", scene.file(file), program())
 }
 
-/// The process numbers in a file.
+/// Returns the process ids in a file.
 fn pids(scene: &Scene, file: &str) -> Vec<Pid> {
     let text = scene.read(file);
     text.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect()
 }
 
-/// Nothing is left of an agent.
+/// Waits until an agent has ended.
 fn is_gone(agent: Pid) {
     until("an agent goes on", || test_kill_process(agent).is_err());
 }
 
-/// The laps that are stored.
+/// Returns the number of stored laps.
 fn laps(scene: &Scene) -> u64 {
     let lines = Store::open_existing(&scene.store()).and_then(|store| store.lines(None));
     lines.map_or(0, |lines| lines.iter().map(|run| run.laps).sum())
 }
 
-/// Every lap that counts has a cost, or no response although its requests are old: on a busy host,
-/// a server may give no response for seconds, and an agent may be late.
+/// Asserts that every lap that counts has a cost, or has old requests without any response. On a
+/// busy host, a server may give no response for seconds, and an agent may be late.
 fn have_costs(export: &Value) {
     let slice_ms = export["run"]["schedule"]["slice_ms"].as_f64();
     let laps = export["laps"].as_array().unwrap();
@@ -55,7 +56,7 @@ fn have_costs(export: &Value) {
     }
 }
 
-/// Every counted lap is the sum of what its generators contributed, and has a cost.
+/// Asserts that every lap that counts has a cost and is the sum of its generators' contributions.
 fn adds_up(export: &Value, generators: usize) {
     have_costs(export);
     let laps = export["laps"].as_array().unwrap();

@@ -1,7 +1,7 @@
-//! `--server-on`: servers run under an agent, and are loaded from here. In some tests the agent,
-//! the connection to its host, or hotlap itself fails. Then hotlap does not hang, leaves nothing
-//! over on either host, keeps finished laps, and counts no lap that the fault has changed. A
-//! message names the command, the phase, the cause and the remedy.
+//! Tests `--server-on`: servers run under an agent and are loaded from here. In some tests, the
+//! agent, the connection to its host, or hotlap itself fails. hotlap must not hang, must leave
+//! nothing behind on either host, and must keep finished laps. No lap that the fault has changed
+//! may count. A message must name the command, the phase, the cause and the remedy.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// A login banner is no fault.
+/// A login banner is not a fault of the agent.
 #[test]
 fn a_server_under_an_agent_is_measured_and_nothing_stays_behind() {
     let scene = Scene::new();
@@ -34,7 +34,7 @@ fn a_server_under_an_agent_is_measured_and_nothing_stays_behind() {
     assert!(lap["rss_mb"].as_f64().is_some_and(|mb| mb > 0.0), "{lap}");
     let controller = &export["host"]["controller"];
     assert_eq!(controller["command"], banner);
-    // It shares this machine's network, so every server is reached.
+    // The agent shares this machine's network, so every server is reached.
     assert_eq!(controller["address"], "127.0.0.1");
     assert_eq!(controller["machine"]["allowed"], export["host"]["machine"]["allowed"]);
     scene.is_clean();
@@ -112,14 +112,14 @@ impl UnderWay {
         Self { scene, typed, running }
     }
 
-    /// A run of many laps, once three are stored.
+    /// Starts a run of many laps, and waits until three laps are stored.
     fn in_laps(more: &str) -> Self {
         let mut own = Self::of(Scene::new(), &ceiling(), &format!("--rounds 2000 -d 600s {more}"));
         own.some_laps(3);
         own
     }
 
-    /// Waits for some more laps.
+    /// Waits until this many further laps are stored.
     fn some_laps(&mut self, more: u64) {
         let enough = laps(&self.scene) + more;
         self.running.until("more laps", || laps(&self.scene) >= enough);
@@ -129,11 +129,11 @@ impl UnderWay {
         kill_process(pids(&self.scene, "pid")[0], signal).unwrap();
     }
 
-    /// Every server failed in this phase, for a reason that has this in it. At least this many laps
-    /// were kept, and nothing is left over.
+    /// Asserts that every server failed in this phase, for a reason that contains this text. At
+    /// least this many laps must have been kept, and nothing may stay behind.
     fn fails(self, phase: &str, reason: &str, laps: usize) {
         let said = self.running.end().fails(3);
-        // An agent that was stopped can only end when it goes on.
+        // An agent that was stopped can end only after it continues.
         pids(&self.scene, "pid").into_iter().for_each(|pid| _ = kill_process(pid, Signal::CONT));
         let export = self.scene.json("run.json");
         let failure = &export["failed"][0];
@@ -146,7 +146,7 @@ impl UnderWay {
         self.scene.is_clean();
     }
 
-    /// Interrupts the run. The laps that count, and the reasons why others do not.
+    /// Interrupts the run. Returns the laps that count, and the reasons why other laps do not.
     fn interrupted(self) -> (Vec<Value>, Vec<String>) {
         self.running.signal(Signal::INT);
         self.running.end().fails(130);
@@ -163,7 +163,7 @@ fn run_of(scene: &Scene, more: &str) -> Hotlap {
     scene.hotlap("run --restarts 1 --no-ceiling -c 4 --export-json run.json").words(more)
 }
 
-/// The laps that count, and the reasons why others do not.
+/// Returns the laps that count, and the reasons why other laps do not.
 fn counted(export: &Value) -> (Vec<Value>, Vec<String>) {
     have_costs(export);
     let laps = export["laps"].as_array().unwrap().iter().cloned();
@@ -185,7 +185,7 @@ fn an_agent_that_is_killed_while_it_builds_ends_the_run() {
     let mut own = UnderWay::of(scene, "sh/one", "-d 600s");
     own.running.until("a build", || own.scene.path("reached").exists());
     own.signal(Signal::KILL);
-    // The command that opens the channel may print why it ended, in between.
+    // The command that opens the channel may also print why it ended, in between.
     let said = own.running.end().fails(1);
     said.has("while building servers: the agent ended. ").has("Check that its host and the");
     own.scene.is_clean();
@@ -227,8 +227,8 @@ fn an_agent_that_stays_stopped_ends_the_run_after_10_s() {
     own.fails("lap", "no answer within 10s", 3);
 }
 
-/// The load goes on meanwhile, and readings are as late as the agent. Regression: the window of a
-/// slice opened while the server was still frozen.
+/// The load continues while the agent is stopped, and the agent takes its readings late.
+/// Regression: the window of a slice opened while the server was still frozen.
 #[test]
 fn laps_in_which_the_agent_is_stopped_for_0_3_s_are_right() {
     let mut own = UnderWay::in_laps("--slice 300ms");
@@ -254,18 +254,18 @@ fn servers_and_agent_end_when_hotlap_is_killed() {
     own.scene.is_clean();
 }
 
-/// Hosts of the servers (0) and of the generator (1).
+/// The hosts of the servers (0) and of the generator (1).
 const SERVERS: usize = 0;
 const GENERATOR: usize = 1;
 
-/// A run whose channel goes over the cable between two hosts, as that of `ssh` does.
+/// A run whose channel runs over the cable between two hosts, as the channel of `ssh` does.
 struct Cabled {
     hosts: Hosts,
     own: UnderWay,
 }
 
 impl Cabled {
-    /// Changes the hosts, and starts a run on that of the generator.
+    /// Changes the hosts, and starts a run on the generator's host.
     fn start(change: impl FnOnce(&Hosts), more: &str) -> Option<Self> {
         let (hosts, scene) = (Hosts::new(1)?, Scene::new());
         change(&hosts);
@@ -282,7 +282,8 @@ impl Cabled {
         Some(cabled)
     }
 
-    /// No socket is open on either host. The agent may need 15 s to notice.
+    /// Waits until no socket is open on either host. The agent may need 15 s to notice that hotlap
+    /// is gone.
     fn is_clean(hosts: &Hosts) {
         until("sockets are closed", || {
             [SERVERS, GENERATOR].iter().all(|host| hosts.sockets(*host).is_empty())
@@ -298,7 +299,7 @@ fn a_cable_that_is_unplugged_ends_the_run_and_the_agent() {
     Cabled::is_clean(&hosts);
 }
 
-/// Then the agent learns of it by silence alone.
+/// The agent can only learn from silence that hotlap has been killed.
 #[test]
 fn servers_and_agent_end_when_hotlap_is_killed_behind_an_unplugged_cable() {
     let Some(Cabled { hosts, own }) = Cabled::in_laps("") else { return };
@@ -308,7 +309,8 @@ fn servers_and_agent_end_when_hotlap_is_killed_behind_an_unplugged_cable() {
     Cabled::is_clean(&hosts);
 }
 
-/// For 3 s, nothing is answered. A lap with that in it would make the server look slow.
+/// For 3 s, no request gets a response. A lap that contains this time would make the server look
+/// slow.
 #[test]
 fn no_lap_counts_in_which_the_cable_was_unplugged_for_a_while() {
     let Some(Cabled { hosts, mut own }) = Cabled::in_laps("--slice 300ms") else { return };
@@ -329,11 +331,12 @@ fn a_slow_cable_that_loses_packets_is_no_fault() {
     let Some(Cabled { own, hosts: _hosts }) = cabled else { return };
     let said = own.running.end();
     let export = own.scene.json("run.json");
-    // Readings may be late by a round trip, which must be little compared with a slice.
+    // Readings may be late by a round trip, which must be short compared with a slice.
     let slice_ms = export["run"]["schedule"]["slice_ms"].as_f64().unwrap();
     assert!(slice_ms >= 333.0 * 20.0, "{slice_ms}");
     let (laps, doubts) = counted(&export);
-    // A packet of the channel that is lost twice in a row takes 0.6 s, which a lap must not have.
+    // A packet of the channel that is lost twice in a row takes 0.6 s, which must not be part of a
+    // lap.
     match said.code {
         Some(0) => assert!(!laps.is_empty(), "{doubts:?}"),
         Some(4) => {
@@ -344,7 +347,7 @@ fn a_slow_cable_that_loses_packets_is_no_fault() {
     own.scene.is_clean();
 }
 
-/// A short run that is started on the host of the generator.
+/// Makes a short run that is started on the generator's host.
 fn run_between(hosts: &Hosts, scene: &Scene, server: &str, more: &str) -> Said {
     let run = run(scene, &hosts.agent(SERVERS), server).words(more);
     run.under(&hosts.at(GENERATOR)).said()
@@ -374,7 +377,7 @@ fn the_address_between_two_hosts_is_found_or_named_with_a_remedy() {
     scene.is_clean();
 }
 
-/// The minimal server, which nobody but the test starts, at this address of a host.
+/// Starts the minimal server at this address of a host, outside of any run.
 fn running(hosts: &Hosts, host: usize, ip: &str) -> Running {
     let server = Scene::new().hotlap("__ceiling").env("HOST", ip).env("PORT", "8080");
     let mut server = server.under(&hosts.at(host)).start();

@@ -1,4 +1,5 @@
-//! Agents over a real `ssh`: an `sshd` on this machine, and its client. Skipped without them.
+//! Tests agents over a real `ssh`, with an `sshd` on this machine. Without `sshd` or its client,
+//! the tests are skipped.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -12,14 +13,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{have_costs, laps, short_run};
 
-/// An `sshd` with keys of its own, which knows a host called `bench2`. It ends with this.
+/// An `sshd` with its own keys, which the client knows as the host `bench2`. The daemon ends when
+/// this value is dropped.
 struct Sshd {
     scene: Scene,
     daemon: Child,
 }
 
 impl Sshd {
-    /// `None`, with a message, if there can be none.
+    /// Starts an `sshd`. Returns `None`, with a message, if that is not possible.
     fn start() -> Option<Self> {
         let installed = |program: &str| Path::new(program).exists();
         if !installed("/usr/sbin/sshd") || !installed("/usr/bin/ssh-keygen") {
@@ -33,7 +35,7 @@ impl Sshd {
             assert!(make.status().unwrap().success());
         }
         if rustix::process::geteuid().is_root() {
-            // Where Debian's sshd has its unprivileged half.
+            // Debian's `sshd` has its unprivileged half in this folder.
             fs::create_dir_all("/run/sshd").unwrap();
         }
         let (host, user, pid) = (scene.file("host"), scene.file("user"), scene.file("pid"));
@@ -54,20 +56,20 @@ impl Sshd {
         Some(Self { scene, daemon })
     }
 
-    /// The command that reaches the host.
+    /// Returns the command that reaches the host.
     fn bench2(&self) -> String {
         format!("ssh -F {} bench2", self.scene.file("ssh_config"))
     }
 
-    /// The command that starts an agent there, without `agent`. It has the environment of a login,
-    /// to which what belongs to this test is added.
+    /// Returns the command that starts an agent on the host, without the word `agent`. The agent
+    /// has the environment of a login and the variables of this test.
     fn agent(&self) -> String {
         let (folder, cache) = (self.scene.folder().display(), self.scene.file("cache"));
         let own = format!("HOTLAP_TEST_SCENE={folder} HOTLAP_CACHE={cache}");
         format!("{} env {own} {}", self.bench2(), program())
     }
 
-    /// A short run of one server there.
+    /// Makes a short run of one server on the host.
     fn run(&self, server_on: &str, server: &str) -> Said {
         short_run(&self.scene).args(["--server-on", server_on, server]).said()
     }
@@ -80,10 +82,11 @@ impl Drop for Sshd {
     }
 }
 
-/// An `sshd` of this configuration that listens, and its port.
+/// Starts an `sshd` with this configuration. Returns the daemon and its port when the daemon
+/// listens.
 fn listening(config: &str) -> (Child, u16) {
     loop {
-        // Free, unless somebody takes it at this moment.
+        // The port is free unless another process takes it at this moment.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut sshd = Command::new("/usr/sbin/sshd");
         sshd.args(["-D", "-f", config, "-p", &free.port().to_string()]);
@@ -98,7 +101,7 @@ fn listening(config: &str) -> (Child, u16) {
     }
 }
 
-/// The shell of the other host sees none of them.
+/// The shell of the other host must not interpret any character of the argument.
 #[test]
 fn arguments_arrive_over_ssh_as_they_were_typed() {
     const ARGUMENT: &str = "a  b\t'c' \"d\" $HOME `id` \\ * ; & | > x\nsecond line\n é 💥 --flag";
@@ -121,7 +124,8 @@ fn generators_over_ssh_send_what_the_server_counts() {
     sshd.scene.is_clean();
 }
 
-/// As if the host or the network between the two went down: `sshd` ends, and with it the channel.
+/// The channel ends together with `sshd`, as if the host or the network between the two hosts went
+/// down.
 #[test]
 fn a_connection_that_ends_in_a_lap_keeps_the_finished_ones_and_leaves_nothing() {
     let Some(sshd) = Sshd::start() else { return };
@@ -140,8 +144,7 @@ fn a_connection_that_ends_in_a_lap_keeps_the_finished_ones_and_leaves_nothing() 
     sshd.scene.is_clean();
 }
 
-/// All processes that come of a process: the halves of `sshd` that serve a connection, and what
-/// they started.
+/// Returns the processes of `sshd` that descend from the daemon and serve its connections.
 fn sessions(daemon: u32) -> Vec<Pid> {
     let parent = |pid: i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -1,4 +1,4 @@
-//! A server on another host whose agent is told late to thaw it.
+//! Tests a server on another host whose agent is told late to thaw the server.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 use hotlap_testkit::{LIMIT, Scene, program};
 
-/// Ten times as long as a slice.
+/// The delay of an order to thaw, which is ten times as long as a slice.
 const LATE: Duration = Duration::from_secs(3);
 
-/// Delays orders to thaw, and what comes after them, while the flag is set.
+/// A writer that delays orders to thaw, and everything after them, while the flag is set.
 struct Delays<W>(W, Arc<AtomicBool>);
 
 impl<W: Write> Write for Delays<W> {
@@ -40,8 +40,8 @@ impl<W: Write> Write for Delays<W> {
     }
 }
 
-/// Regression: the window opened before the server ran, so the lap had few responses or none; and
-/// a lap in which the connection was interrupted counted.
+/// Regression: the window opened before the server ran, so the lap had few responses or none. A lap
+/// in which the connection was interrupted counted.
 #[test]
 fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     let (scene, hotlap) = (Scene::new(), program());
@@ -86,7 +86,7 @@ fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     let mut runner = LocalRunner::new(setting, &[participant], &[Load::new(2)], stop);
     runner.bring_up(0).unwrap();
     runner.warm(0, 0, &mut |_| ()).unwrap();
-    // The first slice has connections of its own, for which the server is thawed.
+    // The first slice opens its own connections, for which the server is thawed.
     runner.slice(0, 0).unwrap();
     is_late.store(true, Ordering::Relaxed);
     runner.slice(0, 0).unwrap();

@@ -1,5 +1,5 @@
-//! The page in a real browser: it sorts, points, hides and copies, writes no error to its console,
-//! and sends no request.
+//! Tests the page in a real browser. The page sorts, points, hides and copies. The page writes no
+//! error to the console and sends no request.
 
 use crate::page::{EVIL, explained, page_of};
 use crate::scene::many;
@@ -86,7 +86,7 @@ fn sorts(browser: &Browser) {
 }
 
 fn points(browser: &Browser) {
-    // A scroll hides what is told, and its event comes with the frame after it.
+    // Scrolling hides the tooltip, and the scroll event comes with the next frame.
     browser.wait(
         "document.querySelector('figure').scrollIntoView({block:'center'});\
          requestAnimationFrame(() => requestAnimationFrame(arguments[0]))",
@@ -133,7 +133,7 @@ fn tells_each_lap(browser: &Browser) {
     let rows = "document.querySelectorAll('#each tbody tr').length";
     assert_eq!(browser.text(rows), "0");
     browser.click("#each summary");
-    // The toggle event comes after the click. The next command may be sooner.
+    // The toggle event comes after the click, and the next command may arrive before the event.
     until("laps are shown", || browser.text(rows) != "0");
     assert_eq!(
         browser.text(rows),

@@ -1,4 +1,4 @@
-//! The figures of each request of a load that sends several, from scripted laps to every output.
+//! Tests the figures of each request of a load that sends several requests, in every output.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use hotlap::render::{Format, render, terminal};
 use hotlap::report::{Figure, Report, RequestRow};
 use hotlap_load::outcome::RequestOutcome;
 
-/// A run of three servers, their control and the ceiling, under a load of two requests.
+/// Returns a run of three servers, their control and the ceiling, under a load of two requests.
 pub fn mixed() -> Run {
     let mut run = hold(&three(), None).run;
     mix(&mut run);
     run
 }
 
-/// The same, and then laps at a common rate.
+/// Returns a run like [`mixed`], with additional laps at a common rate.
 fn paced() -> Run {
     let mut scene = three();
     scene.experiment.paced = true;
@@ -30,7 +30,7 @@ fn requests(run: &Run) -> Vec<RequestRow> {
     Report::of(run).tables.swap_remove(0).by_request
 }
 
-/// The request of this name to the server `node/http:cluster`, the second one of the scene.
+/// Returns the row for this request to the server `node/http:cluster`, the second one of the scene.
 fn of_node(run: &Run, name: &str) -> RequestRow {
     let is_it = |row: &RequestRow| row.server == "node/http:cluster" && row.request == name;
     requests(run).into_iter().find(is_it).unwrap()
@@ -40,7 +40,7 @@ fn text(figure: &Option<Figure>) -> &str {
     figure.as_ref().map_or("none", |figure| &figure.text)
 }
 
-/// The part of a text from this line on, to the next empty line.
+/// Returns the part of a text from this line to the next empty line.
 fn section(text: &str, title: &str) -> String {
     let lines = text.lines().skip_while(|line| line.trim() != title);
     lines.take_while(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()
@@ -145,10 +145,10 @@ fn percentiles_are_response_times_at_the_common_rate_if_it_was_reached() {
     let row = report.tables[0].rows.iter().find(|row| row.name == "node/http:cluster").unwrap();
     let user = of_node(&run, USER);
     assert_eq!(user.rate, Some(rate));
-    // This request takes as long as all did.
+    // This request takes as long as all requests did before.
     assert_eq!(text(&user.p50), text(&row.response.as_ref().unwrap().p50));
     assert_ne!(text(&user.p50), text(&row.service.p50));
-    // A server that does not reach the rate has none.
+    // A server that does not reach the rate has no percentiles.
     for lap in run.laps.iter_mut().filter(|lap| lap.server == 1 && lap.rate().is_some()) {
         (lap.outcome.due, lap.outcome.in_flight) =
             (lap.outcome.responses * 2, lap.outcome.responses);
@@ -172,7 +172,7 @@ fn a_percentile_that_rests_on_unanswered_requests_is_a_lower_bound() {
     assert!(csv.lines().any(|line| line.contains(ORDER) && line.ends_with(",p99_ms")));
 }
 
-/// As in the main table: failures of all laps, and times of those that count.
+/// Failures come from all laps, but times come only from laps that count, as in the main table.
 #[test]
 fn laps_that_do_not_count_are_left_out_of_percentiles_but_their_errors_are_shown() {
     let mut run = mixed();
@@ -197,8 +197,8 @@ fn laps_that_do_not_count_are_left_out_of_percentiles_but_their_errors_are_shown
     assert_eq!((none.errors, text(&none.p50), text(&none.p99)), (36, "none", "none"));
 }
 
-/// One stall delays all connections. Of the requests that it delays, nearly all are of the slow
-/// kind, so that one needs as many samples as the whole load does.
+/// One stall delays all connections. Nearly all of the delayed requests are of the slow kind, so
+/// the slow kind needs as many samples as the whole load does.
 #[test]
 fn a_request_needs_as_many_samples_as_its_share_of_those_in_flight_takes() {
     let mut run = mixed();
@@ -209,7 +209,8 @@ fn a_request_needs_as_many_samples_as_its_share_of_those_in_flight_takes() {
     for lap in run.laps.iter_mut().filter(|lap| lap.server == 1) {
         lap.outcome.by_request = vec![times(200, 1_000_000), times(200, 63_000_000)];
     }
-    // 36 laps: 7,200 samples of each. Half of 64 connections take 11,776. 63 of 64, 23,184.
+    // 36 laps give 7,200 samples of each request. A request on half of the 64 connections needs
+    // 11,776 samples, and a request on 63 of them needs 23,184.
     assert_eq!([USER, ORDER].map(|name| text(&of_node(&run, name).p99).to_owned()), ["none"; 2]);
     for lap in run.laps.iter_mut().filter(|lap| lap.server == 1) {
         lap.outcome.by_request = vec![times(400, 1_000_000), times(400, 63_000_000)];

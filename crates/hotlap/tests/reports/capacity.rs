@@ -1,4 +1,4 @@
-//! `hotlap capacity`: what is printed, exported and judged, with scripted servers.
+//! Tests what `hotlap capacity` prints, exports and judges, with scripted servers.
 
 use std::slice::from_ref;
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
 
-/// Two servers. The second one holds less.
+/// Returns two servers, of which the second has the lower capacity.
 pub fn two() -> Scene {
     let mut scene = scene(&[
         ("old", Role::Reference, script(30_000.0, 9_000.0, 9, &[0.01, -0.02, 0.015, 0.0])),
@@ -53,13 +53,13 @@ fn a_search_says_what_each_server_holds_and_compares_them() {
 #[test]
 fn a_search_without_a_bracket_says_what_it_proves() {
     let mut scene = two();
-    // Even at the lowest rate, the second server misses the goal.
+    // The server `old` misses the goal even at the lowest rate.
     scene.experiment.objectives = vec![Objective::Latency { quantile: 0.99, limit_ns: 1_000 }];
     let shown = printed(&hold(&scene, None).run, 80);
     assert!(shown.contains("old misses p99 < 1 µs even at "), "{shown}");
 }
 
-/// A search that ended too early once blamed the load generator.
+/// Regression: the report blamed the load generator for a search that ended too early.
 #[test]
 fn a_lower_bound_says_why_it_is_one() {
     let whole = hold(&two(), None).run;
@@ -110,7 +110,7 @@ fn a_rule_about_capacity_fails_a_server_that_holds_less() {
     assert_eq!(ruling.exit(), Exit::Invalid);
 }
 
-/// A search whose servers hold this share of what those of [`two`] hold.
+/// Makes a search whose servers have this share of the capacity of the servers of [`two`].
 fn searched(share: f64) -> Run {
     let mut scene = two();
     scene.scripts.iter_mut().for_each(|script| script.rate *= share);
@@ -147,7 +147,8 @@ fn searches_are_compared_by_capacity() {
     assert_eq!(Ruling::on_change(&same, &rule).exit(), Exit::Ok);
 }
 
-/// A bound has no interval, and two searches are too few for a verdict: neither is a pass.
+/// A bound has no interval, and two searches are too few for a verdict. Neither of them passes a
+/// rule.
 #[test]
 fn searches_without_a_verdict_decide_no_rule() {
     let rule = [Rule::parse("capacity -5%").unwrap()];

@@ -1,4 +1,5 @@
-//! Stored runs: what changed, what speaks against the comparison, and the exit codes.
+//! Tests comparisons of stored runs: what changed, what speaks against the comparison, and the exit
+//! codes.
 
 use std::path::Path;
 use std::slice::from_ref;
@@ -17,7 +18,7 @@ use hotlap_load::plan::Reuse;
 use hotlap_stats::Inconclusive;
 use hotlap_testkit::{Said, Scene as Folder, flat};
 
-/// The same servers, but the first of them costs `share` as much.
+/// Returns the servers of [`three`], but the first one costs `share` times as much.
 fn changed(share: f64) -> Scene {
     let mut scene = three();
     for script in [0, 3] {
@@ -26,14 +27,14 @@ fn changed(share: f64) -> Scene {
     scene
 }
 
-/// The same with fewer rounds, for tests that read stores many times.
+/// Returns a scene with fewer rounds, for tests that read stores many times.
 fn small(scene: &Scene) -> Scene {
     let mut scene = scene.clone();
     scene.experiment.rounds = Some(2);
     scene
 }
 
-/// What a command says of a store.
+/// Returns what a command prints about a store.
 fn said(store: &Path, words: &str) -> Said {
     Folder::new().hotlap(words).arg("--store").arg(store).env("COLUMNS", "80").said()
 }
@@ -43,13 +44,13 @@ fn compared(before: &Run, after: &Run) -> Result<RunComparison, Incomparable> {
     RunComparison::of((from_ref(before), "run 1"), (from_ref(after), "run 2"))
 }
 
-/// Compares one run, as if it had been made three times, with another.
+/// Compares two runs as if each had been made three times.
 fn compared_thrice(before: &Run, after: &Run) -> RunComparison {
     let [before, after] = [before, after].map(|run| vec![run.clone(); 3]);
     RunComparison::of((&before, "before"), (&after, "after")).unwrap()
 }
 
-/// Three runs of a scene on a machine whose speed differs from run to run.
+/// Makes three runs of a scene on a machine whose speed differs from run to run.
 fn thrice(scene: &Scene) -> [Run; 3] {
     [1.0, 1.4, 0.7].map(|machine| {
         let mut run = hold(scene, None).run;
@@ -80,7 +81,7 @@ fn two_runs_have_no_verdict_and_three_on_each_side_have() {
     assert!((ratio.value - 1.2).abs() < 1e-3 && ratio.low.unwrap() > 1.19, "{cost:?}");
     assert_eq!((cost.judged, &*cost.words), (Judged::Worse, "costs more"));
     assert_eq!(Ruling::on_change(&all, &rules).exit(), Exit::Regression);
-    // Without a ceiling, the machine is part of the difference.
+    // Without a ceiling, the speed of the machine is part of the difference.
     let without = |mut runs: [Run; 3]| {
         runs.iter_mut().for_each(|run| run.laps.retain(|lap| lap.server != 4));
         runs
@@ -114,7 +115,7 @@ fn what_changed_is_told_and_what_did_not_is_not() {
     assert!(flat.contains("The ceiling, the same program in all runs"), "{text}");
 }
 
-/// A baseline's name added columns to the table, and tags to the page.
+/// Regression: the name of a baseline added columns to the table and tags to the page.
 #[test]
 fn the_name_of_a_baseline_stays_in_its_cell() {
     let run = hold(&three(), None).run;
@@ -184,7 +185,7 @@ fn a_baseline_is_found_by_its_name() {
     let both = said("compare --baseline main").fails(2);
     both.has("run 4 is on both sides, main (runs 2–4) and run 4");
     (0..3).for_each(|_| keep(&changed(1.2), None));
-    // The newest three of that name.
+    // The baseline is the newest three runs of that name.
     let against = said("compare 5-7 --baseline main --fail-if 'cost +3%'").fails(5);
     against.has("of main (runs 2–4)");
     let none = said("compare --baseline mian").fails(2);
@@ -200,7 +201,8 @@ fn runs_without_a_server_in_common_are_refused() {
     assert!(error.contains("no server in common (go/net-http, node"), "{error}");
 }
 
-/// Two loads that differ in their request alone, as those of a suite for an API do.
+/// Returns a run with two loads that differ only in their request, like the loads of a suite for an
+/// API.
 fn of_two_requests(first: &str, second: &str) -> hotlap::model::Run {
     let mut scene = three();
     scene.experiment.loads.push(scene.experiment.loads[0].clone());
@@ -211,8 +213,8 @@ fn of_two_requests(first: &str, second: &str) -> hotlap::model::Run {
     run
 }
 
-/// `POST /bla` of one run was compared with `GET /bla` of the other, since the two had as many
-/// connections.
+/// Regression: `POST /bla` of one run was compared with `GET /bla` of the other run, because the
+/// two loads had as many connections.
 #[test]
 fn loads_are_compared_with_those_of_the_same_request() {
     let before = of_two_requests("GET /bla", "POST /bla");
@@ -256,7 +258,7 @@ fn sentences_about_one_of_several_loads_name_it() {
     assert!(ruling.broken[0].sentence.starts_with(under), "{ruling:?}");
 }
 
-/// The first loads of both runs were compared where none was the same.
+/// Regression: the first loads of two runs were compared although the runs had no load in common.
 #[test]
 fn runs_without_a_load_in_common_are_refused() {
     type Change = fn(&mut hotlap::model::Load);
@@ -278,7 +280,7 @@ fn runs_without_a_load_in_common_are_refused() {
     }
 }
 
-/// Runs that were stored before requests were kept are held to their contracts.
+/// Runs that were stored before requests were kept are compared by their contracts.
 #[test]
 fn a_run_without_its_request_is_compared_by_its_contract() {
     let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
@@ -308,8 +310,8 @@ fn the_history_of_a_server_shows_where_it_changed() {
     said("history go/net-http --last 3").has("six runs");
 }
 
-/// A p99 that rested on requests without a response was shown as exact, and called longer than that
-/// of the other run.
+/// Regression: a p99 that depended on requests without a response was shown as exact. The
+/// comparison called it longer than the p99 of the other run.
 #[test]
 fn a_percentile_that_is_a_lower_bound_is_shown_as_one_and_decides_nothing() {
     let (sound, mut hung) = (hold(&three(), None).run, hold(&three(), None).run);
@@ -339,7 +341,7 @@ fn a_percentile_that_is_a_lower_bound_is_shown_as_one_and_decides_nothing() {
     }
 }
 
-/// Requests/s of a server that the generator limits were shown as exact.
+/// Regression: requests/s of a server that the generator limits were shown as exact.
 #[test]
 fn requests_per_second_that_the_generator_limits_are_shown_as_a_lower_bound() {
     let mut busy = three();

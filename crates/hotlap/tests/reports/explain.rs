@@ -1,4 +1,4 @@
-//! `hotlap explain`: what is printed, exported and stored, with scripted servers.
+//! Tests what `hotlap explain` prints, exports and stores, with scripted servers.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const KERNEL: &str = "kernel";
 
-/// The profile of a small server: stacks, and nanoseconds per request.
+/// Returns the profile of a small server: its stacks, with nanoseconds per request.
 fn profile(handle_ns: f64, write_ns: f64) -> Vec<(Vec<(&'static str, &'static str)>, f64)> {
     let call = [("main", "app"), ("entry_SYSCALL_64", KERNEL)];
     let in_kernel = |name| [&call[..], &[("sock_write_iter", KERNEL), (name, KERNEL)]].concat();
@@ -27,7 +27,7 @@ fn profile(handle_ns: f64, write_ns: f64) -> Vec<(Vec<(&'static str, &'static st
     ]
 }
 
-/// A server with a profile. Costs vary a little from lap to lap.
+/// Returns a server with a profile. The server's costs vary a little from lap to lap.
 fn server(handle_ns: f64, write_ns: f64, writes: f64, wobble: &[f64]) -> Script {
     let profile = profile(handle_ns, write_ns);
     let cost_ns = profile.iter().map(|(_, ns)| ns).sum();
@@ -48,12 +48,13 @@ fn explained(reference: Script, server: Script) -> Scene {
     scene.experiment.explain = Explain::Only;
     scene.experiment.restarts = Some(6);
     scene.experiment.rounds = Some(4);
-    // A lap as long as an observed one.
+    // A lap is as long as an observed lap.
     scene.experiment.slice = Some(hotlap_bench::runner::OBSERVED);
     scene
 }
 
-/// The second server writes twice per request, and handles it more slowly.
+/// Returns two servers. The second one writes twice per request and handles each request more
+/// slowly.
 pub fn two() -> Scene {
     explained(server(2_000.0, 4_000.0, 1.0, &QUIET), server(3_000.0, 8_000.0, 2.0, &OTHER))
 }
@@ -84,7 +85,7 @@ fn the_ledger_says_where_the_difference_goes() {
     ");
 }
 
-/// The printed lines add up to the printed difference, and the functions to their group.
+/// The printed lines add up to the printed difference, and the functions add up to their group.
 #[test]
 fn lines_add_up() {
     let report = Report::of(&hold(&two(), None).run);
@@ -101,7 +102,7 @@ fn lines_add_up() {
     assert_eq!(functions, sum(&[LedgerKind::Group]));
 }
 
-/// Regression: the cost of waking the generator was printed as that of
+/// Regression: the cost of waking the generator was printed as the cost of
 /// `_raw_spin_unlock_irqrestore` in kernel network.
 #[test]
 fn waking_the_receiver_has_a_line_and_a_note() {
@@ -129,8 +130,8 @@ fn waking_the_receiver_has_a_line_and_a_note() {
     assert!(Report::of(&alike).explanations[0].notes.is_empty());
 }
 
-/// Regression: the flame graph counted the CPU time of the profiled laps, so where the profiler
-/// slowed one server down more, its colours contradicted the ledger.
+/// Regression: the flame graph counted the CPU time of the profiled laps. Where the profiler slowed
+/// down one server more than the other, the colours contradicted the ledger.
 #[test]
 fn the_flame_graph_has_the_costs_of_the_ledger() {
     let mut run = hold(&two(), None).run;
@@ -150,8 +151,9 @@ fn the_flame_graph_has_the_costs_of_the_ledger() {
     assert!(found.flame.iter().all(|own| own.shade >= 0));
 }
 
-/// Pseudo-random numbers with mean 0 and standard deviation 1 (the sum of twelve uniform ones, less
-/// six), from a linear congruential generator (Knuth's MMIX).
+/// A generator of pseudo-random numbers with mean 0 and standard deviation 1. Each number is the
+/// sum of twelve uniform numbers, minus six. The uniform numbers come from a linear congruential
+/// generator (Knuth's MMIX).
 struct Noise(u64);
 
 impl Noise {
@@ -166,8 +168,8 @@ impl Noise {
     }
 }
 
-/// A run whose explanation has the noise of a real one: restarts differ by 1%, laps by 1%, and
-/// samples, page faults and system calls scatter like counts.
+/// Returns the run with the noise of a real one. Restarts differ by 1% and laps by 1%. Samples,
+/// page faults and system calls scatter like counts.
 fn noisy(run: &Run, seed: u64) -> Run {
     let mut noise = Noise(seed);
     (0..20).for_each(|_| _ = noise.uniform());
@@ -178,7 +180,8 @@ fn noisy(run: &Run, seed: u64) -> Run {
     for lap in &mut run.explain {
         match &mut lap.observation {
             Some(Observation::Profile(profile)) => {
-                // Each function is divided into eight, and sampled more rarely, as in a real run.
+                // Each function is divided into eight functions and sampled more rarely, as in a
+                // real run.
                 let stacks = std::mem::take(&mut profile.stacks);
                 for (stack, part) in stacks.iter().flat_map(|s| (0..8).map(move |part| (s, part))) {
                     let mut stack = stack.clone();
@@ -214,8 +217,8 @@ fn spend(explains: &mut ExplainLap, change: impl Fn(u64) -> u64) {
     usage.cpu_ns = usage.cpu_ns.map(change);
 }
 
-/// One explanation in twenty may call a line different, one in a hundred a count. Binomial, n = 80:
-/// 4 ± 3.3 × 1.9, and 0.8 ± 3.3 × 0.9.
+/// By chance, one explanation in twenty may call a line different, and one in a hundred a count.
+/// The limits are binomial with n = 80: 4 ± 3.3 × 1.9 lines and 0.8 ± 3.3 × 0.9 counts.
 #[test]
 fn lines_of_two_copies_of_a_server_rarely_differ() {
     let same = || server(2_000.0, 4_000.0, 1.0, &[]);
@@ -231,7 +234,7 @@ fn lines_of_two_copies_of_a_server_rarely_differ() {
     assert!(lines <= 10 && counts <= 3, "{lines} and {counts} of 80");
 }
 
-/// In the same noise, 6% more time in one function is named.
+/// In the noise of a real run, the explanation names a function that makes a request cost 6% more.
 #[test]
 fn what_is_planted_is_named_in_noise() {
     let run = hold(
@@ -260,7 +263,7 @@ fn two_copies_of_a_server_do_not_differ_in_any_line() {
     assert!(found.counts.iter().all(|row| !row.differs));
 }
 
-/// One more cheap call costs less than can be measured, but the count is exact.
+/// One more cheap call costs less than can be measured, but the number of calls is exact.
 #[test]
 fn a_call_is_named_even_if_its_cost_cannot_be_measured() {
     let mut calls = server(2_000.0, 4_000.0, 1.0, &OTHER);
@@ -271,7 +274,7 @@ fn a_call_is_named_even_if_its_cost_cannot_be_measured() {
     assert!(sentence.ends_with(" But per request, new has 1.00 more getpid."), "{sentence}");
 }
 
-/// Regression: chance made other lines larger than that of a cheap call.
+/// Regression: chance made other lines larger than the line of a cheap call.
 #[test]
 fn a_group_with_a_certain_count_comes_before_what_chance_makes_larger() {
     let mut calls = server(2_000.0, 4_000.0, 1.0, &[]);
@@ -299,7 +302,7 @@ fn fewer_than_three_restarts_are_inconclusive() {
     assert!(found.ledger.iter().all(|row| !row.differs));
 }
 
-/// The laps that explain the results of a run change none of them.
+/// The laps that explain the results of a run do not change these results.
 #[test]
 fn laps_that_explain_count_for_no_other_figure() {
     let mut scene = two();

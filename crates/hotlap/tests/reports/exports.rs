@@ -1,4 +1,4 @@
-//! Where exports go: nothing that was there is lost, nothing is left behind.
+//! Tests where exports go. Nothing that was there before is lost, and nothing is left behind.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -12,19 +12,19 @@ use hotlap_testkit::{Scene, program};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// A folder with a store of one run.
+/// Returns a folder with a store of one run.
 fn stored() -> Scene {
     let scene = Scene::new();
     hold(&three(), Some(Store::open(&scene.path("hotlap.db")).unwrap()));
     scene
 }
 
-/// What is in the folder but for the cache.
+/// Returns the names in the folder except for the cache.
 fn exports(scene: &Scene) -> Vec<String> {
     scene.names("").into_iter().filter(|name| name != "cache").collect()
 }
 
-/// `hotlap load --export-csv - >> results.csv` erased the file.
+/// Regression: `hotlap load --export-csv - >> results.csv` erased the file.
 #[test]
 fn an_export_to_standard_output_is_appended_where_the_shell_appends() {
     let (scene, url) = (Scene::new(), TestServer::responding(HELLO).url());
@@ -75,7 +75,7 @@ fn a_target_that_cannot_be_written_fails_before_anything_is_sent() {
     let scene = Scene::new();
     let file = scene.write("file", "");
     for bad in [scene.file("none/x"), format!("{file}/x"), "/proc/hotlap/x".to_owned()] {
-        // Nobody listens on this port: what is said first is about the file.
+        // Nobody listens on this port, so the first message must be about the file.
         for words in ["load --export-csv", "run --no-store --export-html"] {
             let hotlap = scene.hotlap(words).args([&bad, "http://127.0.0.1:1/"]);
             let said = hotlap.said().fails(1).has("that you can write to");
@@ -94,7 +94,7 @@ fn a_run_that_fails_leaves_the_report_of_the_last_one() {
     assert_eq!(exports(&scene), ["load.csv"]);
 }
 
-/// A reader that goes away early took the exports with it.
+/// Regression: exports were lost when the reader of a pipe ended early.
 #[test]
 fn a_closed_pipe_does_not_keep_files_from_being_written() {
     let scene = stored();
@@ -105,7 +105,7 @@ fn a_closed_pipe_does_not_keep_files_from_being_written() {
     assert!(scene.read("report.md").starts_with("# Run 1: hello"));
 }
 
-/// The other exports were given up when one could not be written.
+/// Regression: if one export could not be written, the other exports were not written either.
 #[test]
 fn a_full_disk_takes_nothing_from_the_other_exports() {
     let scene = stored();
@@ -115,12 +115,13 @@ fn a_full_disk_takes_nothing_from_the_other_exports() {
     assert!(scene.read("report.csv").contains("go/net-http"));
 }
 
-/// An export that could not be written in full replaced the one before it by half of itself.
+/// Regression: an export that could not be written in full replaced the previous export by half of
+/// itself.
 #[test]
 fn an_export_that_does_not_fit_leaves_the_one_before_it() {
     let scene = stored();
     scene.write("report.html", "the last one");
-    // No file may grow beyond 8 rounds of 512 bytes: the page is larger.
+    // No file may grow beyond 8 blocks of 512 bytes, but the page is larger.
     let script = "ulimit -f 8 && exec \"$0\" report --store hotlap.db --export-html report.html";
     let mut command = Command::new("sh");
     command.args(["-c", script, &program()]).current_dir(scene.folder());
@@ -139,7 +140,7 @@ fn an_interrupted_load_writes_its_exports_and_leaves_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let load = scene.hotlap("load --no-check -d 60s -c 1 --export-json load.json");
     let load = load.arg(format!("http://{}/", listener.local_addr().unwrap())).start();
-    // Once it sends requests, it listens for signals.
+    // When hotlap sends requests, it also listens for signals.
     let (mut stream, _) = listener.accept().unwrap();
     assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
     stream.write_all(HELLO).unwrap();
@@ -152,7 +153,7 @@ fn an_interrupted_load_writes_its_exports_and_leaves_nothing_else() {
 #[test]
 fn named_pipes_and_process_substitution_get_one_document() {
     let scene = stored();
-    // `cat` says when it has written everything.
+    // The file `done` shows that `cat` has written everything.
     let script = "\"$0\" report --store hotlap.db --export-json >(cat > out.json; touch done) \
                   > /dev/null; while [ ! -e done ]; do sleep 0.05; done";
     let mut command = Command::new("bash");

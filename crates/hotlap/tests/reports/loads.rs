@@ -1,5 +1,5 @@
-//! Loads that offer a rate, several loads in one run, laps that are excluded, and wrong responses:
-//! what is said of them, in which table, and with which exit code.
+//! Tests reports on loads that offer a rate, several loads in one run, excluded laps, and wrong
+//! responses. The tests check the messages, the tables and the exit codes.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use hotlap_stats::Rank;
 use hotlap_testkit::flat;
 use serde_json::Value;
 
-/// Two servers and the control. The second costs twice as much. Their only load offers a rate.
+/// Returns two servers and the control, under one load that offers a rate. The second server costs
+/// twice as much as the first.
 fn at_a_rate() -> Scene {
     let wobble = [0.01, -0.02, 0.015, -0.01, 0.005];
     let mut scene = scene(&[
@@ -34,7 +35,8 @@ fn at_a_rate() -> Scene {
     scene
 }
 
-/// Such a load has paced laps alone, of which none counted: every run of it ended with exit code 4.
+/// Regression: a load that offers a rate has only paced laps, but no such lap counted. Every run
+/// with such a load ended with exit code 4.
 #[test]
 fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     let run = hold(&at_a_rate(), None).run;
@@ -86,7 +88,7 @@ fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
     assert!(!told.contains("lean did not"), "{told}");
 }
 
-/// A closed loop beside a rate: laps at a common rate belong to the closed loop.
+/// If a run has both a closed loop and a rate, laps at a common rate belong to the closed loop.
 #[test]
 fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
     let mut scene = at_a_rate();
@@ -105,8 +107,8 @@ fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
     assert!(report.tables[1].rows[0].response.is_some());
 }
 
-/// Three servers in a closed loop, and then at 5,000 requests/s, of which the slowest serves 2,100:
-/// the others wait without a connection.
+/// Returns a run of three servers in a closed loop and then at 5,000 requests/s. The slowest server
+/// serves only 2,100 requests/s, and its other requests wait without a connection.
 fn at_a_common_rate() -> Run {
     let mut scene = three();
     (scene.experiment.paced, scene.experiment.common_rate) = (true, Some(5_000.0));
@@ -123,8 +125,8 @@ fn at_a_common_rate() -> Run {
     run
 }
 
-/// `--rate 5000` compared response times at that rate with those of a server that was not served at
-/// it, and nothing said so.
+/// Regression: with `--rate 5000`, response times were compared even with a server that did not
+/// reach this rate. No message said so.
 #[test]
 fn a_server_that_does_not_serve_the_common_rate_is_named_and_its_times_are_not_compared() {
     let report = Report::of(&at_a_common_rate());
@@ -165,8 +167,8 @@ fn a_server_that_does_not_serve_the_common_rate_is_named_and_its_times_are_not_c
     assert_ne!(field("node/http:cluster", "rate_p50_ms"), "");
 }
 
-/// The same servers under two loads. Under the second, `node/http:cluster` is the reference with
-/// twice its cost.
+/// Returns a run of three servers under two loads. `node/http:cluster` costs half as much as the
+/// reference under the first load, and twice as much under the second.
 fn under_two_loads() -> Run {
     let mut scene = three();
     scene.experiment.loads[0].name = "GET /".to_owned();
@@ -186,7 +188,8 @@ fn under_two_loads() -> Run {
     run
 }
 
-/// A server failed under every load where it broke a rule under one, and no sentence said which.
+/// Regression: a server that broke a rule under one load failed under every load, and no message
+/// named the load.
 #[test]
 fn a_regression_under_one_of_two_loads_names_it_and_fails_there_alone() {
     let mut report = Report::of(&under_two_loads());
@@ -238,7 +241,7 @@ fn warnings_about_one_of_several_loads_name_it() {
     assert!(told.contains(expected), "{told}");
 }
 
-/// Regression: each of five servers had a note of its own, with the same remedy.
+/// Regression: each of five servers had its own note with the same remedy.
 #[test]
 fn warnings_with_the_same_remedy_are_one_that_names_the_servers() {
     let mut run = at_a_common_rate();
@@ -263,14 +266,14 @@ fn warnings_with_the_same_remedy_are_one_that_names_the_servers() {
     assert_eq!(about("timed out"), [failed]);
 }
 
-/// A run without a lap that counts printed a table of dashes and was stored as finished.
+/// Regression: a run in which no lap counted printed a table of dashes and was stored as finished.
 #[test]
 fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     let mut run = hold(&three(), None).run;
     let mut seen = vec![0; run.servers.len()];
     for lap in &mut run.laps {
         seen[lap.server] += 1;
-        // More often for each server, so that one note tells of all.
+        // Every server has more violations of the second kind, so one note covers all servers.
         lap.failed = vec![match seen[lap.server] % 3 {
             0 => Violation::Connections { asked: 64, up: 12, most: None },
             _ => Violation::SideEffect { expected: 90, counted: 30 },
@@ -306,7 +309,7 @@ fn a_run_in_which_no_lap_counts_is_stored_as_invalid() {
     assert_eq!(open().run(1).unwrap().state, RunState::Invalid);
 }
 
-/// An error of hotlap itself left the run as under way.
+/// Regression: after an error of hotlap itself, the stored run was still under way.
 #[test]
 fn a_run_that_an_error_ends_is_stored_as_failed() {
     let folder = tempfile::tempdir().unwrap();
@@ -322,7 +325,8 @@ fn a_run_that_an_error_ends_is_stored_as_failed() {
     assert!(text.contains("An error in hotlap ended this run."), "{text}");
 }
 
-/// A single lap with wrong responses was left out, and the server was ranked by the others.
+/// Regression: a single lap with wrong responses was left out, and the server was ranked by its
+/// other laps.
 #[test]
 fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
     let mut run = hold(&three(), None).run;
@@ -345,7 +349,8 @@ fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
     assert!(render(&report, Format::Junit).contains("message=\"3 wrong responses\""));
 }
 
-/// Regression: the few laps without a wrong response made the level of such a server.
+/// Regression: a server with many wrong responses got figures from its few laps without a wrong
+/// response.
 #[test]
 fn a_server_with_many_wrong_responses_has_no_figures() {
     let mut run = hold(&three(), None).run;
@@ -382,7 +387,7 @@ fn nothing_is_compared_with_a_reference_that_answers_wrongly() {
     assert!(report.sentences.iter().any(|s| s == expected), "{:?}", report.sentences);
 }
 
-/// Regression: whatever the reason was, a fixed port was named.
+/// Regression: the message named a fixed port, whatever the reason of the failure was.
 #[test]
 fn a_control_that_fails_has_the_remedy_for_a_port_only_if_its_port_is_taken() {
     let mut run = hold(&three(), None).run;
@@ -403,7 +408,7 @@ fn a_control_that_fails_has_the_remedy_for_a_port_only_if_its_port_is_taken() {
     assert_eq!(told("the file db.lock is in use"), "It printed: the file db.lock is in use");
 }
 
-/// A server that chooses its port again at each start was warned of at each start.
+/// Regression: a server that chose another port at each start caused a warning at each start.
 #[test]
 fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
     let mut run = hold(&three(), None).run;
@@ -414,7 +419,7 @@ fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
         let warnings = Report::of(run).warnings;
         warnings.into_iter().filter(|w| w.contains("listens")).collect()
     };
-    // One for each server that chose another port, the ceiling included.
+    // Each server that chose another port has one note, and so does the ceiling.
     assert_eq!(told(&run).len(), 4, "{:?}", told(&run));
     run.starts
         .iter_mut()
@@ -434,7 +439,7 @@ fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
     assert_eq!(told(&run), ["All 5 servers: it listens"]);
 }
 
-/// What is not known was exported as 0.
+/// Regression: unknown values were exported as 0.
 #[test]
 fn what_is_not_known_is_absent_and_not_zero() {
     let mut run = hold(&three(), None).run;

@@ -1,4 +1,4 @@
-//! Whole runs with scripted laps: stored, analysed, and reported in every form.
+//! Tests whole runs with scripted laps, which are stored, analysed, and reported in every form.
 
 mod browser;
 mod by_request;

@@ -1,6 +1,6 @@
-//! The content of the page.
+//! Tests the content of the page.
 //!
-//! `HOTLAP_PAGES=DIR` keeps the pages that are made here, to be looked at.
+//! `HOTLAP_PAGES=DIR` keeps the pages of these tests in a folder, so that you can look at them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,10 +17,11 @@ use hotlap_load::plan::Protocol;
 
 pub const EVIL: &str = "</script><script>alert('1')</script>";
 
-/// The page of a scene whose servers have published figures.
+/// Returns the page of a scene whose servers have published figures.
 pub fn page_of(scene: &Scene) -> String {
     let mut run = hold(scene, None).run;
-    // As many ticks as a lap of half a second has, so that a page is as large as a real one.
+    // Each lap gets as many ticks as a lap of half a second, so that the page is as large as a real
+    // one.
     for lap in &mut run.laps {
         let Some(tick) = lap.outcome.series.first().copied() else { continue };
         let ticks = (0..5).map(|n| Tick {
@@ -55,7 +56,8 @@ fn page(name: &str, scene: &Scene) -> String {
     page
 }
 
-/// No address that would be loaded, one document, every script element closed by its own end.
+/// Asserts that the page is one document, loads nothing from another address, and closes every
+/// script element.
 fn holds_nothing_foreign(page: &str) {
     for foreign in
         ["src=", "@import", "url(http", "fetch(", "XMLHttpRequest", "http://", "https://"]
@@ -73,7 +75,7 @@ fn charts(page: &str) -> Vec<&str> {
     titles.filter_map(|rest| rest.split("</b>").next()).collect()
 }
 
-/// So many servers in so many restarts and rounds.
+/// Returns a scene with this many servers, restarts and rounds.
 fn sized(servers: usize, restarts: u32, rounds: u32) -> Scene {
     let mut scene = many(servers);
     (scene.experiment.restarts, scene.experiment.rounds) = (Some(restarts), Some(rounds));
@@ -132,8 +134,8 @@ fn sixty_servers_make_a_page() {
     assert!(page.len() < 4_000_000, "{} bytes", page.len());
 }
 
-/// One server is told without a comparison; where every server failed, causes and cures are shown;
-/// and so on.
+/// The heading depends on the run. For one server, the heading makes no comparison. If every server
+/// failed, the page shows causes and remedies.
 #[test]
 fn the_heading_says_what_the_run_was() {
     let steady = script(57_900.0, 16_900.0, 7, &[0.01, -0.02, 0.015]);
@@ -166,7 +168,8 @@ fn loads_that_differ_in_connections_are_drawn_as_scaling() {
     assert!((ideal[1] / ideal[0] - 4.0).abs() < 1e-4);
 }
 
-/// Regression: HTTP/1.1 and 10 streams of HTTP/2 were a curve of requests in flight.
+/// Regression: a load over HTTP/1.1 and a load with 10 streams of HTTP/2 formed a curve of requests
+/// in flight.
 #[test]
 fn loads_that_differ_in_protocol_are_no_scaling() {
     let mut scene = with_loads(many(2), &[64, 64]);
@@ -176,7 +179,8 @@ fn loads_that_differ_in_protocol_are_no_scaling() {
     assert!(Report::of(&hold(&scene, None).run).scaling.is_empty());
 }
 
-/// Two servers with a profile: the second one has a further function, whose name is [`EVIL`].
+/// Returns two servers with a profile. The second one has an additional function, whose name is
+/// [`EVIL`].
 pub fn explained() -> Scene {
     let profiled = |cost_ns: f64, functions: &[&'static str]| {
         let cost = |name: &&'static str| (vec![("main", "app"), (*name, "app")], cost_ns);

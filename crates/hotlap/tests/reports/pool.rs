@@ -1,4 +1,4 @@
-//! `hotlap merge`, with shards of scripted laps that seem to come from several nodes.
+//! Tests `hotlap merge` with shards of scripted laps that seem to come from several nodes.
 
 use std::fs;
 use std::path::Path;
@@ -14,23 +14,23 @@ use hotlap_bench::participant::Role;
 use hotlap_stats::Rank;
 use hotlap_testkit::{Said, Scene};
 
-/// A node, and by how much its shards differ from the others.
+/// A node, and the factors by which its shards differ from the shards of other nodes.
 #[derive(Clone, Copy)]
 struct Node {
     name: &'static str,
-    /// How much faster everything is.
+    /// How much faster everything is on this node.
     speed: f64,
-    /// How much more `b` and `c` cost here than elsewhere, in relation to the reference.
+    /// How much more `b` and `c` cost on this node than elsewhere, relative to the reference.
     b_costs: f64,
-    /// How much the ceiling costs.
+    /// How much more the ceiling costs on this node.
     ceiling: f64,
-    /// How much the A/A control costs.
+    /// How much more the A/A control costs on this node.
     control: f64,
 }
 
 const PLAIN: Node = Node { name: "n1", speed: 1.0, b_costs: 1.0, ceiling: 1.0, control: 1.0 };
 
-/// Which shard of a pool of so many a run measured.
+/// Returns which shard of a pool of `of` shards a run measured.
 fn place(number: usize, of: usize) -> Shard {
     Shard {
         number,
@@ -44,7 +44,8 @@ fn place(number: usize, of: usize) -> Shard {
     }
 }
 
-/// The run of one shard: the reference `a`, the servers of its group, and what all shards have.
+/// Returns the run of one shard: the reference `a`, the servers of its group, and the servers that
+/// all shards have.
 fn shard(node: Node, servers: &[&str]) -> Run {
     let wobble = |by: f64| [0.01, -0.02, 0.015, -0.01, 0.005].map(|w| w * by);
     let server =
@@ -64,7 +65,7 @@ fn shard(node: Node, servers: &[&str]) -> Run {
     run
 }
 
-/// A folder with the results of the first shards of a pool of so many.
+/// Returns a folder with the results of the first shards of a pool of `of` shards.
 fn folder(of: usize, runs: &[Run]) -> Scene {
     let scene = Scene::new();
     std::fs::create_dir(scene.path("pool")).unwrap();
@@ -86,7 +87,8 @@ fn merge(scene: &Scene, more: &str) -> Said {
     scene.hotlap("merge pool").words(more).env("COLUMNS", "100").said()
 }
 
-/// Three nodes of different speed, on which `b` costs 1.5 times as much as `a`, more or less.
+/// Returns three nodes of different speed. On these nodes, `b` costs about 1.5 times as much as
+/// `a`.
 fn three_nodes() -> [Node; 3] {
     [
         Node { name: "n1", b_costs: 0.97, control: 0.98, ..PLAIN },
@@ -109,7 +111,8 @@ fn a_merged_table_rests_on_nodes() {
     let (effect, _) = analysis.servers[1].against.unwrap().found[Measure::Cost].unwrap();
     assert_eq!(effect.restarts, 3, "three nodes");
     assert!(effect.ratio.contains(1.5));
-    // Standard deviation 3% ÷ √3 × t(2) = 4.303: ± 7.5%. On one node it is less than 1%.
+    // The interval is ± 7.5%: a standard deviation of 3% ÷ √3 × 4.303 (t with 2 degrees of
+    // freedom). On one node, the interval is narrower than ± 1%.
     assert!((effect.ratio.relative_half_width() - 0.0745).abs() < 0.005, "{effect:?}");
     let alone = Analysis::of(&runs[0], 0).servers[1].against.unwrap();
     let (alone, _) = alone.found[Measure::Cost].unwrap();
@@ -140,7 +143,8 @@ fn servers_that_no_shard_measured_together_are_ranked_through_the_reference() {
     let analysis = Analysis::of(&run, 0);
     let ranks: Vec<_> = analysis.servers[..3].iter().map(|server| server.rank.unwrap()).collect();
     assert_eq!(ranks, [1, 2, 3].map(Rank::only));
-    // The reference was measured by all shards, and each other server by its own.
+    // All shards measured the reference. Each other server was measured only by the shards of its
+    // group.
     let restarts = |server: usize| {
         let readings = &analysis.servers[server].readings[Measure::Cost];
         readings.iter().map(|r| r.restart).collect::<std::collections::BTreeSet<_>>().len()
@@ -148,8 +152,8 @@ fn servers_that_no_shard_measured_together_are_ranked_through_the_reference() {
     assert_eq!([0, 1, 2, 3].map(restarts), [18, 9, 9, 18]);
 }
 
-/// Regression: any store in a folder was merged: of another pool, of another experiment, or one
-/// shard twice.
+/// Regression: any store in a folder was merged, even a store of another pool, a store of another
+/// experiment, or the same shard twice.
 #[test]
 fn a_store_that_is_not_one_more_shard_of_the_pool_is_refused() {
     let run = shard(three_nodes()[0], &["b"]);
@@ -176,7 +180,7 @@ fn a_store_that_is_not_one_more_shard_of_the_pool_is_refused() {
     merge(&self::folder(3, &[]), "").fails(2).has("has no shard (*.db)");
 }
 
-/// Regression: each missing shard of a damaged record was listed, which took all memory.
+/// Regression: each missing shard of a damaged record was listed, and the list took all memory.
 #[test]
 fn an_impossible_shard_is_refused() {
     let run = shard(three_nodes()[0], &["b"]);
@@ -213,7 +217,8 @@ fn kinds_of_machines_are_not_merged() {
     }
     merge(&folder, "--kind 2").succeeds().has("1 of 3 shards on 1 node (n3)");
     merge(&folder, "--kind 3").fails(2);
-    // Another patch of the kernel is no other kind. Another series is.
+    // Kernels that differ only in the patch version are of one kind, but another kernel series is
+    // another kind.
     runs[2].host.machine.allowed = 2;
     for (kernel, expected) in [("Linux 6.18.7", 0), ("Linux 6.17", 2)] {
         runs[2].host.machine.kernel = kernel.to_owned();
@@ -299,7 +304,7 @@ fn a_run_of_one_machine_is_not_changed_by_being_a_shard() {
     assert!((condition.ceiling_ns.unwrap() / 5_000.0 - 1.0).abs() < 0.01);
 }
 
-/// What a dry run says of a shard of a suite.
+/// Returns what a dry run prints about a shard of a suite.
 fn planned(scene: &Scene, shard: &str) -> Said {
     let run = scene.hotlap("run --suite ./tiny.toml --dry-run --nodes-per-server 3 --store t.db");
     run.args(["--shard", shard]).said()
@@ -326,7 +331,7 @@ fn a_shard_has_the_reference_and_its_part_of_the_suite() {
     others.retain(|name| !is_shared(name));
     others.sort();
     assert_eq!(others, ["five", "four", "one", "two"]);
-    // What cannot be merged is not measured.
+    // Shards that cannot be merged are not measured.
     scene.write("tiny.toml", suite("slo = 'p99<10ms'"));
     planned(&scene, "0/3").fails(2).has("does not compare servers");
 }

@@ -1,4 +1,5 @@
-//! A run that was interrupted goes on: the same order, no lap lost, none twice.
+//! Tests that an interrupted run continues in the same order. No lap is lost, and no lap is
+//! measured twice.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +17,7 @@ fn hold(scene: &Scene, run: Run, store: &Path, interrupted_at: Option<Duration>)
     hold_as(&scene, run, Some(Store::open(store).unwrap()))
 }
 
-/// Restart, round, place and server of every lap.
+/// Returns the restart, the round, the place and the server of every lap.
 fn laps(run: &Run) -> Vec<(u32, u32, u32, usize)> {
     run.laps.iter().map(|l| (l.restart, l.round, l.place, l.server)).collect()
 }
@@ -44,7 +45,7 @@ fn an_interrupted_suite_goes_on_with_a_new_restart() {
     let earlier = resume::earlier(&Store::open(&path).unwrap(), "mine").unwrap();
     assert_eq!(laps(&earlier), laps(&cut.run));
     resume::go_on(&mut scene.experiment, &earlier, &run).unwrap();
-    // The servers of the second restart have ended: a third and a fourth make up for it.
+    // The servers of the second restart have ended, so a third and a fourth restart make up for it.
     assert_eq!((scene.experiment.from.restart, scene.experiment.from.round), (2, 0));
     let kept = hold(&scene, Run { state: RunState::UnderWay, ..earlier }, &path, None);
     assert_eq!((kept.over, kept.run.number), (Over::Done, Some(1)));
@@ -104,14 +105,14 @@ fn what_cannot_go_on_says_why() {
     changed.loads[0].shape.connections = 1;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &changed).unwrap_err().to_string();
     assert_eq!(error, "run 1 cannot be resumed: its suite has been changed since");
-    // Figures of each request are kept by place, so the requests must be the same.
+    // The figures of each request are stored by place, so the requests must be the same.
     let (mut cut, mut now) = (cut.run, changed);
     now.loads.clone_from(&cut.loads);
     let names = |names: [&str; 2]| names.map(str::to_owned).to_vec();
     cut.loads[0].requests = names(["user", "order"]);
     now.loads[0].requests = names(["order", "user"]);
     assert!(resume::same_suite(&cut, &now).is_err());
-    // An older version did not keep them.
+    // An older version did not store the requests.
     cut.loads[0].requests.clear();
     assert!(resume::same_suite(&cut, &now).is_ok());
     let (scene, run) = suite();
@@ -119,7 +120,8 @@ fn what_cannot_go_on_says_why() {
     assert!(told("mine").contains("run 2, the last of the suite mine, is finished"));
 }
 
-/// A stress of which two thirds were over was announced as a whole measurement and a whole stress.
+/// Regression: a stress of which two thirds were over was announced as a whole measurement and a
+/// whole stress.
 #[test]
 fn what_is_left_is_announced() {
     let (mut scene, mut run) = suite();

@@ -1,4 +1,5 @@
-//! Whole runs with scripted laps: race, report and every form of it, in milliseconds.
+//! Tests whole runs with scripted laps, from the schedule to every form of the report, in
+//! milliseconds.
 
 use std::time::Duration;
 
@@ -224,13 +225,13 @@ fn the_control_is_measured_and_not_compared_with_the_others() {
     let analysis = Analysis::of(&run, 0);
     assert!(analysis.noise_band(Measure::Cost).is_some());
     let rounds = |server: usize| analysis.servers[server].readings[Measure::Cost].len();
-    // The A/A control is the last, and takes part in every fourth round.
+    // The A/A control is the last server and takes part in every fourth round.
     assert!(rounds(3) < rounds(0), "{} and {}", rounds(3), rounds(0));
 }
 
 #[test]
 fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
-    // 64 connections and 1,400 requests/s: 46 ms each.
+    // At 64 connections and 1,400 requests/s, each response takes 46 ms.
     let told = |cost_ns: f64| {
         let server = script(1_400.0, cost_ns, 9, &[0.01, -0.01]);
         let servers = [("app", Role::Reference, server.clone()), ("new", Role::Plain, server)];
@@ -246,12 +247,13 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
 }
 
-/// Virtual machines that were compiled on while they were measured got an interval and no word.
+/// Regression: virtual machines that still compiled code during the measurement got an interval and
+/// no warning.
 #[test]
 fn a_server_whose_cost_falls_while_it_is_measured_is_named() {
     let told = |last: f64| {
         let mut server = script(20_000.0, 40_000.0, 9, &[]);
-        // Twelve laps a restart, from 1 to `last`.
+        // Each restart has twelve laps, whose cost goes from 1 to `last`.
         server.wobble = (0..12).map(|n| (1.0, 1.0 + (last - 1.0) * f64::from(n) / 11.0)).collect();
         let text = table(&scene(&[("app", Role::Reference, server)]), 120);
         let note = text.lines().skip_while(|line| !line.contains("Note: app")).take(3);
@@ -349,7 +351,7 @@ fn published_figures_stand_beside_what_is_measured() {
     assert!(markdown.contains("| 2.32× | 0.66× \\[0.66, 0.67\\] | best of three |"), "{markdown}");
 }
 
-/// What the generator was the limit of was said not to be measured.
+/// Regression: figures that the generator limited were reported as not measured.
 #[test]
 fn a_bound_is_set_beside_what_was_published() {
     let mut scene = three();
@@ -490,7 +492,8 @@ fn the_forms_for_ci_hold_every_server_and_no_ceiling() {
     let figures: Value = serde_json::from_str(&render(&report, Format::Github)).unwrap();
     assert_eq!(figures[0]["name"], "go/net-http: CPU time per request");
     assert_eq!((&figures[0]["unit"], &figures[0]["range"]), (&"µs".into(), &"± 0.05%".into()));
-    // Four of the first, and three of the third, which has too few samples for a p99.
+    // The first server has four figures. The third server has three, because it has too few samples
+    // for a p99.
     assert_eq!(figures.as_array().unwrap().len(), 7);
 
     let benchmarks: Value = serde_json::from_str(&render(&report, Format::Bencher)).unwrap();

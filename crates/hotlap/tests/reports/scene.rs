@@ -1,4 +1,4 @@
-//! A run as a test tells it: servers with scripted laps, and everything else as it really is.
+//! A run as a test describes it. The laps of the servers are scripted, and everything else is real.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::verify::Requirements;
 
-/// A run as a test tells it.
+/// A test's description of a run.
 #[derive(Clone)]
 pub struct Scene {
     pub experiment: Experiment,
     pub scripts: Vec<Script>,
     pub question: Question,
-    /// When the user interrupts it.
+    /// When the user interrupts the run.
     pub interrupted_at: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
     }
 }
 
-/// A script whose laps differ a little from one another, the same way in every round.
+/// Returns a script whose laps differ a little from one another, in the same way in every round.
 pub fn script(rate: f64, cost_ns: f64, megabytes: u64, wobble: &[f64]) -> Script {
     Script {
         rss_bytes: megabytes * 1_000_000,
@@ -85,8 +85,8 @@ pub fn three() -> Scene {
     ])
 }
 
-/// So many servers with names as in the catalogue, of which each is slower than the one before it,
-/// an A/A control and the ceiling.
+/// Returns this many servers with names as in the catalogue, an A/A control and the ceiling. Each
+/// server is slower than the one before it.
 pub fn many(servers: usize) -> Scene {
     const NAMES: [&str; 9] = [
         "go/net-http",
@@ -179,7 +179,7 @@ pub fn hold(scene: &Scene, store: Option<Store>) -> Kept {
     hold_as(scene, record(scene), store)
 }
 
-/// The same with a record of the test's own.
+/// Runs a scene like [`hold`], but with the test's own record.
 pub fn hold_as(scene: &Scene, run: Run, store: Option<Store>) -> Kept {
     let (scripts, loads) = (scene.scripts.clone(), scene.experiment.loads.clone());
     let mut runner = Scripted::new(scripts, loads, scene.experiment.slice.expect("scripted"));
@@ -190,12 +190,12 @@ pub fn hold_as(scene: &Scene, run: Run, store: Option<Store>) -> Kept {
     recorder.keep(&scene.experiment, &mut runner)
 }
 
-/// The table of a scene, in so many columns.
+/// Returns the table of a scene, in this many columns.
 pub fn table(scene: &Scene, width: usize) -> String {
     printed(&hold(scene, None).run, width)
 }
 
-/// What a terminal of so many columns shows of a run.
+/// Returns what a terminal of this many columns shows of a run.
 pub fn printed(run: &Run, width: usize) -> String {
     let text = terminal::render(&Report::of(run), width, false);
     for line in text.lines() {
@@ -204,7 +204,7 @@ pub fn printed(run: &Run, width: usize) -> String {
     text
 }
 
-/// A server that one scenario left well.
+/// Returns a server that one stress scenario did not harm.
 pub fn stressed(name: &str) -> Subject {
     let pace =
         ClientService { requests_per_s: 10_000.0, answers: 10_000, ..ClientService::default() };
@@ -233,8 +233,9 @@ pub fn stressed(name: &str) -> Subject {
     }
 }
 
-/// Requests of a server hang, in one round of one restart: more than 1% of them are still
-/// unanswered, 1.2 s old, when the window closes. So that round's p99 is a lower bound.
+/// Makes requests of a server hang in one restart. In each lap of this restart, more than 1% of the
+/// requests are still unanswered when the window closes. These requests are 1.2 s old, so the p99
+/// is a lower bound.
 pub fn hang(run: &mut Run, server: usize) {
     let is_own = |lap: &&mut Lap| lap.server == server && lap.restart == 1;
     for lap in run.laps.iter_mut().filter(is_own) {
@@ -242,16 +243,18 @@ pub fn hang(run: &mut Run, server: usize) {
     }
 }
 
-/// The laps of [`three`]: three restarts of six rounds, two laps of each server in a round, of the
-/// ceiling in the first round, and of the A/A control in the first and the fifth.
+/// The number of laps of [`three`], which has three restarts of six rounds. Each round has two laps
+/// of each server. The first round also has two laps of the ceiling. The first and the fifth round
+/// also have two laps of the A/A control.
 pub const LAPS: usize = 3 * 2 * (6 * 3 + 1 + 2);
 
 /// The names of the requests of [`mix`].
 pub const USER: &str = "GET /users/${id}";
 pub const ORDER: &str = "POST /orders";
 
-/// The load sends two requests: nine of ten get a user, and take as long as all did; one of ten
-/// sends an order, and takes five times as long. The ceiling has one request only.
+/// Gives the load two requests. Nine of ten requests get a user and take as long as all requests
+/// did before. One of ten sends an order and takes five times as long. The ceiling has only one
+/// request.
 pub fn mix(run: &mut Run) {
     let names = [USER, ORDER].map(str::to_owned);
     run.loads.iter_mut().for_each(|load| load.requests = names.to_vec());

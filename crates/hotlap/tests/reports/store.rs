@@ -1,5 +1,5 @@
-//! The store: values come out as they went in, and laps outlive a crash. If the store fails, no lap
-//! is lost, and the error has a remedy.
+//! Tests the store. Values come out as they went in, and laps outlive a crash. If the store fails,
+//! no lap is lost, and the error has a remedy.
 
 use std::fs;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn runs_are_numbered_and_listed() {
     assert!(error.contains("no run 7") && error.contains("the last one is 2"), "{error}");
 }
 
-/// Sixteen servers were said to start in 68 s, and took 203 s each time.
+/// Regression: hotlap announced that sixteen servers start in 68 s, but they took 203 s each time.
 #[test]
 fn how_a_server_started_last_is_known() {
     let folder = tempfile::tempdir().unwrap();
@@ -86,14 +86,14 @@ fn each_lap_is_there_as_soon_as_it_has_ended() {
     run.set(number, |run, number| run.number = Some(number));
     run.add(redact::lap(laps[0].clone()), |run, lap| run.laps.push(lap));
     store.add_lap(&run).unwrap();
-    // No end: hotlap was killed. Another process sees the lap and the state.
+    // The run has no end, as if hotlap had been killed. Another process sees the lap and the state.
     let read = Store::open_existing(&path).unwrap().run(number).unwrap();
     assert_eq!(read.state, RunState::UnderWay);
     assert!(read.laps == laps[..1], "what was read differs");
 }
 
-/// Regression: `report` and `merge` panicked at a reference to a server that does not exist, and
-/// did not end at layers on top of each other.
+/// Regression: `report` and `merge` panicked if a server referred to a server that does not exist.
+/// Neither command ended if two layers were on top of each other.
 #[test]
 fn a_reference_to_no_server_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -146,8 +146,8 @@ fn what_is_no_store_is_said_to_be_none() {
     assert!(error.contains("no store at"), "{error}");
 }
 
-/// Regression: SQLite waited for the other end of a pipe, and turned an empty file that was
-/// only to be read into a store.
+/// Regression: SQLite waited for the other end of a pipe. SQLite also turned an empty file into a
+/// store, although the file was only to be read.
 #[test]
 fn what_cannot_be_a_store_is_refused_and_an_empty_file_stays_empty() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ fn what_cannot_be_a_store_is_refused_and_an_empty_file_stays_empty() {
     assert_eq!(fs::metadata(path("empty.db")).unwrap().len(), 0);
 }
 
-/// No store of another version exists outside of this project, so none is converted.
+/// No store of another version exists outside of this project, so no store is converted.
 #[test]
 fn a_store_of_another_version_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,7 +207,7 @@ fn a_place_that_cannot_be_written_is_named() {
 fn a_store_that_may_only_be_read_is_read() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    // A name that is more than a name within an address.
+    // In an address, some characters of this name would have a special meaning.
     let path = folder.path().join("50%? #1.db");
     hold(&three(), Some(Store::open(&path).unwrap()));
     let permit = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode));
@@ -243,7 +243,7 @@ fn a_store_that_fails_on_the_way_does_not_lose_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hotlap.db");
     let store = Store::open(&path).unwrap();
-    // A table goes missing under the feet of a run: every further write fails.
+    // A table goes missing during the run, so every further write fails.
     let db = rusqlite::Connection::open(&path).unwrap();
     db.execute_batch("DROP TABLE lap").unwrap();
     let kept = hold(&three(), Some(store));
@@ -254,7 +254,7 @@ fn a_store_that_fails_on_the_way_does_not_lose_the_run() {
     assert_eq!(laps(&rescued, 1), LAPS);
 }
 
-/// SQLite goes on writing to a file that was removed, and says nothing.
+/// SQLite continues to write to a file that was removed, without an error.
 #[test]
 fn a_store_that_is_removed_or_replaced_while_it_runs_is_made_again() {
     for is_replaced in [false, true] {
@@ -265,7 +265,7 @@ fn a_store_that_is_removed_or_replaced_while_it_runs_is_made_again() {
             let _ = fs::remove_file(folder.path().join(name));
         }
         if is_replaced {
-            // Somebody else's run has the number 1 in the new store.
+            // In the new store, number 1 is another user's run.
             let other = redact::run(Run { seed: 99, ..record(&three()) });
             Store::open(&path).unwrap().begin(&other).unwrap();
         }
@@ -292,8 +292,8 @@ fn a_run_that_is_saved_again_keeps_its_number_and_takes_no_other_runs() {
     assert_eq!(store.run(1).unwrap().laps.len(), 10);
 }
 
-/// Needs the permission to mount. Where it is missing, `/dev/full` and `ulimit -f` in exports.rs
-/// are what remains.
+/// The test needs the permission to mount. Without it, only the tests with `/dev/full` and `ulimit
+/// -f` in exports.rs cover a full disk.
 #[test]
 fn a_disk_that_is_full_while_it_runs_does_not_lose_the_run() {
     let disk = tempfile::tempdir().unwrap();
@@ -310,7 +310,7 @@ fn a_disk_that_is_full_while_it_runs_does_not_lose_the_run() {
     let store = Store::open(&path).unwrap();
     let filler = disk.path().join("filler");
     let left = fs::write(&filler, vec![0; 4 << 20]);
-    // Room for the run to begin, and not for its laps.
+    // The disk has room for the beginning of the run, but not for its laps.
     let full = fs::metadata(&filler).unwrap().len();
     fs::OpenOptions::new().write(true).open(&filler).unwrap().set_len(full - 96_000).unwrap();
     let kept = hold(&three(), Some(store));
@@ -323,7 +323,7 @@ fn a_disk_that_is_full_while_it_runs_does_not_lose_the_run() {
     assert_eq!(count, LAPS);
 }
 
-/// Of two first runs at once, one said "table run already exists".
+/// Regression: of two first runs at the same time, one failed with "table run already exists".
 #[test]
 fn ten_connections_at_once_make_one_store() {
     let (run, laps) = (redact::run(record(&three())), hold(&three(), None).run.laps);

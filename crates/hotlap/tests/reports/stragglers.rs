@@ -1,5 +1,5 @@
-//! Pools of a hundred shards, simulated: how many are set apart by chance, and whether disturbed
-//! ones are found.
+//! Simulates pools of a hundred shards. The tests check how many shards are set apart by chance,
+//! and whether disturbed shards are found.
 
 use hotlap::model::Apart;
 use hotlap::pool::apart::{Condition, apart};
@@ -10,14 +10,15 @@ use rand_pcg::Pcg64Mcg;
 struct Machines(Pcg64Mcg);
 
 impl Machines {
-    /// A standard normal value (Box and Muller 1958).
+    /// Returns a standard normal value (Box and Muller 1958).
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.0.random::<f64>()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.0.random::<f64>()).cos()
     }
 
-    /// A shard of `restarts` restarts: control and reference differ by 1% from restart to restart
-    /// and by 1% from round to round, times `noise`; ceilings of nodes by 4%, times `ceiling`.
+    /// Returns a shard of `restarts` restarts. Control and reference differ by 1% from restart to
+    /// restart and by 1% from round to round, times `noise`. The ceilings of the nodes differ by
+    /// 4%, times `ceiling`.
     fn shard(&mut self, restarts: u32, noise: f64, ceiling: f64) -> Condition {
         let mut pairs = ByRestart::new();
         for restart in 0..restarts {
@@ -45,7 +46,8 @@ fn hardly_any_shard_is_set_apart_by_chance() {
                 (0..100).map(|_| machines.shard(restarts, 1.0, 1.0)).collect();
             set_apart += apart(&pool).iter().flatten().count();
         }
-        // Of 10,000 shards. With three restarts the noise floor itself is uncertain.
+        // The limits are for 10,000 shards. With three restarts, the noise floor itself is
+        // uncertain.
         let most = if restarts == 3 { 150 } else { 10 };
         assert!(set_apart <= most, "{restarts} restarts: {set_apart} of 10,000");
     }

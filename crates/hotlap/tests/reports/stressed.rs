@@ -1,4 +1,4 @@
-//! What a report says of servers under stress, in every output.
+//! Tests what a report says about servers under stress, in every output.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn trial(scenario: &str, observed: Observed) -> StressTrial {
     }
 }
 
-/// A server that bears garbage and does not bear idle clients.
+/// Returns a report on a server that copes with garbage but not with idle clients.
 fn two_scenarios() -> Report {
     let held = |mb: u64, threads| Held { rss_bytes: mb * 1_000_000, threads };
     let garbage = Observed {
@@ -73,7 +73,7 @@ fn two_scenarios() -> Report {
     Report::of(&run(vec![subject]))
 }
 
-/// Two servers under overload alone, one of which was published.
+/// Returns a report on two servers under overload alone. One of them has a published figure.
 fn overload() -> Report {
     let failures = [(Failure::Reset, 38), (Failure::Timeout, 2)];
     let failures = failures.map(|(failure, count)| FailureCount {
@@ -110,13 +110,13 @@ fn overload() -> Report {
     Report::of(&run)
 }
 
-/// A run that measured nothing but this.
+/// Returns a run that measured only this stress.
 fn run(stress: Vec<Subject>) -> Run {
     let (loads, servers, state) = (Vec::new(), Vec::new(), RunState::Finished);
     Run { question: Question::Stress, stress, loads, servers, state, ..record(&three()) }
 }
 
-/// The part of the terminal's report that is about the stress.
+/// Returns the part of the terminal's report that is about the stress.
 fn text(report: &Report, width: usize, color: bool) -> String {
     let text = terminal::render(report, width, color);
     let at = text.find("  stress · ").unwrap();

@@ -1,4 +1,4 @@
-//! What a report says where no verdict is possible, and where figures are bounds or missing.
+//! Tests what a report says if no verdict is possible, or if figures are bounds or missing.
 
 use crate::scene::{hang, hold, scene, script, three};
 use hotlap::analysis::{Analysis, Measure};
@@ -11,14 +11,14 @@ use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
 use serde_json::Value;
 
-/// The table and the sentences of a run, without its head.
+/// Returns the table and the sentences of a run, without the head.
 fn shown(run: &Run, width: usize) -> String {
     let text = terminal::render(&Report::of(run), width, false);
     let (_, table) = text.split_once("slices of 20 ms\n").unwrap();
     table.trim_matches('\n').to_owned()
 }
 
-/// Seven of 21 rows of a suite had no order, because the generator limited them.
+/// Regression: seven of 21 rows of a suite had no order, because the generator limited them.
 #[test]
 fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     let limited = |cost, wobble| Script { busy: 0.97, ..script(100_000.0, cost, 1, wobble) };
@@ -55,7 +55,7 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     ");
 }
 
-/// In a suite of twenty servers the same note came twenty times.
+/// Regression: in a suite of twenty servers, the same note came twenty times.
 #[test]
 fn rows_that_the_generator_limits_are_told_of_together() {
     let fast = || {
@@ -80,7 +80,8 @@ fn rows_that_the_generator_limits_are_told_of_together() {
     ");
 }
 
-/// b and c are told apart, and neither from a, whose restarts differ: all three shared rank 1.
+/// b and c are told apart. Neither is told apart from a, whose restarts differ. Regression: all
+/// three shared rank 1.
 #[test]
 fn a_pair_that_was_told_apart_has_two_ranks_and_the_table_is_in_the_order_of_estimates() {
     let steady = |rate| script(rate, 1e9 / rate, 5, &[0.002, -0.001, 0.0, -0.002, 0.001]);
@@ -90,7 +91,7 @@ fn a_pair_that_was_told_apart_has_two_ranks_and_the_table_is_in_the_order_of_est
         ("c", Role::Plain, steady(9_700.0)),
         ("b (again)", Role::Control, steady(10_300.0)),
     ]);
-    // Twelve laps a restart.
+    // Each restart has twelve laps.
     let wobble = |n: u32| 1.0 + 0.15 * (f64::from(n / 12) - 1.0);
     scene.scripts[1].wobble = (0..36).map(|n| (wobble(n), 1.0)).collect();
     let report = Report::of(&hold(&scene, None).run);
@@ -99,7 +100,7 @@ fn a_pair_that_was_told_apart_has_two_ranks_and_the_table_is_in_the_order_of_est
     assert_eq!(rows, ["1–3 a", "1–2 b", "2–3 c"]);
 }
 
-/// Two restarts, and one, got verdicts and ranks.
+/// Regression: runs with two restarts, and even with one, got verdicts and ranks.
 #[test]
 fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     let mut scene = three();
@@ -163,7 +164,8 @@ fn a_control_that_differs_withholds_verdicts() {
     assert!(said.last().unwrap().contains("differs from it (p < 0.01)"), "{said:?}");
 }
 
-/// Rounds in which a server said nothing were left out, which made it look better.
+/// Regression: rounds in which a server sent no response were left out, which made the server look
+/// better.
 #[test]
 fn rounds_without_a_response_count_and_are_named() {
     let mut run = hold(&three(), None).run;
@@ -183,8 +185,8 @@ fn rounds_without_a_response_count_and_are_named() {
     );
 }
 
-/// The p99 of a restart in which requests hung was compared as though it were exact: it said that the
-/// server is as quick as one that answers.
+/// Regression: the p99 of a restart in which requests hung was compared as though it were exact.
+/// The report called the server as quick as one that responds.
 #[test]
 fn a_percentile_that_is_a_lower_bound_in_any_restart_decides_nothing() {
     let found = |server: usize, compared: usize| {

@@ -1,4 +1,4 @@
-//! Loads of a server, and the laps that come of them.
+//! Loads a server, and turns the results into laps.
 
 use std::time::{Duration, Instant};
 
@@ -18,16 +18,17 @@ use crate::participant::Load;
 use crate::runner::TrialWindow;
 use crate::validity;
 
-/// A server is idle if a single request takes no longer than this, or than its mean service time
-/// when it was saturated.
+/// The longest time that a single request takes on an idle server. The limit is longer for a server
+/// whose mean service time under saturation was longer.
 const CALM: Duration = Duration::from_millis(50);
 
-/// How long a server may take to recover from overload, if the timeout of a request is not longer.
-/// Requests that it had accepted before are abandoned, but many servers still carry them out.
+/// The time that a server gets to recover from overload, unless the timeout of a request is longer.
+/// Clients have abandoned the requests that the server had accepted, but many servers still carry
+/// them out.
 const RECOVERY: Duration = Duration::from_secs(10);
 
 impl Instance {
-    /// A load as a plan.
+    /// Returns a load as a plan for the generator.
     pub(super) fn plan(&self, load: usize) -> Result<Plan, ServerFailure> {
         let (setting, load) = (&self.run.setting, &self.run.loads[load]);
         let target = self.target.clone();
@@ -39,7 +40,7 @@ impl Instance {
             None => self.requests.clone(),
             Some(request) => {
                 let request = request.min(self.requests.len().saturating_sub(1));
-                // Alone, its weight makes no difference.
+                // Without other requests, the weight of a request makes no difference.
                 vec![Request { weight: 1, ..self.requests[request].clone() }]
             }
         };
@@ -53,14 +54,14 @@ impl Instance {
         Ok(plan)
     }
 
-    /// The number of values of each field that are used up. They are not used again, because a
+    /// The number of values of each field that are used up. No value is used again, because a
     /// request with the same key might be refused the second time.
     fn first_value(&self) -> u64 {
         let (earlier, latest) = &self.values_used;
         earlier + latest.as_ref().map_or(0, |used| used())
     }
 
-    /// A load that has just been started.
+    /// Takes over a load that has just been started, or returns why it could not be started.
     pub(super) fn begun(
         &mut self,
         phase: &str,
@@ -71,8 +72,8 @@ impl Instance {
         Ok(session)
     }
 
-    /// Why a load ended early: the user interrupted, a generator was lost, or one of the load's
-    /// threads failed.
+    /// Returns why a load ended early: the user interrupted, a generator was lost, or one of the
+    /// load's threads failed.
     pub(super) fn cut_short(&mut self, phase: &str, session: Box<dyn RunningLoad>) -> Trouble {
         if self.run.is_stopped() {
             return self.failure(phase, "interrupted".to_owned(), "").into();
@@ -86,7 +87,7 @@ impl Instance {
         }
     }
 
-    /// Thaws the server and connects to it. Nothing is sent until a window is opened.
+    /// Thaws the server and opens the connections. Nothing is sent until a window is opened.
     fn hold(&mut self, load: usize) -> Result<Held, Trouble> {
         let plan = self.plan(load)?;
         self.thaw();
@@ -98,8 +99,8 @@ impl Instance {
         }
     }
 
-    /// Loads the server and samples it at the given times: the window opens at the first and closes
-    /// at the last. Then the server has until `rest` to finish requests in flight.
+    /// Loads the server and samples it at the given times. The window opens at the first time and
+    /// closes at the last. Afterwards, the server has up to `rest` to finish requests in flight.
     pub fn drive<const N: usize>(
         &mut self,
         load: usize,
@@ -111,9 +112,10 @@ impl Instance {
             Some(held) => held,
             None => self.hold(load)?,
         };
-        // The window must not open before the server runs: a call to another host takes a while,
-        // and a generator that never sleeps may keep this thread from its core for milliseconds.
-        // If they share a core, it is the server that may keep this thread from it.
+        // The server must run before the window opens. A call to another host takes a while, and a
+        // generator that never sleeps may keep this thread from its core for milliseconds. If
+        // server and generator share a core, a running server may keep this thread from it, so the
+        // window opens first.
         if !self.run.setting.cores.shared || self.is_elsewhere() {
             self.thaw();
         }
@@ -137,13 +139,13 @@ impl Instance {
         Ok(samples.try_into().expect("one sample for each edge"))
     }
 
-    /// Its mean service time. Zero before its warm-up.
+    /// The server's mean service time. Zero before its warm-up.
     fn service(&self, load: usize) -> Duration {
         self.known[load].map_or(Duration::ZERO, |known| known.service)
     }
 
-    /// Runs a slice of the lap under way, or begins a lap with it. If a generator is lost, the lap
-    /// is excluded, and its other slices are left out.
+    /// Runs one slice, as part of the lap under way or as the first slice of a new lap. If a
+    /// generator is lost, the lap is excluded, and its remaining slices are skipped.
     pub fn slice(&mut self, load: usize, window: Duration) -> Result<(), ServerFailure> {
         if self.lost.is_some() {
             return Ok(());
@@ -166,7 +168,7 @@ impl Instance {
         }
     }
 
-    /// Ends the lap under way: the sum of its slices.
+    /// Ends the lap under way and judges the sum of its slices.
     pub fn lap(&mut self, load: usize) -> Result<Lap, ServerFailure> {
         let lap = self.gather(load);
         self.judged(load, LapKind::Flat, lap, validity::judge)
@@ -184,14 +186,15 @@ impl Instance {
         else {
             return Err(self.cut_short("lap", held.session));
         };
-        // After a silence, its connections may not have recovered yet.
+        // After the server's host was silent, the connections may not have recovered yet.
         self.held = Some(held).filter(|_| validity::silence(between.silence).is_none());
         let switches = self.before_lap.and_then(|(first, _)| first.zip(self.switches()));
         let usage = self.usage(&between, switches, requests);
         Ok(self.measured((load, LapKind::Flat, at), &between, usage, measured)?)
     }
 
-    /// A lap before it is judged, but with the failed checks of what is counted outside of it.
+    /// Returns a lap that is not judged yet. Its failed checks so far concern the generators, the
+    /// server's host and the side effect.
     fn measured(
         &mut self,
         (load, kind, at): (usize, LapKind, Instant),
@@ -213,8 +216,9 @@ impl Instance {
         Ok(Lap { generators, failed, ..lap })
     }
 
-    /// A lap without a response counts: the server stalled. Once its requests time out, the server
-    /// is dropped unless it answers a new one.
+    /// Returns the outcome unless the server hangs. A lap without a response is valid, because the
+    /// server stalled. Once its requests time out, the server is dropped unless it answers a new
+    /// request.
     fn unless_it_hangs(&mut self, outcome: Outcome) -> Result<Outcome, ServerFailure> {
         let is_silent = outcome.responses == 0 && outcome.failures.of(Failure::Timeout) > 0;
         if !is_silent || self.run.is_stopped() {
@@ -228,7 +232,7 @@ impl Instance {
         }
     }
 
-    /// Judges a lap. One in which a generator was lost has no figures.
+    /// Judges a lap. A lap in which a generator was lost has no figures.
     fn judged(
         &mut self,
         load: usize,
@@ -253,8 +257,8 @@ impl Instance {
         }
     }
 
-    /// Runs one lap at a rate, for this long. The n-th of these laps has the same arrivals for all
-    /// servers.
+    /// Runs one lap at a rate, for this long. The n-th lap at a rate has the same arrival times on
+    /// all servers.
     pub fn paced_lap(
         &mut self,
         load: usize,
@@ -325,8 +329,9 @@ impl Instance {
         Ok(self.measured((load, kind, at), &between, usage, measured)?)
     }
 
-    /// Waits until a server that was loaded at a rate is idle again: two single requests in a row
-    /// take no longer than at the end of its warm-up, when it was saturated.
+    /// Waits until a server that was loaded at a rate is idle again. The server is idle once two
+    /// single requests in a row take no longer than [`CALM`] or its mean service time under
+    /// saturation.
     fn recover(&mut self, load: usize, rate: f64) -> Result<(), ServerFailure> {
         let calm = CALM.max(self.service(load));
         let until = Instant::now() + self.run.setting.timeout.max(RECOVERY);
@@ -352,7 +357,7 @@ impl Instance {
         Ok(())
     }
 
-    /// The instruments that can be used on it, and what they cannot see.
+    /// The instruments that can be used on the server, and what they cannot see.
     pub fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
         let none = || (Vec::new(), vec![not_running()]);
         self.server.as_ref().map_or_else(none, |server| server.instruments())
@@ -374,9 +379,9 @@ impl Instance {
         Ok((self.judged(load, LapKind::Flat, lap, validity::judge)?, seen))
     }
 
-    /// The lap's instrument is on from before the first request of the lap until all requests are
-    /// answered. So it sees whole requests only, and all requests are counted. The lap's usage is
-    /// sampled at the same two moments.
+    /// Runs a lap whose instrument is on from before the first request until all requests are
+    /// answered. The instrument therefore sees only whole requests, and all requests are counted.
+    /// The lap's usage is sampled at the same two moments.
     fn observed(
         &mut self,
         load: usize,
@@ -412,7 +417,7 @@ impl Instance {
     }
 }
 
-/// Why nothing can be observed of a server that has been stopped.
+/// Returns the error for a server that cannot be observed because it has been stopped.
 fn not_running() -> ObserveError {
     unobserved("it is not running", "see why it ended")
 }

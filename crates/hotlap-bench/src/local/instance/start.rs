@@ -1,25 +1,25 @@
-//! Starts a server, waits until it answers, and verifies it against its contract.
+//! Starts a server, waits until it responds, and verifies it against its contract.
 
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::Target;
+use hotlap_load::plan::{Protocol, Target};
 use hotlap_servers::catalogue;
 use hotlap_servers::contract::{Exchange, Response};
 use hotlap_servers::infer;
 use hotlap_servers::launch::{NamedFile, ServerFailure};
-use hotlap_servers::running::ask;
-use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, verify};
+use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, ask, verify};
 
 use super::Instance;
 use crate::participant::{Origin, Role, Starter};
 use crate::runner::Ready;
 
-/// Longer verifications are reported, since the budget does not include them. A convention.
+/// Verifications that take longer are reported, because the budget does not include them. The value
+/// is a convention.
 const LONG_VERIFICATION: Duration = Duration::from_secs(20);
 
 impl Instance {
-    /// The files that its command names on this machine. A command that prepares each start may
-    /// build them.
+    /// The files that the server's command names on this machine. None if a command prepares each
+    /// start, because that command may build the files.
     fn files(&self) -> Vec<NamedFile> {
         let is_here = self.run.setting.host.is_here();
         match &self.participant.start {
@@ -28,7 +28,7 @@ impl Instance {
         }
     }
 
-    /// A note if one of these files is another than at the first start.
+    /// Returns a note if one of these files is not the same as at the first start.
     fn replaced(&mut self, files: Vec<NamedFile>) -> Option<String> {
         let first = self.files.get_or_insert_with(|| files.clone());
         let other = files.into_iter().find(|file| !first.contains(file))?;
@@ -39,8 +39,8 @@ impl Instance {
         ))
     }
 
-    /// Starts the server and waits until it answers. For one that is already running, finds its
-    /// process, which is measured. With `observes`, instruments can be used on it.
+    /// Starts the server and waits until it responds. If the server is already running, finds the
+    /// process to measure. With `observes`, instruments can be used on the server.
     pub fn start(&mut self, observes: bool) -> Result<(), ServerFailure> {
         self.observes = observes;
         let setting = &self.run.setting;
@@ -65,33 +65,34 @@ impl Instance {
         Ok(())
     }
 
-    /// What to report of a server that has been verified.
+    /// Returns what to report about a server that has been verified.
     pub fn ready(&mut self) -> Ready {
         let memory = self.server.as_mut().and_then(|server| server.resident());
         Ready {
             ready_ms: self.ready.map(|ready| ready.as_secs_f64() * 1e3),
             conformance: self.conformance,
+            statements: std::mem::take(&mut self.statements),
             notes: std::mem::take(&mut self.notes),
             rss_bytes: memory.map(|memory| memory.rss_bytes),
         }
     }
 
-    /// Verifies the control. It is the reference's program, which is verified in full, so only the
-    /// responses to the load's requests are checked.
+    /// Verifies the control. The control runs the reference's program, which is verified in full,
+    /// so only the responses to the load's requests are checked.
     fn as_the_reference(&mut self, target: &Target, limit: Duration) -> Result<(), ServerFailure> {
-        let exchanges = &self.participant.contract.exchanges;
+        let contract = self.participant.contract.with_values(0);
         let ask = |exchange| ask(target, &self.host, limit, exchange, &self.run.stop);
-        let answers: Result<Vec<Response>, String> = exchanges.iter().map(ask).collect();
+        let answers: Result<Vec<Response>, String> = contract.exchanges.iter().map(ask).collect();
         let answers =
             answers.map_err(|what| self.failure("verify", what, "see its last log lines"))?;
         self.requests = self.participant.contract.requests(&self.host, &answers);
         Ok(())
     }
 
-    /// Verifies a server after a later start: its responses must still be right. A request that is
-    /// not safe to repeat is not sent again.
+    /// Verifies a server after a later start: its responses must still be correct. A request that
+    /// is not safe to repeat is not sent again.
     fn examine_again(&self, target: &Target, limit: Duration) -> Result<(), ServerFailure> {
-        let is_custom = self.participant.contract.name.is_none();
+        let is_custom = self.participant.contract.is_custom();
         let tries = self.participant.requirements.tries();
         let contract = self.participant.contract.with_values(0);
         for exchange in
@@ -113,14 +114,14 @@ impl Instance {
         Ok(())
     }
 
-    /// Verifies a server against its contract: in full the first time, over the protocols of all
-    /// loads; later only the requests of the load.
+    /// Verifies a server against its contract. The first verification is in full, over the
+    /// protocols of all loads. Later verifications only check the requests of the load.
     pub fn examine(&mut self) -> Result<(), ServerFailure> {
         let limit = self.run.setting.timeout.max(LIMIT);
         self.conformance = (0, 0);
         let began = Instant::now();
         if self.target.is_none() {
-            // The process was replaced, and the new one did not start next to other servers.
+            // The process was replaced, but the new process failed to start next to other servers.
             self.start(self.observes)?;
         }
         let target = self.target.clone();
@@ -128,19 +129,20 @@ impl Instance {
             target.ok_or_else(|| self.failure("verify", "it is not running".to_owned(), ""))?;
         let contract = &self.participant.contract;
         if contract.fields.order.is_some() {
-            // A recording says which status is right. It may have many paths, of which a few may
-            // be answered otherwise by now, so nothing is learned, and wrong responses count.
+            // A recording defines the correct status of each response. A few of its many paths may
+            // have other responses by now, so nothing is learned from them, and wrong responses
+            // count.
             self.requests = contract.unverified_requests(&self.host);
             return Ok(());
         }
         if self.verified {
             return self.examine_again(&target, limit);
         }
-        if self.participant.role == Role::Control && self.participant.contract.name.is_some() {
+        if self.participant.role == Role::Control && !self.participant.contract.is_custom() {
             return self.as_the_reference(&target, limit);
         }
         let mut notes = Vec::new();
-        if self.participant.contract.name.is_none() {
+        if self.participant.contract.is_custom() {
             let inferred = infer::infer(
                 &target,
                 &self.host,
@@ -152,14 +154,15 @@ impl Instance {
             notes.extend(inferred.notes);
             self.participant.contract = inferred.contract;
             if !self.participant.contract.exchanges.iter().all(Exchange::is_safe) {
-                // Each check would send it again.
+                // Each check would send the unsafe request again.
                 self.requests = self.participant.contract.requests(&self.host, &inferred.answers);
                 self.notes.extend(notes);
                 return Ok(());
             }
         }
         let report = self.verified_over(&target, limit)?;
-        for protocol in self.run.other_protocols() {
+        let others: Vec<Protocol> = self.run.other_protocols().collect();
+        for protocol in others {
             self.verified_over(&Target { protocol, ..target.clone() }, limit)?;
         }
         self.requests = report.requests(&self.participant.contract, &self.host);
@@ -175,13 +178,14 @@ impl Instance {
     }
 
     /// Replaces the process that was verified in full, because garbage and broken connections leave
-    /// traces in a process. A verified Node server cost 6% more than its later starts, and up to
-    /// 36% (docs/lab-notebook.md).
+    /// traces in a process. A verified Node server cost 6% more than in its later starts, and
+    /// sometimes 35% (docs/lab-notebook.md).
     fn replace_process(&mut self, limit: Duration) -> Result<(), ServerFailure> {
         let (ready, mut notes) = (self.ready, std::mem::take(&mut self.notes));
         notes.extend(self.stop(self.run.setting.grace));
         let started = self.start(self.observes);
-        // Other servers may have started at the same time.
+        // The earlier start time is kept, because other servers may have started at the same time
+        // as the new process.
         self.ready = ready;
         self.notes.retain(|note| !notes.contains(note));
         self.notes.splice(..0, notes);
@@ -198,9 +202,13 @@ impl Instance {
         self.notes.extend(notes.unwrap_or_default());
     }
 
-    /// Verifies a server in full over a target's protocol.
-    fn verified_over(&self, target: &Target, limit: Duration) -> Result<Findings, ServerFailure> {
-        let findings = verify(&Verifier {
+    /// Verifies a server in full over the target's protocol.
+    fn verified_over(
+        &mut self,
+        target: &Target,
+        limit: Duration,
+    ) -> Result<Findings, ServerFailure> {
+        let mut findings = verify(&Verifier {
             target,
             host: &self.host,
             contract: &self.participant.contract.with_values(0),
@@ -210,6 +218,12 @@ impl Instance {
             pause: PAUSE,
             stop: &self.run.stop,
         });
+        if let (Some(server), true) = (&self.server, findings.passed()) {
+            let at = (target, self.host.as_str());
+            let proof = server.prove(&self.participant.contract.names, at, &self.run.stop);
+            findings.required.extend(proof.checks);
+            self.statements = proof.statements;
+        }
         if findings.passed() {
             return Ok(findings);
         }

@@ -1,13 +1,13 @@
-//! Warms up a server: loads it until its cost is steady and nothing compiles it any more.
+//! Warms up a server: loads it until its cost is steady and its code is no longer compiled.
 //!
-//! On one core, a compiler competes with the responses that it is to make faster, and falls behind
-//! under load. java/jetty on one core was steady after 30 s, and after 9 s with two cores until
-//! then. So a server with a compiler may use all cores of the run at first.
+//! On one core, a compiler competes with the responses that it should speed up, and falls behind
+//! under load. With one core, java/jetty was steady after 30 s. With two cores until then, it was
+//! steady after 9 s. A server with a compiler may therefore use all cores of the run at first.
 //!
-//! Then it is loaded in bursts on its own cores, with pauses as between slices. A server that has
-//! only seen steady load takes other paths when the load pauses, and its code is compiled again.
-//! After ten seconds at 5.6 µs per request, java/netty began its laps at 25 µs and compiled for
-//! three seconds of them (2026-11-24).
+//! Afterwards, the server is loaded in bursts on its own cores, with pauses as between slices. A
+//! server that has only seen steady load takes other paths when the load pauses, and its code is
+//! compiled again. After ten seconds at 5.6 µs per request, java/netty began its laps at 25 µs. For
+//! the first three seconds of the laps, its compiler was busy (2026-11-24).
 
 use std::time::{Duration, Instant};
 
@@ -23,39 +23,40 @@ use super::{Between, Instance, Trouble, WarmupProfile};
 use crate::lap::Count;
 use crate::runner::{UNSTEADY_AGAIN, Warmup};
 
-/// How often a warm-up is begun if generators are lost in it.
+/// The number of times that a warm-up is tried if generators are lost during it.
 const TRIES: u32 = 3;
 
 /// Length of one window of a warm-up (docs/rules.md, *Warm-up*).
 pub(in super::super) const WARM_WINDOW: Duration = Duration::from_millis(100);
 
-/// A server's cost alone is taken from the later half of its warm-up, at most this many windows, if
-/// the warm-up had at least as many: the first windows after a start cost more (docs/rules.md,
-/// *Probes*: the *cost alone*).
+/// The largest number of windows from which a server's cost alone is taken. The windows are in the
+/// later half of the warm-up, because the first windows after a start cost more (docs/rules.md,
+/// *Probes*: the *cost alone*). A warm-up with fewer windows shows no cost alone.
 const ALONE_WINDOWS: usize = 10;
 
 /// How long hardware counters run after a warm-up (METHODOLOGY, *The method*).
 pub(in super::super) const COUNTED: Duration = Duration::from_millis(250);
 
-/// A compiler is done once its threads use less than this share of a core, over a stretch of
-/// windows. The compiler of java/jetty uses 60% of a core until the cost is level, and 1% from then
-/// on.
+/// A compiler is done once its threads use less than this share of a core over a stretch of
+/// windows. The compiler of java/jetty uses 60% of a core until the cost is level, and 1%
+/// afterwards.
 const AT_WORK: f64 = 0.03;
 
-/// Longest pause after a burst.
+/// The longest pause after a burst.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A server is idle once it uses less than `IDLE` of this time.
+/// The interval between two checks for background work. A server is idle once it uses less than
+/// [`IDLE`] of an interval.
 const LOOK: Duration = Duration::from_millis(20);
 const IDLE: f64 = 0.1;
 
-/// The last bursts are compared with as many before them.
+/// The number of bursts that are compared with the same number of bursts before them.
 const BURSTS: usize = 3;
 
-/// A cost that falls by less than this share is steady.
+/// A cost that falls by less than this share counts as steady.
 const FALL: f64 = 0.05;
 
-/// The result of a steady load that ends once the server's cost is level.
+/// The result of a steady load that lasts until the server's cost is level.
 struct Climb {
     detector: SteadyDetector,
     windows: Vec<Between>,
@@ -66,14 +67,14 @@ struct Climb {
     count: Option<Count>,
 }
 
-/// The CPU time of a server's compiler at the end of each window, if it is known.
+/// The CPU time of a server's compiler at the end of each window, if the time is known.
 #[derive(Default)]
 struct AtWork(Vec<u64>);
 
 impl AtWork {
-    /// Whether the compiler is done, after another window.
+    /// Records another window, and returns whether the compiler is done.
     fn is_done(&mut self, compiler: Compiler) -> bool {
-        // Threads that also do other work never rest, so only the cost decides.
+        // The compiler's threads may do other work too and never rest, so only the cost decides.
         let Compiler::Named { cpu_ns } = compiler else { return self.0.is_empty() };
         self.0.push(cpu_ns);
         let stretch = DetectorSettings::default().stretch;
@@ -87,22 +88,22 @@ impl AtWork {
 #[derive(Debug, Clone, Copy)]
 struct Burst {
     load: Between,
-    /// CPU time in the pause, as a share of that in the burst.
+    /// CPU time in the pause, as a share of the CPU time in the burst.
     background: f64,
 }
 
 impl Burst {
-    /// The longest time that the bursts of one comparison take.
+    /// The longest time that all bursts of one comparison take.
     const SHORTEST: Duration =
         Duration::from_millis(2 * BURSTS as u64 * (WHOLE.as_millis() + PAUSE.as_millis()) as u64);
 
-    /// Time per request: CPU time if it is known.
+    /// CPU time per request, or wall time per request if the CPU time is unknown.
     fn cost_ns(&self) -> f64 {
         let wall_ns = || self.load.wall_ns as f64 / self.load.requests.max(1) as f64;
         self.load.cost_ns().unwrap_or_else(wall_ns)
     }
 
-    /// Its requests/s, once for each window that it lasted.
+    /// The burst's requests/s, repeated for each window that the burst lasted.
     fn windows(&self, window: Duration) -> impl Iterator<Item = f64> + use<> {
         let windows = (WHOLE.as_millis() / window.as_millis().max(1)) as usize;
         std::iter::repeat_n(self.load.per_second().unwrap_or(0.0), windows)
@@ -115,15 +116,14 @@ impl Burst {
     }
 }
 
-/// The median cost of the last bursts, in nanoseconds, once there are enough.
+/// The median cost of the last bursts, in nanoseconds. `None` if there are too few bursts.
 fn level_ns(bursts: &[Burst]) -> Option<f64> {
     let last = &bursts[bursts.len().checked_sub(BURSTS)?..];
     median(&last.iter().map(Burst::cost_ns).collect::<Vec<_>>())
 }
 
-/// Whether the last bursts cost no less than the bursts before them, and nothing goes on in the
-/// background. No bursts before them are needed if the last bursts cost the same as the last bursts
-/// of an earlier start.
+/// Whether the cost of bursts no longer falls, and no background work is left. If the last bursts
+/// cost the same as the last bursts of an earlier start, no bursts before them are needed.
 fn are_steady(bursts: &[Burst], earlier_ns: Option<f64>) -> bool {
     let Some(level_ns) = level_ns(bursts) else { return false };
     let (before, last) = bursts.split_at(bursts.len() - BURSTS);
@@ -135,8 +135,8 @@ fn are_steady(bursts: &[Burst], earlier_ns: Option<f64>) -> bool {
 }
 
 impl Instance {
-    /// Loads the server until it is warm. `earlier` is what earlier warm-ups of its program showed,
-    /// and `watch` gets the requests/s of each window.
+    /// Loads the server until it is warm, and tries again if a generator is lost. `earlier` is what
+    /// earlier warm-ups of the server's program showed. `watch` gets the requests/s of each window.
     pub fn warm(
         &mut self,
         load: usize,
@@ -158,7 +158,8 @@ impl Instance {
         }
     }
 
-    /// The limit of a warm-up.
+    /// The time limit of a warm-up. A server that was not steady in an earlier warm-up gets less
+    /// time.
     fn warm_limit(&self, earlier: Option<WarmupProfile>) -> Duration {
         let is_unsteady = earlier.is_some_and(|known| known.steady.class == Class::NeverSteady);
         self.run.setting.warm_limit / if is_unsteady { UNSTEADY_AGAIN } else { 1 }
@@ -177,7 +178,7 @@ impl Instance {
         let mut compiles = was_seen || self.compiler() != Compiler::Unknown;
         let mut climb = self.climb(load, compiles, earlier, watch)?;
         if !compiles && self.compiler() != Compiler::Unknown {
-            // The compiler started under load.
+            // The compiler started only under load, so the warm-up begins again on all cores.
             compiles = true;
             climb = self.climb(load, compiles, earlier, watch)?;
         }
@@ -215,7 +216,7 @@ impl Instance {
     }
 
     /// Loads a server steadily until its windows are level. A server with a compiler may use all
-    /// cores meanwhile, and the compiler must be done too.
+    /// cores until then, and its compiler must be done too.
     fn climb(
         &mut self,
         load: usize,
@@ -223,7 +224,8 @@ impl Instance {
         earlier: Option<WarmupProfile>,
         watch: &mut dyn FnMut(f64),
     ) -> Result<Climb, Trouble> {
-        // At least the timeout of a request, in which the first response may come.
+        // The load lasts at least the timeout of a request, because the first response may take
+        // that long.
         let longest = self.run.setting.warm_limit.max(self.run.setting.timeout) + WARM_WINDOW;
         let mut plan = self.plan(load)?;
         plan.warmup = Duration::ZERO;
@@ -257,7 +259,8 @@ impl Instance {
             before = after;
             windows.push(window);
             watch(per_second(&window));
-            // Responses per CPU time, if known: a neighbour's bursts do not distort that.
+            // Use responses per CPU time, if known, because a noisy neighbour does not distort this
+            // figure.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
             let speed = window.requests as f64 / spent_ns.max(1) as f64;
             let state = detector.push(speed);
@@ -298,7 +301,7 @@ impl Instance {
         earlier.map_or(settings, |earlier| settings.for_restart(&earlier.steady))
     }
 
-    /// Loads a server in bursts, on its own cores, until the bursts are steady too.
+    /// Loads a server in bursts, on its own cores, until the bursts are steady.
     fn settle(
         &mut self,
         load: usize,
@@ -327,7 +330,8 @@ impl Instance {
     /// Loads a server on new connections, then waits until it is idle.
     fn burst(&mut self, load: usize) -> Result<Burst, Trouble> {
         self.held = None;
-        // Requests in flight are not background work.
+        // The pause begins after requests in flight have ended, because they are not background
+        // work.
         let rest = self.run.setting.timeout;
         let [before, after] = self.drive(load, [Duration::ZERO, WHOLE], rest)?;
         let under_load = Between::of(&before, &after);
@@ -352,7 +356,7 @@ fn per_second(window: &Between) -> f64 {
 }
 
 /// CPU time per request of a warm server that runs alone, in nanoseconds, from the last windows of
-/// its warm-up. `None` if unknown or the warm-up was short.
+/// its warm-up. `None` if the CPU time is unknown or the warm-up was short.
 fn alone(windows: &[Between]) -> Option<f64> {
     let count = (windows.len() / 2).min(ALONE_WINDOWS);
     let last = &windows[windows.len() - count..];
@@ -371,7 +375,7 @@ mod tests {
         let named = |ms: u64| Compiler::Named { cpu_ns: ms * 1_000_000 };
         let mut at_work = AtWork::default();
         assert!(AtWork::default().is_done(Compiler::Unnamed));
-        // 60 ms of each window, then 2 ms.
+        // The compiler uses 60 ms of each window, then 2 ms.
         let spent = (1..=20).map(|n| 60 * n).chain((1..=20).map(|n| 1200 + 2 * n));
         let done = spent.map(|ms| at_work.is_done(named(ms))).position(|done| done);
         assert_eq!(done, Some(29));

@@ -1,4 +1,4 @@
-//! Receiving frames: bodies, and header blocks of heads, interim responses and trailers.
+//! Receives frames: bodies, and the header blocks of heads, interim responses and trailers.
 
 use super::{ClientConnection, OpenBlock, State, Step, StreamEvent};
 use crate::http2::frame::{
@@ -8,7 +8,7 @@ use crate::http2::head::{Head, HeadReader, Meaning};
 use crate::http2::streams::Found;
 
 impl ClientConnection {
-    /// Reads a frame header, and the frame if it is complete.
+    /// Reads a frame header, and the whole frame if it is complete.
     #[inline]
     pub(super) fn frame<'a>(&mut self, input: &mut &'a [u8], out: &mut Vec<u8>) -> Step<'a> {
         let whole = input.split_first_chunk().filter(|_| self.header_length == 0);
@@ -30,7 +30,7 @@ impl ClientConnection {
         self.begin(FrameHeader::parse(&bytes), &bytes, input, out)
     }
 
-    /// Begins to read a payload.
+    /// Begins to read the payload of a frame.
     #[inline]
     fn begin<'a>(
         &mut self,
@@ -52,7 +52,7 @@ impl ClientConnection {
         }
         match header.kind {
             kind::DATA => self.begin_data(header, input, out),
-            // The usual case first.
+            // The usual case comes first.
             kind::HEADERS if header.length as usize <= input.len() => {
                 let (payload, rest) = input.split_at(header.length as usize);
                 *input = rest;
@@ -72,7 +72,7 @@ impl ClientConnection {
                     }
                 }
             }
-            // Section 5.5: frames of unknown types are ignored.
+            // RFC 9113 section 5.5: frames of unknown types are ignored.
             _ => {
                 self.state = State::Skip(header.length);
                 Ok(None)
@@ -101,7 +101,7 @@ impl ClientConnection {
         step
     }
 
-    /// Handles a frame with its whole payload, of any type but DATA and PUSH_PROMISE.
+    /// Handles a complete frame of any type except DATA and PUSH_PROMISE.
     #[cold]
     fn whole(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Step<'static> {
         match header.kind {
@@ -116,9 +116,9 @@ impl ClientConnection {
         }
     }
 
-    /// Begins a DATA frame (section 6.1). Flow control counts the whole payload, whatever becomes
-    /// of the stream (section 6.9). The window is given back when the frame begins: its bytes are
-    /// not kept.
+    /// Begins a DATA frame (section 6.1). Flow control counts the whole payload, even if the stream
+    /// has ended (section 6.9). The window is given back when the frame begins, because its bytes
+    /// are not kept.
     #[inline]
     fn begin_data<'a>(
         &mut self,
@@ -178,7 +178,7 @@ impl ClientConnection {
         Ok(None)
     }
 
-    /// Reads the length of the padding.
+    /// Reads the length of the padding of a DATA frame.
     pub(super) fn pad_length<'a>(
         &mut self,
         slot: usize,
@@ -204,8 +204,8 @@ impl ClientConnection {
         })
     }
 
-    /// Checks the length of the body, before any of `count` new bytes is passed on. Returns what is
-    /// wrong.
+    /// Checks the length of the body before any of `count` new bytes is passed on. Returns what is
+    /// wrong, if anything.
     #[inline(always)]
     fn check_body(&mut self, slot: usize, count: u32, is_end: bool) -> Option<&'static str> {
         let stream = self.streams.at(slot);
@@ -233,7 +233,7 @@ impl ClientConnection {
         self.malformed(slot, why, out)
     }
 
-    /// The next state within a DATA frame: more of it, or its end.
+    /// Sets the next state within a DATA frame: more of the frame, or its end.
     #[inline(always)]
     fn continue_body(&mut self, slot: usize, left: u32, padding: u32, is_end: bool) {
         if left + padding > 0 {
@@ -245,7 +245,7 @@ impl ClientConnection {
         }
     }
 
-    /// Passes on bytes of a body, and skips the padding after them.
+    /// Passes on bytes of a body, or skips bytes of the padding after the body.
     #[inline(always)]
     pub(super) fn data<'a>(
         &mut self,
@@ -287,7 +287,7 @@ impl ClientConnection {
     }
 
     /// Completes a response. If the request's body was not sent completely, the server does not
-    /// want the rest (section 8.1), and the stream is ended.
+    /// want the rest (section 8.1), and the stream is reset.
     #[inline]
     pub(super) fn end(&mut self, slot: usize, out: &mut Vec<u8>) -> StreamEvent<'static> {
         self.state = State::Frame;
@@ -302,10 +302,10 @@ impl ClientConnection {
     }
 }
 
-/// A PADDED frame without a payload.
+/// The error of a PADDED frame without a payload.
 const NO_PAD_LENGTH: Fault = Fault::size("a padded frame without the length of its padding");
 
-/// The first frame must be SETTINGS (section 3.4).
+/// Checks that the first frame is SETTINGS (section 3.4).
 #[cold]
 fn check_first(header: &FrameHeader, bytes: &[u8; FRAME_HEADER]) -> Result<(), Fault> {
     if bytes.starts_with(b"HTTP/") {
@@ -317,7 +317,7 @@ fn check_first(header: &FrameHeader, bytes: &[u8; FRAME_HEADER]) -> Result<(), F
     Ok(())
 }
 
-/// PRIORITY is deprecated (section 6.3): it is checked and ignored.
+/// Checks and ignores a PRIORITY frame, which is deprecated (section 6.3).
 fn priority(header: FrameHeader) -> Step<'static> {
     match (header.length, header.stream) {
         (_, 0) => Err(Fault::protocol("PRIORITY on stream 0")),
@@ -326,10 +326,11 @@ fn priority(header: FrameHeader) -> Step<'static> {
     }
 }
 
-/// The most frames of a header block. 64 KiB fit into four. Some servers use smaller ones.
+/// The maximum number of frames of a header block. Four frames hold 64 KiB, but some servers use
+/// smaller frames.
 const MAX_FRAMES: u32 = 64;
 
-/// The most interim responses before a final one. Servers send one or two.
+/// The maximum number of interim responses before a final one. Servers send one or two.
 const MAX_INTERIM: u8 = 100;
 
 impl ClientConnection {
@@ -404,7 +405,7 @@ impl ClientConnection {
                 let meaning = self.meaning(block)?;
                 Ok(self.head(slot, is_end, meaning, out))
             }
-            // The table must stay equal to the server's (section 4.3).
+            // The decoder's table must stay equal to the server's (section 4.3).
             Found::Abandoned => self.decode(block, true).map(|_| None),
             Found::Closed => {
                 let (code, why) = (ErrorCode::STREAM_CLOSED, "HEADERS on a stream that has ended");
@@ -414,7 +415,7 @@ impl ClientConnection {
         }
     }
 
-    /// What a header block means: known from before, or decoded.
+    /// Returns the meaning of a header block, which is known from before or decoded now.
     #[inline]
     fn meaning(&mut self, block: &[u8]) -> Result<Meaning, Fault> {
         if !self.limits.reuses_heads {
@@ -464,7 +465,7 @@ impl ClientConnection {
         };
         let stream = self.streams.at(slot);
         stream.has_head = true;
-        // RFC 9110 section 6.4.1: these have no content, whatever length they state.
+        // RFC 9110 section 6.4.1: these responses have no content, whatever length they state.
         let is_bodiless = stream.is_head || status == 204 || status == 304;
         stream.length = if is_bodiless { Some(0) } else { length };
         if is_end {
@@ -488,7 +489,7 @@ impl ClientConnection {
         let stream = self.streams.at(slot);
         stream.interim += 1;
         let why = match status {
-            // Section 8.6.
+            // RFC 9113 section 8.6: HTTP/2 has no protocol switching.
             101 => "the server switched protocols (101), which HTTP/2 does not have",
             _ if is_end => "an interim response ends the stream",
             _ if stream.interim > MAX_INTERIM => "over 100 interim responses",
@@ -521,7 +522,7 @@ impl ClientConnection {
     }
 }
 
-/// The header block fragment within the payload of HEADERS, without padding and priority.
+/// Returns the header block fragment in the payload of HEADERS, without padding and priority.
 #[cold]
 fn fragment<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<&'a [u8], Fault> {
     let (mut fragment, mut padding) = (payload, 0);

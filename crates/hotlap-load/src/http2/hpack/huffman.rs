@@ -1,7 +1,7 @@
 //! Huffman-coded strings (RFC 7541 section 5.2 and appendix B).
 //!
 //! The code is canonical: codes of the same length are consecutive numbers in the order of their
-//! symbols. So the lengths determine all codes, and the tables are computed by the compiler.
+//! symbols. The lengths therefore determine all codes, and the compiler computes the tables.
 
 /// The number of symbols: 256 bytes, and EOS, which must not occur.
 const SYMBOLS: usize = 257;
@@ -22,28 +22,28 @@ const LENGTHS: [u8; SYMBOLS] = [
     26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
 ];
 
-/// The longest code.
+/// The length of the longest code, in bits.
 const LONGEST: usize = 30;
 
-/// The codes of each length.
+/// The codes of one length.
 #[derive(Clone, Copy)]
 struct Codes {
     /// The first code of this length.
     first: u32,
-    /// How many there are.
+    /// The number of codes of this length.
     count: u32,
-    /// The place of the first one's symbol in [`SORTED`].
+    /// The position in [`SORTED`] of the first code's symbol.
     at: u32,
 }
 
 /// The symbols in the order of their codes: by length, then by value.
 static SORTED: [u16; SYMBOLS] = sorted();
 
-/// The codes by length.
+/// The codes of each length.
 static CODES: [Codes; LONGEST + 1] = codes();
 
-/// Symbol and length of the code at the front of 8 bits. Length 0 if it is longer. All codes of
-/// letters, digits and common punctuation are in here.
+/// The symbol and the length of the code at the start of each 8-bit value. The length is 0 if the
+/// code is longer. The table has all codes of letters, digits and common punctuation.
 static SHORT: [(u8, u8); 256] = short();
 
 const fn sorted() -> [u16; SYMBOLS] {
@@ -104,9 +104,9 @@ const fn short() -> [(u8, u8); 256] {
     short
 }
 
-/// Decodes a string and appends it to `out`, which grows by at most 8/5 of its length.
+/// Decodes a string and appends it to `out`. The result is at most 8/5 as long as the string.
 pub(super) fn decode(string: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
-    // The bits that are not decoded yet, from the highest on, and how many they are.
+    // The bits that are not decoded yet, from the highest on, and the number of these bits.
     let (mut bits, mut have) = (0_u64, 0_u32);
     let mut bytes = string.iter();
     loop {
@@ -129,15 +129,15 @@ pub(super) fn decode(string: &[u8], out: &mut Vec<u8>) -> Result<(), &'static st
         bits <<= length;
         have -= length;
     }
-    // Fewer than 8 bits of padding, the first bits of EOS: ones.
+    // The padding has fewer than 8 bits, which are ones, the first bits of EOS.
     if have > 7 || (bits >> (63 - have)) != ((1 << have) - 1) << 1 {
         return Err("a Huffman-coded string has wrong padding");
     }
     Ok(())
 }
 
-/// Symbol and length of a code of more than 8 bits. The code is complete: any 30 bits start with
-/// one.
+/// Returns the symbol and the length of a code of more than 8 bits. The code is complete, so any 30
+/// bits start with a code.
 fn long(bits: u64) -> (u16, u32) {
     for (length, codes) in CODES.iter().enumerate().skip(9) {
         let code = (bits >> (64 - length)) as u32;
@@ -146,7 +146,7 @@ fn long(bits: u64) -> (u16, u32) {
             return (SORTED[(codes.at + number) as usize], length as u32);
         }
     }
-    // Not reached. It would be reported as wrong padding.
+    // This line is not reached. Its result would be reported as wrong padding.
     (0, u32::MAX)
 }
 
@@ -159,7 +159,7 @@ mod tests {
         decode(string, &mut out).map(|()| out)
     }
 
-    /// The code of a symbol and its length.
+    /// Returns the code of a symbol and the length of the code.
     fn code(symbol: usize) -> (u32, u32) {
         let length = LENGTHS[symbol];
         let before = LENGTHS[..symbol].iter().filter(|l| **l == length).count() as u32;
@@ -224,19 +224,19 @@ mod tests {
     #[test]
     fn padding_must_be_up_to_seven_ones() {
         let wrong = Err("a Huffman-coded string has wrong padding");
-        // "0" is 00000: the rest of the byte must be 111.
+        // The code of "0" is 00000, so the rest of the byte must be 111.
         assert_eq!(decoded(&[0x07]).unwrap(), b"0");
         for last in 0x00..0x07 {
-            // 00000 000..110: another "0" has begun, or zeros.
+            // The other bits are not all ones, so they are no padding.
             assert_eq!(decoded(&[last]), wrong, "{last:#x}");
         }
-        // Eight ones and more.
+        // Eight or more ones are too many.
         assert_eq!(decoded(&[0x07, 0xff]), wrong);
         assert_eq!(decoded(&[0xff]), wrong);
         assert_eq!(decoded(&[0xff, 0xff, 0xff]), wrong);
-        // "Z" is eight bits: no padding.
+        // The code of "Z" has eight bits, so there is no padding.
         assert_eq!(decoded(&[0xfd]).unwrap(), b"Z");
-        // A code that is cut off.
+        // The code is cut off.
         assert_eq!(decoded(&[0xfe]), wrong);
     }
 

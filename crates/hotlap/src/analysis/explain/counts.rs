@@ -1,5 +1,4 @@
-//! Amounts per request of two servers, and what was counted: system calls by name, kernel events,
-//! bytes.
+//! Compares what two servers do per request: system calls by name, kernel events and bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,29 +7,29 @@ use hotlap_stats::{ByRestart, Estimate, MIN_RESTARTS, Mean, Share, apart, holm};
 
 use crate::model::ExplainLap;
 
-/// The largest p-value that counts, after correction. Smaller than for costs, so that two copies of
-/// a program differ in any count in at most one of a hundred runs.
+/// The largest p-value, after correction, at which a count differs. The limit is lower than for
+/// costs: two copies of a program differ in any count in at most one of 100 runs.
 const ALPHA: f64 = 0.01;
 
-/// The least difference that counts, as a share of the larger amount, and per request: smaller ones
-/// are those of chance, or explain nothing.
+/// The smallest difference that counts, as a share of the larger amount, and per request. Smaller
+/// differences are due to chance or explain nothing.
 const LEAST: (f64, f64) = (0.02, 0.002);
 
-/// A count of two servers.
+/// One count, compared between two servers.
 #[derive(Debug)]
 pub struct CountLine {
-    /// What was counted.
+    /// The event that was counted.
     pub counted: CountedEvent,
-    /// How often per request. Of times, nanoseconds.
+    /// The number of events per request. For times, nanoseconds per request.
     pub amounts: Amounts,
-    /// Whether the two servers differ.
+    /// Whether the two servers differ in this count.
     pub differs: bool,
 }
 
-/// Something that is counted.
+/// An event or an amount that is counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CountedEvent {
-    /// A system call.
+    /// A system call, by its name.
     Call(String),
     /// A page fault that needed no disk.
     MinorFaults,
@@ -50,13 +49,13 @@ pub enum CountedEvent {
     BytesSent,
     /// A byte that the server received.
     BytesReceived,
-    /// CPU time in user mode.
+    /// The CPU time in user mode.
     UserTime,
-    /// CPU time in the kernel.
+    /// The CPU time in the kernel.
     KernelTime,
 }
 
-/// An event of the kernel, and where it is kept.
+/// An event of the kernel, and the function that reads its count.
 type Event = (CountedEvent, fn(&Events) -> Option<u64>);
 
 const EVENTS: [Event; 9] = [
@@ -71,7 +70,7 @@ const EVENTS: [Event; 9] = [
     (CountedEvent::KernelTime, |events| events.kernel_ns),
 ];
 
-/// The counts of a reference and a server, from their laps.
+/// Compares the counts of a reference and a server, from their laps.
 pub(super) fn counts(laps: [&[&ExplainLap]; 2], confidence: f64) -> Vec<CountLine> {
     let calls = laps.into_iter().flatten().filter_map(|explains| match &explains.observation {
         Some(Observation::SystemCalls(calls)) => Some(calls.keys()),
@@ -93,7 +92,7 @@ pub(super) fn counts(laps: [&[&ExplainLap]; 2], confidence: f64) -> Vec<CountLin
     lines
 }
 
-/// The counts of one server per request, by restart.
+/// Returns the counts of one server per request, by restart.
 fn by_restart(
     laps: &[&ExplainLap],
     calls: &BTreeSet<&String>,
@@ -108,7 +107,7 @@ fn by_restart(
                 vec![(CountedEvent::BytesSent, sent), (CountedEvent::BytesReceived, received)]
             }
             Some(Observation::SystemCalls(own)) => {
-                // A call that is missing in a lap was made 0 times.
+                // A system call that is missing in a lap was made 0 times.
                 let count = |name: &String| own.get(name).copied().unwrap_or(0);
                 calls.iter().map(|&name| (CountedEvent::Call(name.clone()), count(name))).collect()
             }
@@ -129,32 +128,31 @@ fn by_restart(
     sums.into_iter().map(|(counted, shares)| (counted, values(shares))).collect()
 }
 
-/// An amount per request of the reference and of a server, and the difference between the two.
+/// The amounts per request of a reference and of a server, and their difference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Amounts {
-    /// Of the reference.
+    /// The amount of the reference.
     pub reference: Estimate,
-    /// Of the server.
+    /// The amount of the server.
     pub server: Estimate,
-    /// The server's minus the reference's.
+    /// The server's amount minus the reference's amount.
     pub difference: Estimate,
-    /// Two-sided p-value of the hypothesis that they do not differ.
+    /// The two-sided p-value of the hypothesis that the two amounts do not differ.
     pub p: f64,
-    /// The restarts that it rests on.
+    /// The number of restarts that the difference rests on.
     pub restarts: u32,
 }
 
 impl Amounts {
-    /// The server's amount ÷ the reference's. Its interval carries only the error of the
-    /// difference.
+    /// Returns the server's amount ÷ the reference's. The interval has only the difference's error.
     pub fn ratio(&self) -> Estimate {
         let of = |difference: f64| 1.0 + difference / self.reference.value;
         let Estimate { value, low, high } = self.difference;
         Estimate { value: of(value), low: of(low), high: of(high) }
     }
 
-    /// From one value of each server for each restart. Restarts that only one of them has are left
-    /// out. `None` without any.
+    /// Compares one value per restart of each server. Restarts that only one server has are left
+    /// out. `None` if both servers have no restart in common.
     pub(super) fn of(reference: &ByRestart, server: &ByRestart, confidence: f64) -> Option<Self> {
         let apart = apart(server, reference);
         let difference = Mean::of(apart.clone())?;
@@ -168,7 +166,7 @@ impl Amounts {
         })
     }
 
-    /// The larger of the two amounts.
+    /// Returns the larger of the two amounts.
     pub fn larger(&self) -> f64 {
         self.reference.value.abs().max(self.server.value.abs())
     }

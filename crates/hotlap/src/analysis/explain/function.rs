@@ -1,45 +1,45 @@
-//! Functions as a profile names them, made comparable: the same function of two programs, of two
-//! versions of a library, or of two tiers of a compiler has one name; and the part of a server that
-//! each belongs to.
+//! Makes the functions of profiles comparable, and finds the part of a server that each function
+//! belongs to. A function has one name in two programs, in two versions of a library, and in two
+//! tiers of a compiler.
 
 use std::sync::LazyLock;
 
 use hotlap_observe::Frame;
 use serde::Deserialize;
 
-/// The library of functions of the kernel.
+/// The library name for functions of the kernel.
 pub const KERNEL: &str = "kernel";
 
-/// The code that the kernel maps into every process, such as `clock_gettime`.
+/// The library name for code that the kernel maps into every process, such as `clock_gettime`.
 pub const VDSO: &str = "vdso";
 
-/// The library of a process that ended before its functions could be named.
+/// The library name for a process that ended before its functions could be named.
 pub const UNKNOWN: &str = "unknown";
 
-/// The library of functions that a runtime compiled.
+/// The library name for functions that a runtime compiled.
 const JIT: &str = "jit";
 
 /// The beginning of the names of files that are part of Node.js.
 const BUILT_IN: &str = "node:";
 
-/// The folder of installed packages.
+/// The folder of installed JavaScript packages.
 const PACKAGES: &str = "node_modules/";
 
-/// A function.
+/// A function, with a name that can be compared between programs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Function {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// Its library without a version. Empty for the program itself.
+    /// The library without its version, or the JavaScript package. Empty for the program itself.
     pub library: String,
-    /// Whether a runtime compiled it.
+    /// Whether a runtime compiled the function.
     pub is_jit: bool,
-    /// Whether the library is one line of a ledger, whatever the function.
+    /// Whether all functions of the library share one line of a ledger.
     pub is_package: bool,
 }
 
 impl Function {
-    /// The function of a frame.
+    /// Returns the function of a frame.
     pub fn of(frame: &Frame) -> Self {
         if frame.library == JIT {
             let name = match frame.function.as_str() {
@@ -55,7 +55,7 @@ impl Function {
         }
         let name = match frame.function.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
             Some("kernel") => "kernel functions".to_owned(),
-            // The library says which.
+            // The title shows the name of the library.
             Some(_) => "functions without a name".to_owned(),
             None => frame.function.clone(),
         };
@@ -63,8 +63,8 @@ impl Function {
         Self { name, library, is_jit: false, is_package: false }
     }
 
-    /// What has a line in a ledger: the function, or its package. A package of JavaScript has many
-    /// small functions, and its name says more.
+    /// Returns what appears as a line in a ledger: the function, or its package. A JavaScript
+    /// package has many small functions, so the name of the package says more.
     pub(super) fn line(self) -> Self {
         match self.is_package {
             true => Self { name: self.library, library: String::new(), ..self },
@@ -72,8 +72,8 @@ impl Function {
         }
     }
 
-    /// The name in a sentence: without the arguments of templates, and the last two parts of a path
-    /// of namespaces.
+    /// Returns the name for use in a sentence: without the arguments of templates, and with only
+    /// the last two parts of a namespace path.
     pub fn short_title(&self) -> String {
         let (mut depth, mut name) = (0_u32, String::new());
         for c in self.name.chars() {
@@ -91,13 +91,13 @@ impl Function {
         Self { name, ..self.clone() }.title()
     }
 
-    /// Whether it is a method of a JVM.
+    /// Whether the function is a method of a JVM.
     fn is_method(&self) -> bool {
         self.is_jit && self.library.is_empty() && self.name.contains('.')
     }
 
-    /// Whether it is part of a language's standard library that only passes calls on: the caller of
-    /// a socket's `write` says more than `write`.
+    /// Whether the function is part of a language's standard library that only passes calls on. The
+    /// caller of a socket's `write` says more than `write`.
     pub fn is_standard(&self) -> bool {
         const GO: [&str; 4] = ["syscall.", "internal/", "sync.", "bufio."];
         const JAVA: [&str; 4] = ["java.", "javax.", "jdk.", "sun."];
@@ -105,7 +105,7 @@ impl Function {
         if self.is_method() { begins(&JAVA) } else { begins(&GO) }
     }
 
-    /// The name, with the library if that says more.
+    /// Returns the name of the function, with the library if that says more.
     pub fn title(&self) -> String {
         match self.library.as_str() {
             "" | KERNEL => self.name.clone(),
@@ -114,8 +114,8 @@ impl Function {
     }
 }
 
-/// A library without its version: `libc.so` for `libc.so.6` and `libc-2.36.so`. Empty for a
-/// program, so that a function that is linked into two programs is the same in both.
+/// Returns a library without its version: `libc.so` for `libc.so.6` and `libc-2.36.so`. The result
+/// is empty for a program, so that a function that is linked into two programs is the same in both.
 fn library(file: &str) -> String {
     let name = file.rsplit('/').next().unwrap_or(file);
     if name == KERNEL || name == VDSO || name.starts_with('[') {
@@ -131,7 +131,7 @@ fn library(file: &str) -> String {
     format!("{stem}.so")
 }
 
-/// A function of JavaScript: its name, and after a space its file, line and column.
+/// Parses a JavaScript function: its name, a space, and its file, line and column.
 fn javascript(function: &str) -> Option<Function> {
     let (name, place) = function.rsplit_once(' ')?;
     let mut parts = place.rsplitn(3, ':');
@@ -146,7 +146,7 @@ fn javascript(function: &str) -> Option<Function> {
     Some(Function { name: name.to_owned(), library: package(file), is_jit: true, is_package })
 }
 
-/// A method of a JVM without its types: `a.B.run` for `void a.B.run(int)`.
+/// Returns a method of a JVM without its types: `a.B.run` for `void a.B.run(int)`.
 fn java(function: &str) -> Option<String> {
     let (before, _) = function.split_once('(')?;
     let (_, name) = before.rsplit_once(' ')?;
@@ -154,7 +154,7 @@ fn java(function: &str) -> Option<String> {
     is_method.then(|| name.to_owned())
 }
 
-/// The package of a file of JavaScript, or else the name of the file.
+/// Returns the package of a JavaScript file, or else the name of the file.
 fn package(file: &str) -> String {
     if file.starts_with(BUILT_IN) {
         return file.to_owned();
@@ -166,20 +166,20 @@ fn package(file: &str) -> String {
     inner.split('/').take(parts).collect::<Vec<_>>().join("/")
 }
 
-/// A part of a server: the group of a function that a profile has sampled.
+/// The part of a server to which a function in a profile belongs.
 ///
-/// The function on top of the stack decides, so time in libc counts for libc, whatever called it.
-/// Only kernel functions are grouped by their callers: `copy_to_iter` belongs to the network if
-/// `tcp_recvmsg` called it.
+/// The function on top of the stack decides, so time in libc counts as libc, whatever the caller
+/// is. Only kernel functions are grouped by their callers: `copy_to_iter` belongs to the network if
+/// its caller is `tcp_recvmsg`.
 ///
-/// On one host, a send also delivers: within the send, the kernel notifies the process at the other
-/// end, and wakes that process if it sleeps. Interrupts are off while it wakes the process, so the
-/// parts of waking cannot be told apart.
+/// On one host, a send also delivers the data. Within the send, the kernel notifies the process at
+/// the other end, and wakes that process if it sleeps. Interrupts are off during the wake-up, so a
+/// profile cannot tell the parts of the wake-up apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodeGroup {
-    /// Sockets, TCP and IP, and waiting for them.
+    /// Sockets, TCP and IP, and waiting for sockets.
     KernelNetwork,
-    /// Telling the process at the other end of a socket that data has come, and waking it.
+    /// Notifying the process at the other end of a socket of new data, and waking that process.
     Notifying,
     /// Everything else in the kernel: files, memory, the scheduler.
     KernelOther,
@@ -189,14 +189,14 @@ pub enum CodeGroup {
     Libc,
     /// The language runtime, its interpreter and its compiler.
     Runtime,
-    /// The application with its libraries.
+    /// The application and its libraries.
     Application,
 }
 
-/// The kernel function that tells the reader of a socket that data has come.
+/// The kernel function that tells the reader of a socket that data has arrived.
 const NOTIFIES: &str = "sock_def_readable";
 
-/// Names that tell the group of a function or a system call, see `names.toml`.
+/// The names in `names.toml`, which decide the group of a function or a system call.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Names {
@@ -229,7 +229,8 @@ fn is_one_of(name: &str, all: &[String]) -> bool {
 }
 
 impl CodeGroup {
-    /// The group of a stack, outermost frame first: the group of its innermost function.
+    /// Returns the group of a stack that begins with the outermost frame. The innermost one
+    /// decides.
     pub fn of<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Self {
         let mut inwards = stack.rev();
         let Some(top) = inwards.next() else { return Self::Application };
@@ -255,7 +256,7 @@ impl CodeGroup {
         }
     }
 
-    /// The group of a frame, whatever called it.
+    /// Returns the group of a frame, whatever its caller is.
     pub fn of_one(frame: &Frame) -> Self {
         Self::of(std::iter::once(frame))
     }
@@ -275,7 +276,7 @@ impl CodeGroup {
         if is_runtime { Self::Runtime } else { Self::Application }
     }
 
-    /// The group in whose cost a system call shows most.
+    /// Returns the group that contains most of the cost of a system call.
     pub fn of_call(name: &str) -> Self {
         match name {
             _ if is_one_of(name, &NAMES.cheap_calls) => Self::SystemCallEntry,
@@ -346,7 +347,8 @@ mod tests {
         assert_eq!(title("end node:_http_outgoing:1060:12"), "end (node:_http_outgoing)");
         let scoped = of("get f /x/node_modules/@scope/name/lib/a.js:1:1", "jit");
         assert_eq!((scoped.name.as_str(), scoped.library.as_str()), ("get f", "@scope/name"));
-        // A package is one line, and so is a file of Node.js. An application has its functions.
+        // A package is one line, and so is a file of Node.js. The functions of an application have
+        // separate lines.
         assert_eq!(scoped.line().title(), "@scope/name");
         assert_eq!(
             of("end node:_http_outgoing:1060:12", "jit").line().title(),
@@ -368,7 +370,7 @@ mod tests {
             CodeGroup::of(frames.iter())
         }
 
-        /// The group of functions that a system call leads to.
+        /// Returns the group of kernel functions within a system call.
         fn in_call(inner: &[&str]) -> CodeGroup {
             let mut stack =
                 vec![("main", "app"), ("entry_SYSCALL_64", KERNEL), ("do_syscall_64", KERNEL)];
@@ -398,9 +400,9 @@ mod tests {
             assert_eq!(in_call(&wakes), CodeGroup::Notifying);
             let deeper = [&wakes[..], &["__wake_up_sync_key", "ep_poll_callback"]].concat();
             assert_eq!(in_call(&deeper), CodeGroup::Notifying);
-            // Data from another host wakes a thread of the server itself.
+            // Data that arrives from another host wakes a thread of the server itself.
             assert_eq!(in_call(&["net_rx_action", "sock_def_readable"]), CodeGroup::KernelNetwork);
-            // So does a thread that has work for another.
+            // A thread that has work for another thread wakes that thread, too.
             assert_eq!(in_call(&["futex_wake", "try_to_wake_up"]), CodeGroup::KernelOther);
         }
 

@@ -1,7 +1,7 @@
-//! The ledger: what each function costs per request, and how two servers differ in it.
+//! The ledger: what each function costs per request, and how two servers differ in each function.
 //!
-//! The costs of all functions of a server add up to its CPU time (`sampled`), and their
-//! differences to the measured difference, but for samples of unknown functions.
+//! The costs of all functions of a server add up to its CPU time (`Sampled`). The differences of
+//! all functions add up to the measured difference. Only samples of unknown functions are missing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,81 +12,81 @@ use super::counts::Amounts;
 use super::function::{CodeGroup, Function, KERNEL, UNKNOWN};
 use crate::model::ExplainLap;
 
-/// A function has a line of its own if it costs at least this share of all on average. All of those
-/// are tested, whatever their difference is. The rest is one line.
+/// A function has a separate line if its average cost is at least this share of the total. All of
+/// these functions are tested, whatever their difference is. All other functions share one line.
 const LARGE: f64 = 0.005;
 
-/// The largest p-value that counts, after correction.
+/// The largest p-value, after correction, at which a line differs.
 const ALPHA: f64 = 0.05;
 
-/// What the functions of two servers cost.
+/// The costs of two servers, divided among functions.
 #[derive(Debug)]
 pub struct Ledger {
     /// The part of the difference that belongs to no function, in nanoseconds per request.
     pub unexplained: Estimate,
-    /// The difference of the profiled laps.
+    /// The difference in CPU time per request between the profiled laps of the two servers.
     pub(super) profiled: Mean,
-    /// The groups, the largest difference first.
+    /// The groups of functions, the largest difference first.
     pub groups: Vec<GroupLine>,
-    /// Whether the kernel's part was sampled too.
+    /// Whether the functions of the kernel were sampled too.
     pub has_kernel: bool,
     /// The share of samples that were lost.
     pub lost: f64,
 }
 
-/// The line of a group.
+/// A group of functions in the ledger.
 #[derive(Debug)]
 pub struct GroupLine {
     /// The group.
     pub group: CodeGroup,
-    /// Its cost in nanoseconds per request.
+    /// The cost of the group, in nanoseconds per request.
     pub cost: Amounts,
-    /// Whether the two servers differ.
+    /// Whether the two servers differ in the cost of the group.
     pub differs: bool,
-    /// Its functions of some size, the largest difference first.
+    /// The functions that are large enough for a line, the largest difference first.
     pub functions: Vec<FunctionLine>,
-    /// The number of other functions.
+    /// The number of functions that are too small for a line.
     pub others: usize,
-    /// The functions of the application that account for most of the difference by calling them,
-    /// and for how many nanoseconds per request.
+    /// The functions of the application whose calls account for most of the difference. Each has
+    /// the nanoseconds per request that it accounts for.
     pub callers: Vec<(Function, f64)>,
 }
 
-/// The line of a function.
+/// A function in the ledger.
 #[derive(Debug)]
 pub struct FunctionLine {
     /// The function.
     pub function: Function,
-    /// Its cost in nanoseconds per request.
+    /// The cost of the function, in nanoseconds per request.
     pub cost: Amounts,
-    /// Whether the two servers differ.
+    /// Whether the two servers differ in the cost of the function.
     pub differs: bool,
-    /// The function of the application that accounts for most of the difference by calling it, if
-    /// it accounts for half of it.
+    /// The function of the application whose calls account for at least half of the difference.
+    /// `None` if no function does.
     pub called_by: Option<Function>,
 }
 
-/// What a server costs in each restart, in nanoseconds per request.
+/// The costs of a server in each restart, in nanoseconds per request.
 #[derive(Default)]
 struct Costs {
     functions: BTreeMap<(CodeGroup, Function), ByRestart>,
-    /// All of it.
+    /// The CPU time of the laps without an instrument.
     total: ByRestart,
-    /// What belongs to no function.
+    /// The part of the total that belongs to no function.
     unknown: ByRestart,
     /// The CPU time of the profiled laps.
     profiled: ByRestart,
 }
 
 impl Ledger {
-    /// The ledger of a server and its reference. `may_differ` is whether the difference itself
-    /// could be measured: otherwise no line is called different.
+    /// Computes the ledger of a server and its reference. No line is called different unless
+    /// `may_differ` says that the total difference is significant.
     pub(super) fn of(servers: &[Sampled; 2], confidence: f64, may_differ: bool) -> Option<Self> {
         let callers = Callers::of(servers);
         let [reference, server] = [0, 1].map(|place| Costs::of(&servers[place]));
         let total = Amounts::of(&reference.total, &server.total, confidence)?;
         let of = |a: &ByRestart, b: &ByRestart| {
-            // A function that was not sampled in a restart cost nothing then.
+            // A function without samples in a restart cost nothing in that restart.
             let whole = |values: &ByRestart, all: &ByRestart| {
                 all.keys().map(|r| (*r, values.get(r).copied().unwrap_or(0.0))).collect()
             };
@@ -131,9 +131,9 @@ impl Ledger {
         Some(ledger)
     }
 
-    /// Says which lines differ: groups are corrected for the number of groups; then the functions
-    /// of those that differ, for the number of these functions. So if nothing differs, at most one
-    /// explanation in twenty calls any line different.
+    /// Decides which lines differ. Groups are corrected for the number of groups. The functions of
+    /// groups that differ are then corrected for the number of these functions. So if nothing
+    /// differs, at most one explanation in 20 calls any line different.
     fn judge(&mut self) {
         let p: Vec<f64> = self.groups.iter().map(|group| group.cost.p).collect();
         for (group, p) in self.groups.iter_mut().zip(holm(&p)) {
@@ -181,7 +181,7 @@ impl Costs {
     }
 }
 
-/// The share of samples that were lost.
+/// Returns the share of samples that were lost.
 fn lost(servers: &[Sampled; 2]) -> f64 {
     let profiles = || servers.iter().flat_map(|sampled| &sampled.profiles).map(|(_, own)| own);
     let lost: u64 = profiles().map(|profile| profile.lost).sum();
@@ -191,43 +191,44 @@ fn lost(servers: &[Sampled; 2]) -> f64 {
 
 /// The profiles of a server.
 ///
-/// A sample of a restart stands for an equal part of the CPU time per request of the laps without
-/// an instrument in that restart. A share of the samples does not change with the speed of the
-/// machine, and those laps are compared round by round: so noise that all functions share cancels,
-/// as does the profiler's own cost. Ledger, callers and flame graph all count in these costs, so
-/// they agree with each other and with the measured difference.
+/// Each sample of a restart stands for an equal part of the CPU time per request in that restart.
+/// This CPU time comes from the laps without an instrument, which are compared round by round. A
+/// share of samples does not change with the speed of the machine. So noise that all functions
+/// share cancels, and so does the profiler's own cost. Ledger, callers and flame graph all use
+/// these costs, so they agree with one another and with the measured difference.
 #[derive(Debug)]
 pub(super) struct Sampled<'a> {
     profiles: Vec<(u32, &'a Profile)>,
-    /// By restart.
+    /// The cost of the server in each restart.
     restarts: BTreeMap<u32, Cost>,
-    /// Whether the kernel's part was sampled too.
+    /// Whether the functions of the kernel were sampled too.
     has_kernel: bool,
 }
 
-/// What a server costs in a restart, in nanoseconds per request.
+/// The cost of a server in one restart, in nanoseconds per request.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
-    /// Without an instrument.
+    /// The cost in laps without an instrument.
     plain: f64,
-    /// In the profiled laps.
+    /// The cost in profiled laps.
     profiled: f64,
-    /// What a sample stands for.
+    /// The cost that one sample stands for.
     sample: f64,
 }
 
-/// A stack that was sampled.
+/// A sampled stack.
 struct Sample<'a> {
     restart: u32,
     profile: &'a Profile,
     stack: &'a Stack,
-    /// What it stands for, in nanoseconds per request of its restart.
+    /// The cost that the stack stands for, in nanoseconds per request of its restart.
     ns: f64,
 }
 
 impl<'a> Sampled<'a> {
-    /// The profiles of a reference and a server, from their laps and what each costs without an
-    /// instrument, in the restarts that have a profile of both. `None` without such a restart.
+    /// Returns the profiles of a reference and a server. `plain` has the cost of each server
+    /// without an instrument. Only restarts with a profile of both servers are used. `None` without
+    /// such a restart.
     pub(super) fn of_both(
         laps: [&[&'a ExplainLap]; 2],
         plain: [&ByRestart; 2],
@@ -253,7 +254,7 @@ impl<'a> Sampled<'a> {
         }
         let cost = |(restart, (cpu, samples, ns)): (u32, (Share, f64, f64))| {
             let (plain, profiled) = (*plain.get(&restart)?, cpu.value()?);
-            // Without the kernel's part, the samples are the time in user mode.
+            // Without samples of the kernel, the samples cover only the time in user mode.
             let seen = if has_kernel { 1.0 } else { ns / cpu.amount };
             let sample = plain * seen / samples;
             sample.is_finite().then_some((restart, Cost { plain, profiled, sample }))
@@ -261,12 +262,12 @@ impl<'a> Sampled<'a> {
         Self { profiles, restarts: sums.into_iter().filter_map(cost).collect(), has_kernel }
     }
 
-    /// What the server costs in each restart.
+    /// Returns the cost that `of` selects, in each restart.
     fn by_restart(&self, of: fn(&Cost) -> f64) -> ByRestart {
         self.restarts.iter().map(|(restart, cost)| (*restart, of(cost))).collect()
     }
 
-    /// All stacks of all laps.
+    /// Returns the stacks of all laps.
     fn samples(&self) -> impl Iterator<Item = Sample<'a>> {
         self.profiles.iter().flat_map(|(restart, profile)| {
             let each = self.restarts.get(restart).map(|cost| cost.sample);
@@ -278,7 +279,7 @@ impl<'a> Sampled<'a> {
         })
     }
 
-    /// All stacks of all laps, each with what it adds to the mean of the restarts.
+    /// Returns the stacks of all laps, each with its contribution to the mean of the restarts.
     fn mean_samples(&self) -> impl Iterator<Item = Sample<'a>> {
         let restarts = self.restarts.len() as f64;
         self.samples().map(move |sample| Sample { ns: sample.ns / restarts, ..sample })
@@ -286,7 +287,7 @@ impl<'a> Sampled<'a> {
 }
 
 impl Sample<'_> {
-    /// The line of the ledger to which it belongs. `None` if nothing is known of it.
+    /// Returns the ledger line to which the sample belongs. `None` if its function is unknown.
     fn line(&self) -> Option<(CodeGroup, Function)> {
         let stack = || self.profile.stack(self.stack);
         let top = stack().next_back().filter(|frame| frame.library != UNKNOWN)?;
@@ -294,7 +295,7 @@ impl Sample<'_> {
     }
 }
 
-/// The profile of a lap, and its CPU time and requests.
+/// Returns the profile of a lap, with the lap's CPU time and requests.
 fn profile(explains: &ExplainLap) -> Option<(&Profile, Share)> {
     match &explains.observation {
         Some(Observation::Profile(profile)) => Some((profile, explains.cost_share()?)),
@@ -306,14 +307,14 @@ fn has_kernel(profile: &Profile) -> bool {
     profile.frames.iter().any(|frame| frame.library == KERNEL)
 }
 
-/// A caller is named if it accounts for this part of the difference.
+/// A caller is named with a function if its calls account for this part of the difference.
 const MOST: f64 = 0.5;
 
-/// A caller is named with a group if it accounts for this part of the difference.
+/// A caller is named with a group if its calls account for this part of the difference.
 const NAMED: f64 = 0.1;
 
-/// The nearest function of the application in a stack, outermost frame first. One of the standard
-/// library only if there is no other.
+/// Returns the nearest function of the application in a stack, outermost frame first. A function of
+/// the standard library is returned only if the stack has no other.
 fn caller<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Option<Function> {
     let mut callers = stack
         .rev()
@@ -324,16 +325,17 @@ fn caller<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Option<Funct
     callers.find(|function| !function.is_standard()).or(nearest).map(Function::line)
 }
 
-/// How the cost of two servers differs, by line of the ledger and by caller. Time in `memset` says
+/// The difference in cost between two servers, by ledger line and by caller. Time in `memset` says
 /// little until its caller is known.
 #[derive(Debug, Default)]
 struct Callers {
-    /// In nanoseconds per request. Under `None`, what no function of the application called.
+    /// The differences in nanoseconds per request. `None` stands for stacks without a function of
+    /// the application.
     differences: BTreeMap<(CodeGroup, Function), BTreeMap<Option<Function>, f64>>,
 }
 
 impl Callers {
-    /// The callers in a reference and a server.
+    /// Finds the callers in a reference and a server.
     fn of(servers: &[Sampled; 2]) -> Self {
         let mut callers = Self::default();
         for (sampled, sign) in servers.iter().zip([-1.0, 1.0]) {
@@ -347,8 +349,8 @@ impl Callers {
         callers
     }
 
-    /// The function of the application that accounts for most of the difference in a line. A line
-    /// of the application itself needs none.
+    /// Returns the function of the application that accounts for most of the difference in a line.
+    /// A line of the application itself needs no caller.
     fn most_of(&self, line: &(CodeGroup, Function)) -> Option<Function> {
         if line.0 == CodeGroup::Application {
             return None;
@@ -359,9 +361,9 @@ impl Callers {
         caller.clone()
     }
 
-    /// The functions of the application that account for the difference in a group by calling its
-    /// functions: those that account for a part of it that is worth naming, the largest first, and
-    /// for how many nanoseconds per request.
+    /// Returns the functions of the application whose calls into a group account for the
+    /// difference. Each function has its nanoseconds per request, and the largest comes first. A
+    /// function that accounts for less than `NAMED` is left out.
     fn of_group(&self, group: CodeGroup) -> Vec<(Function, f64)> {
         if group == CodeGroup::Application {
             return Vec::new();
@@ -384,18 +386,18 @@ impl Callers {
     }
 }
 
-/// A stack, and what it costs both servers.
+/// A stack, with its cost in both servers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlameStack {
-    /// Its functions, outermost first.
+    /// The functions of the stack, outermost first.
     pub frames: Vec<String>,
-    /// The reference's cost, in nanoseconds per request.
+    /// The cost of the stack in the reference, in nanoseconds per request.
     pub reference_ns: f64,
-    /// The server's.
+    /// The cost of the stack in the server, in nanoseconds per request.
     pub server_ns: f64,
 }
 
-/// The stacks of a reference and a server, for a differential flame graph.
+/// Returns the stacks of a reference and a server, for a differential flame graph.
 pub(super) fn stacks(servers: &[Sampled; 2]) -> Vec<FlameStack> {
     let mut stacks = BTreeMap::<Vec<String>, [f64; 2]>::new();
     for (place, sampled) in servers.iter().enumerate() {

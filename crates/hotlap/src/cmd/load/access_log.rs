@@ -1,4 +1,4 @@
-//! Access logs, from the flags to the requests and what the user should know about them.
+//! Access logs: turns the flags into requests and into notes for the user.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::cli::{ReplayArgs, ReplayMode};
 use crate::exit::usage;
 use crate::text::number;
 
-/// Reads an access log, whose requests get these headers. `seed` is that of a random order, and
-/// `speed` how many times as fast it is replayed. Returns it with notes for the user.
+/// Reads an access log. Its requests get the given headers. `seed` determines a random order, and
+/// `speed` is how many times as fast the log is replayed. Returns the log with notes for the user.
 pub fn read(
     file: &Path,
     args: ReplayArgs,
@@ -26,7 +26,8 @@ pub fn read(
     let replay = Replay { order, unsafe_methods: args.unsafe_methods };
     let mut log = access_log::read(file, replay).or_else(|error| usage(error.to_string()))?;
     for ask in &mut log.requests.asks {
-        // Paths are fields, so headers could have placeholders, too: these are literal.
+        // Paths are fields, so placeholders in headers would be replaced. Given headers are
+        // literal.
         let literal = |value: &str| String::from_utf8_lossy(&escape(value.as_bytes())).into_owned();
         let is_given = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         ask.headers.retain(|(name, _)| !is_given(name));
@@ -36,7 +37,7 @@ pub fn read(
     Ok((log, notes))
 }
 
-/// Rejects options of a replay without a log.
+/// Rejects the options of a replay if there is no access log.
 pub fn needs_log(args: ReplayArgs) -> anyhow::Result<()> {
     let given = [("--replay", args.replay.is_some()), ("--unsafe-methods", args.unsafe_methods)];
     match given.iter().find(|(_, is_given)| *is_given) {
@@ -45,7 +46,7 @@ pub fn needs_log(args: ReplayArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What was left out.
+/// Describes what was left out of an access log.
 fn notes(file: &Path, left_out: &LinesLeftOut) -> Vec<String> {
     let file = file.display();
     let LinesLeftOut { of, lines, first, methods } = left_out;

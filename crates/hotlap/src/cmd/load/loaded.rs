@@ -1,4 +1,4 @@
-//! A load that was run.
+//! A completed load and its figures.
 
 use std::time::SystemTime;
 
@@ -11,27 +11,27 @@ use hotlap_stats::{Concurrency, Histogram, Survival};
 
 use crate::analysis::latency::stall_shares;
 
-/// A tick of the series is a tenth of a second.
+/// The number of ticks per second in the series of an outcome.
 const TICKS_PER_S: usize = 10;
 
-/// A closed loop hides stalls if a request that becomes due at a random moment waits this many
-/// times p99 or longer, in 1% of the time. For exponential times the two are equal
-/// ([`Survival::wait_at_random`]). A convention (docs/rules.md, *Latency*).
+/// A closed loop counts as hiding stalls if 1% of requests that become due at a random moment wait
+/// at least this many times p99. With exponential service times, this ratio is 1
+/// ([`Survival::wait_at_random`]). The threshold is a convention (docs/rules.md, *Latency*).
 const HIDES: f64 = 10.0;
 
 /// A completed load, and everything needed to print it.
 pub struct Loaded {
     /// The target as typed.
     pub url: String,
-    /// The plan.
+    /// The plan of the load.
     pub plan: Plan,
-    /// The names of its requests.
+    /// The names of the plan's requests.
     pub names: Vec<String>,
-    /// The outcome.
+    /// The outcome of the load.
     pub outcome: Outcome,
-    /// What each generator contributed, if they ran on other hosts.
+    /// What each generator contributed, if generators ran on other hosts.
     pub generators: Option<Contributions>,
-    /// When its window opened.
+    /// The time at which the measuring window opened.
     pub opened: SystemTime,
     /// Whether `--latency` was given, which prints the percentiles.
     pub latency: bool,
@@ -39,32 +39,33 @@ pub struct Loaded {
 
 /// One request of a load that sends several.
 pub struct LoadedRequest<'a> {
-    /// Its name.
+    /// The name of the request.
     pub name: &'a str,
-    /// Its outcome.
+    /// The outcome of the request.
     pub outcome: &'a RequestOutcome,
-    /// The latency of its correct responses.
+    /// The latency of the correct responses.
     pub latency: Histogram,
-    /// How many requests of this name one stall delays together.
+    /// The number of requests of this name that one stall delays together.
     pub concurrency: Concurrency,
 }
 
 impl LoadedRequest<'_> {
-    /// Its times, including those of requests without a response.
+    /// The times of this request, including requests without a response.
     pub fn survival(&self) -> Survival {
         Survival::new(&self.latency, &self.outcome.censored)
     }
 }
 
 impl Loaded {
-    /// Why the generators did not measure one load. Empty if they did, or if there is one only.
+    /// The reasons why the generators did not measure one load together. Empty if they did, or if
+    /// there is only one generator.
     pub fn invalid(&self) -> &[Invalid] {
         self.generators.as_ref().map_or(&[], |generators| &generators.invalid)
     }
 
-    /// When the last response of a server that is gone came, in seconds since the window opened. A
-    /// server is gone if requests failed, and no response came, for a second or more until the
-    /// window closed.
+    /// The time of the last response of a server that is gone, in seconds since the window opened.
+    /// A server counts as gone if, for the last second or more of the window, requests failed and
+    /// no response came.
     pub fn silent_since_s(&self) -> Option<f64> {
         let series = &self.outcome.series;
         let last = series.iter().rposition(|tick| tick.responses > 0)? + 1;
@@ -73,37 +74,37 @@ impl Loaded {
         is_gone.then(|| answered.len() as f64 / TICKS_PER_S as f64)
     }
 
-    /// The part of the window in which the server was there, in seconds. No rate is averaged over
-    /// the death of a server.
+    /// The part of the window before the server was gone, in seconds. No rate is averaged over the
+    /// time after that.
     pub fn served_s(&self) -> f64 {
         self.silent_since_s().unwrap_or(self.outcome.window_ns as f64 / 1e9)
     }
 
-    /// Correct responses per second, while the server was there.
+    /// The correct responses per second, averaged until the server was gone.
     pub fn rate(&self) -> f64 {
         self.outcome.responses as f64 / self.served_s().max(1e-9)
     }
 
-    /// Whether requests were sent too late for their times to be the server's, by the same rule as
-    /// for a lap of `hotlap run`.
+    /// Whether requests were sent so late that their times are not the server's. A lap of `hotlap
+    /// run` is judged by the same rule.
     pub fn is_late(&self) -> bool {
         self.plan.pace.rate().is_some_and(|rate| {
             validity::is_late(&self.outcome.lag, self.plan.shape.connections, rate)
         })
     }
 
-    /// What was sampled while the generators loaded: the latency, and how many requests one stall
+    /// The latency that was sampled during the load, and the number of requests that one stall
     /// delays together.
     pub fn sampled(&self) -> Option<(&Sampled, Concurrency)> {
         let sampled = self.generators.as_ref()?.sampled.as_ref()?;
         Some((sampled, Concurrency { in_flight: 1, rate: Some(SAMPLES_PER_S) }))
     }
 
-    /// How long one in 100 requests that become due at a random moment waits at least, in
-    /// nanoseconds, where p99 of a closed loop cannot show it ([`HIDES`]).
+    /// The shortest wait, in nanoseconds, of the slowest 1% of requests that become due at a random
+    /// moment. `None` unless a closed loop hides this wait ([`HIDES`]).
     pub fn hidden_wait(&self) -> Option<f64> {
         let seen = self.user_survival();
-        // Even if p99 is not printed, because the next load would show another.
+        // The p99 is used here even if there are too few samples to print it.
         let p99 = seen.quantile(0.99);
         let wait = seen.wait_at_random(0.99);
         let is_hidden =
@@ -111,7 +112,7 @@ impl Loaded {
         is_hidden.then_some(wait)
     }
 
-    /// The requests with figures of their own, by name. None if the plan has one request only.
+    /// The requests with their own figures, by name. Empty if the plan has only one request.
     pub fn by_request(&self) -> Vec<LoadedRequest<'_>> {
         let all = &self.outcome.by_request;
         let latency: Vec<_> = all.iter().map(|own| own.latency.to_histogram()).collect();
@@ -126,14 +127,14 @@ impl Loaded {
         parts.map(request).collect()
     }
 
-    /// How many requests one stall delays together.
+    /// The number of requests that one stall delays together.
     pub fn concurrency(&self) -> Concurrency {
         let in_flight = self.plan.shape.in_flight() as u64;
         Concurrency { in_flight, rate: self.plan.pace.rate() }
     }
 
-    /// The times that a user sees: since a request was due, in an open loop; else since it was
-    /// sent.
+    /// The times that a user sees. In an open loop, a time begins when the request was due,
+    /// otherwise when the request was sent.
     pub fn user_times(&self) -> &Histogram {
         let outcome = &self.outcome;
         match outcome.response_time.is_empty() {
@@ -142,7 +143,7 @@ impl Loaded {
         }
     }
 
-    /// The same, including requests without a response.
+    /// The times that a user sees, including requests without a response.
     pub fn user_survival(&self) -> Survival {
         let outcome = &self.outcome;
         if outcome.due == 0 {

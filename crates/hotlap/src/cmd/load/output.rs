@@ -1,4 +1,5 @@
-//! The outcome of one load in each format: for people here, as wrk prints it, and for machines.
+//! The outcome of one load in each format. This file has the format for people, and the submodules
+//! have wrk's format and the formats for machines.
 
 mod machine;
 mod wrk;
@@ -22,7 +23,7 @@ use crate::text::{layout, visible, wrap};
 pub use machine::{csv, hgrm, hlog, json};
 pub use wrk::{wrk, wrk_head};
 
-/// The main figures, in lines of at most `width` columns.
+/// Formats the main figures for people, in lines of at most `width` columns.
 pub fn human(loaded: &Loaded, width: usize) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
     let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(loaded));
@@ -79,7 +80,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     out += &by_generator(loaded, width);
     if let Some(most) = outcome.failures.most() {
         let all = failed(&outcome.failures, outcome.requests());
-        // A GOAWAY has said why.
+        // The line about GOAWAY has already stated the cause.
         let remedy = if outcome.goaways.is_empty() { remedy(most) } else { "" };
         out.push('\n');
         out += &wrap(format!("{all}. {FAILED_LATENCY} {remedy}").trim_end(), 2, width);
@@ -146,7 +147,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     out
 }
 
-/// The latency that was sampled while the generators loaded. Empty if none was.
+/// Formats the latency that was sampled during the load. Empty if nothing was sampled.
 fn sampled(loaded: &Loaded) -> String {
     let Some((Sampled { outcome, .. }, concurrency)) = loaded.sampled() else {
         return String::new();
@@ -157,7 +158,7 @@ fn sampled(loaded: &Loaded) -> String {
     format!("  sampled     {}{errors}\n", times(&seen, concurrency))
 }
 
-/// The figures of each request as a table. Empty if there is one only.
+/// Formats the figures of each request as a table. Empty if there is only one request.
 fn by_request(loaded: &Loaded, width: usize) -> String {
     let rows = loaded.by_request();
     if rows.is_empty() {
@@ -184,7 +185,7 @@ fn by_request(loaded: &Loaded, width: usize) -> String {
     table_text(&table, width)
 }
 
-/// What each generator contributed as a table. Empty if the load came from this host.
+/// Formats the contribution of each generator as a table. Empty if the load came from this host.
 fn by_generator(loaded: &Loaded, width: usize) -> String {
     let Some(Contributions { generators, overlap, .. }) = &loaded.generators else {
         return String::new();
@@ -205,7 +206,7 @@ fn by_generator(loaded: &Loaded, width: usize) -> String {
     out
 }
 
-/// A table below an empty line.
+/// Formats a table with an empty line above it.
 fn table_text(table: &Table, width: usize) -> String {
     let lines = layout::lines(table, width.saturating_sub(2));
     let mut out = String::from("\n");
@@ -226,7 +227,7 @@ fn grouped_share(q: f64) -> String {
 
 fn shape(loaded: &Loaded) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
-    // The version of TLS follows.
+    // The TLS version is added below.
     let mut parts = vec![shape_words(&plan.shape, plan.target.protocol, false)];
     let (asked, open) = (plan.shape.pipeline as u64, outcome.connections.streams);
     let is_http2 = plan.target.protocol == Protocol::Http2;
@@ -258,7 +259,7 @@ fn shape(loaded: &Loaded) -> String {
     parts.join(", ")
 }
 
-/// Percentiles of times that were measured at this concurrency.
+/// Formats percentiles of times that were measured at this concurrency.
 fn times(times: &Survival, concurrency: Concurrency) -> String {
     if times.is_empty() {
         return "–".to_owned();
@@ -269,12 +270,12 @@ fn times(times: &Survival, concurrency: Concurrency) -> String {
     format!("p50 {}  p90 {}  p99 {}  max {max}", at(0.5), at(0.9), at(0.99))
 }
 
-/// Percentiles of times that depend on the generator or on single connections.
+/// Formats percentiles of times that depend on the generator or on single connections.
 fn plain(histogram: &Histogram) -> String {
     times(&Survival::new(histogram, &Censored::default()), Concurrency::ONE)
 }
 
-/// How the offered rate compares with the achieved rate.
+/// Formats how the offered rate compares with the achieved rate.
 fn offered(open_loop: &OpenLoop) -> String {
     let OpenLoop { offered_per_s, reached_per_s, due, waiting, .. } = *open_loop;
     let share = reached_per_s / offered_per_s.max(f64::MIN_POSITIVE) * 100.0;
@@ -298,8 +299,8 @@ fn offered(open_loop: &OpenLoop) -> String {
     out + "\n"
 }
 
-/// Known defects in the output of other tools, each with a test that hotlap passes. Defects of
-/// their engines are in `hotlap-load`'s `tests/peers.rs`.
+/// Tests for known defects in the output of other tools. Defects in the engines of those tools are
+/// tested in `hotlap-load`'s `tests/peers.rs`.
 #[cfg(test)]
 mod tests {
     use hotlap_load::Outcome;
@@ -333,13 +334,14 @@ mod tests {
         }
     }
 
-    /// The value in a line of the CSV.
+    /// Returns the value in the CSV line with this name.
     fn value(csv: &str, name: &str) -> f64 {
         let line = csv.lines().find_map(|line| line.strip_prefix(&format!("{name},"))).unwrap();
         line.split(',').next().unwrap().parse().unwrap()
     }
 
-    /// Regression: the offered rate of such a load was all that became due ÷ the time before.
+    /// Regression: if a server died, the offered rate was computed from all due requests and only
+    /// the time before the death.
     #[test]
     fn a_death_ends_the_time_of_responses_and_not_of_the_offer() {
         let mut loaded = loaded();
@@ -353,12 +355,12 @@ mod tests {
         assert!(human(&loaded, 80).contains("requests/s  1,000 "));
     }
 
-    /// Regression: of a server that was blocked nearly all of the time, `load` printed a p99 of
-    /// 9.4 ms and nothing else.
+    /// Regression: for a server that was blocked nearly all of the time, `load` printed a p99 of
+    /// 9.4 ms and no warning.
     #[test]
     fn percentiles_that_hide_stalls_are_said_to() {
         let mut loaded = loaded();
-        // (count, milliseconds)
+        // Each pair is a count and a time in milliseconds.
         let mut text = |times: &[(usize, f64)]| {
             let service = &mut loaded.outcome.service_time;
             *service = Histogram::new();

@@ -19,25 +19,25 @@ use crate::cmd::tls;
 use crate::exit::{server_failed, usage};
 use crate::redact;
 
-/// A target and the requests to it.
+/// A server and the requests that are sent to it.
 #[derive(Debug)]
 pub struct Asked {
     /// The address of the server.
     pub target: Target,
     /// The names of the requests.
     pub names: Vec<String>,
-    /// The fields that they refer to.
+    /// The fields that the requests refer to.
     pub fields: Fields,
-    /// When they are due, if an access log is replayed with its times.
+    /// When the requests are due, if an access log is replayed with its times.
     pub due: Option<DueTimes>,
-    /// What of an access log was left out.
+    /// Notes about what was left out of an access log.
     notes: Vec<String>,
     host: String,
     contract: Contract,
 }
 
 impl Asked {
-    /// Reads the flags and the file.
+    /// Reads the flags and the requests file.
     pub fn of(args: &LoadArgs) -> anyhow::Result<Self> {
         let base = args.url.as_deref().map(resolve).transpose()?;
         let mut ask = Ask {
@@ -93,9 +93,9 @@ impl Asked {
         Ok(Self { target, names, fields, due, notes, host: base.host, contract })
     }
 
-    /// The requests with their expected responses, learned from a few probes unless `--no-check`
-    /// was given, and notes for the user. Nothing is learned about an access log, which says which
-    /// status is right.
+    /// The requests with their expected responses, and notes for the user. The responses are
+    /// learned from a few probes, unless `--no-check` was given. Nothing is learned about an access
+    /// log, which states the right status of each request.
     pub fn requests(
         &self,
         args: &LoadArgs,
@@ -115,8 +115,8 @@ impl Asked {
         Ok((inferred.contract.requests(&self.host, &inferred.answers), inferred.notes))
     }
 
-    /// What generators on other hosts need to probe the server in the same way. `None` if nothing
-    /// is to be learned.
+    /// The probe that a generator on another host sends to learn the expected responses, as
+    /// [`Self::requests`] does here. `None` if there is nothing to learn.
     pub fn probe(&self, args: &LoadArgs) -> Option<Probe> {
         let is_known = args.no_check || self.fields.order.is_some();
         (!is_known).then(|| Probe {
@@ -127,18 +127,18 @@ impl Asked {
         })
     }
 
-    /// What of an access log was left out.
+    /// Notes about what was left out of an access log.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The requests, expecting any 2xx.
+    /// The requests, which expect any 2xx status.
     pub fn unchecked(&self) -> Vec<Request> {
         self.contract.unverified_requests(&self.host)
     }
 }
 
-/// The socket of a URL. An invalid URL is a usage error.
+/// Resolves a URL. An invalid URL is a usage error.
 pub fn resolve(url: &str) -> anyhow::Result<ResolvedUrl> {
     hotlap_load::url::resolve(url).or_else(|e| usage(e.to_string()))
 }
@@ -147,7 +147,7 @@ pub fn resolve(url: &str) -> anyhow::Result<ResolvedUrl> {
 pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     for header in typed {
-        // The value is not repeated in the message: it may be a secret.
+        // The message does not repeat the value, which may be a secret.
         let Some((name, value)) = header.split_once(':') else {
             return usage(format!(
                 "a header has no colon ({} characters): write 'Name: value'",
@@ -155,14 +155,14 @@ pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
             ));
         };
         let (name, value) = (name.trim(), value.trim());
-        // RFC 9110 section 5.1: a name is a token; section 5.5: a value has no control characters.
+        // A name is a token (RFC 9110 section 5.1), and a value has no control characters (5.5).
         if !is_token(name) || value.chars().any(char::is_control) {
             return usage(format!(
                 "{name:?} is not a valid header name, or its value has control characters: \
                  write 'Name: value'"
             ));
         }
-        // A second framing by hand would contradict hotlap's own (RFC 9112 section 6.3).
+        // A framing header from the user would contradict hotlap's own (RFC 9112 section 6.3).
         if let Some(framing) = FRAMING.iter().find(|own| name.eq_ignore_ascii_case(own)) {
             return usage(format!(
                 "hotlap states the length of a body by itself: leave out the header {framing}"
@@ -174,7 +174,7 @@ pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     Ok(headers)
 }
 
-/// Headers that say how a body is delimited.
+/// The headers that define how a body is delimited.
 const FRAMING: [&str; 2] = ["Content-Length", "Transfer-Encoding"];
 
 /// Whether headers in the form `Name: value` ask for a connection per request (RFC 9112 section
@@ -190,7 +190,7 @@ pub fn ask_to_close(typed: &[String]) -> bool {
     typed.iter().any(asks)
 }
 
-/// A text or, after `@`, the contents of a file.
+/// Returns the text itself or, after `@`, the contents of a file.
 pub fn text_or_file(typed: &str) -> anyhow::Result<Vec<u8>> {
     match typed.strip_prefix('@') {
         Some(file) => files::read(file).with_context(|| format!("cannot read {file}")),
@@ -198,12 +198,12 @@ pub fn text_or_file(typed: &str) -> anyhow::Result<Vec<u8>> {
     }
 }
 
-/// The expected status: the one that was given, or any 2xx.
+/// The expected status: the given one, or any 2xx.
 pub fn expected(given: Option<u16>) -> ExpectedStatus {
     given.map_or(ExpectedStatus::Success, ExpectedStatus::Exactly)
 }
 
-/// A method is a token (RFC 9110 section 9.1).
+/// Checks a method, which is a token (RFC 9110 section 9.1) of letters, digits and `-`.
 pub fn method(typed: &str) -> anyhow::Result<String> {
     match !typed.is_empty() && typed.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
         true => Ok(typed.to_owned()),
@@ -214,19 +214,19 @@ pub fn method(typed: &str) -> anyhow::Result<String> {
 /// A line of a requests file: `[WEIGHT] [METHOD] URL [BODY]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Its line number in the file, from 1.
+    /// The line number in the file, from 1.
     pub number: usize,
-    /// How often it is sent, relative to the others. At least 1.
+    /// How often the request is sent, relative to the others. At least 1.
     pub weight: u32,
     /// The method, if the line has one.
     pub method: Option<&'a str>,
     /// The URL, or a path if the command line names the server.
     pub url: &'a str,
-    /// The body, or `@` and the file that contains it. May be empty.
+    /// The body, or `@` and the file that contains the body. May be empty.
     pub body: &'a str,
 }
 
-/// The lines of a requests file, without comments and blank lines.
+/// Returns the lines of a requests file, without comments and blank lines.
 pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let numbered = (1..).zip(text.lines().map(str::trim));
     let told = numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -238,8 +238,9 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// The requests of a file, and the server that they are sent to: `base`, or the one that full URLs
-/// name. `common` is what lines do not say, and has headers for all requests.
+/// Reads the requests of a file, and the server that they are sent to. The server is `base`, or the
+/// server in full URLs. `common` has the values that lines leave out, and the headers of all
+/// requests.
 pub fn from_file(
     file: &Path,
     base: Option<ResolvedUrl>,
@@ -283,14 +284,14 @@ pub fn from_file(
     }
 }
 
-/// A weight at the start of a line, if there is one, and the rest.
+/// Splits a weight off the start of a line. A line without a weight has the weight 1.
 fn weight(line: &str) -> (u32, &str) {
     let parted = line.split_once(char::is_whitespace);
     let found = parted.and_then(|(first, rest)| Some((first.parse().ok()?, rest.trim_start())));
     found.filter(|(weight, _)| *weight > 0).unwrap_or((1, line))
 }
 
-/// A method at the start of a line, if there is one, and the rest.
+/// Splits a method off the start of a line, if the line has one.
 fn own_method(line: &str) -> (Option<&str>, &str) {
     match line.split_once(char::is_whitespace) {
         Some((first, rest)) if first.bytes().all(|b| b.is_ascii_uppercase()) => {
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(told, [(3, "GET", "/a", 0), (1, "POST", "/b", 8), (2, "DELETE", "/c", 0)]);
     }
 
-    /// It was copied into the request line unchanged.
+    /// Regression: a control character was copied into the request line unchanged.
     #[test]
     fn a_path_with_a_control_character_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -342,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_header_that_could_smuggle_another_is_refused() {
-        // Regression: these were sent next to hotlap's own framing, or instead of it.
+        // Regression: these headers were sent next to hotlap's own framing, or instead of it.
         assert!(headers(&["content-length: 10".to_owned()]).is_err());
         assert!(headers(&["Transfer-Encoding: chunked".to_owned()]).is_err());
         let asks = |header: &str| ask_to_close(&[header.to_owned()]);

@@ -1,5 +1,5 @@
-//! `--dry-run`: describes what would be run. It checks whether toolchains are installed, as `hotlap
-//! list` does, but builds and starts no server and stores nothing.
+//! `--dry-run`: describes what a run would do. Toolchains are checked as in `hotlap list`, but no
+//! server is built or started, and nothing is stored.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::text::hanging;
 use crate::text::number::{percent, plural};
 
-/// The builds as they would be if every installed toolchain succeeded.
+/// Returns the builds as they would be if every build with an installed toolchain succeeded.
 pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let servers = from_catalogue(spec);
     let probed = probe_all(&servers, interrupt.flag());
@@ -36,7 +36,7 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     built.collect()
 }
 
-/// Prints the plan.
+/// Prints the plan of a run.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,
@@ -63,7 +63,7 @@ pub fn run(
     Ok(Exit::Ok)
 }
 
-/// A server: its name, its role, and how it would be started.
+/// Describes a server: its name, its role, and how it would be started.
 fn described(spec: &RunSpec, server: &Server) -> String {
     let role = match server.role {
         Role::Plain => "",
@@ -92,7 +92,7 @@ fn described(spec: &RunSpec, server: &Server) -> String {
     format!("{}: {role}{start}", server.name)
 }
 
-/// Restarts, rounds, slices and time.
+/// Describes the restarts, rounds, slices and time.
 fn schedule(experiment: &Experiment, run: &Run, store: Option<&Store>) -> Vec<String> {
     let forecast = timing::forecast(experiment, store);
     let mut lines = match (experiment.objectives.is_empty(), experiment.explain) {
@@ -117,11 +117,11 @@ fn schedule(experiment: &Experiment, run: &Run, store: Option<&Store>) -> Vec<St
     lines
 }
 
-/// What the laps that explain are.
+/// The description of the laps that explain differences.
 const EXPLAINS: &str = "plain laps, laps with a CPU profile, and laps with counts of system calls \
                         and kernel events";
 
-/// The goals of a search, and its order.
+/// Describes the goals of a search, and its order.
 fn searches(experiment: &Experiment) -> Vec<String> {
     let goals: Vec<String> = experiment.objectives.iter().map(ToString::to_string).collect();
     vec![
@@ -130,7 +130,7 @@ fn searches(experiment: &Experiment) -> Vec<String> {
     ]
 }
 
-/// Restarts, rounds and slices of a comparison.
+/// Describes the restarts, rounds and slices of a comparison.
 fn rounds(experiment: &Experiment, run: &Run, forecast: &Forecast) -> Vec<String> {
     let restarts = experiment.restarts.unwrap_or(forecast.restarts);
     let rounds = experiment.rounds.unwrap_or(forecast.rounds / forecast.restarts.max(1));
@@ -177,7 +177,7 @@ fn cores(run: &Run) -> String {
     }
 }
 
-/// The store and the exports.
+/// Lists the store and the exports.
 fn output(spec: &RunSpec) -> Vec<String> {
     let store = match &spec.storage {
         Storage::None => None,

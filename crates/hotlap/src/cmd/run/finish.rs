@@ -16,7 +16,7 @@ use crate::recorder::Kept;
 use crate::render::terminal;
 use crate::report::Report;
 
-/// Prints the table and the exports of a finished experiment, and returns the exit code.
+/// Prints the table of a finished run, writes the exports, and returns the exit code.
 pub fn finish(
     kept: &Kept,
     spec: &RunSpec,
@@ -35,7 +35,7 @@ pub fn finish(
         }
         text
     });
-    // Every export is tried, even if another one fails.
+    // Every export is tried, even if another export fails.
     let exported = exports.finish(&report);
     if kept.store_failed {
         console.warn(&match &kept.rescued {
@@ -82,8 +82,8 @@ pub fn finish(
     Ok(exit.and(ruling.exit()))
 }
 
-/// Whether a server failed. The A/A control is a second copy of a server, and the comparison does
-/// not need it.
+/// Whether a server failed. The A/A control does not count: as a second copy of a server, it is not
+/// needed for the comparison.
 fn has_failed(server: &Server) -> bool {
     server.failure.is_some() && server.role != Role::Control
 }
@@ -96,7 +96,7 @@ fn has_wrong_responses(report: &Report, kept: &Kept) -> bool {
 }
 
 /// Whether a server failed more requests under a load than the validity checks allow in a lap.
-/// Searches and stress runs make servers fail.
+/// Searches and stress runs do not count, because they make servers fail on purpose.
 fn fails_requests(run: &Run) -> bool {
     if !matches!(run.question, Question::Compare | Question::Layers | Question::Scale) {
         return false;
@@ -109,7 +109,7 @@ fn fails_requests(run: &Run) -> bool {
     })
 }
 
-/// Whether a search found something of every server that took part.
+/// Whether a search has a result for every server that took part.
 fn is_searched(report: &Report) -> bool {
     let rows = || report.capacity.iter().flat_map(|results| &results.rows);
     rows().next().is_some() && rows().all(|row| row.capacity.is_some() || row.below.is_some())
@@ -121,7 +121,7 @@ fn is_measured(report: &Report) -> bool {
     rows().next().is_some() && rows().all(|row| row.requests_per_s.is_some())
 }
 
-/// How a stored run is shown again.
+/// Tells the user how to show a stored run again.
 fn stored(number: u64, storage: &Storage) -> String {
     let store = match storage {
         Storage::File(file) => format!(" --store {}", shell_words::quote(&file.to_string_lossy())),

@@ -1,5 +1,5 @@
-//! The hosts of a run, and what they decide: the cores of servers and generators, the threads of
-//! the load, and how short a slice may be.
+//! The hosts of a run. They determine the cores of servers and generators, the threads of the load,
+//! and how short a slice may be.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::text::number::{self, plural};
 /// The hosts of a run.
 #[derive(Debug)]
 pub struct RunHosts {
-    /// The host of the servers, if it is another one.
+    /// The host of the servers, if they run on another host.
     pub servers: Option<Arc<RemoteHost>>,
-    /// The generators of the load, if they are agents.
+    /// The generators, if agents generate the load.
     pub generators: Option<StartedGenerators>,
     /// The cores of servers and generator, if hotlap starts the servers.
     pub cores: CpuAllocation,
-    /// Number of cores that servers are told to use, unless their entry sets it. `None`: all cores
-    /// assigned to them.
+    /// The number of cores that servers are told to use, unless their entry sets it. `None` means
+    /// all cores that are assigned to servers.
     pub server_cpus: Option<usize>,
     /// The database to start for the servers.
     pub database: Option<DatabaseSetting>,
@@ -39,12 +39,12 @@ pub struct RunHosts {
 /// Generators that have been started.
 #[derive(Debug)]
 pub struct StartedGenerators {
-    /// What loads the servers.
+    /// The group of generators that loads the servers.
     pub host: Arc<Generators>,
-    /// Their hosts, in the order in which they were named.
+    /// The hosts of the generators, in the order in which the user named them.
     pub hosts: Vec<GeneratorAgent>,
-    /// Where servers listen, if they run on this machine, and the address at which generators reach
-    /// them.
+    /// Where servers on this machine listen, and the address at which generators reach them. `None`
+    /// if hotlap starts no servers on this machine.
     pub network: Option<(Network, IpAddr)>,
 }
 
@@ -75,7 +75,7 @@ impl RunHosts {
         Ok(hosts)
     }
 
-    /// Starts the agent on the servers' host, if it is another one.
+    /// Starts the agent on the servers' host, if servers run on another host.
     fn open_servers(
         &mut self,
         spec: &RunSpec,
@@ -114,7 +114,12 @@ impl RunHosts {
     /// Finds PostgreSQL if the run needs it, and gives it its own core if there are enough cores.
     fn place_database(&mut self, spec: &RunSpec) -> anyhow::Result<()> {
         let Some(DatabaseSpec { schema, programs }) = &spec.database else { return Ok(()) };
-        let programs = Programs::find(programs.as_deref()).or_else(usage)?;
+        let programs = Programs::find(programs.as_deref()).or_else(|why| {
+            usage(format!(
+                "{why}: install it with `apt install postgresql` or `brew install postgresql`, or \
+                 name the folder with its programs by --postgres"
+            ))
+        })?;
         let cores = self.cores.take_for_database(spec.server_cpus.is_none());
         if self.generators.is_none() {
             let own = self.cores.generator.len();
@@ -124,7 +129,7 @@ impl RunHosts {
         Ok(())
     }
 
-    /// Starts the generators, if they are agents.
+    /// Starts the generators, if agents generate the load.
     fn open_generators(
         &mut self,
         spec: &RunSpec,
@@ -150,11 +155,11 @@ impl RunHosts {
         Ok(())
     }
 
-    /// Divides the cores of each host among its generators, and leaves all cores of this machine to
-    /// servers if no generator is on it.
+    /// Divides the cores of each host among its generators. If no generator is on this machine,
+    /// servers get all of its cores.
     fn place(&mut self, spec: &RunSpec, group: &mut Generators, hosts: &[GeneratorAgent]) {
         if self.cores.generator.is_empty() {
-            // Nothing is pinned.
+            // Without pinning, there are no cores to divide.
             return;
         }
         let is_here = |host: &GeneratorAgent| host.description.is_this_machine();
@@ -178,7 +183,7 @@ impl RunHosts {
                 match is_here(&hosts[index]) {
                     true if !starts => GeneratorCores::default(),
                     true => part(&self.cores.generator, (before, all), !self.cores.shared),
-                    // Where servers run, no core is the generator's alone.
+                    // On the servers' host, no core belongs to the generator alone.
                     false if boot.as_ref() == Some(&host.boot) => GeneratorCores::default(),
                     false => part(&host.cores, (before, all), true),
                 }
@@ -194,7 +199,7 @@ impl RunHosts {
         group.place(placements);
     }
 
-    /// The length of slices that was asked for, or a greater one if readings from other hosts would
+    /// Returns the requested slice length, or a greater length if readings from other hosts would
     /// be too imprecise for it.
     pub fn slice(&self, asked: Option<Duration>, console: &Console) -> Option<Duration> {
         let delay = self.servers.as_ref().map_or(Duration::ZERO, |host| host.delay())
@@ -215,7 +220,7 @@ impl RunHosts {
         Some(shortest)
     }
 
-    /// The facts of the servers' machine, and of those that generated the load. `here` is this one.
+    /// The facts of the machines of servers and generators. `here` has the facts of this machine.
     pub fn facts(&self, here: Host) -> Host {
         let mut host = match &self.servers {
             Some(servers) => remote_facts(servers, here),
@@ -233,12 +238,12 @@ impl RunHosts {
     }
 }
 
-/// No cores are assigned, neither to servers nor to the generator.
+/// An allocation without cores, both for servers and for the generator.
 pub fn unpinned() -> CpuAllocation {
     CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
 }
 
-/// The facts of both machines. `here` is this one, where the load is generated.
+/// The facts of the servers' machine and of this one (`here`), which generates the load.
 fn remote_facts(host: &RemoteHost, here: Host) -> Host {
     let mut there = Host::of(host.description().machine.clone());
     let doubts = here.doubts.iter().map(|doubt| format!("on the generator's host: {doubt}"));
@@ -249,7 +254,8 @@ fn remote_facts(host: &RemoteHost, here: Host) -> Host {
     Host { controller: Some(controller), ..there }
 }
 
-/// The cores of one of several generators on a host, if it has enough for all. Else all of them.
+/// Returns the cores of one of several generators on a host. If there are fewer cores than
+/// generators, each generator gets all cores.
 fn part(cores: &[usize], (index, count): (usize, usize), is_alone: bool) -> GeneratorCores {
     if cores.len() < count {
         return GeneratorCores { cpus: cores.to_vec(), is_alone: false };

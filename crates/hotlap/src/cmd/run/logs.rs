@@ -1,9 +1,9 @@
-//! The folder for the output of servers. It is removed at the end of the run.
+//! The folder for the output of servers, which is removed at the end of the run.
 //!
 //! The next run removes the folders of killed runs. A running hotlap holds a lock on a file in its
 //! folder, and the kernel releases the lock when the process ends. A process id would not be
-//! enough: another process, or a container that shares the cache, may have the same one. The next
-//! hotlap command also ends the servers that a killed run left behind.
+//! enough: another process may have the same id, for instance in a container that shares the cache.
+//! The next hotlap command also ends the servers that a killed run left behind.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -16,23 +16,23 @@ use hotlap_servers::process::kill_marked;
 
 use crate::paths;
 
-/// The file with the lock. In the folder of all runs, the lock is held while a folder is created or
-/// removed. In the folder of one run, until that run ends.
+/// The name of the lock file. In the folder of all runs, the lock is held while a folder is created
+/// or removed. In the folder of one run, the lock is held until that run ends.
 const LOCK: &str = ".hotlap-run";
 
-/// The file that says which run is measured.
+/// The name of the file that says which run is measured.
 const RUN: &str = "run";
 
-/// A folder for the output of servers, removed with the run.
+/// A folder for the output of servers, which is removed at the end of the run.
 #[derive(Debug)]
 pub struct Logs {
     folder: PathBuf,
-    /// Held until this is dropped.
+    /// The lock on the folder, which is held until this value is dropped.
     _lock: File,
 }
 
 impl Logs {
-    /// Creates the folder, and removes those of killed runs.
+    /// Creates the folder, and removes the folders of killed runs.
     pub fn new() -> anyhow::Result<Self> {
         let all = paths::cache()?.join("logs");
         Self::within(&all).with_context(|| {
@@ -46,7 +46,7 @@ impl Logs {
         &self.folder
     }
 
-    /// Says which run of a store is measured, until this is dropped.
+    /// Records which run of a store is measured, until this value is dropped.
     pub fn measures(&self, number: Option<u64>, store: Option<&Path>) {
         if let (Some(number), Some(store)) = (number, store) {
             // If the file cannot be written, a second hotlap may resume the run meanwhile.
@@ -54,14 +54,14 @@ impl Logs {
         }
     }
 
-    /// Whether a hotlap is measuring this run of a store.
+    /// Whether a hotlap process is measuring this run of a store.
     pub fn is_under_way(number: u64, store: &Path) -> bool {
         let Ok(cache) = paths::cache() else { return false };
         is_measured(&cache.join("logs"), &of_store(number, store))
     }
 
     fn within(all: &Path) -> io::Result<Self> {
-        // Only the user may read it: servers may print secrets.
+        // Only the user may read the folder, because servers may print secrets.
         DirBuilder::new().recursive(true).mode(0o700).create(all)?;
         let others = lock_file(all)?;
         // On a file system without locks, no run is known to have ended, so every folder stays.
@@ -94,7 +94,7 @@ fn make(all: &Path) -> io::Result<PathBuf> {
     unreachable!("more log folders than numbers")
 }
 
-/// Ends the servers that a killed hotlap left behind, and removes its folder.
+/// Ends the servers that killed runs left behind, and removes the folders of those runs.
 pub fn end_leftovers() {
     let Ok(all) = paths::cache().map(|cache| cache.join("logs")) else { return };
     if all.is_dir() && lock_file(&all).is_ok_and(|others| others.lock().is_ok()) {
@@ -102,13 +102,13 @@ pub fn end_leftovers() {
     }
 }
 
-/// A text that names this run of a store and no other run.
+/// Returns a text that identifies one run of a store.
 fn of_store(number: u64, store: &Path) -> String {
     let store = store.canonicalize().unwrap_or_else(|_| store.to_owned());
     format!("{number} {}", store.display())
 }
 
-/// Whether one of the folders whose lock is held belongs to this run.
+/// Whether a folder with a held lock belongs to this run.
 fn is_measured(all: &Path, run: &str) -> bool {
     let is_this = |folder: &Path| fs::read_to_string(folder.join(RUN)).is_ok_and(|of| of == run);
     let is_held = |folder: &Path| {
@@ -123,16 +123,16 @@ fn lock_file(folder: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(folder.join(LOCK))
 }
 
-/// Removes folders whose lock is not held. A folder without a lock file does not belong to a run.
+/// Removes the folders whose lock is not held. A folder without a lock file is not from a run.
 fn remove_those_of_dead_runs(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
-        // Symbolic links are not followed, because they may point to a folder outside.
+        // Symbolic links are not followed, because they may point to a folder elsewhere.
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
         let lock = OpenOptions::new().write(true).open(entry.path().join(LOCK));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            // The servers of a run outlive it if hotlap and its supervisors were killed together.
+            // Servers outlive their run if hotlap and its supervisors were killed together.
             let _ = kill_marked(&entry.path());
             database::remove_left(&entry.path());
             remove(&entry.path());
@@ -151,7 +151,7 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Whether a run or a check writes files of this name: `3.log` for its fourth server, `run`.
+/// Whether a run or a check writes a file with this name: `run`, or `3.log` for its fourth server.
 fn is_a_runs(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     name == RUN || name == database::LOG || name.strip_suffix(".log").is_some_and(is_number)
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(names(all.path()), [LOCK]);
     }
 
-    /// Regression: `--resume` of a run under way wrote over its laps.
+    /// Regression: `--resume` of a run that was under way overwrote its laps.
     #[test]
     fn a_run_is_under_way_while_its_folder_is_locked() {
         let all = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Measures: runs the experiment, with servers here or on another machine, and then the stress
-//! scenarios, if any. These show what overload and misbehaving clients do to servers and to their
-//! normal clients.
+//! Measures servers here or on another machine: runs the experiment, and then any stress scenarios.
+//! The scenarios show what overload and misbehaving clients do to servers and to their normal
+//! clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hotlap_bench::experiment::{Experiment, Explain, Over};
 use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
 use hotlap_bench::stress::{StressEvent, StressSetting, Subject, Timing, stress};
-use hotlap_servers::database::Database;
+use hotlap_servers::database::{Database, DatabaseSetting};
 use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::machine::{CpuAllocation, Network, Priority};
 use hotlap_servers::process::Supervisor;
@@ -33,22 +33,22 @@ use crate::recorder::Recorder;
 use crate::store::Store;
 use crate::text::wrap;
 
-/// Connections of normal clients: enough to keep a single-threaded server busy, and few enough that
-/// each of them notices the attackers.
+/// The number of connections of normal clients. Normal clients keep a single-threaded server busy,
+/// and are few enough that each one notices the attackers.
 const GOOD: usize = 8;
 
-/// A run, ready to begin.
+/// A run that is ready to begin.
 pub struct Prepared {
-    /// The experiment. `None` if servers are only stressed.
+    /// The experiment, or `None` if servers are only stressed.
     pub experiment: Option<Experiment>,
     /// The cores of servers and generator.
     pub cores: CpuAllocation,
-    /// The record of the run, new or continued.
+    /// The record of the run, which is either new or continued.
     pub run: Run,
 }
 
 impl Prepared {
-    /// Prepares a run, or the rest of an earlier one.
+    /// Prepares a new run, or the rest of an earlier one.
     pub fn new(
         spec: &RunSpec,
         participants: &Participants,
@@ -104,8 +104,8 @@ impl Prepared {
     }
 }
 
-/// Gives this thread, and what it starts from now on, priority over other programs, if the plan
-/// says so.
+/// Gives this thread, and everything that it starts from now on, priority over other programs, if
+/// the plan asks for it.
 pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
     let raised = spec.high_priority.then(Priority::raise).transpose();
     raised.map_err(|error| {
@@ -116,7 +116,7 @@ pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
     })
 }
 
-/// Measures the experiment, if there is one, and then stresses servers, if the plan has scenarios.
+/// Measures the experiment, if any, and then stresses servers, if the plan has scenarios.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,
@@ -202,7 +202,7 @@ fn setting(
     }
 }
 
-/// Where servers run: on the host of `--server-on`, or on this machine.
+/// Returns the host that runs the servers: the host of `--server-on`, or this machine.
 fn server_host(
     participants: &Participants,
     logs: &Logs,
@@ -217,13 +217,7 @@ fn server_host(
     let supervisor = Supervisor::this_program("__supervisor");
     let supervisor = supervisor.context("cannot find hotlap's own program")?;
     let database = match &hosts.database {
-        Some(setting) => {
-            let (version, schema) = (setting.programs.version(), setting.schema.display());
-            console.note(&format!("Starting {version} with {schema}."));
-            let started =
-                Database::start(setting.clone(), &supervisor, logs.folder(), interrupt.shared());
-            Some(Arc::new(started.map_err(|failure| anyhow::anyhow!(in_lines(&failure)))?))
-        }
+        Some(setting) => Some(start_database(setting, &supervisor, logs, interrupt, console)?),
         None => None,
     };
     Ok(Arc::new(LocalHost {
@@ -234,7 +228,21 @@ fn server_host(
     }))
 }
 
-/// A failure, the last lines that the program printed, and the remedy, one per line.
+/// Starts the database of a run or of a check.
+pub fn start_database(
+    setting: &DatabaseSetting,
+    supervisor: &Supervisor,
+    logs: &Logs,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Arc<Database>> {
+    let DatabaseSetting { programs, schema, .. } = setting;
+    console.note(&format!("Starting {} with {schema}.", programs.version()));
+    let started = Database::start(setting.clone(), supervisor, logs.folder(), interrupt.shared());
+    started.map(Arc::new).map_err(|failure| anyhow::anyhow!(in_lines(&failure)))
+}
+
+/// Formats a failure, the last lines that the program printed, and the remedy, one per line.
 fn in_lines(failure: &ServerFailure) -> String {
     let first = failure.to_string();
     let remedy = Some(&failure.remedy).filter(|remedy| !remedy.is_empty());
@@ -242,15 +250,15 @@ fn in_lines(failure: &ServerFailure) -> String {
     lines.map(String::as_str).collect::<Vec<_>>().join("\n  ")
 }
 
-/// For layers, each server's layer below. Comparisons are made with that one.
+/// For layers, maps each server to the layer below, with which the server is compared.
 fn against(run: &Run) -> BTreeMap<usize, usize> {
     let is_layers = run.question == Question::Layers;
     let steps = run.servers.iter().enumerate().filter(|_| is_layers);
     steps.filter_map(|(n, server)| Some((n, server.on?))).collect()
 }
 
-/// Stresses servers one after the other. Only one of them runs at a time. Servers that failed, and
-/// scenarios that are already done, are skipped. Returns whether all were completed.
+/// Stresses servers one after the other, so that only one of them runs at a time. Servers that
+/// failed, and completed scenarios, are skipped. Returns false if the user interrupted the stress.
 fn stress_all(
     spec: &RunSpec,
     participants: &Participants,
@@ -299,7 +307,7 @@ fn stress_all(
                 }
             },
         );
-        // The results so far are already stored.
+        // Completed trials are already stored, but a failure is not.
         if subject.failure.is_some() {
             recorder.stressed(subject);
         }

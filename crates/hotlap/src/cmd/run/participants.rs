@@ -1,4 +1,4 @@
-//! The participants of a run: catalogue servers are built, the reference gets its A/A control, and
+//! The participants of a run. Catalogue servers are built, the reference gets its A/A control, and
 //! the ceiling is added. Servers that cannot run are kept with the reason.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::suite::Question;
 use hotlap_servers::build::Unready;
 use hotlap_servers::catalogue::{self, ServerKind, SpokenProtocol};
-use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::contract::{Contract, Name, named};
 use hotlap_servers::launch::{Certificate, Launch};
 use hotlap_servers::machine::CpuAllocation;
 use hotlap_servers::process::{Supervisor, own_program};
@@ -29,17 +29,17 @@ use crate::text::number::plural;
 /// The servers of a run.
 #[derive(Debug)]
 pub struct Participants {
-    /// Those that can be started, in the experiment's order.
+    /// The servers that can be started, in the order of the experiment.
     pub ready: Vec<Participant>,
-    /// Records of all servers: the participants in their order, then those that cannot take part.
+    /// Records of all servers: first the participants in order, then servers that cannot take part.
     pub servers: Vec<Server>,
-    /// The name of the contract, or the request.
+    /// The name of the contract or of the request.
     pub contract: String,
-    /// Where they run, and where their load comes from.
+    /// The hosts that run the servers and generate the load.
     pub hosts: RunHosts,
 }
 
-/// How each catalogue server is started, and its version, by its id. Or why it cannot be started.
+/// By server id: how a catalogue server is started and its version, or why it cannot be started.
 pub type Builds = BTreeMap<String, Result<(Launch, String), Unready>>;
 
 /// Builds the catalogue servers. With `--setup`, installs missing toolchains first.
@@ -61,7 +61,7 @@ pub fn build(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow
     Ok(launched.collect())
 }
 
-/// Builds the catalogue servers on another host, or for a dry run, probes their toolchains.
+/// Builds the catalogue servers on another host. For a dry run, only probes their toolchains.
 pub fn build_there(
     spec: &RunSpec,
     host: &RemoteHost,
@@ -80,7 +80,7 @@ pub fn build_there(
     Ok(ids.into_iter().zip(launched).collect())
 }
 
-/// The catalogue servers of a run that speak the protocols of its loads, each once.
+/// The catalogue servers of a run that speak the protocols of its loads, without duplicates.
 pub fn from_catalogue(spec: &RunSpec) -> Vec<&catalogue::CatalogueServer> {
     let mut servers: Vec<&catalogue::CatalogueServer> = Vec::new();
     for server in &spec.servers {
@@ -100,13 +100,13 @@ fn missing_protocol(spec: &RunSpec, server: &catalogue::CatalogueServer) -> Opti
     needed.find(|protocol| !server.protocols.contains(protocol))
 }
 
-/// Whether the user named it. False for the A/A control and the ceiling.
+/// Whether the user named this participant. False for the A/A control and the ceiling.
 pub fn is_named(participant: &Participant) -> bool {
     matches!(participant.role, Role::Plain | Role::Reference)
 }
 
 impl Participants {
-    /// The participants of a run, given the results of the builds.
+    /// Collects the participants of a run from the plan and the results of the builds.
     pub fn new(
         spec: &RunSpec,
         builds: &Builds,
@@ -151,10 +151,10 @@ impl Participants {
         all.start_with_certificate(spec)?;
         all.choose_reference(spec, &origins);
         if spec.has_ceiling && !all.run_already() {
-            let ceiling = all.ceiling()?;
+            let ceiling = all.ceiling(spec)?;
             all.add(ceiling);
         }
-        // The control and the ceiling come in between.
+        // The control and the ceiling come before the absent servers, and have no origin.
         origins.resize(all.servers.len(), None);
         for (index, server) in absent {
             origins.push(Some(index));
@@ -164,7 +164,7 @@ impl Participants {
         Ok(all)
     }
 
-    /// How many servers the user named, whether they can be started or not.
+    /// The number of servers that the user named, including servers that cannot be started.
     pub fn named(&self) -> usize {
         let is_named = |s: &&Server| !matches!(s.role, Role::Control | Role::Ceiling);
         self.servers.iter().filter(is_named).count()
@@ -182,8 +182,8 @@ impl Participants {
         self.ready.iter().filter(own).all(runs)
     }
 
-    /// Starts the servers with hotlap's certificate, if the run is over TLS. `--dry-run` writes
-    /// nothing, so it makes none.
+    /// Makes the servers start with hotlap's certificate, if the run uses TLS. `--dry-run` writes
+    /// nothing, so it creates no certificate.
     fn start_with_certificate(&mut self, spec: &RunSpec) -> anyhow::Result<()> {
         let Some(tls) = spec.tls.as_ref().filter(|_| !spec.is_dry) else { return Ok(()) };
         let certificate = match &self.hosts.servers {
@@ -198,7 +198,8 @@ impl Participants {
         Ok(())
     }
 
-    /// A participant whose command starts in the right folder: on another host, that of the agent.
+    /// Returns a participant whose command starts in the right folder: on another host, the
+    /// agent's.
     fn placed(&self, mut participant: Participant) -> Participant {
         if let Some(host) = &self.hosts.servers
             && participant.requirements == Requirements::Custom
@@ -209,7 +210,7 @@ impl Participants {
         participant
     }
 
-    /// A failure that names the host, if it is another one.
+    /// Returns the failure, with the name of the host if the servers run on another host.
     fn located(&self, failure: ServerFailure) -> ServerFailure {
         match &self.hosts.servers {
             Some(host) => {
@@ -219,8 +220,8 @@ impl Participants {
         }
     }
 
-    /// The ceiling: hotlap's own minimal server.
-    fn ceiling(&self) -> anyhow::Result<Participant> {
+    /// Returns the ceiling, hotlap's own minimal server, which does the work of the contracts.
+    fn ceiling(&self, spec: &RunSpec) -> anyhow::Result<Participant> {
         let (program, cwd) = match &self.hosts.servers {
             Some(host) => (host.description().program.clone(), host.description().folder.clone()),
             None => {
@@ -228,13 +229,22 @@ impl Participants {
                 (program.context("cannot find hotlap's own program")?, std::env::temp_dir())
             }
         };
-        let argv = vec![program.to_string_lossy().into_owned(), "__ceiling".to_owned()];
-        let launch = Launch { argv, cwd, ..Launch::default() };
+        let contracts = spec.servers.iter().find_map(|server| match &server.source {
+            Source::Catalogue(_, names) if names.iter().any(|name| name.asks_for_work()) => {
+                Some(&names[..])
+            }
+            _ => None,
+        });
+        let command = if contracts.is_some() { "__floor" } else { "__ceiling" };
+        let argv = vec![program.to_string_lossy().into_owned(), command.to_owned()];
+        let has_database = contracts.is_some_and(|c| c.iter().any(|name| name.needs_database()));
+        let has_files = contracts.is_some_and(|c| c.contains(&Name::Static));
+        let launch = Launch { argv, cwd, has_database, has_files, ..Launch::default() };
         Ok(Participant {
             name: CEILING.to_owned(),
             role: Role::Ceiling,
             start: Origin::Launch(launch),
-            contract: Contract::of(Name::Hello, None),
+            contract: Contract::of_all(contracts.unwrap_or(&[Name::Hello]), None),
             requirements: Requirements::Catalogue {
                 kind: ServerKind::HandWritten,
                 keep_alive: true,
@@ -250,16 +260,14 @@ impl Participants {
         self.ready.push(participant);
     }
 
-    /// The requests to all servers, in a few words.
+    /// Summarizes the requests to all servers in a few words.
     fn title(&self) -> String {
         let mut titles: Vec<String> = Vec::new();
         for participant in &self.ready {
             let contract = &participant.contract;
-            let title = match contract.name {
-                Some(name) => name.to_string(),
-                None if let Some(order) = &contract.fields.order => {
-                    plural(order.len(), "logged request")
-                }
+            let title = match &contract.fields.order {
+                _ if !contract.is_custom() => named(&contract.names),
+                Some(order) => plural(order.len(), "logged request"),
                 None if contract.exchanges.len() > 1 => {
                     format!("{} requests", contract.exchanges.len())
                 }
@@ -272,7 +280,7 @@ impl Participants {
         titles.join(", ")
     }
 
-    /// Makes a server the reference, and adds it a second time as the A/A control.
+    /// Makes a server the reference, and adds a copy of the server as the A/A control.
     fn choose_reference(&mut self, spec: &RunSpec, origins: &[Option<usize>]) {
         let position = |is: &dyn Fn(usize) -> bool| origins.iter().position(|o| o.is_some_and(is));
         let found = match spec.reference {
@@ -284,8 +292,8 @@ impl Participants {
         if let Some(reference) = found.filter(|_| self.ready.len() > 1) {
             self.ready[reference].role = Role::Reference;
             self.servers[reference].role = Role::Reference;
-            // The interval of a capacity, and of what explains a difference, rests on restarts
-            // alone. The control would take as long as a server.
+            // In searches and explanations, the intervals rest on restarts alone. A control would
+            // take as long as another server.
             if matches!(spec.question, Question::Capacity | Question::Explain) {
                 return;
             }
@@ -296,8 +304,8 @@ impl Participants {
         }
     }
 
-    /// Adds each server's layer or thread count and its published figures. `origins` has the index
-    /// in `spec` of each server.
+    /// Adds the layer or the thread count of each server, and its published figures. `origins` has
+    /// the index of each server in `spec`.
     fn assign(&mut self, spec: &RunSpec, origins: &[Option<usize>]) {
         let entry_of = |origin: &Option<usize>| origin.map(|index| spec.servers[index].entry);
         let entries: Vec<Option<usize>> = origins.iter().map(entry_of).collect();
@@ -305,7 +313,7 @@ impl Participants {
         for (place, own) in entries.iter().enumerate() {
             let Some(entry) = own.map(|own| &spec.entries[own]) else { continue };
             let before = place.checked_sub(1).filter(|before| entries[*before] == *own);
-            // If one pattern matches several servers, each is the layer below the next.
+            // If one pattern matches several servers, each server is the layer below the next one.
             self.servers[place].on = before
                 .filter(|_| spec.question == Question::Layers)
                 .or_else(|| entries.iter().rposition(|e| e.is_some() && *e == entry.on));
@@ -319,7 +327,7 @@ impl Participants {
     }
 }
 
-/// A server as a participant. A catalogue server as it was built.
+/// Turns a server into a participant. A catalogue server is started as it was built.
 fn participant(
     spec: &RunSpec,
     server: &ServerSpec,
@@ -342,9 +350,9 @@ fn participant(
     let prepared =
         |launch: Launch| Launch { prepare: spec.prepare.clone(), has_database, ..launch };
     match (&server.source, built) {
-        (Source::Catalogue(own, contract), Some((launch, version))) => {
+        (Source::Catalogue(own, contracts), Some((launch, version))) => {
             let launch = prepared(launch);
-            let contract = Contract::of(*contract, own.api.as_ref());
+            let contract = Contract::of_all(contracts, own.api.as_ref());
             let requirements =
                 Requirements::Catalogue { kind: own.kind, keep_alive: own.keep_alive };
             let plain = plain(Origin::Launch(launch), contract, requirements, version);
@@ -365,13 +373,13 @@ fn participant(
 
 /// Why a catalogue server cannot take part.
 enum LeftOut {
-    /// The suite expects it: this is printed.
+    /// The suite expects servers to be left out, so the reason is only printed.
     Noted(String),
-    /// The table shows it as failed.
+    /// The server is shown as failed in the table, with this failure.
     Failed(ServerFailure),
 }
 
-/// How a catalogue server is started, and its version. Or why it cannot take part.
+/// Returns how a catalogue server is started and its version, or why the server cannot take part.
 fn started(
     spec: &RunSpec,
     server: &catalogue::CatalogueServer,
@@ -391,7 +399,7 @@ fn started(
     }))
 }
 
-/// Why a catalogue server cannot take part in a run whose loads need `protocol`.
+/// Describes why a catalogue server cannot take part in a run whose loads need `protocol`.
 fn unspoken(spec: &RunSpec, protocol: SpokenProtocol) -> ServerFailure {
     let remedy = match (protocol, &spec.suite) {
         (_, Some(suite)) => format!("take it or these loads out of the suite {suite}"),
@@ -410,7 +418,7 @@ fn unspoken(spec: &RunSpec, protocol: SpokenProtocol) -> ServerFailure {
     }
 }
 
-/// Why a catalogue server could not be built.
+/// Describes why a catalogue server could not be built.
 fn unready(why: &Unready) -> ServerFailure {
     match why {
         Unready::Absent(absence) => ServerFailure {
@@ -428,7 +436,7 @@ fn unready(why: &Unready) -> ServerFailure {
     }
 }
 
-/// A catalogue server that cannot take part.
+/// The record of a catalogue server that cannot take part.
 fn without(name: &str, server: &catalogue::CatalogueServer, failure: ServerFailure) -> Server {
     Server {
         name: name.to_owned(),

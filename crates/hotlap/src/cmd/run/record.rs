@@ -1,4 +1,4 @@
-//! The record of a run, before its first event.
+//! The record of a run before the first event.
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -18,8 +18,8 @@ use crate::model::{Host, Machine, Observing, Question, Run, RunSchedule, RunStat
 use crate::redact;
 use crate::text::number::plural;
 
-/// The record of a run that is about to begin. `experiment` is `None` for a stress run without a
-/// measurement.
+/// Creates the record of a run that is about to begin. `experiment` is `None` for a stress run
+/// without a measurement.
 pub fn begin(
     spec: &RunSpec,
     participants: &Participants,
@@ -32,7 +32,7 @@ pub fn begin(
     host.node = spec.shard.is_some().then(shard::node);
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
     let servers = participants.servers.iter();
-    // It is compared with stored runs, which have no secrets either.
+    // Secrets are redacted, since the record is compared with stored runs, which have none.
     let run = Run {
         number: None,
         began_ms: began.as_millis() as u64,
@@ -78,7 +78,7 @@ pub fn begin(
     redact::run(run).into_inner()
 }
 
-/// How servers will be observed.
+/// Describes how servers will be observed.
 fn observing(participants: &Participants, experiment: Option<&Experiment>) -> Observing {
     let is_explained = experiment.is_some_and(|experiment| experiment.explain != Explain::No);
     let mut observing = Observing::default();
@@ -93,7 +93,7 @@ fn observing(participants: &Participants, experiment: Option<&Experiment>) -> Ob
     observing
 }
 
-/// The loads, with the requests that they send to these servers.
+/// Returns the loads, each with the requests that it sends to these servers.
 fn loads(loads: &[Load], participants: &[Participant]) -> Vec<Load> {
     let request = |load: &Load| {
         let mut requests: Vec<String> = Vec::new();
@@ -108,9 +108,9 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<Load> {
             let sent = |index| load.request.is_none_or(|request| request == index);
             let sent = contract.exchanges.iter().enumerate().filter(|(index, _)| sent(*index));
             for (_, exchange) in sent {
-                let request = match contract.name {
-                    Some(_) => exchange.name.clone(),
-                    None => described(exchange),
+                let request = match contract.is_custom() {
+                    false => exchange.name.clone(),
+                    true => described(exchange),
                 };
                 if !requests.contains(&request) {
                     requests.push(request);
@@ -127,8 +127,8 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<Load> {
     loads.iter().map(described).collect()
 }
 
-/// The names of the requests that a load sends, if it sends several, and the same ones to each of
-/// these servers.
+/// Returns the names of the requests that a load sends. Empty if the load sends only one request,
+/// or different requests to different servers.
 fn names(load: &Load, participants: &[Participant]) -> Vec<String> {
     let of = |participant: &Participant| -> Vec<String> {
         let exchanges = participant.contract.exchanges.iter();
@@ -142,9 +142,9 @@ fn names(load: &Load, participants: &[Participant]) -> Vec<String> {
     }
 }
 
-/// The requests of an access log: their number, and a hash that tells different logs apart. It is
-/// the same for every order of the same requests. Paths may contain secrets, so only their lengths
-/// are hashed.
+/// Describes the requests of an access log by their number and a hash, which distinguishes logs.
+/// The hash is the same for every order of the same requests. Paths may contain secrets, so only
+/// their lengths are hashed.
 fn recorded(fields: &Fields) -> Option<String> {
     let order = fields.order.as_ref()?;
     let length = |entry: &OrderEntry| match &fields.list.get(entry.request as usize)?.source {
@@ -162,9 +162,9 @@ fn recorded(fields: &Fields) -> Option<String> {
     Some(format!("{} (access log {:08x})", plural(order.len(), "logged request"), sum as u32))
 }
 
-/// A request to a command or URL: its method, its path, and a hash of its headers and body if it
-/// has any, so that different requests can be told apart. Of a header that may contain a secret,
-/// only the name is hashed.
+/// Describes a request to a command or URL by its method and its path. If the request has headers
+/// or a body, their hash is added, so that different requests can be told apart. For a header that
+/// may contain a secret, only the name is hashed.
 fn described(exchange: &Exchange) -> String {
     if exchange.headers.is_empty() && exchange.body.is_empty() {
         return exchange.name.clone();
@@ -196,7 +196,7 @@ mod tests {
             let values = values.iter().map(|value| OrderEntry { request: 0, value: *value });
             let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
             let source = ValueSource::Choice { values: paths.into(), random: false };
-            let list = vec![Field { name: "path0".to_owned(), source }];
+            let list = vec![Field::new("path0", source)];
             recorded(&Fields {
                 list,
                 seed: 0,
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(recorded(&Fields::default()), None);
     }
 
-    /// A 32-bit digest that includes a header's value would allow guesses to be tested.
+    /// A 32-bit digest that included a header's value would allow guesses to be tested.
     #[test]
     fn the_value_of_a_header_that_is_redacted_is_not_in_the_digest() {
         let request = |name: &str, value: &str| {

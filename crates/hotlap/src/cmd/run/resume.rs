@@ -1,7 +1,8 @@
 //! `--resume`: continues an interrupted run with a new restart of every server.
 //!
-//! The order depends only on the seed, the restart and the round, so it can be continued. The
-//! interrupted restart keeps its laps. If a number of restarts was asked for, one more is added.
+//! The order of the laps depends only on the seed, the restart and the round, so it can be
+//! continued. The interrupted restart keeps its laps. If a number of restarts was given, one more
+//! is added.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::exit::usage;
 use crate::model::{Lap, Load, Run, RunState, Server};
 use crate::store::Store;
 
-/// Finds the run to continue: the last one of the suite.
+/// Finds the run to continue: the last run of the suite.
 pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> {
     match (suite, store) {
         (Some(suite), Some(store)) => earlier(store, suite),
@@ -23,7 +24,7 @@ pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> 
     }
 }
 
-/// The last run of a suite, if it was interrupted.
+/// Returns the last run of a suite, if that run was interrupted.
 pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     let Some(number) = store.last_of(suite)? else {
         return usage(format!(
@@ -50,7 +51,7 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
 /// Checks that an earlier run had the same question, requests and options.
 pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let both = || earlier.loads.iter().zip(&now.loads);
-    // Figures of each request are kept in the order of the earlier run.
+    // The figures of each request are stored in the order of the earlier run.
     let have_same_requests =
         |load: &Load, other: &Load| load.requests.is_empty() || load.requests == other.requests;
     let are_same = both().all(|(load, other)| {
@@ -64,8 +65,8 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     usage(format!("run {number} cannot be resumed: its suite has been changed since"))
 }
 
-/// Turns an experiment into the rest of an earlier one, with the earlier one's schedule. `now` is
-/// the record as it would be for a new run.
+/// Turns an experiment into the rest of an earlier one, with the earlier schedule. `now` is the
+/// record that a new run would have.
 pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let number = earlier.number.unwrap_or(0);
     same_suite(earlier, now)?;
@@ -124,7 +125,7 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
     (experiment.restarts, experiment.rounds) = (some(schedule.restarts), some(schedule.rounds));
     experiment.from = from(earlier);
     experiment.past = past(earlier);
-    // One restart is added, in place of the unfinished one.
+    // One restart is added to replace the unfinished one.
     experiment.restarts = experiment.restarts.map(|restarts| restarts + unfinished(earlier));
     if experiment.restarts.is_some_and(|restarts| experiment.from.restart >= restarts) {
         return usage(format!("run {number} is complete: it has all its restarts"));
@@ -132,14 +133,14 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
     Ok(())
 }
 
-/// The number of the next restart. Servers of the interrupted restart have ended, and a new start
-/// of them may perform differently, so it is not continued.
+/// The place of the next restart. The interrupted restart is not continued, because its servers
+/// have ended and may perform differently after a new start.
 fn from(earlier: &Run) -> Place {
     let last = earlier.laps.iter().filter(|l| earlier.is_main(l)).map(|l| l.restart).max();
     Place { restart: last.map_or(0, |restart| restart + 1), round: 0 }
 }
 
-/// Restarts that were begun and not finished: the last one, if it lacks rounds.
+/// The number of unfinished restarts: 1 if the last restart lacks rounds, otherwise 0.
 fn unfinished(earlier: &Run) -> u32 {
     let flat = || earlier.laps.iter().filter(|l| earlier.is_main(l));
     let last = flat().map(|l| l.restart).max();
@@ -147,7 +148,7 @@ fn unfinished(earlier: &Run) -> u32 {
     u32::from(rounds.is_some_and(|rounds| rounds < earlier.schedule.rounds))
 }
 
-/// A lap without its times: how a run continues depends only on what its laps cost.
+/// Returns a lap without its times. Only the costs of earlier laps determine how a run continues.
 fn without_times(lap: &Lap) -> Lap {
     let mut lap = lap.clone();
     lap.outcome.histograms_mut().into_iter().for_each(Histogram::clear);

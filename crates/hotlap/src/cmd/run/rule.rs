@@ -1,7 +1,7 @@
-//! `--fail-if "cost +3%"`: which differences are a failure.
+//! `--fail-if "cost +3%"`: the rules that decide which differences are a failure.
 //!
-//! A rule fails if the whole interval of the ratio is beyond the limit, and passes if none of it
-//! is. Otherwise it is undecided, which is not a pass.
+//! A rule fails if the whole interval of the ratio is beyond the limit, and passes if no part of
+//! the interval is. Otherwise the rule is undecided, which is not a pass.
 
 use std::fmt;
 
@@ -14,7 +14,8 @@ use crate::report::verdict::{Judged, reason};
 use crate::report::{BrokenRule, CapacityResults, MeasureVerdict, Report, Role, Row};
 use crate::text::number;
 
-/// The names of measures in rules, and the sign of a change for the worse. `None`: a capacity.
+/// The names of measures in rules, and the sign of a change for the worse. `None` stands for a
+/// capacity.
 const NAMES: [(&str, Option<Measure>, char); 8] = [
     ("rps", Some(Measure::Rate), '-'),
     ("cost", Some(Measure::Cost), '+'),
@@ -26,23 +27,23 @@ const NAMES: [(&str, Option<Measure>, char); 8] = [
     ("capacity", None, '-'),
 ];
 
-/// One rule.
+/// One rule of `--fail-if`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// `None`: the capacity that a search found.
+    /// The measure, or `None` for the capacity that a search found.
     measure: Option<Measure>,
     /// The share by which the figure may be worse.
     limit: f64,
 }
 
-/// The outcome of the rules, one sentence each.
+/// The outcome of the rules, in one sentence each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ruling {
     /// Rules that a server breaks.
     pub broken: Vec<BrokenRule>,
-    /// Why a rule cannot be decided for a server.
+    /// The reasons why a rule cannot be decided for a server.
     pub unknown: Vec<String>,
-    /// Rules that all servers pass, in a sentence each.
+    /// Rules that all servers pass, in one sentence each.
     pub kept: Vec<String>,
 }
 
@@ -59,13 +60,13 @@ struct Compared<'a> {
     server: &'a str,
     other: &'a str,
     load: usize,
-    /// ` under POST /bla` if there are several loads.
+    /// A text such as ` under POST /bla` if there are several loads, otherwise empty.
     under: &'a str,
     is_offered: bool,
 }
 
 impl Rule {
-    /// Reads `cost +3%`, `rps -5%`, `p50 +10%`, `p99 +10%`, `memory +10%` or `capacity -5%`.
+    /// Parses a rule, such as `cost +3%`, `rps -5%`, `p50 +10%`, `memory +10%` or `capacity -5%`.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let wrong = || {
             format!(
@@ -86,7 +87,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is about the capacity that a search found.
+    /// Whether the rule is about the capacity that a search found.
     pub fn is_about_capacity(self) -> bool {
         self.measure.is_none()
     }
@@ -126,7 +127,7 @@ impl Rule {
         self.decide(("capacity", true), &compared, ratio, ruling);
     }
 
-    /// Decides the rule by an interval.
+    /// Decides the rule by the interval of a ratio.
     fn decide(
         self,
         (what, falls): (&str, bool),
@@ -160,7 +161,7 @@ impl Rule {
         }
     }
 
-    /// Applies the rule to each server of a run, compared with the reference.
+    /// Applies the rule to each server of a run that is compared with the reference.
     fn judge(self, report: &Report, ruling: &mut Ruling) {
         let Some(measure) = self.measure else {
             return report.capacity.iter().for_each(|found| self.judge_capacity(found, ruling));
@@ -184,7 +185,7 @@ impl Rule {
         }
     }
 
-    /// Applies the rule to each server of one run, compared with the same server in another.
+    /// Applies the rule to each server of a run, compared with the same server in another run.
     fn judge_change(self, comparison: &RunComparison, ruling: &mut Ruling) {
         for (load, table) in comparison.tables.iter().enumerate() {
             for server in &table.servers {
@@ -209,7 +210,7 @@ impl Rule {
     }
 
     /// Applies the rule to the verdict of one comparison. Without a verdict, the rule is undecided,
-    /// which is not a pass: see [`Ruling::exit`].
+    /// which is not a pass ([`Ruling::exit`]).
     fn hold(
         self,
         (measure, &Compared { server, other, load, under, is_offered }): (Measure, &Compared),
@@ -217,7 +218,7 @@ impl Rule {
         ruling: &mut Ruling,
     ) {
         let what = what(measure, is_offered);
-        // A server that serves the whole offered rate does not have fewer requests/s than the
+        // If both servers serve the whole offered rate, neither has fewer requests/s than the
         // other.
         if measure == Measure::Rate && found.is_some_and(|found| found.judged == Judged::BothKeepUp)
         {
@@ -248,21 +249,21 @@ impl Rule {
     }
 }
 
-/// What an interval says about a limit.
+/// What the interval of a ratio says about a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
     Kept,
     Broken,
-    /// A run this many times as long would decide it. `None`: more than [`MOST_TIMES`].
+    /// A run this many times as long would decide the rule. `None` means more than [`MOST_TIMES`].
     Undecided {
         times: Option<u32>,
     },
 }
 
-/// Nobody makes a run this many times as long to decide a rule.
+/// The largest suggested factor for a longer run. Nobody runs for longer to decide a rule.
 const MOST_TIMES: f64 = 50.0;
 
-/// The ratio at the limit, for a figure that may fall or rise by a share.
+/// The ratio at the limit, for a figure that may fall or rise by the share `limit`.
 fn limit_of(limit: f64, falls: bool) -> f64 {
     if falls { 1.0 - limit } else { 1.0 + limit }
 }
@@ -271,7 +272,7 @@ impl Decision {
     fn of(limit: f64, falls: bool, ratio: &Figure) -> Self {
         let (low, high) = (ratio.low.unwrap_or(0.0), ratio.high.unwrap_or(f64::INFINITY));
         let at = limit_of(limit, falls);
-        // How far the ends are beyond the limit, the worse end first.
+        // How far the two ends of the interval are beyond the limit, the worse end first.
         let (worst, best) = if falls { (at - low, at - high) } else { (high - at, low - at) };
         if best > 0.0 {
             return Self::Broken;
@@ -279,13 +280,13 @@ impl Decision {
         if worst <= 0.0 {
             return Self::Kept;
         }
-        // The width of an interval falls with the square root of the time.
+        // The width of an interval is inversely proportional to the square root of the time.
         let times = ((high - low) / 2.0 / (ratio.value - at)).powi(2).ceil().max(2.0);
         Self::Undecided { times: (times <= MOST_TIMES).then_some(times as u32) }
     }
 }
 
-/// A measure in words. At an offered rate, latency is response time.
+/// Names a measure in words. At an offered rate, latency means response time.
 fn what(measure: Measure, is_offered: bool) -> &'static str {
     match (measure, is_offered) {
         (Measure::Rate, _) => "requests/s",
@@ -319,7 +320,7 @@ impl Ruling {
         ruling
     }
 
-    /// Applies a rule, and notes if it passes.
+    /// Applies a rule, and records a pass.
     fn apply(&mut self, rule: Rule, judge: impl FnOnce(&mut Self)) {
         let before = self.broken.len() + self.unknown.len();
         judge(self);
@@ -328,7 +329,7 @@ impl Ruling {
         }
     }
 
-    /// A rule is undecided if nothing could be compared.
+    /// Makes all rules undecided if nothing could be compared.
     fn sees_any(&mut self, rules: &[Rule], any: bool) {
         if !rules.is_empty() && !any {
             self.kept.clear();
@@ -337,13 +338,13 @@ impl Ruling {
         }
     }
 
-    /// All sentences: for broken rules, then for undecided rules, then for rules that pass.
+    /// All sentences: first for broken rules, then for undecided rules, then for rules that pass.
     pub fn sentences(&self) -> impl Iterator<Item = &String> {
         let broken = self.broken.iter().map(|broken| &broken.sentence);
         broken.chain(&self.unknown).chain(&self.kept)
     }
 
-    /// The exit code: an undecided rule is not a pass.
+    /// The exit code. An undecided rule does not count as a pass.
     pub fn exit(&self) -> Exit {
         match () {
             () if !self.broken.is_empty() => Exit::Regression,

@@ -1,10 +1,10 @@
-//! `hotlap run --shard I/N`: a run whose result is complete, or absent.
+//! `hotlap run --shard I/N`: measures a shard, whose result is either complete or absent.
 //!
 //! A shard writes its store to a temporary folder on the local disk. Writes to a network file
-//! system would be work between laps, and SQLite's write-ahead log does not work there
+//! system would add work between laps, and SQLite's write-ahead log does not work there
 //! (sqlite.org/wal.html). The finished store is copied under a temporary name, and then linked to
-//! its final name, which fails if another task was first. So a task may be killed and started again
-//! at any moment, and two tasks with the same shard do no harm.
+//! its final name. The link fails if another task was first. So a task may be killed and started
+//! again at any time, and two tasks with the same shard do no harm.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -84,14 +84,14 @@ fn is_result(file: &Path, asked: &Shard) -> anyhow::Result<()> {
     ))
 }
 
-/// The name of this machine: what the scheduler calls it, or its host name.
+/// Returns the name of this machine: the scheduler's name for it, or its host name.
 pub fn node() -> String {
     let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     of("HOTLAP_NODE").or_else(|| of("SLURMD_NODENAME")).unwrap_or_else(host)
 }
 
-/// Whether a store has a run that ended as planned. Once the store is closed, everything is in its
+/// Whether a store has a run that ended as planned. After a store is closed, all of its data is in
 /// one file.
 fn is_finished(store: &Path) -> anyhow::Result<bool> {
     if !store.exists() {
@@ -108,7 +108,7 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    /// Creates the folder.
+    /// Creates a folder with an unused name.
     fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -123,12 +123,12 @@ impl Unfinished {
         }
     }
 
-    /// The path of the store.
+    /// Returns the path of the store.
     fn store(&self) -> PathBuf {
         self.folder.join("shard.db")
     }
 
-    /// Leaves the folder where it is. Returns the path of the store.
+    /// Keeps the folder, and returns the path of the store.
     fn keep(mut self) -> PathBuf {
         let store = self.store();
         self.folder = PathBuf::new();
@@ -144,19 +144,19 @@ impl Drop for Unfinished {
     }
 }
 
-/// Checks that a store can be put under this name later, so that a run of half an hour does not end
-/// without a place for its result.
+/// Checks that a store can be put under this name later. Without the check, a run of half an hour
+/// could end without a place for its result.
 fn is_writable(to: &Path) -> io::Result<()> {
     let part = to.with_file_name(format!("{}{}", part_prefix(to), unique()));
     File::create(&part)?;
     fs::remove_file(&part)
 }
 
-/// How often to try to copy a finished store, and the pause between two tries. A file server may be
-/// unavailable for a moment.
+/// The number of attempts to copy a finished store, and the pause between two attempts. A file
+/// server may be unavailable for a moment.
 const TRIES: (u32, Duration) = (4, Duration::from_secs(5));
 
-/// Puts a finished store under its name, see [`publish`], and tries again if that fails.
+/// Puts a finished store under its name with [`publish`], and tries again after a failure.
 fn publish_patiently(from: &Path, to: &Path) -> io::Result<Published> {
     let (tries, pause) = TRIES;
     for _ in 1..tries {
@@ -168,22 +168,22 @@ fn publish_patiently(from: &Path, to: &Path) -> io::Result<Published> {
     publish(from, to)
 }
 
-/// Which task put a store into the folder.
+/// The task that put a store into the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Published {
-    /// This one.
+    /// This task.
     Here,
-    /// Another one, earlier.
+    /// Another task, which was earlier.
     Earlier,
 }
 
-/// Puts a finished store, which is closed, under its name.
+/// Puts a finished and closed store under its name.
 fn publish(from: &Path, to: &Path) -> io::Result<Published> {
     let part = to.with_file_name(format!("{}{}", part_prefix(to), unique()));
     let copied = fs::copy(from, &part).and_then(|_| File::open(&part)?.sync_all());
     let linked = copied.and_then(|()| match fs::hard_link(&part, to) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Published::Earlier),
-        // A file system without links.
+        // The last two cases are for file systems without hard links.
         Err(_) if to.exists() => Ok(Published::Earlier),
         Err(_) => fs::rename(&part, to).map(|()| Published::Here),
         Ok(()) => Ok(Published::Here),
@@ -198,7 +198,7 @@ fn publish(from: &Path, to: &Path) -> io::Result<Published> {
     linked
 }
 
-/// How temporary names of a store begin.
+/// Returns the beginning of a store's temporary names.
 fn part_prefix(store: &Path) -> String {
     format!(".{}.part-", store.file_name().unwrap_or_default().to_string_lossy())
 }
@@ -208,7 +208,7 @@ fn unique() -> String {
     format!("{node}-{}", std::process::id())
 }
 
-/// Removes what killed tasks left of a store that is in its place now.
+/// Removes the temporary files that killed tasks left behind, once the store is in place.
 fn remove_parts(store: &Path) {
     let prefix = part_prefix(store);
     let folder = store.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));

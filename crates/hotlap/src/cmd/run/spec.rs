@@ -1,9 +1,9 @@
-//! The plan of a run, as plain values: made once from the flags, the configuration file
-//! ([`crate::config`] has filled it in), the suite and, with `--resume`, the stored run. Everything
-//! after this reads the plan, and sees neither flags nor the suite.
+//! The plan of a run, as plain values. The plan is made once, from the suite and from the flags,
+//! which [`crate::config`] has completed. All later steps read the plan, and see neither the flags
+//! nor the suite. With `--resume`, the stored run replaces parts of the plan later.
 //!
-//! Nothing is probed, built, started or written here, so errors in a command line or a suite are
-//! reported at once.
+//! This module probes, builds, starts and writes nothing, so errors in a command line or a suite
+//! are reported at once.
 
 pub mod command_name;
 mod entry;
@@ -23,6 +23,7 @@ use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
 use hotlap_load::plan::{Protocol, Reuse, Tls};
+use hotlap_servers::database::Schema;
 
 use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
@@ -34,30 +35,30 @@ use crate::{assets, quantity};
 use entry::Entry;
 use server::ServerSpec;
 
-/// The suite that runs if no server is named.
+/// The suite that runs if neither a suite nor a server is named.
 const QUICK: &str = "quick";
 
 /// The plan of a run.
 #[derive(Debug)]
 pub struct RunSpec {
-    /// The command that repeats it, with the options from the configuration file.
+    /// The command that repeats the run, with the options from the configuration file.
     pub command: Vec<String>,
-    /// The question.
+    /// The question that the run answers.
     pub question: Question,
     /// The name of the suite, if any.
     pub suite: Option<String>,
-    /// The suite's description. Empty without a suite.
+    /// The description of the suite. Empty without a suite.
     pub about: String,
     /// Servers with published figures that are not part of the run.
     pub absent: Vec<Absent>,
-    /// The baseline that it is saved as.
+    /// The baseline that the run is saved as.
     pub baseline: Option<String>,
 
-    /// Arguments, or entries of the suite.
+    /// The arguments, or the entries of the suite.
     pub entries: Vec<Entry>,
     /// The servers of all entries.
     pub servers: Vec<ServerSpec>,
-    /// What of an access log was left out.
+    /// Notes about what was left out of an access log.
     pub notes: Vec<String>,
     /// The server that the others are compared with.
     pub reference: Reference,
@@ -65,8 +66,8 @@ pub struct RunSpec {
     pub objectives: Vec<Objective>,
     /// Whether the run also explains the differences in cost.
     pub explains_after: bool,
-    /// Whether the ceiling, which speaks HTTP/1.1 without TLS, is measured, if hotlap starts the
-    /// servers.
+    /// Whether the ceiling is measured, if hotlap starts the servers. The ceiling only speaks
+    /// HTTP/1.1 without TLS.
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
     pub install: bool,
@@ -79,49 +80,49 @@ pub struct RunSpec {
     /// Whether servers on other machines may be loaded.
     pub allow_remote: bool,
 
-    /// How servers are loaded. At least one.
+    /// The loads that servers are measured under, at least one.
     pub loads: Vec<Load>,
-    /// The rate of laps at a common rate, in requests/s. `None`: half of what the slowest server
+    /// The rate of fixed-rate laps, in requests/s. `None` means half of what the slowest server
     /// reaches.
     pub rate: Option<f64>,
-    /// How servers that hotlap starts are spoken to over TLS. `None`: without TLS.
+    /// The TLS settings for servers that hotlap starts. `None` means that the run does not use TLS.
     pub tls: Option<Tls>,
-    /// How long a request may take.
+    /// The time limit of a request.
     pub timeout: Duration,
-    /// How long a server may take from its start to its first correct response.
+    /// The time limit from a server's start to its first correct response.
     pub start_timeout: Duration,
 
-    /// Time to spend on measuring. `None`: the default for this number of servers.
+    /// The time to spend on measuring. `None` means the default for this number of servers.
     pub budget: Option<Duration>,
-    /// The relative half width of the intervals at which the run stops early.
+    /// The relative half-width of the intervals at which the run stops early.
     pub precision: Option<f64>,
-    /// Length of a slice. `None`: the shortest without bias, found by probes.
+    /// The length of a slice. `None` means the shortest length without bias, which probes find.
     pub slice: Option<Duration>,
-    /// Restarts. `None`: determined by the budget.
+    /// The number of restarts. `None` means that the duration determines it.
     pub restarts: Option<u32>,
-    /// Rounds in each restart. `None`: determined by the budget.
+    /// The number of rounds in each restart. `None` means that the duration determines it.
     pub rounds: Option<u32>,
-    /// The seed of the order.
+    /// The seed of the random order.
     pub seed: u64,
-    /// The number of cores that servers are told to use, if given. A server's entry takes
+    /// The number of cores that servers are told to use, if given. The entry of a server takes
     /// precedence.
     pub server_cpus: Option<usize>,
     /// Whether servers and generator get separate cores, if hotlap starts the servers.
     pub pins: bool,
-    /// Whether servers are frozen outside of their slices.
+    /// Whether servers are frozen outside their slices.
     pub freeze: bool,
-    /// Whether servers and generator run before other programs.
+    /// Whether servers and generator have priority over other programs.
     pub high_priority: bool,
-    /// The command that starts the agent on the servers' host, if it is another one.
+    /// The command that starts the agent on the servers' host, if servers run on another host.
     pub server_host: Option<AgentCommand>,
-    /// The commands that start the generators. Empty: this process generates the load.
+    /// The commands that start the generators. If there are none, this process generates the load.
     pub generators: Vec<AgentCommand>,
-    /// Where the load reaches the servers' host, if it is given.
+    /// The address at which the load reaches the servers' host, if given.
     pub server_address: Option<IpAddr>,
 
     /// Stress scenarios to run after the measurement, or instead of it.
     pub scenarios: Vec<Scenario>,
-    /// Differences that are a failure (`--fail-if`).
+    /// The differences that are a failure (`--fail-if`).
     pub rules: Vec<Rule>,
     /// Whether to print everything known about each server.
     pub has_details: bool,
@@ -129,11 +130,11 @@ pub struct RunSpec {
     pub exports: ExportArgs,
     /// Where the run is stored.
     pub storage: Storage,
-    /// The part of the suite that it measures, if a pool of machines measures the whole.
+    /// The part of the suite that this run measures, if a pool of machines measures the suite.
     pub shard: Option<Shard>,
     /// Whether to continue the last run of the suite.
     pub resumes: bool,
-    /// Whether to print the plan only.
+    /// Whether to print only the plan.
     pub is_dry: bool,
 }
 
@@ -142,15 +143,15 @@ pub struct RunSpec {
 pub enum Reference {
     /// The server with this index. If it cannot take part, there is no reference.
     Server(usize),
-    /// The first server of this entry that takes part, or else the first of all.
+    /// The first server of this entry that takes part, or else the first server of all.
     Entry(usize),
 }
 
 /// The database to start for the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseSpec {
-    /// The SQL file that makes its tables and rows.
-    pub schema: PathBuf,
+    /// The source of the tables and rows.
+    pub schema: Schema,
     /// The folder with PostgreSQL's programs, if one is given.
     pub programs: Option<PathBuf>,
 }
@@ -158,11 +159,11 @@ pub struct DatabaseSpec {
 /// Where a run is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
-    /// Nowhere.
+    /// The run is not stored.
     None,
-    /// In the default store, if it is usable.
+    /// The run is stored in the default store, if that store is usable.
     Usual,
-    /// In this file, which must be usable.
+    /// The run is stored in this file, which must be usable.
     File(PathBuf),
 }
 
@@ -178,7 +179,7 @@ impl RunSpec {
             true => question(args, suite),
             false => Question::Capacity,
         };
-        let contract = request::contract(&args.common.request, suite)?;
+        let contracts = request::contracts(&args.common.request, suite)?;
         let entries = match suite {
             Some(suite) => entry::of_suite(suite),
             None => {
@@ -191,8 +192,10 @@ impl RunSpec {
         let server_cpus = placement.server_cpus.or_else(|| suite?.cpus);
         let seed = shard::seed(args).or(placement.seed).unwrap_or_else(fresh_seed);
         let (requests, notes) = request::requests(&args.common.request, suite, seed)?;
-        let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
-        let mut loads = loads::loads(args, suite, contract, sends_all)?;
+        let sends_all = requests.asks.len() > 1
+            || !requests.fields.list.is_empty()
+            || contracts.iter().any(|name| name.is_a_mix());
+        let mut loads = loads::loads(args, suite, &contracts, sends_all)?;
         if ask_to_close(&args.common.request.ask.headers) {
             loads.iter_mut().for_each(|load| load.shape.reuse = Reuse::Close);
         }
@@ -200,7 +203,7 @@ impl RunSpec {
             load.shape.check(load.protocol).or_else(|error| usage(error.to_string()))?;
         }
         let https = loads.iter().any(|load| load.https);
-        let mut servers = server::servers(&entries, args, suite, contract, &requests, https)?;
+        let mut servers = server::servers(&entries, args, suite, &contracts, &requests, https)?;
         let mut reference = reference(args, suite, &entries, &servers)?;
         let shard = match (args.shard, suite) {
             (Some(number), Some(suite)) => {
@@ -217,6 +220,7 @@ impl RunSpec {
             let place = servers.iter().position(|server| server.name == shard.reference);
             reference = Reference::Server(place.unwrap_or(0));
         }
+        let database = options::database(args, suite, &servers)?;
         let scenarios = scenarios(args, suite, question, sends_all)?;
         options::have_hosts(args, &loads, &scenarios)?;
         Ok(Self {
@@ -240,7 +244,7 @@ impl RunSpec {
                 && loads.iter().all(|load| load.protocol == Protocol::Http1),
             install: args.common.setup,
             prepare: args.common.start.prepare.clone(),
-            database: options::database(args, suite)?,
+            database,
             leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),
             allow_remote: shape.allow_remote,
             tls: if https { Some(tls::settings(&args.common.tls)?) } else { None },
@@ -284,7 +288,7 @@ impl RunSpec {
     }
 }
 
-/// The named suite, or the quick suite if nothing is named.
+/// Opens the named suite, or the quick suite if nothing is named.
 fn suite(args: &RunArgs) -> anyhow::Result<Option<Suite>> {
     let named = match (&args.suite, args.servers.is_empty()) {
         (Some(suite), _) => suite,
@@ -306,7 +310,7 @@ fn question(args: &RunArgs, suite: Option<&Suite>) -> Question {
     }
 }
 
-/// The reference, by its name in tables or as it was typed.
+/// Finds the reference by its name in tables or by the text that was typed.
 fn reference(
     args: &RunArgs,
     suite: Option<&Suite>,
@@ -324,7 +328,7 @@ fn reference(
     }
 }
 
-/// The scenarios of a stress run, or those that a suite runs after the measurement.
+/// Returns the scenarios of a stress run, or the scenarios that a suite runs after the measurement.
 fn scenarios(
     args: &RunArgs,
     suite: Option<&Suite>,
@@ -346,7 +350,7 @@ fn scenarios(
     }
 }
 
-/// The scenarios with these names.
+/// Returns the scenarios with these names.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     let all = Scenario::all();
     for name in names {
@@ -358,7 +362,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
 }
 
-/// The value from the flag, or else from the suite, parsed. An error names the line in the suite.
+/// Returns the parsed value from the flag or the suite. An error names the line in the suite.
 fn or_written<T>(
     typed: Option<T>,
     suite: Option<&Suite>,
@@ -377,10 +381,10 @@ fn or_written<T>(
     }
 }
 
-/// A random seed. It is stored, so that the order can be repeated.
+/// Returns a random seed. The seed is stored, so that the order can be repeated.
 fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    // Below 2⁵³, so that every JSON reader keeps it exactly.
+    // The seed is below 2⁵³, so that every JSON reader keeps it exactly.
     RandomState::new().hash_one(std::process::id()) >> 11
 }
 
@@ -405,7 +409,7 @@ mod tests {
         assert_eq!((spec.question, spec.reference), (Question::Compare, Reference::Entry(0)));
     }
 
-    /// Regression: these were refused only when the first load began.
+    /// Regression: such loads were refused only when the first load began.
     #[test]
     fn a_load_that_no_generator_can_make_is_refused_at_once() {
         let error = |flags: &str| spec(&format!("hotlap run sh {flags}")).unwrap_err().to_string();

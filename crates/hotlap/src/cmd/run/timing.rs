@@ -1,5 +1,5 @@
-//! Budgets, time limits, estimates, and the sentence that says what will be measured and how long
-//! it takes.
+//! Durations, time limits and estimates, and the sentence that announces what will be measured and
+//! how long it takes.
 
 use std::time::Duration;
 
@@ -14,46 +14,47 @@ use crate::model::{Question, Run, Warmup};
 use crate::store::Store;
 use crate::text::number::plural;
 
-/// The measuring time without `--duration`: for up to this number of servers (with control and
-/// ceiling), and for each further one.
+/// The measuring time without `--duration`. The first value is the time for up to this number of
+/// servers, including control and ceiling. The last value is added for each further server.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// The measuring time of a search without `--duration`, for each server and each second of its
-/// windows: a bracket, five restarts of six windows, and half a minute at the rate that was found.
+/// windows. This time is enough for a bracket, five restarts of six windows, and half a minute at
+/// the rate that was found.
 const SEARCH: Duration = Duration::from_secs(90);
 
-/// How long two servers are explained. More take more. With their first start, that is less than 90
-/// s in all, unless they take many seconds until they are steady.
+/// The time to explain two servers. More servers take longer. With the first starts, an explanation
+/// takes less than 90 s, unless servers need many seconds to become steady.
 const EXPLAIN: Duration = Duration::from_secs(45);
 
-/// Probes that determine the slice length may take one in this many parts of the budget, for each
+/// The duration of a run divided by this number is the time limit of the probes at each slice
 /// length that is tried.
 pub const PROBING: u32 = 5;
 
-/// How long a server may take to send its first correct response, if `--start-timeout` does not
-/// apply. A JVM that first compiles a language's runtime takes many seconds on a busy machine.
+/// The time limit for a server's first correct response, if `--start-timeout` does not apply. A JVM
+/// that first compiles a language's runtime takes many seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long a warm-up may take. Most servers are steady after a second, and servers on a JVM after
-/// ten. A large application may compile for a minute.
+/// The time limit of a warm-up. Most servers are steady after a second, and servers on a JVM after
+/// ten seconds. A large application may compile for a minute.
 pub const WARM_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a server must be level before it is measured: at least, at most, and for all servers
-/// together the budget divided by this number. Within a second, a server that becomes cheaper by 3%
-/// per second looks the same as a level server.
+/// How long a server must be steady before it is measured: the minimum, the maximum, and a divisor.
+/// The duration of the run divided by the third value is the limit for all servers together. Within
+/// a second, a server that becomes 3% cheaper per second looks the same as a steady server.
 const LEVEL: (Duration, Duration, u32) = (Duration::from_secs(1), Duration::from_secs(3), 2);
 
-/// How long a server may take to stop.
+/// The time limit for a server to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// The approximate time of a first start, for a server that was never measured: to respond, and to
-/// become level under each load. Runtimes with a JIT compiler take longer.
+/// The approximate times of the first start of a server that was never measured: until it responds,
+/// and until it is steady under each load. Runtimes with a JIT compiler take longer.
 const FIRST_START: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(500));
 
-/// The mean service time of a server that was never measured.
+/// The assumed mean service time of a server that was never measured.
 const SERVICE: Duration = Duration::from_millis(1);
 
-/// The approximate time of a server's start, first load and end, and of each stress scenario.
+/// The approximate time to start, first load and end a server, and the time of each scenario.
 const STRESS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(3));
 
 /// The measuring time of an experiment without `--duration`.
@@ -69,27 +70,27 @@ pub fn usual_budget(experiment: &Experiment) -> Duration {
     least + each * u32::try_from(rows(experiment).saturating_sub(servers)).unwrap_or(u32::MAX)
 }
 
-/// How long the differences between the servers of an experiment are explained.
+/// The time to explain the differences between the servers of an experiment.
 pub fn explaining(experiment: &Experiment) -> Duration {
     let servers = experiment.participants.iter().filter(|e| is_named(e)).count();
     EXPLAIN / 2 * u32::try_from(servers).unwrap_or(u32::MAX).max(2)
 }
 
-/// How long each server must be level in its first warm-up.
+/// How long each server must be steady in its first warm-up.
 pub fn level_for(experiment: &Experiment) -> Duration {
     let (least, most, part) = LEVEL;
     let warmups = u32::try_from(rows(experiment).max(1)).unwrap_or(u32::MAX);
     (experiment.budget / warmups.saturating_mul(part)).clamp(least, most)
 }
 
-/// How long an experiment takes. Starts, warm-ups and service times are assumed to be as in a
-/// server's last run.
+/// Forecasts how long an experiment takes. Starts, warm-ups and service times are assumed to be as
+/// in the last run of a server.
 pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
     let warm_up = FIRST_START.1 + level_for(experiment);
     let in_flight =
         |w: &Warmup| experiment.loads.get(w.load).map_or(0, |load| load.shape.in_flight()) as f64;
     let of = |participant: &Participant| {
-        // Only an estimate, so errors of the store are not reported.
+        // The forecast is only an estimate, so errors of the store are not reported.
         let (last, slice_ms) = store?.first_start(&participant.name).ok()??;
         let warm_ms = |w: &Warmup| w.window_ms * w.curve.len() as f64;
         let each_ms = last.warmups.iter().map(warm_ms).sum::<f64>() / last.warmups.len() as f64;
@@ -99,7 +100,7 @@ pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
         Some(Expected {
             ready: Duration::from_secs_f64(last.ready.ready_ms.unwrap_or(0.0) / 1e3),
             warm_up: Duration::from_secs_f64(each_ms / 1e3),
-            // With few connections up, the rate alone would make it too long.
+            // With few connections up, the service time computed from the rate would be too long.
             service: Duration::from_secs_f64(service_s).min(longest_service(slice)),
             recovers: slice <= LENGTHS[0],
         })
@@ -115,7 +116,7 @@ pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
     local::forecast(experiment, &expected, experiment.budget / PROBING)
 }
 
-/// The approximate time of a stress run, less the scenarios that are already done.
+/// The approximate time of a stress run, without the scenarios that are already done.
 pub fn stress(participants: &[Participant], met: &[Subject], scenarios: &[Scenario]) -> Duration {
     let left = |participant: &Participant| {
         let subject = met.iter().find(|subject| subject.name == participant.name);
@@ -128,12 +129,12 @@ pub fn stress(participants: &[Participant], met: &[Subject], scenarios: &[Scenar
     participants.iter().filter(|e| is_named(e)).map(|participant| takes(left(participant))).sum()
 }
 
-/// The number of servers times loads: each server is measured under each load.
+/// The number of servers times the number of loads. Each server is measured under each load.
 fn rows(experiment: &Experiment) -> usize {
     experiment.participants.len() * experiment.loads.len().max(1)
 }
 
-/// For a run that begins or continues. A run that has a number has begun before.
+/// Announces a run that begins or continues. A run that has a number has begun before.
 pub fn announcement(
     run: &Run,
     experiment: &Experiment,
@@ -172,7 +173,7 @@ pub fn announcement(
     words + "."
 }
 
-/// For a stress run without a measurement.
+/// Announces a stress run without a measurement.
 pub fn announcement_of_stress(
     participants: &[Participant],
     run: &Run,
@@ -186,7 +187,7 @@ pub fn announcement_of_stress(
     )
 }
 
-/// Seconds, rounded up.
+/// Returns a time in seconds, rounded up.
 pub fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }

@@ -1,5 +1,5 @@
-//! The experiments of the self-test: the runner is that of `run`, the servers are hotlap's own test
-//! servers. The benchmark of the method uses it too.
+//! The setup of the self-test's experiments: the runner of `run`, with hotlap's own test servers.
+//! The benchmarks of the method use this setup too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,24 +29,24 @@ use crate::model::{Host, Observing, Question, Run, RunSchedule, RunState, Server
 use crate::recorder::Recorder;
 use crate::redact;
 
-/// The timeout of a request: longer than the longest pause.
+/// The timeout of a request, which is longer than the longest pause of a test server.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long servers may be probed at each slice length.
+/// The time limit for probing the servers at each slice length.
 const PROBE_LIMIT: Duration = Duration::from_secs(12);
 
-/// How long a server must be level: the servers here compile nothing.
+/// How long a server must be steady before its warm-up ends. Test servers compile nothing.
 const LEVEL: Duration = Duration::from_secs(1);
 
-/// What all experiments of the self-test share.
+/// Everything that the experiments of the self-test share.
 pub struct Arena {
     program: PathBuf,
-    /// The cores: one for the server, since each of its threads would count requests on its own.
+    /// The cores. The server gets one, since each of its threads would count requests separately.
     pub cores: CpuAllocation,
     logs: Logs,
 }
 
-/// Does something on these cores. Processes that it starts stay there too.
+/// Runs a task on the given cores. Processes that the task starts stay on these cores.
 pub fn pinned<T: Send>(cpus: &[usize], task: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -59,13 +59,13 @@ pub fn pinned<T: Send>(cpus: &[usize], task: impl FnOnce() -> T + Send) -> T {
 }
 
 impl Arena {
-    /// `program` is this program, whose hidden commands are the test servers.
+    /// Creates the setup. `program` is hotlap's own executable, which contains the test servers.
     pub fn new(program: &Path) -> anyhow::Result<Self> {
         let cores = machine::split_here(Some(1));
         Ok(Self { program: program.to_owned(), cores, logs: Logs::new()? })
     }
 
-    /// A test server, as a [`hotlap_testbed::CalibratedServer`] is written.
+    /// A participant that runs the test server `known` (a [`hotlap_testbed::CalibratedServer`]).
     pub fn participant(&self, name: &str, known: &str, role: Role) -> Participant {
         let program = self.program.to_string_lossy().into_owned();
         let argv = vec![program, "__known".to_owned(), known.to_owned()];
@@ -74,8 +74,8 @@ impl Arena {
             role,
             start: Origin::Launch(Launch { argv, cwd: std::env::temp_dir(), ..Launch::default() }),
             contract: Contract::of(Name::Hello, None),
-            // Checked like a command or URL, not against a contract: one of them sends wrong
-            // responses on purpose.
+            // Responses are checked as for a command or a URL, not against a contract. One of the
+            // test servers sends wrong responses on purpose.
             requirements: Requirements::Custom,
             version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
             counts: None,
@@ -83,8 +83,8 @@ impl Arena {
         }
     }
 
-    /// The nanoseconds that a test server's work takes per request without a server, in a process
-    /// on the core of servers. It is timed in stretches of so many requests.
+    /// The nanoseconds per request that a test server's work takes without a server, in a process
+    /// on the server's core. The work is timed in stretches of `requests` requests.
     pub fn alone_ns(&self, known: &str, requests: u64) -> anyhow::Result<f64> {
         let mut command = Command::new(&self.program);
         command.args(["__known", "--alone", &requests.to_string(), known]);
@@ -93,7 +93,7 @@ impl Arena {
         text.trim().parse().with_context(|| format!("{known} was not timed alone: {text:?}"))
     }
 
-    /// This machine.
+    /// The host that runs the servers: this machine.
     pub fn host(&self) -> LocalHost {
         LocalHost {
             database: None,
@@ -103,7 +103,7 @@ impl Arena {
         }
     }
 
-    /// Laps in slices of this length, or of the length that probes choose.
+    /// The settings for laps in slices of the given length, or of a length that probes choose.
     pub fn setting(&self, slice: Option<Duration>, warm_limit: Duration) -> Setting {
         Setting {
             slice,
@@ -122,8 +122,8 @@ impl Arena {
         }
     }
 
-    /// An experiment with these servers for this long. Without laps at a common rate, which do not
-    /// affect CPU time.
+    /// An experiment that measures these servers for `budget`. Fixed-rate laps are left out, since
+    /// they do not affect CPU time.
     pub fn experiment(
         &self,
         participants: Vec<Participant>,
@@ -136,7 +136,7 @@ impl Arena {
         Experiment { slice, seed, ..Experiment::new(participants, loads, budget) }
     }
 
-    /// Carries out such an experiment, as `run` does.
+    /// Carries out an experiment as `run` does.
     pub fn measure(
         &self,
         experiment: &Experiment,
@@ -155,7 +155,7 @@ impl Arena {
         Ok(recorder.keep(experiment, &mut runner).run)
     }
 
-    /// The record of such an experiment. It is not stored.
+    /// The record of an experiment, which is not stored.
     pub fn record(&self, experiment: &Experiment) -> Run {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Run {

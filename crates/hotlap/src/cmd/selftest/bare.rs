@@ -1,10 +1,11 @@
-//! A minimal client without the load generator: a few connections, polled without pause, with
-//! requests at a given rate. It measures the round trip on this machine, which is part of every
-//! latency that a client sees, but not of the time that a test server is set to take.
+//! A minimal client that does not use the load generator. The client polls a few connections
+//! without pause, and sends requests at a given rate. It measures the round trip on this machine.
+//! The round trip is part of every latency that a client sees, but not of a test server's
+//! configured service time.
 //!
-//! It polls, so that its own wake-ups are not part of its times. It sends at the rate of the laps
-//! that it is compared with: a server with rare requests wakes up from a deeper idle state each
-//! time, which takes about 30 µs on a virtual machine.
+//! The client polls so that its own wake-ups are not part of the measured times. It sends at the
+//! rate of the laps that the times are compared with. If requests are rare, a server wakes up from
+//! a deeper idle state each time, which takes about 30 µs on a virtual machine.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,31 +16,31 @@ use hotlap_load::plan::{Endpoint, Target};
 use hotlap_observe::cpus;
 use hotlap_stats::median;
 
-/// How long it runs.
+/// How long the client runs.
 const FOR: Duration = Duration::from_millis(400);
 
 /// The timeout of a response.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The end of the response.
+/// The last bytes of a complete response.
 const END: &[u8] = b"Hello, World!";
 
-/// A neighbour can only make the round trip longer, so the batch of this many requests with the
-/// lowest median counts.
+/// The number of requests in a batch. A noisy neighbour can only make the round trip longer, so the
+/// batch with the lowest median counts.
 const BATCH: usize = 20;
 
-/// How it sends requests.
+/// How the client sends requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Asking<'a> {
     /// The number of connections.
     pub connections: usize,
-    /// Requests/s over all of them, evenly spaced.
+    /// The total rate over all connections, in requests/s. Requests are evenly spaced.
     pub rate: f64,
-    /// The cores to run on.
+    /// The cores that the client runs on.
     pub cpus: &'a [usize],
 }
 
-/// The times of requests, in microseconds, in the order of the responses.
+/// Measures the times of requests, in microseconds, in the order of the responses.
 pub fn times_us(target: &Target, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     let Endpoint::Tcp(address) = target.endpoint else {
         bail!("a test server listens on TCP");
@@ -54,7 +55,7 @@ pub fn times_us(target: &Target, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     })
 }
 
-/// One connection, and when the request in flight on it was sent.
+/// One connection, and the time at which its pending request was sent.
 struct Line {
     stream: TcpStream,
     sent: Option<Instant>,
@@ -77,7 +78,7 @@ impl Line {
         Ok(self.stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?)
     }
 
-    /// The time of the response, once it has arrived.
+    /// Returns the time that the response took, once the response is complete.
     fn look(&mut self) -> anyhow::Result<Option<Duration>> {
         let Some(sent) = self.sent else { return Ok(None) };
         match self.stream.read(&mut self.answer[self.got..]) {
@@ -128,7 +129,7 @@ fn times(address: SocketAddr, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     Ok(times)
 }
 
-/// The median time of a request, in microseconds.
+/// The lowest median of all batches, in microseconds.
 pub fn usual_us(times: &[f64]) -> Option<f64> {
     times.chunks_exact(BATCH).filter_map(median).min_by(f64::total_cmp)
 }

@@ -1,33 +1,34 @@
-//! Claims: a measured figure, its true value, and whether the two agree. Pure functions.
+//! Claims: a measured figure, its true value, and whether the two agree. All functions are pure.
 
 use serde::Serialize;
 
 use crate::text::number;
 
-/// The tolerance of times: this many microseconds, or one per cent, whichever is larger.
+/// The tolerance of a time, in microseconds. If [`TIME_SHARE`] allows more, that share applies.
 const TIME_US: f64 = 20.0;
+/// The tolerance of a time, as a share of the true value.
 const TIME_SHARE: f64 = 0.01;
 
-/// One figure of one server: measured value and true value.
+/// One figure of one server, with its measured value and its true value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
     /// The server and its load.
     pub server: String,
-    /// The figure.
+    /// The name of the figure.
     pub figure: String,
-    /// Its unit.
+    /// The unit of the values.
     pub unit: Unit,
-    /// The measured value. NaN if there is none.
+    /// The measured value, or NaN if there is none.
     pub claimed: f64,
     /// The true value.
     pub real: f64,
-    /// The tolerance: the largest accepted difference between the two.
+    /// The largest accepted difference between the measured value and the true value.
     pub tolerance: f64,
-    /// The same figure from the least disturbed lap. A neighbour can only make a time longer, so
-    /// this one shows whether hotlap or the machine is the cause of a difference.
+    /// The figure in the least disturbed lap. A noisy neighbour can only make a time longer, so
+    /// this value shows whether hotlap or the machine causes a difference.
     pub least: Option<f64>,
-    /// The same figure as measured by a client without the load generator, at the same rate: the
-    /// part of the difference that the machine causes, for instance by taking away its cores.
+    /// The figure as measured by a client without the load generator, at the same rate. This value
+    /// shows which part of a difference the machine causes, for instance by taking away cores.
     pub bare: Option<f64>,
 }
 
@@ -41,7 +42,7 @@ pub enum Unit {
     Ratio,
     /// A count.
     Count,
-    /// A share of 1.
+    /// A share of the whole, from 0 to 1.
     Share,
     /// Requests per second.
     Rate,
@@ -51,12 +52,12 @@ pub enum Unit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Word {
-    /// Within the tolerance.
+    /// The figure is within the tolerance.
     Right,
-    /// Outside the tolerance, but not in the least disturbed lap, or not beyond what the minimal
-    /// client measures: the machine was busy.
+    /// The figure is outside the tolerance because the machine was busy. The least disturbed lap is
+    /// within the tolerance, or the minimal client measures as much.
     Disturbed,
-    /// Outside the tolerance.
+    /// The figure is outside the tolerance, and no disturbance explains it.
     Off,
 }
 
@@ -90,17 +91,17 @@ impl Claim {
         }
     }
 
-    /// Whether a figure is within the tolerance. NaN is not.
+    /// Whether a figure is within the tolerance. NaN never is.
     fn is_right(&self, figure: f64) -> bool {
         (figure - self.real).abs() <= self.tolerance
     }
 
-    /// The figure of the least disturbed lap, if it is within the tolerance.
+    /// The figure of the least disturbed lap, if that figure is within the tolerance.
     fn right_at_best(&self) -> Option<f64> {
         self.least.filter(|least| self.is_right(*least))
     }
 
-    /// Whether the figure lies between the true value and that of the minimal client.
+    /// Whether the figure lies between the true value and the minimal client's value.
     fn is_the_machines(&self) -> bool {
         let from = self.real - self.tolerance;
         self.bare.is_some_and(|bare| {
@@ -133,7 +134,7 @@ impl Claim {
     }
 }
 
-/// All claims as a table, and the result in one sentence.
+/// Formats all claims as a table, followed by the result in one sentence.
 pub fn table(claims: &[Claim]) -> String {
     let mut rows = vec![["", "", "claimed", "true", "allowed", ""].map(str::to_owned)];
     let mut last = "";

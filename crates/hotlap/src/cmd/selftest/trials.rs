@@ -1,5 +1,5 @@
-//! The trials of the self-test: the true figures of each test server, and what hotlap measures.
-//! The benchmarks of the method use the queues and the known costs too.
+//! The trials of the self-test: each compares what hotlap measures with the true figures of a test
+//! server. The benchmarks of the method also use the queues and the known costs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,37 +22,37 @@ use super::claim::{Claim, Unit};
 use crate::analysis::capacity::Highest;
 use crate::analysis::{Analysis, CapacityAnalysis, Measure};
 
-/// Few enough connections that no request waits for another, and enough for half load at 10 ms
-/// each.
+/// The number of connections. No request waits for another, and half load is possible even if each
+/// response takes 10 ms.
 const CONNECTIONS: usize = 16;
 
-/// Laps at half load.
+/// The number of laps at half load.
 const LAPS: u32 = 4;
 
-/// A single lap is enough for some trials.
+/// The length of a lap. A single lap is enough for some trials.
 const LAP: Duration = Duration::from_millis(500);
 
-/// The warm-up of servers that need none.
+/// The warm-up time of the test servers, which need no warm-up.
 const WARM: Duration = Duration::from_secs(1);
 
-/// The server works for this long, then pauses for a second.
+/// How long the pausing server works, and how long it pauses, in milliseconds.
 const PAUSING: (u64, u64) = (3_000, 1_000);
 
-/// The request rate for the pausing server. While it works, it can serve a hundred times as many.
+/// The request rate for the pausing server, which can otherwise handle a hundred times as much.
 const PAUSING_RATE: f64 = 500.0;
 
-/// CPU time per request of the twins and of the more expensive server, in nanoseconds: exactly 3%
+/// The CPU time per request, in nanoseconds, of the twins and of the server that costs exactly 3%
 /// more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
 
-/// The tolerance of a capacity, as a share: a third of the time of `hotlap capacity`, whose
-/// intervals are about this wide.
+/// The tolerance of a capacity, as a share. The search takes a third of the time of `hotlap
+/// capacity`, whose intervals are about this wide.
 const CAPACITY: f64 = 0.06;
 
 /// The tolerance of a ratio of CPU times.
 const RATIO: f64 = 0.005;
 
-/// One server on the runner.
+/// A runner with a single server.
 struct Alone<'a> {
     arena: &'a Arena,
     live: LocalRunner,
@@ -66,7 +66,7 @@ impl<'a> Alone<'a> {
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         let participants = [arena.participant(known, known, Role::Plain)];
-        // It is not frozen, because the minimal client needs it running.
+        // The server is not frozen, because the minimal client needs it running.
         let setting = Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
         let loads = [Load::new(CONNECTIONS)];
         let mut live = LocalRunner::new(setting, &participants, &loads, Arc::clone(stop));
@@ -95,18 +95,18 @@ fn told(known: &str, why: &ServerFailure) -> anyhow::Error {
     anyhow!("the test server {known} failed: {why} ({})", why.log_tail.join("; "))
 }
 
-/// Laps at half of the rate that a server reaches, with the minimal client's times beside each.
+/// Laps at half the rate that a server reaches, each followed by a run of the minimal client.
 struct HalfLoad {
     laps: Vec<Lap>,
-    /// The round trip in microseconds: the minimal client's shortest time, since a neighbour can
-    /// only make it longer.
+    /// The round trip in microseconds: the minimal client's shortest time, without the server's
+    /// delay. A noisy neighbour can only make this time longer.
     way_us: f64,
     /// All times of the minimal client.
     bare: Histogram,
 }
 
 impl HalfLoad {
-    /// For a server that delays each response by `hold_us`.
+    /// Runs the laps against a server that delays each response by `hold_us`.
     fn run(alone: &mut Alone, hold_us: f64) -> anyhow::Result<Self> {
         let rate = alone.lap(LapKind::Flat)?.outcome.rate() / 2.0;
         let mut half = Self { laps: Vec::new(), way_us: f64::INFINITY, bare: Histogram::new() };
@@ -128,7 +128,7 @@ impl HalfLoad {
     }
 }
 
-/// A quantile over all laps, from their merged histograms, and that of the least disturbed lap.
+/// The quantile over all laps (from their merged histograms), and the lowest quantile of one lap.
 fn quantile_us(laps: &[Lap], q: f64) -> (f64, Option<f64>) {
     let mut all = Histogram::new();
     laps.iter().for_each(|lap| all.merge(&lap.outcome.service_time));
@@ -141,8 +141,8 @@ fn known_us(times: &Histogram, q: f64) -> Option<f64> {
     samples_suffice(times.len(), q, 1).then(|| times.quantile(q) as f64 / 1e3)
 }
 
-/// The server with a fixed service time, at half load: p50 and p99 are that time plus the round
-/// trip.
+/// Tests the server with a fixed service time at half load. Its p50 and p99 are the service time
+/// plus the round trip.
 pub fn fixed(arena: &Arena, us: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let mut alone = Alone::start(arena, &format!("fixed:{us}"), LAP, stop)?;
     let half = HalfLoad::run(&mut alone, us as f64)?;
@@ -156,7 +156,7 @@ fn time(us: u64) -> String {
     format!("always {time}, at half load")
 }
 
-/// The bimodal server, at half load: 1% of the responses take 50 ms, the others 1 ms.
+/// Tests the bimodal server at half load. 1% of its responses take 50 ms, the others 1 ms.
 pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let (us, slow_us) = (1_000.0, 50_000.0);
     let mut alone = Alone::start(arena, "bimodal:1000:50000:100", LAP, stop)?;
@@ -173,20 +173,20 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
             lap.outcome.responses as f64 * (1.0 - lap.outcome.service_time.share_within(25_000_000))
         })
         .sum();
-    // At each of the two edges of a lap, up to one request per connection may count on either side.
+    // At each of the two edges of a lap, one slow request may count on either side.
     let tolerance = 0.000_2 + 2.0 * f64::from(LAPS) / answers as f64;
     let share = slow / answers as f64;
     claims.push(Claim::new((server, "slow ones"), Unit::Share, share, 0.01, tolerance));
     Ok(claims)
 }
 
-/// The server that pauses for a second: an open loop shows the pause, a closed loop hides it.
+/// Tests the server that pauses for a second. An open loop shows the pause, a closed loop hides it.
 ///
-/// Requests that arrive evenly during a pause of length P, once per period T, wait for the rest of
-/// the pause. A share of (P - x) / T waits longer than x, so the quantile q is P - (1 - q) T, if
-/// that is above the normal time. In a closed loop, each connection meets a pause once per period,
-/// however many requests it sends in between: the longest time is P, and p99 does not show the
-/// pause.
+/// The server pauses for a time P once per period T. With evenly spaced arrivals, a request that
+/// arrives during a pause waits for the rest of the pause. A share of (P - x) / T waits longer than
+/// x. So the quantile q is P - (1 - q) T, if this is above the normal time. In a closed loop, each
+/// connection meets a pause once per period, however many requests it sends in between. So the
+/// longest time is P, and p99 does not show the pause.
 pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let (every_ms, pause_ms) = PAUSING;
     let (period_us, pause_us) = ((every_ms + pause_ms) as f64 * 1e3, pause_ms as f64 * 1e3);
@@ -196,7 +196,8 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let paced = alone.lap(LapKind::Paced { rate: PAUSING_RATE })?;
     alone.stop();
     let us = |times: &Histogram, q| known_us(times, q).unwrap_or(f64::NAN);
-    // A hundredth of the pause: the time to answer the requests that became due during it.
+    // The tolerance is a fiftieth of the pause. The server needs about a hundredth of the pause for
+    // the requests that became due during the pause.
     let late = pause_us * 0.02;
     let rate = |(figure, q): (&str, f64)| {
         let claimed = us(&paced.outcome.response_time, q);
@@ -219,8 +220,8 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     Ok(claims)
 }
 
-/// The server that sends a wrong response to exactly 1 of 100 requests: each is counted, and such a
-/// lap is excluded.
+/// Tests the server that sends a wrong response to exactly 1 of 100 requests. Each wrong response
+/// is counted, and a lap with wrong responses is excluded.
 pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let mut alone = Alone::start(arena, "erring:100", LAP, stop)?;
     let laps = [alone.lap(LapKind::Flat)?, alone.lap(LapKind::Flat)?];
@@ -232,32 +233,34 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
         Claim::new(("errs in 1 of 100", figure), Unit::Count, claimed, real, tolerance)
     };
     Ok(vec![
-        // At each edge of a lap, one request may count on either side.
+        // At each edge of a lap, one wrong response may count on either side.
         count("wrong answers", wrong as f64, requests as f64 / 100.0, 2.0 * laps.len() as f64),
         count("laps that count", ranked as f64, 0.0, 0.0),
     ])
 }
 
-/// The goal of all searches.
+/// The goal of all capacity searches.
 const GOAL: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
 
-/// Enough connections that requests wait in the server.
+/// The number of connections of a search, which is large enough for requests to queue in the
+/// server.
 const WAITING_CONNECTIONS: usize = 64;
 
-/// A queue, and the highest rate that meets the goal for long.
+/// A test server that is a queue, and the highest rate that meets the goal in the long run.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownQueue {
-    /// What it is, in words.
+    /// The description of the queue, in words.
     pub name: &'static str,
-    /// The server.
+    /// The test server, as text.
     server: &'static str,
-    /// The capacity, in requests/s, from 40 simulated minutes at each rate:
-    /// `tests/capacity.rs` of `hotlap-stats` computes it, and checks its queue against the formula
-    /// for M/D/1 (Erlang, 1909).
+    /// The capacity, in requests/s, from 40 simulated minutes at each rate. `tests/capacity.rs` of
+    /// `hotlap-stats` computes the capacity, and checks its simulated queue against the formula for
+    /// M/D/1 (Erlang, 1909).
     pub rate: f64,
 }
 
-/// One worker, two workers, and one for which 1 request of 100 takes 20 times as long.
+/// A queue with one worker, one with two, and one in which 1 of 100 requests takes 20 times as
+/// long.
 pub const QUEUES: [KnownQueue; 3] = [
     KnownQueue { name: "one worker, 0.5 ms", server: "queue:1:500", rate: 1_767.3 },
     KnownQueue { name: "two workers, 1 ms", server: "queue:2:1000", rate: 1_758.0 },
@@ -268,8 +271,8 @@ pub const QUEUES: [KnownQueue; 3] = [
     },
 ];
 
-/// Searches the capacities of all queues, as `hotlap capacity` does. Returns them in order, and the
-/// number of restarts. `None` for one that was not found.
+/// Searches for the capacities of all queues, as `hotlap capacity` does. Returns each capacity with
+/// the number of restarts, in the order of [`QUEUES`], or `None` if no capacity was found.
 pub fn search(
     arena: &Arena,
     budget: Duration,
@@ -295,7 +298,7 @@ pub fn search(
     Ok(found.collect())
 }
 
-/// Three queues of known service time: the rate up to which they keep p99 < 10 ms.
+/// Tests three queues of known service time. The figure is the highest rate with p99 < 10 ms.
 pub fn capacities(
     arena: &Arena,
     budget: Duration,
@@ -312,7 +315,7 @@ pub fn capacities(
     Ok(QUEUES.iter().zip(found).map(claim).collect())
 }
 
-/// Two identical servers, and one that costs exactly 3% more CPU time: an experiment as in `run`.
+/// Tests two identical servers, and one that costs exactly 3% more CPU time, as `run` does.
 pub fn costlier(
     arena: &Arena,
     budget: Duration,
@@ -351,33 +354,34 @@ pub fn costlier(
     ])
 }
 
-/// The work of both servers of a pair, which is about half of what a request costs.
+/// The work that both servers of a pair do, which is about half of the cost of a request.
 const COST_BASE: &str = "working:2000";
 
-/// The time for one known cost, and for a warm-up.
+/// The duration of the experiment with one known cost.
 const COST_BUDGET: Duration = Duration::from_secs(10);
+/// The warm-up time in the experiment with one known cost.
 const COST_WARM: Duration = Duration::from_millis(300);
 
-/// The length of the slices in which it is measured.
+/// The length of the slices in the experiment with one known cost.
 const COST_SLICE: Duration = Duration::from_millis(12);
 
-/// The tolerance of a difference, as a share of what the work costs alone.
+/// The tolerance of a difference, as a share of the cost of the work alone.
 const COST_TOLERANCE: f64 = 0.06;
 
-/// Work of known cost: it is timed alone, without hotlap. Then hotlap must find it as the
-/// difference between a server that does the work and one that does not.
+/// Work of known cost, which is timed alone, without hotlap. hotlap must find the same cost as the
+/// difference between a server with this work and a server without it.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownCost {
-    /// What it is, in words.
+    /// The description of the work, in words.
     pub name: &'static str,
-    /// The work, as a calibrated server is written.
+    /// The work, written as for a calibrated server.
     work: &'static str,
     connections: usize,
     /// The number of requests in a stretch in which the work is timed alone.
     stretch: u64,
 }
 
-/// A loop on many and on few connections, system calls, and bursts.
+/// A loop on many and on few connections, system calls, and bursts of work.
 pub const COSTS: [KnownCost; 4] = [
     KnownCost { name: "a loop", work: "working:1500", connections: 64, stretch: 1_000 },
     KnownCost {
@@ -395,7 +399,7 @@ pub const COSTS: [KnownCost; 4] = [
     },
 ];
 
-/// Measures a pair of servers, and claims that their difference is what the work costs alone.
+/// Measures a pair of servers, and claims that the difference is the cost of the work alone.
 pub fn known_cost(
     arena: &Arena,
     known: &KnownCost,
@@ -418,13 +422,13 @@ pub fn known_cost(
     Ok(cost_claim(known.name, found_us, f64::midpoint(before_ns, after_ns) / 1e3))
 }
 
-/// A server's cost minus the reference's cost, from the reference's cost and the ratio of the two.
+/// Computes a server's cost minus the reference's, from the reference's cost and the cost ratio.
 pub fn difference(reference: f64, ratio: &Estimate) -> Estimate {
     let more = |ratio: f64| reference * (ratio - 1.0);
     Estimate { value: more(ratio.value), low: more(ratio.low), high: more(ratio.high) }
 }
 
-/// How far a difference may be from the truth: a share of it, or as far as the interval reaches.
+/// The tolerance of a difference: a share of the true value, or the interval's reach if larger.
 pub fn tolerance(found: &Estimate, real: f64) -> f64 {
     let reach = if real > found.value { found.high - found.value } else { found.value - found.low };
     reach.max(real * COST_TOLERANCE)

@@ -1,4 +1,4 @@
-//! A chart as data: what is drawn, on which axes.
+//! A chart as data, and its drawing as SVG.
 
 use std::sync::Arc;
 
@@ -13,38 +13,38 @@ use kuva::render::theme::Theme;
 
 use crate::render::html::tag::{Html, el};
 
-/// Width of a chart in its own units. Two fit side by side on a desktop. On a phone, a chart is
-/// shrunk to five sixths, which makes its 13-unit letters 11 pixels high.
+/// The width of a chart, in units of the chart. Two charts fit side by side on a desktop. On a
+/// phone, a chart is shrunk to five sixths, which makes its 13-unit letters 11 pixels high.
 pub const WIDTH: f64 = 430.0;
 
-/// Room at the right for the half of the last tick's label that extends beyond the axis: `99.999
-/// %`.
+/// The room at the right for the half of the last tick's label that extends beyond the axis:
+/// `99.999%`.
 const OVERHANG: f64 = 14.0;
 
-/// Height of a chart with two numeric axes.
+/// The height of a chart with two numeric axes.
 const HEIGHT: f64 = 285.0;
 
-/// Height of a line in a chart with one line per server.
+/// The height of a line in a chart with one line per server.
 pub const LINE: f64 = 24.0;
 
-/// The number of colours in the style sheet. Further servers differ in stroke and mark as well.
+/// The number of colours in the style sheet. Further servers also differ in stroke and mark.
 pub const COLOURS: usize = 8;
 
-/// A chart, drawn.
+/// A drawn chart.
 #[derive(Debug)]
 pub struct Drawing {
     /// The picture.
     pub svg: Html,
-    /// Points with a text: position in the picture, server, text.
+    /// The points with a text: the position in the picture, the server, and the text.
     pub spots: Vec<(f64, f64, usize, String)>,
 }
 
 impl Chart {
-    /// Draws a chart. `id` makes the names of its parts unique on the page.
+    /// Draws the chart. The `id` makes the names of the chart's parts unique on the page.
     pub fn draw(&self, id: &str) -> Drawing {
         let mut scene = render_multiple(self.plots(), self.layout());
         let place = scene.axis_meta.take();
-        // The library's own script and controls are omitted, because the page has its own.
+        // The library's script and controls are omitted, because the page has its own.
         scene.interactive = false;
         scene.has_tooltips = false;
         scene.background_color = None;
@@ -62,7 +62,8 @@ impl Chart {
         }
     }
 
-    /// The library counts names from 1, from the bottom. Points count from 0, from the top.
+    /// Converts a vertical position. The library counts names from 1 at the bottom, and points
+    /// count from 0 at the top.
     fn upward(&self, y: f64) -> f64 {
         self.rows().map_or(y, |n| n as f64 - y)
     }
@@ -193,7 +194,7 @@ impl Chart {
     }
 }
 
-/// The position of a value on an axis, as a share of its length.
+/// Returns the position of a value on an axis, as a share of the axis.
 fn along(value: f64, (low, high): (f64, f64), log: bool) -> f64 {
     match log {
         true => (value.max(1e-10) / low).ln() / (high / low).ln(),
@@ -201,7 +202,7 @@ fn along(value: f64, (low, high): (f64, f64), log: bool) -> f64 {
     }
 }
 
-/// The name of a server's colour in the style sheet.
+/// Returns the name of a server's colour in the style sheet.
 pub fn colour(server: usize) -> String {
     format!("var(--s{})", server % COLOURS)
 }
@@ -227,8 +228,8 @@ fn theme() -> Theme {
     }
 }
 
-/// Prepares a picture for the page: makes the names of its parts unique, and removes titles that a
-/// browser would show as tooltips next to the page's own.
+/// Prepares a picture for the page: makes the names of its parts unique, and removes titles. A
+/// browser would show titles as tooltips in addition to the page's.
 fn own(scene: &mut Scene, id: &str) {
     join(&mut scene.elements);
     for def in &mut scene.defs {
@@ -243,8 +244,8 @@ fn own(scene: &mut Scene, id: &str) {
     }
 }
 
-/// Merges adjacent groups with the same attributes. Otherwise, a line with many pieces would be
-/// many groups.
+/// Merges adjacent groups with the same attributes. Without merging, a line with many pieces would
+/// be many groups.
 fn join(parts: &mut Vec<Primitive>) {
     let mut joined: Vec<Primitive> = Vec::with_capacity(parts.len());
     let mut last = None;
@@ -288,8 +289,8 @@ fn brief(svg: &str) -> String {
     out
 }
 
-/// Gives the picture an opening tag for a page: it fills the available width, and has a description
-/// for screen readers.
+/// Gives the picture an opening tag for a page. The picture fills the available width, and has a
+/// description for screen readers.
 fn open(svg: &str, scene: &Scene, title: &str, note: &str) -> Html {
     let inner = brief(svg.split_once("-->").map_or(svg, |(_, inner)| inner));
     let size = format!("0 0 {} {}", scene.width + OVERHANG, scene.height);
@@ -299,12 +300,12 @@ fn open(svg: &str, scene: &Scene, title: &str, note: &str) -> Html {
     el("svg", &attributes, Html::own(inner.trim_end_matches("</svg>")))
 }
 
-/// A chart.
+/// The contents of a chart.
 #[derive(Debug)]
 pub struct Chart {
-    /// Its title.
+    /// The title of the chart.
     pub title: String,
-    /// How to read it, in one sentence.
+    /// How to read the chart.
     pub note: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -312,11 +313,11 @@ pub struct Chart {
     pub y: Vertical,
     /// The series, in the order in which they are drawn.
     pub series: Vec<Series>,
-    /// The range within which differences are noise, on the horizontal axis.
+    /// The range on the horizontal axis within which differences are noise.
     pub band: Option<(f64, f64)>,
-    /// The value that means "no difference", on the horizontal axis.
+    /// The value on the horizontal axis that means "no difference".
     pub rule: Option<f64>,
-    /// A limit, on the vertical axis.
+    /// A limit on the vertical axis.
     pub limit: Option<f64>,
 }
 
@@ -329,22 +330,22 @@ pub enum Vertical {
     Names(Vec<String>),
 }
 
-/// A scale.
+/// The scale of an axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// Its label with the unit. Empty if the ticks and the chart's title are enough.
+    /// The label with the unit. Empty if the ticks and the chart's title are enough.
     pub label: String,
-    /// Whether it is logarithmic.
+    /// Whether the axis is logarithmic.
     pub log: bool,
-    /// Its lower end.
+    /// The lower end of the axis.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of the axis.
     pub high: f64,
-    /// The format of its ticks.
+    /// The format of the ticks.
     pub write: fn(f64) -> String,
 }
 
-/// Points of one server.
+/// The points of one server.
 #[derive(Debug)]
 pub struct Series {
     /// The number of the server on the page.
@@ -360,34 +361,34 @@ pub struct Series {
 pub enum Stroke {
     /// Dots with intervals.
     Dots,
-    /// Open dots: published figures.
+    /// Diamonds, for published figures.
     Hollow,
-    /// A line through them.
+    /// A line through the points.
     Line,
-    /// A dotted, faint line: proportional growth.
+    /// A dotted, faint line, for proportional growth.
     Ideal,
     /// Steps from each point to the next, with intervals.
     Steps,
-    /// A line through them, and a band between the ends of their intervals.
+    /// A line through the points, and a band between the ends of their intervals.
     Band,
 }
 
-/// One point.
+/// One point of a series.
 #[derive(Debug, Clone)]
 pub struct Point {
-    /// Its position on the horizontal axis.
+    /// The position on the horizontal axis.
     pub x: f64,
-    /// Its position on the vertical axis. On an axis of names, the index of the name. NaN where a
-    /// line is interrupted until the next point.
+    /// The position on the vertical axis. On an axis of names, the index of the name. NaN
+    /// interrupts a line until the next point.
     pub y: f64,
-    /// The interval, horizontal (dots) or vertical (steps, band).
+    /// The interval, which is horizontal for dots, and vertical for steps and bands.
     pub span: Option<(f64, f64)>,
-    /// The text that the page shows when the pointer is over the point. Empty for none.
+    /// The text that the page shows when the pointer is over the point. Empty for no text.
     pub text: String,
 }
 
-/// The range of a horizontal axis: all points, and as much of their intervals as possible while the
-/// points stay apart. A wider interval is cut off. The text of its point states the ends.
+/// Returns the values that span a horizontal axis: all points, and as much of their intervals as
+/// possible while the points stay apart. The ends of a wider interval are only in the point's text.
 pub fn extent(series: &[Series]) -> impl Iterator<Item = f64> {
     let points = || series.iter().flat_map(|s| &s.points);
     let (low, high) =
@@ -400,19 +401,19 @@ pub fn extent(series: &[Series]) -> impl Iterator<Item = f64> {
     })
 }
 
-/// The range of a vertical axis.
+/// Returns the values that span a vertical axis.
 pub fn heights(series: &[Series]) -> impl Iterator<Item = f64> {
     series.iter().flat_map(|s| &s.points).map(|p| p.y)
 }
 
 impl Axis {
-    /// A linear scale between two values.
+    /// Creates a linear scale between two values.
     pub fn between(label: &str, (low, high): (f64, f64), write: fn(f64) -> String) -> Self {
         Self { label: label.to_owned(), log: false, low, high, write }
     }
 
-    /// A scale for all of the values: from zero, or logarithmic if the highest is over 20 times the
-    /// lowest.
+    /// Creates a scale for all of the values. The scale begins at zero, or is logarithmic if the
+    /// highest value is over 20 times the lowest.
     pub fn over(label: &str, write: fn(f64) -> String, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
             .filter(|v| v.is_finite() && *v > 0.0)
@@ -427,7 +428,7 @@ impl Axis {
     }
 }
 
-/// The marks 1, 2 and 5 of a decade below and above a value.
+/// Returns the nearest marks 1, 2 or 5 of a decade below and above a value.
 fn decade(value: f64) -> (f64, f64) {
     let base = 10_f64.powf(value.log10().floor());
     let marks = [1.0, 2.0, 5.0, 10.0].map(|m| m * base);
@@ -437,7 +438,7 @@ fn decade(value: f64) -> (f64, f64) {
 }
 
 impl Series {
-    /// The points of each line, split where it is interrupted.
+    /// Returns the pieces of a line, which is split where it is interrupted.
     pub fn points_apart(&self) -> impl Iterator<Item = &[Point]> {
         self.points.split(|p| p.y.is_nan()).filter(|piece| !piece.is_empty())
     }

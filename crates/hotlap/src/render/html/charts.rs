@@ -1,5 +1,4 @@
-//! The charts of a report, and the contents of each: figures of [`Report`], without computing new
-//! ones.
+//! The charts of a report. They show figures of the [`Report`] and compute no new figures.
 
 use crate::render::html::chart::{Axis, Chart, Point, Series, Stroke, Vertical, extent, heights};
 use crate::report::LapView;
@@ -13,7 +12,7 @@ use crate::text::layout::shortened;
 use crate::text::number;
 use crate::text::number::{count, rate, time};
 
-/// The charts of one load.
+/// Returns the charts of one load. Charts without points are left out.
 pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<Chart> {
     let noise = table.noise.as_ref();
     let mut charts = vec![
@@ -57,15 +56,15 @@ pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<C
     charts
 }
 
-/// The longest name next to a chart, in characters.
+/// The maximum length of a name next to a chart, in characters.
 const LONGEST_NAME: usize = 24;
 
-/// The servers of a page. The number of each determines its colour and mark.
+/// The servers of a page. The number of a server determines its colour and mark.
 #[derive(Debug)]
 pub struct Palette(Vec<String>);
 
 impl Palette {
-    /// All servers in any table or search, in the order of the first.
+    /// Numbers all servers of the tables and searches, in the order in which they first appear.
     pub fn of(report: &Report) -> Self {
         let mut names: Vec<String> = Vec::new();
         let rows = report.tables.iter().flat_map(|t| t.rows.iter().map(|row| &row.name));
@@ -78,29 +77,29 @@ impl Palette {
         Self(names)
     }
 
-    /// The names, by number.
+    /// Returns the names, ordered by number.
     pub fn names(&self) -> &[String] {
         &self.0
     }
 
-    /// The number of a server.
+    /// Returns the number of a server.
     pub fn number(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|n| n == name)
     }
 }
 
-/// A name, shortened to the room next to a chart.
+/// Shortens a name to the room next to a chart.
 pub fn short_name(name: &str) -> String {
     let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     shortened(&name, LONGEST_NAME)
 }
 
-/// The interval of a figure.
+/// Returns the interval of a figure.
 pub fn span(figure: &Figure) -> Option<(f64, f64)> {
     figure.low.zip(figure.high)
 }
 
-/// One dot per server, with its interval.
+/// Returns the names of the servers, and one dot per server with its interval.
 fn dots<'a>(
     table: &'a LoadResults,
     palette: &Palette,
@@ -182,7 +181,7 @@ pub fn ratios<'a>(
     }
 }
 
-/// Published figures next to measured ones, both relative to the reference.
+/// Returns the chart of published and measured figures, both relative to the reference.
 pub fn published(table: &LoadResults, palette: &Palette) -> Chart {
     let known: Vec<_> = table
         .rows
@@ -219,7 +218,7 @@ pub fn published(table: &LoadResults, palette: &Palette) -> Chart {
     }
 }
 
-/// The steps of layers, as a staircase.
+/// Returns the chart of the layers, with their CPU time per request as a staircase.
 pub fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let steps = || report.steps(table).next().is_some();
     let rows = table.rows.iter().filter(|r| steps() && r.rank.is_some());
@@ -252,7 +251,7 @@ pub fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Cha
     }
 }
 
-/// The cost of each layer.
+/// Returns the chart of the cost of each step between layers.
 pub fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let known: Vec<(&LayerStep, &Figure)> =
         report.steps(table).filter_map(|s| Some((s, s.cpu_us.as_ref()?))).collect();
@@ -288,8 +287,8 @@ pub fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     }
 }
 
-/// Percentiles on the axis of HdrHistogram's plots: equal distances are equal factors of the
-/// remaining share.
+/// Returns a chart of percentiles on the axis of HdrHistogram's plots. Equal distances on this axis
+/// are equal factors of the remaining share.
 pub fn percentiles<'a>(
     title: &str,
     table: &'a LoadResults,
@@ -316,7 +315,7 @@ pub fn percentiles<'a>(
                     x: 1.0 / (1.0 - share),
                     y: ms,
                     span: None,
-                    // Only every other point shows its value: they are about a finger's width
+                    // Only every other point has a text, so that texts are about a finger's width
                     // apart.
                     text: match i % 2 {
                         0 => format!("{}: {}", percentile(share), time(ms)),
@@ -351,8 +350,9 @@ pub fn percentiles<'a>(
     }
 }
 
-/// Latency over the rate, with a band from the best to the worst window, and the capacity with its
-/// interval where the curve crosses the limit. Nothing for goals without latency.
+/// Returns the chart of latency over the rate, with a band from the best to the worst window. The
+/// capacity and its interval are drawn where the curve crosses the limit. Empty without a latency
+/// goal.
 pub fn capacity(found: &CapacityResults, palette: &Palette) -> Vec<Chart> {
     let Some(limit_ms) = found.limit_ms else { return Vec::new() };
     let of_row = |row: &CapacityRow| {
@@ -402,7 +402,7 @@ fn crossing(row: &CapacityRow, server: usize, limit_ms: f64) -> Series {
     Series { server, points: points.collect(), stroke: Stroke::Dots }
 }
 
-/// How servers scale, compared with proportional growth. None if loads do not form a series.
+/// Returns a chart of scaling next to proportional growth. `None` if loads do not form a series.
 pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     let parameter = report.scaling.first()?.parameter.clone();
     let mut series = Vec::new();
@@ -434,20 +434,21 @@ pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     })
 }
 
-/// The maximum number of points in a chart over time. If there are more, only every second, third,
-/// … lap is drawn. This is enough for three restarts of twenty rounds of nine servers, in two
+/// The maximum number of points in a chart over time. With more points, only every second, third, …
+/// lap is drawn. The maximum is enough for three restarts of twenty rounds of nine servers, in two
 /// thirds of a megabyte.
 const POINTS: usize = 6_000;
 
-/// The same for runs with several loads, over all their charts of one kind: every other chart
-/// exists once per load too, and five loads should fit into a megabyte.
+/// The maximum number of points in all charts of one kind, for runs with several loads. Every other
+/// chart also exists once per load, and five loads should fit into a megabyte.
 const POINTS_OF_MANY: usize = 2_500;
 
-/// Figures during the run: latency for each tenth of a second, all others one point per lap.
+/// Returns the charts over time. Mean and longest latency have a point for each tenth of a second.
+/// All other figures have one point per lap.
 pub fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<Chart> {
     type Words = fn(f64) -> String;
     let counting = report.laps.iter().filter(|l| l.load == table.load && l.counts);
-    // Laps at a common rate follow those in a closed loop, and are of another kind.
+    // Laps at a common rate follow the laps in a closed loop, and are of another kind.
     let laps: Vec<&LapView> =
         counting.filter(|l| l.rate.is_some() == table.rate.is_some()).collect();
     let room = match report.tables.len() {
@@ -489,7 +490,7 @@ pub fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec
     charts
 }
 
-/// One point for each tenth of a second, one line for each lap.
+/// Returns a chart with one point for each tenth of a second and one line for each lap.
 fn within(
     (laps, room): (&[&LapView], usize),
     palette: &Palette,
@@ -504,7 +505,7 @@ fn within(
             let worst = of(lap).iter().copied().flatten().fold(0.0, f64::max);
             let told = format!("{} in, up to {} in this lap", seconds(lap.at_s), time(worst));
             for (tick, y) in of(lap).iter().enumerate() {
-                // There were no responses, so the line is interrupted.
+                // The line is interrupted where there were no responses.
                 let y = y.unwrap_or(f64::NAN);
                 let text = if tick == 0 { told.clone() } else { String::new() };
                 points.push(Point { x: lap.at_s + tick as f64 / 10.0, y, span: None, text });
@@ -520,12 +521,12 @@ fn within(
     along((title, note), millis, lines(laps, palette, line))
 }
 
-/// A point that interrupts a line.
+/// Returns a point that interrupts a line.
 fn gap(x: f64) -> Point {
     Point { x, y: f64::NAN, span: None, text: String::new() }
 }
 
-/// Each server's line over its laps.
+/// Returns each server's line over its laps.
 fn lines(
     laps: &[&LapView],
     palette: &Palette,
@@ -538,7 +539,7 @@ fn lines(
     palette.names().iter().enumerate().map(of).filter(|s| s.points.len() > 1).collect()
 }
 
-/// A chart over time. Ticks and title describe the vertical axis.
+/// Returns a chart over time. `tick` and `title` describe the vertical axis.
 fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Series>) -> Chart {
     let from = extent(&series).fold(f64::INFINITY, f64::min);
     let until = extent(&series).fold(0.0, f64::max);
@@ -558,7 +559,7 @@ fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Ser
     }
 }
 
-/// Warm-up curves: every start of every server.
+/// Returns the chart of the warm-up curves, with one line for every start of every server.
 pub fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let mut series = Vec::new();
     for start in &report.starts {
@@ -595,7 +596,7 @@ pub fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart
     }
 }
 
-/// A number, short, so that many fit side by side.
+/// Formats a number briefly, so that many fit side by side.
 pub fn plain(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -608,12 +609,12 @@ pub fn plain(value: f64) -> String {
     }
 }
 
-/// A ratio.
+/// Formats a ratio.
 pub fn times(value: f64) -> String {
     format!("{}×", significant(value))
 }
 
-/// At most three digits, without trailing zeros.
+/// Formats a number with at most three decimals. Larger numbers have fewer decimals.
 fn significant(value: f64) -> String {
     let text = match value {
         v if v >= 100.0 => return number::grouped(v, 0),
@@ -624,7 +625,7 @@ fn significant(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A duration in milliseconds.
+/// Formats a time in milliseconds.
 pub fn millis(ms: f64) -> String {
     match ms {
         0.0 => "0".to_owned(),
@@ -634,22 +635,22 @@ pub fn millis(ms: f64) -> String {
     }
 }
 
-/// A duration in seconds.
+/// Formats a time in seconds.
 pub fn seconds(value: f64) -> String {
     format!("{} s", significant(value))
 }
 
-/// Memory in megabytes.
+/// Formats memory in megabytes.
 pub fn megabytes(value: f64) -> String {
     format!("{} MB", significant(value))
 }
 
-/// A share in per cent.
+/// Formats a share in per cent.
 pub fn percent(value: f64) -> String {
     format!("{value:.0}%")
 }
 
-/// A difference.
+/// Formats a difference with its sign.
 pub fn signed(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -657,7 +658,7 @@ pub fn signed(value: f64) -> String {
     }
 }
 
-/// `99.9%`: with as many nines as necessary.
+/// Formats a percentile with as many nines as necessary: `99.9%`.
 pub fn percentile(share: f64) -> String {
     let nines = -(1.0 - share).log10() - 1e-6;
     let decimals = nines.max(0.0).ceil().min(6.0) as usize;

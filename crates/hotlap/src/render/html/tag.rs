@@ -1,5 +1,5 @@
-//! HTML as a type: text is escaped when it becomes HTML; only [`Html::own`] takes it unchanged.
-//! And the tables of a page.
+//! HTML as a type, and the tables of a page. Text is escaped when it becomes HTML. Only
+//! [`Html::own`] takes text unchanged.
 
 use std::ops::Add;
 
@@ -7,26 +7,26 @@ use crate::text::layout::unbroken;
 use crate::text::table::{Cell, Column, Narrow, Table, Tone};
 use crate::text::visible_lines;
 
-/// A fragment of a page.
+/// A fragment of an HTML page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Html(String);
 
-/// An element. The values of attributes are escaped.
+/// Creates an element. The values of attributes are escaped.
 pub fn el(name: &str, attributes: &[(&str, &str)], content: impl Into<Html>) -> Html {
     Html(format!("<{name}{}>{}</{name}>", in_tag(attributes), content.into().0))
 }
 
-/// Several elements of one kind, one for each item.
+/// Creates several elements of one kind, one for each item.
 pub fn els<C: Into<Html>>(name: &str, contents: impl IntoIterator<Item = C>) -> Html {
     contents.into_iter().map(|content| el(name, &[], content)).collect()
 }
 
-/// A heading or a paragraph for each sentence, whose intervals are not broken.
+/// Creates a heading or a paragraph for each sentence. Lines do not break within intervals.
 pub fn sentences(name: &str, sentences: &[String]) -> Html {
     sentences.iter().map(|sentence| el(name, &[], unbroken(sentence))).collect()
 }
 
-/// A paragraph with a class, whose intervals are not broken. Nothing for an empty text.
+/// Creates a paragraph with a class. Lines do not break within intervals. Empty for an empty text.
 pub fn paragraph(class: &str, text: &str) -> Html {
     if text.is_empty() { Html::default() } else { el("p", &[("class", class)], unbroken(text)) }
 }
@@ -35,13 +35,13 @@ fn in_tag(attributes: &[(&str, &str)]) -> String {
     attributes.iter().map(|(name, value)| format!(" {name}=\"{}\"", escaped(value))).collect()
 }
 
-/// JSON for a script element, escaped so that it cannot end the element, without hidden characters.
+/// Escapes hidden characters in JSON, and characters that could end the script element around it.
 pub fn json(value: &serde_json::Value) -> Html {
     Html(crate::text::visible_json(&value.to_string()).replace('<', "\\u003c"))
 }
 
-/// Escapes text for use between tags and within quotes of either kind. Control characters are shown
-/// as escapes.
+/// Escapes text for use between tags and within single or double quotes. Control characters are
+/// shown as escapes.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in visible_lines(text).chars() {
@@ -58,17 +58,17 @@ fn escaped(text: &str) -> String {
 }
 
 impl Html {
-    /// HTML written by this program: it must not contain text from outside.
+    /// Takes HTML that this program wrote, which must not contain text from outside.
     pub fn own(html: impl Into<String>) -> Self {
         Self(html.into())
     }
 
-    /// Whether it is empty.
+    /// Whether the fragment is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The HTML as text.
+    /// Returns the HTML as text.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -119,22 +119,22 @@ impl Add for Html {
     }
 }
 
-/// What a row shows besides its cells.
+/// The parts of a row that are shown in addition to its cells.
 pub struct RowExtra {
     /// The number of the row's server on the page.
     pub server: String,
-    /// The server's mark, before the name.
+    /// The server's mark, which precedes the name.
     pub mark: Html,
-    /// Details, below the name.
+    /// Details, which follow the name.
     pub details: Html,
 }
 
-/// A table. Nothing if it has no rows.
+/// Creates a table. Empty if the table has no rows.
 pub fn table(table: &Table) -> Html {
     written(table, None, &[])
 }
 
-/// A table that is sorted by clicking on a heading, with additional content for each row.
+/// Creates a table that is sorted by clicking on a heading, with additional content for each row.
 pub fn sortable(table: &Table, label: &str, extras: &[RowExtra]) -> Html {
     written(table, Some(label), extras)
 }
@@ -221,7 +221,7 @@ mod tests {
         let safe = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;\\x07";
         let expected = format!("<b title=\"{safe}\">{safe}</b>");
         assert_eq!(el("b", &[("title", evil)], evil).into_string(), expected);
-        // A reason why a lap is excluded may have the text of another host in it.
+        // The reason why a lap is excluded may contain text from another host.
         let script = json(&serde_json::json!(["</script>\u{202e}\u{2028}"])).into_string();
         assert_eq!(script, "[\"\\u003c/script>\\u202e\\u2028\"]");
     }

@@ -1,4 +1,4 @@
-//! Counts per request: as rows, and as the evidence for a difference.
+//! Counts per request, as rows and as evidence for a difference.
 
 use hotlap_stats::Estimate;
 use serde::Serialize;
@@ -8,26 +8,26 @@ use crate::analysis::explain::{CodeGroup, CountLine, CountedEvent};
 use crate::report::figure::Figure;
 use crate::text::number::grouped;
 
-/// Something that was counted, per request.
+/// An event or a system call that was counted, with its amounts per request.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CountRow {
-    /// What was counted: the name of a system call, or words.
+    /// What was counted: the name of a system call, or a description of an event.
     pub name: String,
-    /// Whether it is a system call.
+    /// Whether a system call was counted.
     pub is_call: bool,
-    /// Of the reference.
+    /// The reference's amount per request.
     pub reference: Figure,
-    /// Of the server.
+    /// The server's amount per request.
     pub server: Figure,
-    /// The server's minus the reference's.
+    /// The server's amount per request minus the reference's.
     pub difference: Figure,
-    /// Whether the two differ.
+    /// Whether the two servers differ in this amount.
     pub differs: bool,
 }
 
 impl CountRow {
-    /// The row of a count. `None` if neither server has any.
+    /// Returns the row of a count. `None` if the amount is zero for both servers.
     pub(super) fn of(line: &CountLine) -> Option<Self> {
         let name = words(&line.counted);
         let by = match line.counted {
@@ -51,7 +51,7 @@ impl CountRow {
     }
 }
 
-/// What is counted, in words. Empty for what is not shown.
+/// Returns what is counted, in words.
 pub(super) fn words(counted: &CountedEvent) -> String {
     let words = match counted {
         CountedEvent::Call(name) => name,
@@ -70,7 +70,7 @@ pub(super) fn words(counted: &CountedEvent) -> String {
     words.to_owned()
 }
 
-/// An amount per request with three significant digits.
+/// Formats an amount per request with three significant digits.
 pub(super) fn digits(amount: f64) -> String {
     let decimals = match amount.abs() {
         a if a >= 99.95 || a == 0.0 => 0,
@@ -96,7 +96,7 @@ fn signed(estimate: &Estimate) -> Figure {
     figure(estimate, format!("{sign}{text}"))
 }
 
-/// A figure whose spread is half the width of its interval.
+/// Returns a figure whose spread is half the width of its interval.
 fn figure(estimate: &Estimate, text: String) -> Figure {
     let spread = match estimate.is_bounded() {
         true => digits((estimate.high - estimate.low) / 2.0),
@@ -105,15 +105,16 @@ fn figure(estimate: &Estimate, text: String) -> Figure {
     Figure::new(estimate, text, spread)
 }
 
-/// At most so many counts are named together.
+/// The maximum number of counts that are named together.
 const COUNTS: usize = 3;
 
-/// A difference of a system call or an event is named in a sentence from so many per request on. Of
-/// bytes, from so many, since it takes some hundreds to cost anything that can be measured.
+/// The smallest difference per request that a sentence names, in system calls or events. The
+/// threshold for bytes is `NAMED_BYTES`, because it takes some hundreds of bytes to cost a
+/// measurable time.
 const NAMED: f64 = 0.05;
 const NAMED_BYTES: f64 = 500.0;
 
-/// What was counted and explains a group, in words, the most important first.
+/// Returns the counts that explain a group, in words, the most important first.
 pub fn evidence_of(found: &Explanation, group: CodeGroup) -> Vec<String> {
     let mut lines: Vec<&CountLine> =
         found.evidence().filter(|line| is_named(line) && place(&line.counted) == group).collect();
@@ -125,7 +126,7 @@ pub fn evidence_of(found: &Explanation, group: CodeGroup) -> Vec<String> {
         .collect()
 }
 
-/// What was counted and explains none of these groups.
+/// Returns the counts that explain groups other than the named ones, in words.
 pub fn counted(found: &Explanation, named: &[CodeGroup]) -> Vec<String> {
     const ALL: [CodeGroup; 3] =
         [CodeGroup::SystemCallEntry, CodeGroup::KernelNetwork, CodeGroup::KernelOther];
@@ -133,7 +134,7 @@ pub fn counted(found: &Explanation, named: &[CodeGroup]) -> Vec<String> {
     left.flat_map(|group| evidence_of(found, group)).take(COUNTS).collect()
 }
 
-/// The group in which a count shows.
+/// Returns the group whose cost a count explains.
 fn place(counted: &CountedEvent) -> CodeGroup {
     match counted {
         CountedEvent::Call(name) => CodeGroup::of_call(name),
@@ -145,7 +146,7 @@ fn place(counted: &CountedEvent) -> CodeGroup {
     }
 }
 
-/// Whether a sentence names a count. The times say the same as the ledger.
+/// Whether a sentence names a count. CPU times are not named, because the ledger states them.
 fn is_named(line: &CountLine) -> bool {
     let difference = line.amounts.difference.value.abs();
     match line.counted {
@@ -155,18 +156,18 @@ fn is_named(line: &CountLine) -> bool {
     }
 }
 
-/// The order in which counts are named: a kilobyte is worth as much as a system call.
+/// Returns the weight by which counts are ordered. A kilobyte weighs as much as a system call.
 fn weight(line: &CountLine) -> f64 {
     let difference = line.amounts.difference.value.abs();
     match line.counted {
         CountedEvent::BytesSent | CountedEvent::BytesReceived => difference / 1e3,
-        // They follow from bytes and calls.
+        // Segments weigh little, because they follow from bytes and calls.
         CountedEvent::SegmentsSent | CountedEvent::SegmentsReceived => difference / 1e2,
         _ => difference,
     }
 }
 
-/// A difference in words: `1.00 more write`.
+/// Describes a difference: `1.00 more write`.
 fn clause(counted: &CountedEvent, by: &Estimate) -> String {
     let more = if by.value > 0.0 { "more" } else { "fewer" };
     format!("{} {more} {}", digits(by.value), words(counted))

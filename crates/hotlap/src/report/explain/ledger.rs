@@ -12,17 +12,17 @@ use crate::text::layout::shortened;
 use crate::text::number::grouped;
 use crate::text::table::{Cell, Tone};
 
-/// Names of functions are shortened to this width on a terminal, so that all columns but the
-/// evidence fit into 80.
+/// The width to which names of functions are shortened on a terminal. All columns except the
+/// evidence then fit into 80 characters.
 const NAME: usize = 32;
 
-/// Functions of a group that are shown if not all are: the largest of those that differ.
+/// The number of functions per group that are shown without details: the largest that differ.
 const SHOWN: usize = 4;
 
-/// A group names at most so many callers.
+/// The maximum number of callers that are named for a group.
 const CALLERS: usize = 2;
 
-/// What a row of the ledger is.
+/// The kind of a row of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -33,7 +33,7 @@ pub enum LedgerKind {
     Function,
     /// All other functions of the group above.
     OtherFunctions,
-    /// What the profile does not explain.
+    /// The part of the difference that the profile does not explain.
     NotExplained,
     /// The measured difference.
     Measured,
@@ -43,28 +43,28 @@ pub enum LedgerKind {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LedgerRow {
-    /// What it is.
+    /// The kind of the row.
     pub kind: LedgerKind,
-    /// The group, or the function.
+    /// The name of the group or of the function.
     pub name: String,
-    /// Cost of the reference. `null` where it has no meaning.
+    /// The reference's cost. `null` for the part that is not explained.
     pub reference_us: Option<f64>,
-    /// Cost of the server. `null` where it has no meaning.
+    /// The server's cost. `null` for the part that is not explained.
     pub server_us: Option<f64>,
-    /// The difference. The groups and what is not explained add up to the measured difference, and
-    /// the functions to their group.
+    /// The difference in cost. The groups and the part that is not explained add up to the measured
+    /// difference. The functions add up to their group.
     pub difference_us: f64,
-    /// Lower end of its interval. `null` if it has none.
+    /// The lower end of the difference's interval. `null` without an interval.
     pub low_us: Option<f64>,
-    /// Upper end of its interval. `null` if it has none.
+    /// The upper end of the difference's interval. `null` without an interval.
     pub high_us: Option<f64>,
-    /// Whether the two servers differ in it.
+    /// Whether the two servers differ in this row.
     pub differs: bool,
-    /// What explains it: for a group what was counted (`1.00 more write`), or what calls its
-    /// functions, in microseconds (`called by handle 2.1`); for a function of the kernel, a library
-    /// or the runtime what called it (`called by handle`).
+    /// What explains the difference. A group has what was counted (`1.00 more write`) or the
+    /// callers of its functions, in microseconds (`called by handle 2.1`). A function of the
+    /// kernel, a library or the runtime has its caller (`called by handle`).
     pub evidence: String,
-    /// The number of functions that it stands for.
+    /// The number of functions that the row stands for.
     pub functions: usize,
     #[serde(skip)]
     half_width_us: Option<f64>,
@@ -77,7 +77,7 @@ pub struct LedgerRow {
 struct Digit(usize);
 
 impl Digit {
-    /// Four digits of the larger cost, at most hundredths of a microsecond.
+    /// Chooses four digits of the larger cost, but at most hundredths of a microsecond.
     fn of(largest_us: f64) -> Self {
         match largest_us {
             us if us < 1_000.0 => Self(2),
@@ -91,7 +91,7 @@ impl Digit {
     }
 
     fn rounded(self, us: f64) -> f64 {
-        // Whole multiples add up exactly. The division at the end is rounded once.
+        // Whole multiples of the unit add up exactly. The division at the end is rounded only once.
         (us / self.unit()).round() / 10_f64.powi(self.0 as i32)
     }
 
@@ -109,7 +109,7 @@ impl Digit {
     }
 }
 
-/// All rows of an explanation. None without a profile.
+/// Returns all rows of an explanation. Empty without a profile.
 pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
     let Some(ledger) = &found.ledger else { return Vec::new() };
     let digit = Digit::of(found.cost.larger() / 1e3);
@@ -142,8 +142,9 @@ pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
     rows
 }
 
-/// Groups in which a time or a count differs with certainty, then the others, each the largest
-/// first. Where the difference is small, chance makes others larger.
+/// Returns the groups in which a time or a count differs with certainty, then the other groups.
+/// Each part begins with the largest group. Chance can make an uncertain group larger than a
+/// certain one.
 fn certain_first<'a>(found: &Explanation, groups: &'a [GroupLine]) -> Vec<&'a GroupLine> {
     let is_certain =
         |group: &GroupLine| group.differs || !evidence_of(found, group.group).is_empty();
@@ -152,7 +153,8 @@ fn certain_first<'a>(found: &Explanation, groups: &'a [GroupLine]) -> Vec<&'a Gr
     certain
 }
 
-/// The functions of a group, and a row for the others that makes them add up to it.
+/// Returns the functions of a group. A row for its other functions makes the rows add up to the
+/// group.
 fn functions(group: &GroupLine, whole: &LedgerRow, digit: Digit) -> Vec<LedgerRow> {
     let mut rows: Vec<LedgerRow> = group
         .functions
@@ -167,7 +169,7 @@ fn functions(group: &GroupLine, whole: &LedgerRow, digit: Digit) -> Vec<LedgerRo
         .collect();
     match others(&rows, whole, group.others) {
         Some(row) => rows.push(row),
-        // The largest function takes what rounding leaves.
+        // The largest function absorbs the rounding error.
         None => {
             let sum: f64 = rows.iter().map(|row| row.difference_us).sum();
             if let Some(first) = rows.first_mut() {
@@ -179,7 +181,7 @@ fn functions(group: &GroupLine, whole: &LedgerRow, digit: Digit) -> Vec<LedgerRo
     rows
 }
 
-/// What explains a group: what was counted, else what calls its functions.
+/// Returns what explains a group: what was counted, or else the callers of its functions.
 fn why(found: &Explanation, group: &GroupLine) -> String {
     let counted = evidence_of(found, group.group);
     match counted.is_empty() {
@@ -188,7 +190,7 @@ fn why(found: &Explanation, group: &GroupLine) -> String {
     }
 }
 
-/// The callers of a group that differs, in words.
+/// Names the callers of a group. `None` if the group does not differ.
 pub(super) fn callers(group: &GroupLine) -> Option<String> {
     let named = group.callers.iter().filter(|_| group.differs).take(CALLERS);
     let named: Vec<String> = named
@@ -197,18 +199,18 @@ pub(super) fn callers(group: &GroupLine) -> Option<String> {
     (!named.is_empty()).then(|| format!("called by {}", named.join(", ")))
 }
 
-/// The caller of a function that differs, in words.
+/// Names the caller of a function. `None` if the function does not differ.
 pub(super) fn called_by(line: &FunctionLine) -> Option<String> {
     let caller = line.called_by.as_ref().filter(|_| line.differs)?;
     Some(format!("called by {}", caller.short_title()))
 }
 
-/// Microseconds in a sentence: one decimal, two below 1.
+/// Formats microseconds for a sentence, with one decimal, or with two if the value is below 1.
 pub(super) fn micros(us: f64) -> String {
     grouped(us, if us < 0.995 { 2 } else { 1 })
 }
 
-/// The row for functions that have none of their own: what is left of the group.
+/// Returns the row for the functions that have no row. Their cost is the rest of the group's cost.
 fn others(shown: &[LedgerRow], whole: &LedgerRow, count: usize) -> Option<LedgerRow> {
     if count == 0 {
         return None;
@@ -239,7 +241,7 @@ fn others(shown: &[LedgerRow], whole: &LedgerRow, count: usize) -> Option<Ledger
     })
 }
 
-/// The rows that are shown: all of them, or of each group its largest functions.
+/// Returns the rows that are shown: all rows with details, and the largest functions otherwise.
 pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
     if has_details {
         return rows.to_vec();
@@ -266,7 +268,7 @@ pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
     out
 }
 
-/// The name of a group.
+/// Returns the name of a group.
 pub(super) fn name(group: CodeGroup) -> &'static str {
     match group {
         CodeGroup::KernelNetwork => "kernel network",
@@ -289,7 +291,7 @@ impl LedgerRow {
         }
     }
 
-    /// A row with a difference only. Its interval is that of an estimate in nanoseconds.
+    /// Returns a row that only has a difference, with the interval of an estimate in nanoseconds.
     fn rest(
         kind: LedgerKind,
         difference_us: f64,
@@ -314,7 +316,7 @@ impl LedgerRow {
         }
     }
 
-    /// A cost of this row as a cell.
+    /// Returns a cost of this row as a cell.
     pub(super) fn cell(&self, us: Option<f64>) -> Cell {
         us.map_or_else(Cell::default, |us| Cell::from(self.digit.text(us)).sorted_by(us))
     }
@@ -330,7 +332,7 @@ impl LedgerRow {
     pub(super) fn name_cell(&self) -> Cell {
         match self.kind {
             LedgerKind::Function | LedgerKind::OtherFunctions => {
-                // A page and Markdown drop spaces at the beginning of a cell.
+                // HTML and Markdown drop ordinary spaces at the beginning of a cell.
                 let indented = format!("\u{a0}\u{a0}{}", self.name);
                 let short = shortened(&self.name, NAME);
                 Cell::from(indented).shortened_to(format!("  {short}"))
@@ -348,11 +350,12 @@ impl LedgerRow {
     }
 }
 
-/// The sentence names at most so many groups, and so many functions of each.
+/// The maximum number of groups in the sentence, and of functions for each group.
 const GROUPS: usize = 4;
 const FUNCTIONS: usize = 2;
 
-/// A group is called garbage collection if that is this part of its difference.
+/// A group is called garbage collection if the collector causes at least this share of the group's
+/// difference.
 const COLLECTION: f64 = 0.7;
 
 pub(super) fn sentence([reference, server]: [&str; 2], under: &str, found: &Explanation) -> String {
@@ -402,7 +405,7 @@ pub(super) fn sentence([reference, server]: [&str; 2], under: &str, found: &Expl
     sentence
 }
 
-/// A group: its difference, its name, and in brackets what explains it.
+/// Describes a group: its difference, its name, and in brackets what explains the difference.
 fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
     let us = group.cost.difference.value / 1e3;
     let sign = if (us > 0.0) == is_more { "" } else { "−" };
@@ -429,7 +432,7 @@ fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
     format!("{sign}{} µs in {name}{why}", micros(us.abs()))
 }
 
-/// The functions of a group that differ as it does.
+/// Returns the functions whose difference has the same sign as the group's difference.
 fn named_functions(group: &GroupLine) -> Vec<String> {
     let sign = group.cost.difference.value > 0.0;
     let alike = group
@@ -443,14 +446,14 @@ fn named_functions(group: &GroupLine) -> Vec<String> {
     alike.take(FUNCTIONS).map(words).collect()
 }
 
-/// Whether garbage collection makes up the difference of a group.
+/// Whether garbage collection makes up most of the difference of a group.
 fn collects(group: &GroupLine) -> bool {
     let of_collector = group.functions.iter().filter(|line| is_collector(&line.function));
     let sum: f64 = of_collector.map(|line| line.cost.difference.value).sum();
     sum / group.cost.difference.value >= COLLECTION
 }
 
-/// Items as a list: `a, b and c`.
+/// Joins items into a list: `a, b and c`.
 fn list(items: &[String]) -> String {
     match items {
         [] => String::new(),

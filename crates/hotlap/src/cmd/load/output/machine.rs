@@ -1,4 +1,4 @@
-//! For machines: JSON, CSV, and HdrHistogram's own formats.
+//! The formats for machines: JSON, CSV, and HdrHistogram's own formats.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::render::csv;
 use crate::report::OpenLoopView;
 use crate::text::visible_json;
 
-/// The whole outcome, and the main figures. Secrets in requests and in the first wrong response are
-/// redacted.
+/// Formats the whole outcome and the main figures as JSON. Secrets in requests and in the first
+/// wrong response are redacted.
 pub fn json(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
     let latency = |times: Times| (!times.survival.is_empty()).then(|| times.json());
@@ -34,7 +34,7 @@ pub fn json(loaded: &Loaded) -> String {
         if let ExpectedBody::Bytes { bytes, varies } = &mut request.expect.body {
             let redacted = redact::bytes_of(bytes);
             if redacted[..] != **bytes {
-                // The ranges referred to the original body.
+                // The varying ranges referred to the original body.
                 (*bytes, *varies) = (redacted.into(), Vec::new());
             }
         }
@@ -78,7 +78,7 @@ pub fn json(loaded: &Loaded) -> String {
     visible_json(&redact::text(&text))
 }
 
-/// What each generator contributed.
+/// Returns what each generator contributed.
 fn generators(loaded: &Loaded, contributions: &Contributions) -> serde_json::Value {
     let sampler = loaded.sampled().map(|(sampled, _)| {
         json!({
@@ -95,8 +95,8 @@ fn generators(loaded: &Loaded, contributions: &Contributions) -> serde_json::Val
     })
 }
 
-/// A plan. Of an access log it has only the number of requests and their rate: the paths may have
-/// secrets, and there may be millions.
+/// Returns a plan as JSON. For an access log, only the number of requests and their rate are
+/// included. The paths may contain secrets, and there may be millions of them.
 fn plan_json(mut plan: Plan) -> serde_json::Value {
     const PLAIN: &str = "a plan is plain data";
     let Some(order) = plan.order.take() else { return serde_json::to_value(&plan).expect(PLAIN) };
@@ -113,7 +113,7 @@ fn plan_json(mut plan: Plan) -> serde_json::Value {
     value
 }
 
-/// One line per figure: name, value, unit.
+/// Formats one line per figure, with its name, value and unit.
 pub fn csv(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
     let mut lines: Vec<[String; 3]> = vec![["figure", "value", "unit"].map(str::to_owned)];
@@ -205,7 +205,7 @@ impl<'a> Times<'a> {
         ]
     }
 
-    /// Of requests that were sampled while the generators loaded, since they were due.
+    /// The times of the requests that were sampled during the load, from when each was due.
     fn sampled(loaded: &'a Loaded) -> Option<Self> {
         let (Sampled { outcome, .. }, concurrency) = loaded.sampled()?;
         let answered = &outcome.response_time;
@@ -242,14 +242,14 @@ impl<'a> Times<'a> {
     }
 }
 
-/// HdrHistogram's percentile distribution, in milliseconds: of response times in an open loop, else
-/// of service times.
+/// HdrHistogram's percentile distribution, in milliseconds. In an open loop, it contains response
+/// times, otherwise service times.
 pub fn hgrm(loaded: &Loaded) -> String {
     loaded.user_times().to_hgrm(1e6)
 }
 
-/// HdrHistogram's compressed interval log: the same times without a tag, and in an open loop the
-/// service times with a tag.
+/// HdrHistogram's compressed interval log. The histogram without a tag has the same times as
+/// [`hgrm`]. In an open loop, a tagged histogram has the service times.
 pub fn hlog(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
     let length = Duration::from_nanos(outcome.window_ns);

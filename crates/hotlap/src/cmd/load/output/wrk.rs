@@ -5,7 +5,7 @@ use hotlap_load::{Failure, Phase};
 
 use crate::cmd::load::loaded::Loaded;
 
-/// What wrk prints before it measures.
+/// Returns the lines that wrk prints before it measures.
 pub fn wrk_head(url: &str, plan: &Plan) -> String {
     let length = match plan.stop {
         Stop::After(time) => scaled(time.as_secs_f64(), &MINUTES, 0),
@@ -17,24 +17,24 @@ pub fn wrk_head(url: &str, plan: &Plan) -> String {
     )
 }
 
-/// What wrk prints after it has measured.
+/// Returns the lines that wrk prints after it has measured.
 pub fn wrk(loaded: &Loaded) -> String {
     let (outcome, threads) = (&loaded.outcome, loaded.plan.shape.threads.max(1) as f64);
     let service = &outcome.service_time;
     let us = |ns: f64| micros(ns / 1e3);
     let mut out = String::from("  Thread Stats   Avg      Stdev     Max   +/- Stdev\n");
     let (mean, stdev) = (service.mean(), service.stdev());
-    // Negative values are clamped to 0 by the cast.
+    // The cast turns negative values into 0.
     let share = |ns: f64| service.share_within(ns as u64);
     let within = share(mean + stdev) - share(mean - stdev);
     out += &stats_line("Latency", [us(mean), us(stdev), us(service.max() as f64)], within);
 
-    // wrk samples the rate of each thread. The ticks are sums over all threads, so this is the mean
-    // per thread.
+    // wrk samples the rate of each thread. hotlap's ticks are sums over all threads, so these
+    // figures are the mean per thread.
     let rates: Vec<f64> =
         outcome.series.iter().map(|t| t.responses as f64 * 10.0 / threads).collect();
     let n = rates.len().max(1) as f64;
-    // The sum of an empty sequence is −0.
+    // The `sum` of an empty sequence of floats would be −0.
     let mean = rates.iter().fold(0.0, |sum, rate| sum + rate) / n;
     let stdev = (rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0)).sqrt();
     let max = rates.iter().copied().fold(0.0, f64::max);
@@ -107,14 +107,14 @@ fn stats_line(name: &str, [mean, stdev, max]: [String; 3], within: f64) -> Strin
     )
 }
 
-/// Right-aligned in `width` columns, of which the last two are for the unit.
+/// Aligns a text to the right in `width` columns, of which the last two are for the unit.
 fn padded(text: &str, width: usize) -> String {
     let unit = text.chars().rev().take(2).take_while(|c| c.is_ascii_alphabetic()).count();
     let blanks = 2 - unit;
     format!("{text:>0$}{1:2$}", width - blanks, "", blanks)
 }
 
-/// A system of units: the name of the base unit, and the factor from each unit to the next.
+/// A system of units: the factor from each unit to the next, and the names of the units.
 struct Units(f64, &'static [&'static str]);
 
 const MINUTES: Units = Units(60.0, &["s", "m", "h"]);
@@ -126,7 +126,7 @@ fn micros(us: f64) -> String {
     if us >= 1e6 { scaled(us / 1e6, &MINUTES, 2) } else { scaled(us, &SECONDS, 2) }
 }
 
-/// In the largest unit in which the value is at least 0.85, as in wrk.
+/// Formats a value in the largest unit in which it is at least 0.85, as wrk does.
 fn scaled(value: f64, units: &Units, decimals: usize) -> String {
     let (mut value, mut names) = (value, units.1.iter());
     let mut name = names.next().copied().unwrap_or_default();

@@ -1,16 +1,16 @@
-//! Short names for commands: `haproxy -f /etc/x.cfg` is called `haproxy`, and two commands that
-//! differ only in their arguments are called `app.js --json` and `app.js --log`.
+//! Short names for commands. For example, `haproxy -f /etc/x.cfg` is called `haproxy`. Two commands
+//! that differ only in their arguments are called `app.js --json` and `app.js --log`.
 
-/// A command up to this length is used as its name unchanged: `node app.js`.
+/// The length up to which a command, such as `node app.js`, is its own name.
 const SHORT: usize = 14;
 
-/// Interpreters: programs that run the file in their first argument.
+/// Interpreters, which run the file in their first argument.
 const INTERPRETERS: [&str; 14] = [
     "node", "bun", "deno", "python", "ruby", "perl", "php", "java", "dotnet", "go", "cargo", "npm",
     "npx", "uv",
 ];
 
-/// A command, split into the parts of a name. Folders and the port are left out.
+/// The parts of a command that a name can contain. Folders and the port are left out.
 #[derive(Debug, PartialEq)]
 struct Parts {
     program: String,
@@ -19,8 +19,8 @@ struct Parts {
     arguments: Vec<String>,
 }
 
-/// A name for each command, in order: as short as possible while still unique. Commands that no
-/// short name distinguishes keep their full text.
+/// Returns a name for each command, in order. A name is as short as possible while still unique. A
+/// command that no short name distinguishes keeps its full text.
 pub fn names(commands: &[&str]) -> Vec<String> {
     let parts: Vec<Option<Parts>> = commands.iter().map(|command| Parts::of(command)).collect();
     let name = |place: usize| {
@@ -34,7 +34,7 @@ pub fn names(commands: &[&str]) -> Vec<String> {
 }
 
 impl Parts {
-    /// The parts of a command. `None` if no short name can be derived.
+    /// Splits a command into its parts. Returns `None` if no short name can be derived.
     fn of(command: &str) -> Option<Self> {
         let is_setting =
             |word: &String| word == "env" || word.contains('=') && !word.starts_with('-');
@@ -53,7 +53,7 @@ impl Parts {
         Some(Self { program, script, arguments })
     }
 
-    /// The shortest form that differs from all others. `None` if there is none.
+    /// Returns the shortest form that differs from all others, or `None` if no form does.
     fn name(&self, others: &[&Self]) -> Option<String> {
         let differs = |form: &dyn Fn(&Self) -> String| {
             let own = form(self);
@@ -73,8 +73,8 @@ impl Parts {
             .or_else(|| differs(&whole))
     }
 
-    /// The program (if requested, or if it does not run a script), the script, and the arguments
-    /// that are kept.
+    /// Joins the script and the arguments that are kept. The program comes first if it is
+    /// requested, or if it does not run a script.
     fn form(&self, has_program: bool, keeps: impl Fn(&str) -> bool) -> String {
         let program = Some(&self.program).filter(|_| has_program || self.script.is_none());
         let arguments = self.arguments.iter().filter(|word| keeps(word));
@@ -83,8 +83,7 @@ impl Parts {
     }
 }
 
-/// The words without those that contain the port, and without an option directly before such a
-/// word.
+/// Removes the words that contain the port, and an option directly before such a word.
 fn without_port(words: Vec<String>) -> Vec<String> {
     let has_port = |word: &str| word.contains("$PORT") || word.contains("{port}");
     let is_kept = |(place, word): (usize, &String)| {
@@ -95,7 +94,7 @@ fn without_port(words: Vec<String>) -> Vec<String> {
     kept.map(|(_, word)| word.clone()).collect()
 }
 
-/// A word with the folder of a file name removed.
+/// Removes the folder of a file name from a word.
 fn file_name(word: &str) -> String {
     let (option, value) = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => (Some(option), value),

@@ -1,6 +1,6 @@
 //! Entries name the servers of a run. An entry is an argument of the command line, or an item in
-//! the list of a suite. `-L workers 1,2,4` repeats each argument for every value. A pattern names
-//! several servers.
+//! the server list of a suite. `-L workers 1,2,4` repeats each argument for every value. A pattern
+//! names several servers.
 
 use hotlap_bench::suite::{self, Publication, PublishedFigure, Suite};
 use hotlap_servers::launch::Counts;
@@ -13,22 +13,22 @@ use crate::model::{Published, Than};
 pub struct Entry {
     /// A server of the catalogue or a pattern, a command, or a URL.
     pub run: String,
-    /// The name for tables, if the suite gives one. Only for an entry that matches one server.
+    /// The name in tables, if the suite gives one and the entry matches only one server.
     pub name: Option<String>,
-    /// The number of cores that its servers are told to use, and the name without it.
+    /// The number of cores that the servers are told to use, and the name without this number.
     pub cpus: Option<(usize, String)>,
     /// The index of the entry that is the layer below.
     pub on: Option<usize>,
     /// A side effect that must happen once per request.
     pub counts: Option<Counts>,
-    /// Published figures of this server. Servers in them are indices of entries.
+    /// The published figures of this server. Servers in these figures are indices of entries.
     pub published: Vec<Published>,
-    /// Its line in the suite. 0 for a command-line argument.
+    /// The line of the entry in the suite, or 0 for a command-line argument.
     pub line: usize,
 }
 
-/// The servers with each value of each parameter in place of `{NAME}`, in the order given.
-/// `parameters` are names, each followed by its values, which commas separate.
+/// Replaces `{NAME}` in the servers with each value of each parameter, in the order given. In
+/// `parameters`, each name is followed by its values, which are separated by commas.
 pub(super) fn expanded(servers: &[String], parameters: &[String]) -> anyhow::Result<Vec<String>> {
     let mut servers = servers.to_vec();
     for pair in parameters.chunks_exact(2) {
@@ -55,7 +55,8 @@ pub(super) fn expanded(servers: &[String], parameters: &[String]) -> anyhow::Res
     Ok(servers)
 }
 
-/// The arguments of the command line. With `layers`, each adds a layer to the one before it.
+/// Turns command-line arguments into entries. With `layers`, each entry is a layer above the
+/// previous entry.
 pub fn typed(servers: &[String], layers: bool) -> Vec<Entry> {
     let entry = |(index, run): (usize, &String)| Entry {
         run: run.clone(),
@@ -69,7 +70,7 @@ pub fn typed(servers: &[String], layers: bool) -> Vec<Entry> {
     servers.iter().enumerate().map(entry).collect()
 }
 
-/// The entries of a suite.
+/// Turns the servers of a suite into entries.
 pub fn of_suite(suite: &Suite) -> Vec<Entry> {
     let read = |(index, entry): (usize, &suite::SuiteServer)| Entry {
         run: entry.run.clone(),
@@ -83,10 +84,9 @@ pub fn of_suite(suite: &Suite) -> Vec<Entry> {
     suite.servers.iter().enumerate().map(read).collect()
 }
 
-/// What a source published for one of the entries of a suite.
+/// Returns what a source published for one entry of a suite.
 fn published(source: &Publication, entry: usize) -> Vec<Published> {
-    // Compared with the reference's figure under the same load, or with the reference's first
-    // figure if there is none under that load.
+    // A figure is compared only with the reference's figure under the same load.
     let than = |row: &PublishedFigure| {
         let reference = source.reference?;
         let own = || source.rows.iter().filter(|r| r.entry == reference);

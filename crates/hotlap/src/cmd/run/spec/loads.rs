@@ -1,4 +1,4 @@
-//! The loads: the one described by flags, or those of the suite.
+//! The loads of a run: the load that the flags describe, or the loads of the suite.
 
 use anyhow::Context;
 use hotlap_bench::local::LEAST_RATE;
@@ -11,16 +11,22 @@ use super::options;
 use crate::cli::{RunArgs, ShapeArgs};
 use crate::exit::usage;
 
-/// The loads, with one thread unless a number was given. `contract` defines the request names that
-/// a suite may use. With `sends_all`, a load sends all requests unless it names one.
+/// Returns the loads, with one thread each unless a number was given. `contracts` define the
+/// request names that a suite may use. Without loads in a suite, each of several contracts gets a
+/// load. With `sends_all`, a load sends all requests unless it names one.
 pub fn loads(
     args: &RunArgs,
     suite: Option<&Suite>,
-    contract: Option<Name>,
+    contracts: &[Name],
     sends_all: bool,
 ) -> anyhow::Result<Vec<Load>> {
     let (shape, rate) = (&args.common.shape, args.rate);
     let loadings = match suite.filter(|suite| !suite.loads.is_empty()) {
+        None if contracts.len() > 1 => {
+            let first = |name: &Name| Contract::of(*name, None).exchanges.swap_remove(0).name;
+            let load = |name| Ok(Loading { request: Some(first(name)), ..typed(shape)? });
+            contracts.iter().map(load).collect::<anyhow::Result<_>>()?
+        }
         None => vec![typed(shape)?],
         Some(suite) => {
             options::have_no_loads(args, suite)?;
@@ -28,7 +34,7 @@ pub fn loads(
         }
     };
     let https = shape.https || suite.is_some_and(|suite| suite.https);
-    let loads = loadings.iter().map(|loading| load(loading, https, suite, contract));
+    let loads = loadings.iter().map(|loading| load(loading, https, suite, contracts));
     let mut loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
     for (load, loading) in loads.iter_mut().zip(&loadings) {
         if sends_all && loading.request.is_none() {
@@ -48,7 +54,7 @@ pub fn loads(
     Ok(loads)
 }
 
-/// The one load that the command line describes.
+/// Returns the single load that the command line describes.
 fn typed(shape: &ShapeArgs) -> anyhow::Result<Loading> {
     let connection = &shape.connection;
     let (in_flight, closes) =
@@ -68,9 +74,9 @@ fn load(
     loading: &Loading,
     https: bool,
     suite: Option<&Suite>,
-    contract: Option<Name>,
+    contracts: &[Name],
 ) -> anyhow::Result<Load> {
-    let (request, asked) = request(loading, suite, contract)?;
+    let (request, asked) = request(loading, suite, contracts)?;
     Ok(Load {
         name: if loading.name.is_empty() { asked } else { loading.name.clone() },
         shape: loading.shape,
@@ -83,15 +89,16 @@ fn load(
     })
 }
 
-/// Which request of the contract a load sends: its index, and its name if the suite gives one.
+/// Finds the request of the contract that a load sends. Returns the index of the request, and its
+/// name if the suite gives one.
 fn request(
     loading: &Loading,
     suite: Option<&Suite>,
-    contract: Option<Name>,
+    contracts: &[Name],
 ) -> anyhow::Result<(usize, String)> {
     let Some(named) = &loading.request else { return Ok((0, String::new())) };
-    let exchanges = contract.map(|name| Contract::of(name, None).exchanges);
-    let names: Vec<String> = exchanges.unwrap_or_default().into_iter().map(|e| e.name).collect();
+    let exchanges = contracts.iter().flat_map(|name| Contract::of(*name, None).exchanges);
+    let names: Vec<String> = exchanges.map(|exchange| exchange.name).collect();
     let counted = named.parse().ok().filter(|n: &usize| *n < names.len());
     match counted.or_else(|| names.iter().position(|n| n == named)) {
         Some(found) => Ok((found, names[found].clone())),

@@ -1,5 +1,5 @@
-//! Options that exclude each other depending on the suite, the question or the servers, which clap
-//! cannot express. And what options mean for a question.
+//! Checks for options that exclude each other depending on the suite, the question or the servers,
+//! which clap cannot express. This module also defines what options mean for a question.
 
 use std::time::Duration;
 
@@ -7,9 +7,11 @@ use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Question, Suite};
+use hotlap_servers::database::Schema;
 
 use super::super::rule::Rule;
 use super::DatabaseSpec;
+use super::server::{ServerSpec, Source};
 use crate::cli::{ExportArgs, RunArgs};
 use crate::exit::usage;
 use crate::slo;
@@ -22,7 +24,7 @@ fn refuse(options: &[(&str, bool)], why: impl Fn(&str) -> String) -> anyhow::Res
     }
 }
 
-/// Rejects options about servers if no server is named: the quick suite would run instead.
+/// Rejects options about servers if no server is named, because the quick suite would run instead.
 pub(super) fn need_servers(args: &RunArgs) -> anyhow::Result<()> {
     let options = [
         ("--explain", args.explain),
@@ -39,7 +41,7 @@ pub(super) fn need_servers(args: &RunArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Rejects options that a suite decides itself, and schedules that measure nothing.
+/// Rejects options that conflict with a suite, and schedules that measure nothing.
 pub(super) fn check(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<()> {
     if suite.is_some() && !args.common.start.parameters.is_empty() {
         return usage(
@@ -53,18 +55,38 @@ pub(super) fn check(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The database that `--with-postgres` or the suite asks for.
+/// Returns the database of `--with-postgres`, of the suite, or of the servers' contracts.
 pub(super) fn database(
     args: &RunArgs,
     suite: Option<&Suite>,
+    servers: &[ServerSpec],
 ) -> anyhow::Result<Option<DatabaseSpec>> {
-    let start = &args.common.start;
     let written = || suite?.with_postgres.as_ref();
-    let Some(schema) = start.with_postgres.as_ref().or_else(written) else {
-        return match start.postgres {
-            Some(_) => usage("--postgres is for --with-postgres: add that option"),
-            None => Ok(None),
-        };
+    let file = args.common.start.with_postgres.as_ref().or_else(written);
+    let needs = |server: &&ServerSpec| match &server.source {
+        Source::Catalogue(_, contracts) => contracts.iter().any(|name| name.needs_database()),
+        Source::Custom(..) => false,
+    };
+    let schema = match (file, servers.iter().find(needs)) {
+        (None, None) => {
+            return match args.common.start.postgres {
+                Some(_) => usage("--postgres is for --with-postgres: add that option"),
+                None => Ok(None),
+            };
+        }
+        (None, Some(_)) => Schema::Contracts,
+        (Some(file), None) => match std::fs::File::open(file) {
+            Ok(_) => Schema::File(file.clone()),
+            Err(error) => {
+                return usage(format!("--with-postgres: {}: {error}", file.display()));
+            }
+        },
+        (Some(_), Some(server)) => {
+            return usage(format!(
+                "the contract of {} has tables of its own: leave out --with-postgres",
+                server.name
+            ));
+        }
     };
     let placement = &args.common.placement;
     let elsewhere =
@@ -72,12 +94,7 @@ pub(super) fn database(
     refuse(&elsewhere, |option| {
         format!("hotlap starts PostgreSQL on this machine only: leave out {option}")
     })?;
-    match std::fs::File::open(schema) {
-        Ok(_) => {
-            Ok(Some(DatabaseSpec { schema: schema.clone(), programs: start.postgres.clone() }))
-        }
-        Err(error) => usage(format!("--with-postgres: {}: {error}", schema.display())),
-    }
+    Ok(Some(DatabaseSpec { schema, programs: args.common.start.postgres.clone() }))
 }
 
 /// Rejects options of the load if a suite defines its loads.
@@ -90,8 +107,8 @@ pub(super) fn have_no_loads(args: &RunArgs, suite: &Suite) -> anyhow::Result<()>
     })
 }
 
-/// Rejects request options if only catalogue servers are named: their contract fixes their
-/// requests. `commands` and `urls`: whether any server is one.
+/// Rejects request options if only catalogue servers are named, because the contract defines their
+/// requests. `commands` and `urls` tell whether any server is a command or a URL.
 pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> anyhow::Result<()> {
     let request = &args.common.request;
     let ask = &request.ask;
@@ -114,7 +131,7 @@ pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> an
     })
 }
 
-/// Rejects generators for a stress, and more of them than connections.
+/// Rejects generators for a stress run, and more generators than connections.
 pub(super) fn have_hosts(
     args: &RunArgs,
     loads: &[Load],
@@ -137,7 +154,7 @@ pub(super) fn have_hosts(
     }
 }
 
-/// The goals of the suite or of `hotlap capacity`. None if nothing is searched.
+/// Returns the goals of the suite or of `hotlap capacity`. Empty if nothing is searched.
 pub(super) fn goals(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<Vec<Objective>> {
     let goals = match suite.and_then(|suite| Some((suite, suite.slo.as_ref()?))) {
         None => args.slo.clone(),
@@ -150,11 +167,11 @@ pub(super) fn goals(args: &RunArgs, suite: Option<&Suite>) -> anyhow::Result<Vec
     Ok(goals)
 }
 
-/// The precision of a search in a suite that sets none.
+/// The precision of a search if neither the flags nor the suite sets one.
 pub(super) const PRECISION: f64 = 0.05;
 
-/// The timeout of a request. A request that takes longer than a goal allows must be seen to take
-/// longer.
+/// The timeout of a request. The timeout is at least twice the limit of each latency goal, so that
+/// a request that exceeds a goal is seen to exceed it.
 pub(super) fn timeout(timeout: Duration, objectives: &[Objective]) -> Duration {
     let limits = objectives.iter().filter_map(Objective::latency);
     limits.map(|(_, ns)| Duration::from_nanos(ns) * 2).fold(timeout, Duration::max)
@@ -187,7 +204,7 @@ pub(super) fn explains_after(args: &RunArgs, question: Question) -> anyhow::Resu
     }
 }
 
-/// The rules of `--fail-if`. Rules about capacities belong to searches, all others to comparisons.
+/// Parses the rules of `--fail-if`. Rules about capacities are for searches, others are not.
 pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Rule>> {
     let rules: Vec<Rule> =
         args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
@@ -201,7 +218,7 @@ pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Ru
     }
 }
 
-/// The exports. Formats that contain only measured figures are rejected for a stress run.
+/// Returns the exports. A stress run or an explanation rejects formats for measured figures only.
 pub(super) fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
     let table = &args.common.exports;
     let for_tables = [

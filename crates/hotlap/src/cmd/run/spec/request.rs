@@ -1,4 +1,4 @@
-//! The requests: the contract of catalogue servers, and the request to commands and URLs.
+//! The requests of a run: contracts for catalogue servers, and requests for commands and URLs.
 
 use hotlap_bench::suite::Suite;
 use hotlap_servers::contract::{Ask, Fields, Name, Requests};
@@ -8,20 +8,24 @@ use crate::cmd::load::access_log;
 use crate::cmd::load::requests::{expected, from_file, headers, method, text_or_file};
 use crate::exit::usage;
 
-/// The contract given by `--contract`, or else the suite's.
-pub fn contract(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Option<Name>> {
-    let Some(name) = args.contract.as_deref() else {
-        return Ok(suite.and_then(|suite| suite.contract));
+/// Returns the contracts given by `--contract`, or else by the suite. An empty list means that each
+/// server has its usual contract.
+pub fn contracts(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Vec<Name>> {
+    let contracts = match args.contract.as_deref() {
+        Some(names) => Name::list(names).or_else(usage)?,
+        None => suite.map_or_else(Vec::new, |suite| suite.contracts.clone()),
     };
-    let all = Name::ALL.map(Name::as_str).join(", ");
-    match Name::of(name) {
-        Some(name) => Ok(Some(name)),
-        None => usage(format!("no contract {name}: there are {all}")),
+    match contracts.iter().find(|name| name.is_a_mix()) {
+        Some(mix) if contracts.len() > 1 => {
+            usage(format!("the contract {mix} has several requests: give it a run of its own"))
+        }
+        _ => Ok(contracts),
     }
 }
 
-/// The requests to commands and URLs, and notes for the user: those of a requests file or an access
-/// log, or the one that flags and suite describe. `seed` is that of their fields.
+/// Returns the requests to commands and URLs, and notes for the user. The requests come from a
+/// requests file or an access log, or from the flags and the suite. `seed` is the seed of the
+/// requests' fields.
 pub fn requests(
     args: &RequestArgs,
     suite: Option<&Suite>,
@@ -56,8 +60,8 @@ pub fn requests(
     Ok((Requests { fields, ..requests }, Vec::new()))
 }
 
-/// The one request to commands and URLs. Flags take precedence over the suite. Headers of both are
-/// sent.
+/// Returns the single request to commands and URLs. Flags take precedence over the suite, but the
+/// headers of both are sent.
 fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
     let said = suite.and_then(|suite| suite.request.clone()).unwrap_or_default();
     let mut all: Vec<String> = said.headers.iter().map(|(k, v)| format!("{k}: {v}")).collect();

@@ -1,5 +1,5 @@
-//! The servers of a run and their names: each argument or entry stands for a catalogue server,
-//! several of them, a command or a URL.
+//! The servers of a run and their names. Each argument or entry stands for one or several catalogue
+//! servers, a command, or a URL.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use hotlap_load::plan::Endpoint;
 use hotlap_load::url::is_address;
 use hotlap_servers::build::on_path;
 use hotlap_servers::catalogue::{self, Catalogue, CatalogueError, did_you_mean};
-use hotlap_servers::contract::{Ask, Name, Requests};
+use hotlap_servers::contract::{self, Ask, Name, Requests};
 use hotlap_servers::launch::Launch;
 
 use super::command_name;
@@ -29,16 +29,16 @@ pub const CEILING: &str = "ceiling";
 /// A server of the run, before it is known whether it can be built.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerSpec {
-    /// Its name in tables. Unique in its run.
+    /// The name in tables, which is unique in the run.
     pub name: String,
-    /// The index of the entry that names it.
+    /// The index of the entry that names this server.
     pub entry: usize,
-    /// Where it comes from.
+    /// Where the server comes from.
     pub source: Source,
 }
 
 impl ServerSpec {
-    /// Whether it is a URL: hotlap does not start it.
+    /// Whether the server is a URL, which hotlap does not start.
     pub fn runs_already(&self) -> bool {
         match &self.source {
             Source::Custom(start, _) => matches!(**start, Origin::Running { .. }),
@@ -50,13 +50,13 @@ impl ServerSpec {
 /// Where a server comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// The catalogue: it is built, and must keep this contract.
-    Catalogue(Box<catalogue::CatalogueServer>, Name),
-    /// A command, or the URL of a server that is already running, with the requests to it.
+    /// A server of the catalogue, which is built and must fulfil these contracts.
+    Catalogue(Box<catalogue::CatalogueServer>, Vec<Name>),
+    /// A command, or the URL of a server that is already running, with the requests to that server.
     Custom(Box<Origin>, Box<Requests>),
 }
 
-/// The kind of an argument.
+/// What an argument stands for.
 enum Meaning {
     Catalogue(Box<catalogue::CatalogueServer>),
     Command(String),
@@ -69,12 +69,12 @@ impl Meaning {
     }
 }
 
-/// The servers of all entries, in order: a pattern may match several.
+/// Returns the servers of all entries, in order. A pattern may match several servers.
 pub fn servers(
     entries: &[Entry],
     args: &RunArgs,
     suite: Option<&Suite>,
-    contract: Option<Name>,
+    contracts: &[Name],
     requests: &Requests,
     https: bool,
 ) -> anyhow::Result<Vec<ServerSpec>> {
@@ -87,8 +87,8 @@ pub fn servers(
     let server = |((entry, meaning), name): ((usize, Meaning), String)| {
         let source = match meaning {
             Meaning::Catalogue(server) => {
-                let contract = held_to(&server, contract)?;
-                Source::Catalogue(server, contract)
+                let contracts = held_to(&server, contracts)?;
+                Source::Catalogue(server, contracts)
             }
             Meaning::Command(command) => {
                 let origin = Origin::Launch(launch(&command, args.common.start.shell)?);
@@ -101,7 +101,7 @@ pub fn servers(
     meant.into_iter().zip(names).map(server).collect()
 }
 
-/// The meaning of each entry, with the entry's index.
+/// Returns what each entry stands for, with the index of the entry.
 fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usize, Meaning)>> {
     let mut catalogue = None;
     let mut meant = Vec::new();
@@ -135,7 +135,7 @@ fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usi
     Ok(meant)
 }
 
-/// The error for an argument that is not in the catalogue, with how to write a command.
+/// The error for an argument that is not in the catalogue, which includes how to write a command.
 pub fn unknown(error: &CatalogueError) -> String {
     let CatalogueError::Unknown { name, nearest } = error else { return error.to_string() };
     if name.trim().is_empty() {
@@ -170,13 +170,13 @@ pub fn is_custom(argument: &str) -> bool {
     is_url(argument) || is_command(argument)
 }
 
-/// Whether an argument can only be a command: several words, or a path to a file.
+/// Whether an argument can only be a command: it has several words or is the path of a file.
 fn is_command(argument: &str) -> bool {
     let is_path = argument.starts_with(['/', '.', '~']) && Path::new(argument).is_file();
     argument.trim().contains(char::is_whitespace) || is_path
 }
 
-/// Whether a single word is a program.
+/// Whether a single word is the name or the path of a program.
 fn is_program(word: &str) -> bool {
     if word.contains('/') {
         return Path::new(word).is_file();
@@ -184,20 +184,24 @@ fn is_program(word: &str) -> bool {
     on_path(word)
 }
 
-/// The contract of a catalogue server: `wanted`, or its default.
-fn held_to(server: &catalogue::CatalogueServer, wanted: Option<Name>) -> anyhow::Result<Name> {
-    let usual = server.contracts.iter().copied().find(|c| *c == Name::Hello);
-    let contract = wanted.or(usual).or_else(|| server.contracts.first().copied());
-    match contract.filter(|c| server.contracts.contains(c)) {
-        Some(contract) => Ok(contract),
-        None => {
-            let has = server.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(", ");
-            usage(format!("{} does not have that contract: it has {has}", server.id))
-        }
+/// Returns the contracts of a catalogue server: the wanted ones, or its default.
+fn held_to(server: &catalogue::CatalogueServer, wanted: &[Name]) -> anyhow::Result<Vec<Name>> {
+    let has = &server.contracts;
+    if wanted.is_empty() {
+        let usual = has.iter().find(|name| **name == Name::Hello).or(has.first());
+        return Ok(usual.into_iter().copied().collect());
+    }
+    match wanted.iter().find(|name| !has.contains(name)) {
+        None => Ok(wanted.to_vec()),
+        Some(lacking) => usage(format!(
+            "{} does not have the contract {lacking}: it has {}",
+            server.id,
+            contract::named(has)
+        )),
     }
 }
 
-/// How a command is started: split into words, or by a shell.
+/// Returns how a command is started, either split into words or by a shell.
 fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
     redact::command(command);
     let argv = if shell {
@@ -220,7 +224,7 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
     Ok(Launch { argv, cwd, ..Launch::default() })
 }
 
-/// What only a shell understands in the words of a command.
+/// Returns a part of a command that only a shell understands, if there is any.
 fn shell_part(argv: &[String]) -> Option<String> {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -238,7 +242,7 @@ fn shell_part(argv: &[String]) -> Option<String> {
     sign.map(|sign| format!("a {sign:?}"))
 }
 
-/// A server that is already running. `--path` overrides the path of the URL.
+/// Resolves a server that is already running. `--path` overrides the path of the URL.
 fn running(
     url: String,
     requests: &Requests,
@@ -270,7 +274,7 @@ fn running(
     Ok(Source::Custom(Box::new(origin), Box::new(requests)))
 }
 
-/// A command or a URL, asked for `/` or the URL's own path.
+/// Returns a command with a request for `/`, or a URL with a request for its own path.
 pub fn custom(argument: &str, shell: bool) -> anyhow::Result<(Origin, Ask)> {
     if !is_url(argument) {
         return Ok((Origin::Launch(launch(argument, shell)?), Ask::default()));
@@ -281,8 +285,8 @@ pub fn custom(argument: &str, shell: bool) -> anyhow::Result<(Origin, Ask)> {
     Ok((Origin::Running { url, target: resolved.target, host: resolved.host }, ask))
 }
 
-/// The names in tables: those from `--name` or the suite first, then the servers' own. Each must be
-/// unique.
+/// Returns the names in tables. Names from `--name` or the suite take precedence over the servers'
+/// own names. Each name is unique.
 fn names(
     meant: &[(usize, Meaning)],
     entries: &[Entry],
@@ -303,8 +307,8 @@ fn names(
             Meaning::Command(text) => short.next().unwrap_or_else(|| text.clone()),
             Meaning::Url(text) => text.clone(),
         };
-        // A name in a suite applies to one server. If a pattern matches several, they keep their
-        // own names.
+        // A name in a suite applies to one server. If a pattern matches several servers, each keeps
+        // its own name.
         let alone = meant.iter().filter(|(e, _)| e == entry).count() == 1;
         let told = entries[*entry].name.as_ref().filter(|_| alone);
         // A name is stored and shown, so credentials in a URL are removed.

@@ -1,4 +1,4 @@
-//! The part of a suite that `--shard` names: its servers, and the reference.
+//! The part of a suite that `--shard` selects, with its servers and the reference.
 
 use std::hash::Hasher;
 
@@ -15,12 +15,13 @@ use crate::pool::division::{NODES_PER_SERVER, SEED, divide, seed_of};
 use crate::quantity::ShardNumber;
 use crate::redact;
 
-/// The seed of a shard, if there is one.
+/// The seed of a shard, if `--shard` is given.
 pub(super) fn seed(args: &RunArgs) -> Option<u64> {
     args.shard.map(|shard| seed_of(args.common.placement.seed.unwrap_or(SEED), shard.number))
 }
 
-/// The shard of a suite that has these servers, and compares them with `reference`.
+/// Divides the servers of a suite among its shards, and returns the shard with this number. The
+/// servers of a shard are compared with `reference`.
 pub(super) fn shard(
     ShardNumber { number, of }: ShardNumber,
     args: &RunArgs,
@@ -43,7 +44,7 @@ pub(super) fn shard(
             let own = groups.into_iter().find(|group| group.shards.contains(&number));
             own.context("each shard has a group")?.servers
         }
-        // A layer is compared with the one below, a number of threads with another one.
+        // The servers of these questions are compared with each other, so they stay together.
         Question::Layers | Question::Scale => names,
         _ => {
             return usage(format!(
@@ -56,13 +57,13 @@ pub(super) fn shard(
     Ok(Shard { number, of, nodes_per_server, seed, suite_hash, options, reference, servers })
 }
 
-/// A hash of the suite's text and of its servers. Access logs are left out, because they are large:
-/// the loads identify them, and loads are compared as well.
+/// A hash of the suite's text and of its servers. Access logs are left out because they are large.
+/// The loads identify the access logs, and loads are compared separately.
 fn hash(suite: &Suite, names: &[String]) -> anyhow::Result<u64> {
     let mut hasher = FnvHasher::default();
     let mut add = |bytes: &[u8]| {
         hasher.write(bytes);
-        // No byte of UTF-8.
+        // The byte 0xff never occurs in UTF-8, so it separates the parts.
         hasher.write_u8(0xff);
     };
     for file in [Some(&suite.file), suite.requests_file.as_ref()].into_iter().flatten() {
@@ -72,8 +73,8 @@ fn hash(suite: &Suite, names: &[String]) -> anyhow::Result<u64> {
     Ok(hasher.finish())
 }
 
-/// The options that change what is measured. Options of the request and of the load's shape are
-/// left out: the loads show them, and loads are compared as well.
+/// Returns the options that change what is measured. Options of the request and of the load's shape
+/// are left out. The loads show these options, and loads are compared separately.
 fn options(args: &RunArgs) -> Vec<String> {
     let (schedule, shape) = (&args.schedule, &args.common.shape);
     let (placement, start) = (&args.common.placement, &args.common.start);
