@@ -1,6 +1,6 @@
-//! hotlap on other hosts: both ends of a channel to an agent. An agent is the same program, started
-//! by a command that the user already trusts (`ssh host`, `ip netns exec`). It communicates over
-//! its standard input and output. There is no open port, no daemon and no secret.
+//! hotlap on other hosts: both ends of a channel to an agent. An agent is hotlap itself, started
+//! through a command that the user already trusts (`ssh host`, `ip netns exec`). It communicates
+//! over its standard input and output. There is no open port, no daemon and no secret.
 //!
 //! This crate knows nothing about experiments, flags, SQL or terminals.
 //!

@@ -71,7 +71,7 @@ pub enum Explain {
 /// Results of an interrupted run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Past {
-    /// The closed-loop laps that were not excluded.
+    /// The laps in a closed loop or at the load's own rate that were not excluded.
     pub laps: Vec<Lap>,
     /// Participants that have failed.
     pub out: Vec<usize>,

@@ -84,7 +84,7 @@ pub enum Origin {
     Launch(Launch),
     /// The server is already running. hotlap neither starts, stops nor freezes it.
     Running {
-        /// The server's URL, for tables.
+        /// The server's URL as the user gave it, for reports.
         url: String,
         /// The server's address.
         target: Target,

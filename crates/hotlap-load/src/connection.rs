@@ -258,8 +258,8 @@ impl Connection {
     }
 
     /// Returns the response to the only request in flight, if `input` is exactly one response and
-    /// matches the template of the request. Nearly every read in HTTP/1.1 takes this cheap path.
-    /// [`Connection::take`] would give the same result.
+    /// matches the template of the request. Without pipelining, nearly every read of a small
+    /// HTTP/1.1 response takes this cheap path. [`Connection::take`] would give the same result.
     #[inline(always)]
     pub(crate) fn recognise(&mut self, input: &[u8], mix: &mut RequestMix) -> Option<Recognised> {
         let Machine::Http1(http1) = &self.machine else { return None };

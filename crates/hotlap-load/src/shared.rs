@@ -167,8 +167,8 @@ impl Shared {
 
     // Methods with which workers report.
 
-    /// Reports that all connections of a worker have been open or have failed, and that `reached`
-    /// of them have been open. The last worker to report sets the times.
+    /// Reports that each connection of a worker has opened or failed at least once, and that
+    /// `reached` connections have opened. The last worker to report sets the times.
     pub(crate) fn ready(&self, reached: u64) {
         let reached = self.reached.fetch_add(reached, Ordering::AcqRel) + reached;
         if self.connecting.fetch_sub(1, Ordering::AcqRel) > 1 {

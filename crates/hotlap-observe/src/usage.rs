@@ -290,8 +290,8 @@ mod clock {
         expect(unsafe_code, reason = "the CPU clock of another process")
     )]
 
-    /// Returns the CPU time of all threads that a process ever had, in nanoseconds. `None` if the
-    /// process has ended.
+    /// Returns the CPU time in nanoseconds of all threads that a process has had, including threads
+    /// that have ended. `None` if the process has ended.
     #[cfg(target_os = "linux")]
     pub(super) fn process_ns(pid: u32) -> Option<u64> {
         let mut id: libc::clockid_t = 0;

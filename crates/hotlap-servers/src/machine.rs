@@ -65,8 +65,8 @@ pub struct Machine {
     pub steal: Option<f64>,
     /// The time in which some task waited for a core over the last 10 s, in per cent (PSI).
     pub pressure: Option<f64>,
-    /// A hash of hardware, kernel and distribution. Machines with the same hash can be expected to
-    /// give the same results.
+    /// A hash of hardware, kernel and distribution. Runs are compared only if their machines have
+    /// the same hash.
     pub fingerprint: String,
 }
 

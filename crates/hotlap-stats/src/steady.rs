@@ -159,7 +159,8 @@ impl SteadyDetector {
     /// slope beyond two standard errors. The level must also move in the same direction from each
     /// third of the windows to the next. A neighbour's burst lasts for several windows, so it bends
     /// a line more than independent noise would. However, such a burst is a step and not a climb.
-    /// Without a trend, the cause is a noisy machine and not an unsteady server.
+    /// Without a trend, the imprecise line is blamed on a noisy machine, and the server is not
+    /// called unsteady.
     fn at_limit(&self) -> (usize, Class) {
         let len = self.curve.len();
         let n = (len / 2).max(self.shortest_line()).min(len);

@@ -1,5 +1,5 @@
-//! The parser of requests (RFC 9112 sections 3, 6 and 7), and the responses of the contract
-//! `hello`.
+//! The request parser (RFC 9112 sections 3, 6 and 7), and the responses that the contract `hello`
+//! requires.
 
 /// The maximum size of a request with its body, in bytes, which bounds the memory of a connection.
 const LIMIT: usize = 1 << 20;

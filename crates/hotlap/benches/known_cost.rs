@@ -76,7 +76,8 @@ struct Case {
     extra_us: f64,
     /// The cost of the extra work alone: the mean of two timings, before and after the run.
     known_us: f64,
-    /// The cost of the extra work inside the server: the median of its processes.
+    /// The cost of the extra work as timed inside the server: the median over the server's
+    /// processes.
     #[serde(default)]
     inside_us: Option<f64>,
     /// The difference that hotlap found.

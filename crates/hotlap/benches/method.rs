@@ -14,10 +14,10 @@
 //! and a server that does more arithmetic on each request. The first `--best-runs` runs also
 //! measure the reference and its twin as the best of three laps, to compare the errors.
 //!
-//! Every run is written to the file of `--keep` when it ends. The same command continues where an
-//! earlier one stopped. A command with a smaller `--runs` only reports the kept runs. Run N has the
-//! seed N. Before the first run, the arithmetic is timed alone, so that its cost is known.
-//! `--iterations` takes the result of an earlier timing.
+//! Every run is written to the file of `--keep` when it ends. If the bench is stopped, the same
+//! command continues after the last complete run. A command with a smaller `--runs` only reports
+//! the kept runs. Run N has the seed N. Before the first run, the arithmetic is timed alone, so
+//! that its cost is known. `--iterations` takes the result of an earlier timing.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 

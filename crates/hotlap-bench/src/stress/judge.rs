@@ -80,8 +80,8 @@ pub struct Observed {
     pub after: ClientService,
     /// The attackers, if the attack is a load.
     pub others: Option<ClientService>,
-    /// The number of client connections during the attack, divided by the number before. Throughput
-    /// may fairly drop by this factor.
+    /// The number of client connections during the attack, divided by the number before. A drop in
+    /// throughput by this factor is fair, because all connections share the server.
     pub crowding: f64,
     /// How the attackers' connections ended, unless the attack is a load.
     pub fate: Option<Fate>,

@@ -82,7 +82,8 @@ pub fn is_installed(name: &str) -> bool {
 /// The number of paths in the access log.
 const PATHS: u32 = 50_000;
 
-/// Returns the plan of a closed loop. The words are ADDRESS CONNECTIONS SECONDS.
+/// Returns the plan of a closed loop. The first three words are ADDRESS CONNECTIONS SECONDS.
+/// Further words are ignored.
 fn plan(words: &[&str], request: Request) -> Plan {
     let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
     let endpoint = Endpoint::Tcp(address.parse().expect("an address"));
@@ -166,8 +167,8 @@ pub fn as_fields(words: &[&str], is_fixed: bool) {
     println!("responses {}", outcome.responses);
 }
 
-/// Runs the bare loop, the minimum that a load generator must do. The words are ADDRESS CONNECTIONS
-/// SECONDS.
+/// Runs the bare loop, the minimum that a load generator must do. The first three words are ADDRESS
+/// CONNECTIONS SECONDS. Further words are ignored.
 pub fn as_bare(words: &[&str]) {
     let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
     let length = Duration::from_secs(number(seconds) as u64);

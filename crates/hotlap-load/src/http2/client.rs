@@ -572,7 +572,7 @@ impl ClientConnection {
         }
     }
 
-    /// Sends as much of a body as the windows allow. Returns the number of sent bytes.
+    /// Sends as much of a body as the windows allow. Returns the number of bytes sent.
     fn send_data(&mut self, slot: usize, body: &[u8], out: &mut Vec<u8>) -> usize {
         let size = self.settings.max_frame as usize;
         let stream = self.streams.at(slot);

@@ -60,7 +60,7 @@ pub mod flags {
 pub struct FrameHeader {
     /// The length of the payload in bytes.
     pub length: u32,
-    /// The frame type, which is one of [`kind`] if it is known.
+    /// The frame type: a constant from [`kind`], unless the type is unknown.
     pub kind: u8,
     /// The [`flags`].
     pub flags: u8,

@@ -442,7 +442,8 @@ pub fn fill(text: &[u8], fields: &[Field], seed: u64, unique: u64, number: u64) 
     filled
 }
 
-/// Returns a text without placeholders, from which [`Text::parse`] makes the same bytes again.
+/// Escapes `${` in a text, so that [`Text::parse`] finds no placeholders and returns the original
+/// bytes.
 pub fn escape(text: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(text.len());
     for (at, byte) in text.iter().enumerate() {

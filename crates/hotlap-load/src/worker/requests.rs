@@ -248,7 +248,7 @@ impl Worker {
         self.sent(number, sent, now);
     }
 
-    /// Counts the sent bytes, or the failure to send.
+    /// Counts the bytes sent, or the failure to send.
     #[inline(always)]
     fn sent(&mut self, number: usize, sent: Result<u64, Failure>, now: u64) {
         match sent {
@@ -598,7 +598,7 @@ impl Worker {
         is_sent
     }
 
-    /// Subtracts from the number of sent requests, because no byte of some requests was sent or the
+    /// Subtracts from the number of requests sent, because no byte of some requests was sent or the
     /// server did not process them. Requests that are sent again are counted again.
     #[cold]
     fn unsent(&mut self, count: u64) {

@@ -164,7 +164,7 @@ impl Slot {
         self.queue_full_since_ns = self.queue_full_since_ns.map(shift);
     }
 
-    /// Sends bytes, and keeps the bytes that do not fit. Returns the number of sent bytes.
+    /// Sends bytes, and keeps the bytes that do not fit. Returns the number of bytes sent.
     #[inline(always)]
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<u64, Failure> {
         if let Some(tls) = &mut self.tls {
@@ -183,7 +183,7 @@ impl Slot {
         Ok(sent as u64)
     }
 
-    /// Sends the frames that are ready. Returns the number of sent bytes.
+    /// Sends the frames that are ready. Returns the number of bytes sent.
     pub(super) fn send_frames(&mut self) -> Result<u64, Failure> {
         let Some(http2) = self.conn.http2_mut() else { return Ok(0) };
         let mut frames = http2.take_out();
@@ -195,7 +195,7 @@ impl Slot {
         sent
     }
 
-    /// Sends the bytes that are waiting. Returns the number of sent bytes.
+    /// Sends the bytes that are waiting. Returns the number of bytes sent.
     pub(super) fn flush(&mut self) -> Result<u64, Failure> {
         if let Some(tls) = &mut self.tls {
             tls.drain(&mut self.unsent);

@@ -113,7 +113,7 @@ fn parse_v6(text: &str) -> Vec<IpAddr> {
     text.lines().filter_map(address).collect()
 }
 
-/// Returns a port that is free at an address.
+/// Returns a port that is free on an address.
 pub(crate) fn free_port(address: IpAddr) -> io::Result<u16> {
     Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }

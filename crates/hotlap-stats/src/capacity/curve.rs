@@ -498,7 +498,7 @@ mod tests {
             (root(0.0, 10.0, counted), count.get())
         }
 
-        /// The function is computed twice at the ends, once at the root, and once to confirm the
+        /// The function is evaluated once at each end, once at the root, and once to confirm the
         /// root.
         #[test]
         fn the_root_of_a_line_is_found_at_once() {

@@ -82,7 +82,7 @@ pub struct CapacityPoint {
     pub rate: f64,
     /// The median over the windows of the percentile of the first latency goal, in milliseconds.
     pub latency_ms: f64,
-    /// The lowest of these percentiles, in milliseconds.
+    /// The lowest percentile of any window, in milliseconds.
     pub low_ms: f64,
     /// The highest of these percentiles, in milliseconds.
     pub high_ms: f64,

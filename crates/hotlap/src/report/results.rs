@@ -360,7 +360,7 @@ pub struct Fact {
     column: Option<fn(&LoadResults) -> Option<Column>>,
 }
 
-/// The way in which the value of a fact is read from a row.
+/// How the value of a fact is read from a row.
 #[derive(Clone, Copy)]
 pub enum Value {
     /// A figure.
