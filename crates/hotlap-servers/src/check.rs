@@ -44,6 +44,8 @@ pub struct Checker<'a> {
     pub logs: &'a Path,
     /// The time limit from a server's start to its first response.
     pub start_limit: Duration,
+    /// The contracts to check. Empty means all contracts of each server.
+    pub contracts: &'a [Name],
     /// The database for servers whose contracts need one.
     pub database: Option<&'a Arc<Database>>,
 }
@@ -153,6 +155,9 @@ impl Checker<'_> {
             let alone = server.counts.as_ref().map(|_| counted.lock());
             let row = self.check(*number, server);
             drop(alone);
+            if self.builder.stop.load(Ordering::Relaxed) {
+                return None;
+            }
             on(&row);
             Some(row)
         });
@@ -176,8 +181,10 @@ impl Checker<'_> {
             }
         };
         row.version.clone_from(&built.version);
+        let is_wanted = |name: &&Name| self.contracts.is_empty() || self.contracts.contains(name);
+        let names = server.contracts.iter().filter(is_wanted);
         let contracts: Vec<Contract> =
-            server.contracts.iter().map(|name| Contract::of(*name, server.api.as_ref())).collect();
+            names.map(|name| Contract::of(*name, server.api.as_ref())).collect();
         let requirements =
             Requirements::Catalogue { kind: server.kind, keep_alive: server.keep_alive };
         let counts = server.counts.as_ref();

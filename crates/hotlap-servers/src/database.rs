@@ -71,7 +71,12 @@ pub const POOL_SIZE: &str = "POOL_SIZE";
 
 /// The number of connections of a pool, which is the same for all servers, and more than one core
 /// needs.
-const POOL: u32 = 16;
+const POOL: usize = 16;
+
+/// Returns the size of a pool. A server with a process for each core needs a connection for each.
+fn pool_size() -> usize {
+    std::thread::available_parallelism().map_or(POOL, |cores| cores.get().max(POOL))
+}
 
 /// The role that owns the servers' databases, which is not a superuser.
 const ROLE: &str = "app";
@@ -224,14 +229,14 @@ impl Database {
         self.sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
         let limit = match self.setting.schema {
             // One more connection is for hotlap, which reads back what a server changed.
-            Schema::Contracts => format!("CONNECTION LIMIT {}", POOL + 1),
+            Schema::Contracts => format!("CONNECTION LIMIT {}", pool_size() + 1),
             Schema::File(_) => String::new(),
         };
         self.sql(&format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE} OWNER {ROLE} {limit}"))?;
         let Self { port, password, .. } = self;
         Ok(vec![
             (DATABASE_URL, format!("postgres://{ROLE}:{password}@127.0.0.1:{port}/{name}")),
-            (POOL_SIZE, POOL.to_string()),
+            (POOL_SIZE, pool_size().to_string()),
             ("PGHOST", "127.0.0.1".to_owned()),
             ("PGPORT", port.to_string()),
             ("PGUSER", ROLE.to_owned()),
@@ -484,5 +489,11 @@ fn interrupted() -> ServerFailure {
 /// Returns a failure with the last lines that the process printed.
 fn printed(process: &Process, cause: String) -> ServerFailure {
     const LINES: usize = 12;
-    ServerFailure { log_tail: process.tail(LINES), ..failure(cause, "") }
+    let log_tail = process.tail(LINES);
+    let lacks_counting = log_tail.iter().any(|line| line.contains("pg_stat_statements"));
+    let remedy = match lacks_counting {
+        true => "install the package postgresql-contrib of the same version",
+        false => "",
+    };
+    ServerFailure { log_tail, ..failure(cause, remedy) }
 }

@@ -7,20 +7,21 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
 )
 
 // The file server has no entity tags, but honours one that is set before it.
-func tagged(folder http.Dir, next http.Handler) http.Handler {
+func tagged(folder string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if file, err := folder.Open(r.URL.Path); err == nil {
-			if about, err := file.Stat(); err == nil && !about.IsDir() {
-				w.Header().Set("ETag", tag(about.ModTime(), about.Size()))
-			}
-			file.Close()
+		about, err := os.Stat(filepath.Join(folder, path.Clean("/"+r.URL.Path)))
+		if err == nil && !about.IsDir() {
+			w.Header().Set("ETag", tag(about.ModTime(), about.Size()))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -35,8 +36,17 @@ func main() {
 		fmt.Println(runtime.Version())
 		return
 	}
-	folder := http.Dir(os.Getenv("FILES"))
-	files := gzhttp.GzipHandler(tagged(folder, http.FileServer(folder)))
+	folder := os.Getenv("FILES")
+	plain := tagged(folder, http.FileServer(http.Dir(folder)))
+	compressed := gzhttp.GzipHandler(plain)
+	// Without the wrapper of gzhttp, the kernel copies files to the socket (sendfile).
+	files := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			compressed.ServeHTTP(w, r)
+			return
+		}
+		plain.ServeHTTP(w, r)
+	})
 	mux := http.NewServeMux()
 	mux.Handle("GET /static/", http.StripPrefix("/static", files))
 	log.Fatal(http.ListenAndServe(net.JoinHostPort(os.Getenv("HOST"), os.Getenv("PORT")), mux))

@@ -2,8 +2,10 @@
 # nginx and FPM in the foreground, both below this shell. FPM has as many processes as the pool has
 # connections, because each process keeps one.
 set -eu
+PATH=$PATH:/usr/sbin
 folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$folder"' EXIT
+pids=
+trap 'kill $pids 2>/dev/null || :; wait; rm -rf "$folder"' EXIT
 trap 'exit 0' TERM
 cat >"$folder/fpm.conf" <<CONF
 [global]
@@ -11,7 +13,7 @@ error_log = /dev/stderr
 daemonize = no
 [www]
 listen = $folder/fpm.sock
-listen.mode = 0666
+listen.mode = 0600
 user = $(id -un)
 group = $(id -gn)
 pm = static
@@ -36,21 +38,25 @@ http {
     proxy_temp_path $folder;
     uwsgi_temp_path $folder;
     scgi_temp_path $folder;
-    upstream php { server unix:$folder/fpm.sock; keepalive ${POOL_SIZE:-16}; }
     server {
         listen ${HOST:-127.0.0.1}:$PORT;
         location / {
             include /etc/nginx/fastcgi_params;
             fastcgi_param SCRIPT_FILENAME $PWD/index.php;
-            fastcgi_keep_conn on;
-            fastcgi_pass php;
+            fastcgi_pass unix:$folder/fpm.sock;
         }
     }
 }
 CONF
-fpm=$(ls /usr/sbin/php-fpm* | head -n 1)
 root=
-[ "$(id -u)" != 0 ] || root=--allow-to-run-as-root
-"$fpm" $root --nodaemonize --fpm-config "$folder/fpm.conf" &
+if [ "$(id -u)" = 0 ]; then
+  root=--allow-to-run-as-root
+  # nginx reaches the socket of FPM, which only its owner may use.
+  echo "user root;" >>"$folder/nginx.conf"
+fi
+"php-fpm$(php -r 'echo PHP_MAJOR_VERSION, ".", PHP_MINOR_VERSION;')" \
+  $root --nodaemonize --fpm-config "$folder/fpm.conf" &
+pids=$!
 nginx -c "$folder/nginx.conf" &
+pids="$pids $!"
 wait

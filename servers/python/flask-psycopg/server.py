@@ -13,7 +13,14 @@ SIZE = max(1, int(os.environ.get("POOL_SIZE", "10")) // int(os.environ.get("CPUS
 
 app = Flask(__name__)
 app.json.sort_keys = False
-pool = ConnectionPool(os.environ["DATABASE_URL"], min_size=SIZE, max_size=SIZE, open=True)
+pool = ConnectionPool(
+    os.environ["DATABASE_URL"],
+    # A statement outside of a transaction is one round trip.
+    kwargs={"autocommit": True},
+    min_size=SIZE,
+    max_size=SIZE,
+    open=True,
+)
 
 
 def numbers(name):
@@ -76,7 +83,7 @@ def updates():
         worlds = [row(connection, id) for id in numbers("ids")]
         for world, number in zip(worlds, numbers("numbers")):
             world["number"] = number
-        with connection.cursor() as cursor:
+        with connection.transaction(), connection.cursor() as cursor:
             sql = "UPDATE world SET number = %(number)s WHERE id = %(id)s"
             cursor.executemany(sql, worlds)
     return jsonify(worlds)

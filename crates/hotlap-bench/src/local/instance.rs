@@ -177,7 +177,7 @@ pub(super) struct Instance {
     /// if the checks were not repeated.
     conformance: (u32, u32),
     /// Database statements per request, as counted by the latest full verification.
-    statements: Vec<(String, f64)>,
+    statements: Vec<Option<f64>>,
 }
 
 /// What a warm-up showed about a server under a load.

@@ -142,6 +142,9 @@ pub(super) fn check(page: &[u8], brought: &str) -> Result<(), String> {
     if let Some(cell) = cells.iter().find(|cell| cell.contains('<')) {
         return Err(format!("a page with {cell:?}, which is not escaped"));
     }
+    if let Some(cell) = cells.iter().find(|cell| has_bare_ampersand(cell)) {
+        return Err(format!("a page with {cell:?}, whose & is not escaped"));
+    }
     let found: Vec<String> = cells.into_iter().map(unescaped).collect();
     let expected: Vec<String> = expected
         .into_iter()
@@ -177,6 +180,13 @@ fn unescaped(text: &str) -> String {
         }
     }
     plain
+}
+
+/// Returns whether an HTML text has an ampersand that begins no known entity.
+fn has_bare_ampersand(text: &str) -> bool {
+    let begins =
+        |part: &str| part.split_once(';').is_some_and(|(name, _)| character(name).is_some());
+    text.split('&').skip(1).any(|part| !begins(part))
 }
 
 fn character(name: &str) -> Option<char> {
@@ -224,6 +234,8 @@ mod tests {
             "a page with \"<script&gt;alert(&#34;This must be escaped.&#34;);&lt;/script&gt;\", which \
              is not escaped"
         );
+        let bare = check(|page| page.replace("&amp;", "&")).unwrap_err();
+        assert!(bare.ends_with("whose & is not escaped"), "{bare}");
         assert!(check(|page| page.replace("request: x", "request: y")).is_err());
         assert!(check(|page| page.replacen("<td>", "", 1)).is_err());
         assert!(check(|page| page + "<td>1</td>").is_err());

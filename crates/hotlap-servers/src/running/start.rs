@@ -118,8 +118,10 @@ impl Starting<'_> {
             counts.map(|counts| LogLines::of(counts, &self.order.launch, !self.is_a_users()));
         let database = self.database.filter(|_| self.order.launch.has_database);
         let variables = self.variables(database)?;
+        let foreign = database.map_or(&[][..], |_| &FOREIGN);
+        let supervisor = self.supervisor.clone().without(foreign);
         if let Some(command) = &self.order.launch.prepare {
-            self.prepare(command, &variables)?;
+            self.prepare(command, &variables, &supervisor)?;
         }
         let port = free_port(self.network.bind)
             .map_err(|e| self.failed(&format!("no local port is free: {e}"), NO_PORT))?;
@@ -132,8 +134,6 @@ impl Starting<'_> {
             log: self.log.clone(),
         };
         let failed = |e: crate::process::StartError| self.failed(&e.to_string(), "");
-        let foreign = database.map_or(&[][..], |_| &FOREIGN);
-        let supervisor = self.supervisor.clone().without(foreign);
         let standby = Standby::new(&setting, &supervisor).map_err(failed)?;
         let (counters, uncounted) =
             match self.order.counters.then(|| Counters::open(standby.supervisor_pid())) {
@@ -193,7 +193,7 @@ impl Starting<'_> {
             files::write(&folder).map_err(|error| {
                 self.failed(
                     &format!("cannot write {}: {error}", folder.display()),
-                    "free disk space, or set TMPDIR to another folder",
+                    "free disk space, or set HOTLAP_CACHE to another folder",
                 )
             })?;
             variables.push(("FILES", folder.display().to_string()));
@@ -208,7 +208,12 @@ impl Starting<'_> {
     }
 
     /// Runs the command that prepares a start, and waits until it ends.
-    fn prepare(&self, command: &str, variables: &[Variable]) -> Result<(), ServerFailure> {
+    fn prepare(
+        &self,
+        command: &str,
+        variables: &[Variable],
+        supervisor: &Supervisor,
+    ) -> Result<(), ServerFailure> {
         let failed = |cause: String| ServerFailure {
             phase: "prepare".to_owned(),
             ..self.failed(&cause, "run it by hand to see why")
@@ -228,7 +233,7 @@ impl Starting<'_> {
             log: self.log.clone(),
         };
         let mut process =
-            Process::start(&setting, self.supervisor).map_err(|e| failed(e.to_string()))?;
+            Process::start(&setting, supervisor).map_err(|e| failed(e.to_string()))?;
         let began = Instant::now();
         let exit = loop {
             match process.exited() {

@@ -216,7 +216,9 @@ impl<'a> Bench<'a> {
         let first = self.ask(&file)?;
         let tag = first.header("etag").ok_or("no ETag")?;
         let again = files::again(file, &String::from_utf8_lossy(tag));
-        again.check(&self.ask(&again)?, SystemTime::now())
+        let mut wire = self.open()?;
+        again.check(&wire.ask(&again, self.verifier.host)?, SystemTime::now())?;
+        wire.quiet(self.verifier.pause).map_err(|why| format!("after the response, {why}"))
     }
 
     fn connection_handling(&mut self) {

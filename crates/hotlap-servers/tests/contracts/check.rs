@@ -58,6 +58,7 @@ impl Bench {
         let stop = AtomicBool::new(false);
         let supervisor = Supervisor::new(program(), &["supervisor"]);
         f(&Checker {
+            contracts: &[],
             database: None,
             builder: Builder { cache: &cache, supervisor: &supervisor, stop: &stop, on: &|_| {} },
             logs: self.root.path(),

@@ -35,7 +35,8 @@ const INDENT: usize = 10;
 /// Checks servers, and prints one line for each.
 pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
-    let (servers, strangers) = chosen(args)?;
+    let contracts = args.contract.as_deref().map_or(Ok(Vec::new()), Name::list).or_else(usage)?;
+    let (servers, strangers) = chosen(args, &contracts)?;
     let servers: Vec<&CatalogueServer> = servers.iter().collect();
     let supervisor =
         Supervisor::this_program("__supervisor").context("cannot find hotlap's own program")?;
@@ -56,6 +57,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
         },
         logs: logs.folder(),
         start_limit: args.start.start_timeout,
+        contracts: &contracts,
     };
     let names = servers.iter().map(|s| &s.id).chain(&strangers);
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
@@ -102,8 +104,10 @@ fn database(
 }
 
 /// Returns the selected servers of the catalogue, and the given commands and URLs.
-fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>)> {
-    let wanted = args.contract.as_deref().map(Name::list).transpose().or_else(usage)?;
+fn chosen(
+    args: &CheckArgs,
+    contracts: &[Name],
+) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>)> {
     let (strangers, patterns): (Vec<String>, Vec<String>) =
         args.servers.iter().cloned().partition(|s| server::is_custom(s));
     if strangers.is_empty() && args.expect_status.is_some() {
@@ -127,9 +131,8 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<CatalogueServer>, Vec<String>
             servers = catalogue.servers;
         }
     }
-    if let Some(wanted) = wanted {
-        servers.iter_mut().for_each(|s| s.contracts.retain(|name| wanted.contains(name)));
-        servers.retain(|s| !s.contracts.is_empty());
+    if !contracts.is_empty() {
+        servers.retain(|server| server.contracts.iter().any(|name| contracts.contains(name)));
     }
     Ok((servers, strangers))
 }

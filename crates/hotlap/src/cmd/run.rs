@@ -23,7 +23,7 @@ use crate::interrupt::Interrupt;
 use crate::paths;
 use crate::store::Store;
 use hosts::RunHosts;
-use participants::{Participants, build, build_there};
+use participants::{Participants, build, build_there, install};
 use spec::{RunSpec, Storage};
 
 /// Carries out `hotlap run`.
@@ -73,6 +73,8 @@ fn prepare(
     // Builds run with normal priority, so the raised priority is dropped. If raising it is not
     // permitted, nothing is built.
     drop(measure::priority(spec)?);
+    // Before the hosts look for PostgreSQL.
+    install(spec, interrupt, console)?;
     let hosts = RunHosts::open(spec, interrupt, console)?;
     let builds = match &hosts.servers {
         Some(host) => build_there(spec, host, interrupt, console)?,

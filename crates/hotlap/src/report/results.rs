@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::analysis::warnings::{notes_of, tls};
 use crate::analysis::{Analysis, Measure, Used, suites};
-use crate::model::{Lap, Role, Run};
+use crate::model::{Lap, Load, Role, Run};
 use crate::report::figure::{Figure, bare, cell, megabytes, millis, percent, ratio, text_cell};
 use crate::report::heading::{title_of_one, under, with_load};
 use crate::report::latency::{Latency, OpenLoopView, RequestRow};
@@ -230,7 +230,7 @@ impl Row {
             cpu_us: level(Measure::Cost),
             database_us: level(Measure::Database),
             total_us: level(Measure::Total),
-            statements: statements(run, &load.name, index),
+            statements: statements(run, load, index),
             in_slices: measured.probed.map(|probed| ratio(&probed.ratio)),
             of_alone: measured.of_alone.as_ref().map(ratio),
             instructions_user: measured.used.instructions_user.map(instructions),
@@ -322,12 +322,12 @@ fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
     }
 }
 
-/// Returns the statements per request of a load. A load without a name sends the only request.
-fn statements(run: &Run, load: &str, server: usize) -> Option<Figure> {
-    let counted = run.starts.iter().filter(|start| start.server == server);
-    let mut counted = counted.flat_map(|start| &start.ready.statements);
-    let (_, per) = counted.find(|(request, _)| load.is_empty() || request == load)?;
-    Some(bare(*per, grouped(*per, 1)))
+/// Returns the statements per request of a load that sends one request.
+fn statements(run: &Run, load: &Load, server: usize) -> Option<Figure> {
+    let mut own = run.starts.iter().filter(|start| start.server == server);
+    let counted = own.find(|start| !start.ready.statements.is_empty())?;
+    let per = counted.ready.statements.get(load.request?).copied().flatten()?;
+    Some(bare(per, grouped(per, 1)))
 }
 
 fn conformance(run: &Run, server: usize) -> Option<Checks> {

@@ -143,8 +143,11 @@ fn remove_those_of_dead_runs(all: &Path) {
 /// Removes the files that a run writes, and then the folder if it is empty.
 fn remove(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(is_a_runs) {
+        let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+        if is_a_runs(&name) {
             let _ = fs::remove_file(entry.path());
+        } else if name.strip_suffix(".files").is_some_and(is_number) {
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
     let _ = fs::remove_file(folder.join(LOCK));
@@ -153,8 +156,11 @@ fn remove(folder: &Path) {
 
 /// Whether a run or a check writes a file with this name: `run`, or `3.log` for its fourth server.
 fn is_a_runs(name: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     name == RUN || name == database::LOG || name.strip_suffix(".log").is_some_and(is_number)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 #[cfg(test)]

@@ -42,14 +42,20 @@ pub struct Participants {
 /// By server id: how a catalogue server is started and its version, or why it cannot be started.
 pub type Builds = BTreeMap<String, Result<(Launch, String), Unready>>;
 
-/// Builds the catalogue servers. With `--setup`, installs missing toolchains first.
+/// Installs missing toolchains of the catalogue servers, if `--setup` asks for it.
+pub fn install(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow::Result<()> {
+    let servers = from_catalogue(spec);
+    if spec.install && spec.server_host.is_none() && !spec.is_dry && !servers.is_empty() {
+        crate::cmd::setup::install(&servers, true, interrupt, console)?;
+    }
+    Ok(())
+}
+
+/// Builds the catalogue servers.
 pub fn build(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Builds> {
     let servers = from_catalogue(spec);
     if servers.is_empty() {
         return Ok(Builds::new());
-    }
-    if spec.install {
-        crate::cmd::setup::install(&servers, true, interrupt, console)?;
     }
     let supervisor =
         Supervisor::this_program("__supervisor").context("cannot find hotlap's own program")?;

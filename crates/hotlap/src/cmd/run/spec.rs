@@ -192,9 +192,11 @@ impl RunSpec {
         let server_cpus = placement.server_cpus.or_else(|| suite?.cpus);
         let seed = shard::seed(args).or(placement.seed).unwrap_or_else(fresh_seed);
         let (requests, notes) = request::requests(&args.common.request, suite, seed)?;
+        let https = shape.https || suite.is_some_and(|suite| suite.https);
+        let mut servers = server::servers(&entries, args, suite, &contracts, &requests, https)?;
         let sends_all = requests.asks.len() > 1
             || !requests.fields.list.is_empty()
-            || contracts.iter().any(|name| name.is_a_mix());
+            || servers.iter().any(ServerSpec::has_a_mix);
         let mut loads = loads::loads(args, suite, &contracts, sends_all)?;
         if ask_to_close(&args.common.request.ask.headers) {
             loads.iter_mut().for_each(|load| load.shape.reuse = Reuse::Close);
@@ -202,8 +204,6 @@ impl RunSpec {
         for load in &loads {
             load.shape.check(load.protocol).or_else(|error| usage(error.to_string()))?;
         }
-        let https = loads.iter().any(|load| load.https);
-        let mut servers = server::servers(&entries, args, suite, &contracts, &requests, https)?;
         let mut reference = reference(args, suite, &entries, &servers)?;
         let shard = match (args.shard, suite) {
             (Some(number), Some(suite)) => {

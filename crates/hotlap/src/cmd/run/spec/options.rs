@@ -64,7 +64,7 @@ pub(super) fn database(
     let written = || suite?.with_postgres.as_ref();
     let file = args.common.start.with_postgres.as_ref().or_else(written);
     let needs = |server: &&ServerSpec| match &server.source {
-        Source::Catalogue(_, contracts) => contracts.iter().any(|name| name.needs_database()),
+        Source::Catalogue(server, _) => server.needs_database(),
         Source::Custom(..) => false,
     };
     let schema = match (file, servers.iter().find(needs)) {

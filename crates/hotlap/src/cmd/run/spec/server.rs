@@ -38,6 +38,14 @@ pub struct ServerSpec {
 }
 
 impl ServerSpec {
+    /// Whether a load must send all requests of the server's contract.
+    pub fn has_a_mix(&self) -> bool {
+        match &self.source {
+            Source::Catalogue(_, contracts) => contracts.iter().any(|name| name.is_a_mix()),
+            Source::Custom(..) => false,
+        }
+    }
+
     /// Whether the server is a URL, which hotlap does not start.
     pub fn runs_already(&self) -> bool {
         match &self.source {
