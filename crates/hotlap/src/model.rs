@@ -118,6 +118,9 @@ pub struct RunSchedule {
     pub probed: Vec<Probed>,
     /// The time to spend, in seconds.
     pub budget_s: f64,
+    /// The duration in seconds that verdicts need, if the time to spend is shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_s: Option<f64>,
     /// The relative half width of the intervals at which the run stops early, if any.
     pub precision: Option<f64>,
     /// The cores of the server. Empty if the server is not pinned.

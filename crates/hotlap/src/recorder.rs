@@ -239,11 +239,17 @@ impl<'a> Recorder<'a> {
                 self.updated();
                 self.extended(budget);
             }
-            Event::TooShort { needed } => self.live.say(&format!(
-                "A verdict needs {MIN_RESTARTS} restarts, which take longer here than --duration \
-                 allows. Use --duration {} for a verdict, or --restarts 1 for figures without one.",
-                duration(needed)
-            )),
+            Event::TooShort { needed } => {
+                let needed_s = needed.as_secs_f64();
+                self.run.set(needed_s, |run, needed_s| run.schedule.needed_s = Some(needed_s));
+                self.updated();
+                self.live.say(&format!(
+                    "A verdict needs {MIN_RESTARTS} restarts, which take longer here than \
+                     --duration allows. Use --duration {} for a verdict, or --restarts 1 for \
+                     figures without one.",
+                    duration(needed)
+                ));
+            }
             Event::Round { left, .. } => {
                 self.live.left(left);
                 self.rewrite();

@@ -643,9 +643,14 @@ impl LoadResults {
         let lacks_p99 =
             |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some() && l.p99.is_none());
         if self.rows.iter().any(lacks_p99) {
-            let why = "p99 is left out (–) where the next run would show another: a longer \
-                       --duration measures more";
-            notes.push(why.to_owned());
+            let has_p99 = |row: &Row| self.latency_of(row).is_some_and(|l| l.p99.is_some());
+            let what = match self.rows.iter().any(has_p99) {
+                true => "left out (–) where it is",
+                false => "not shown, because it is",
+            };
+            notes.push(format!(
+                "p99 is {what} known only roughly: a longer --duration measures more"
+            ));
         }
         notes.extend(self.is_the_machines());
         notes

@@ -142,6 +142,7 @@ pub fn record(scene: &Scene) -> Run {
             slice_ms: Some(500.0),
             probed: Vec::new(),
             budget_s: 60.0,
+            needed_s: None,
             precision: None,
             server_cpus: vec![0],
             generator_cpus: vec![1],

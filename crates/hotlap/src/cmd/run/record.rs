@@ -52,6 +52,7 @@ pub fn begin(
             slice_ms: experiment.and_then(|e| e.slice).map(|slice| slice.as_secs_f64() * 1e3),
             probed: Vec::new(),
             budget_s: experiment.map_or(0.0, |e| e.budget.as_secs_f64()),
+            needed_s: None,
             precision: experiment.and_then(|e| e.precision),
             server_cpus: cores.server.clone(),
             generator_cpus: cores.generator.clone(),

@@ -177,6 +177,7 @@ impl Arena {
                 slice_ms: experiment.slice.map(|slice| slice.as_secs_f64() * 1e3),
                 probed: Vec::new(),
                 budget_s: experiment.budget.as_secs_f64(),
+                needed_s: None,
                 precision: experiment.precision,
                 server_cpus: self.cores.server.clone(),
                 generator_cpus: self.cores.generator.clone(),
