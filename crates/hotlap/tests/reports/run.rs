@@ -279,7 +279,7 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
       server   req/s  CPU/req    p50*  memory
       good    20,000  40.0 µs  3.2 ms  9.0 MB
     * closed loop, at saturation
-    p99 is left out (–) where it is known only roughly: a longer --duration
+    p99 is not shown, because it is known only roughly: a longer --duration
     measures more
 
     No request errors. Intervals of levels, conformance: --details
