@@ -170,7 +170,7 @@ impl Invalid {
                 time.as_secs_f64()
             ),
             Self::Paused { command, time } => {
-                format!("{command} stood still for {:.0} ms", time.as_secs_f64() * 1e3)
+                format!("{command} stalled for {:.0} ms", time.as_secs_f64() * 1e3)
             }
         }
     }
@@ -438,7 +438,7 @@ mod tests {
     fn a_generator_that_stood_still_is_invalid() {
         let found = reasons(|g| g.paused_ns = 300 * MS);
         assert!(
-            found.len() == 1 && found[0].starts_with("ssh b stood still for 300 ms"),
+            found.len() == 1 && found[0].starts_with("ssh b stalled for 300 ms"),
             "{found:?}"
         );
     }

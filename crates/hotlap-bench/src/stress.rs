@@ -573,7 +573,7 @@ impl<'a> Attacked<'a> {
 fn check_target(target: &Target, setting: &StressSetting) -> Result<(), ServerFailure> {
     let Endpoint::Tcp(address) = &target.endpoint else {
         let remedy = "make it listen on a port of 127.0.0.1";
-        return Err(failure("start", "a stress needs TCP".to_owned(), remedy));
+        return Err(failure("start", "a stress test needs a TCP address".to_owned(), remedy));
     };
     if !address.ip().is_loopback() && !setting.allow_remote {
         let cause = format!("{} is not on this machine", address.ip());

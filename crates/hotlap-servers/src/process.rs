@@ -472,7 +472,7 @@ impl Drop for Standby {
 #[derive(Debug, thiserror::Error)]
 pub enum FreezeError {
     /// A process belongs to another user, or a security policy protects it.
-    #[error("cannot stop {name} ({pid}): {cause}; run hotlap as root or as that process's user")]
+    #[error("cannot freeze {name} ({pid}): {cause}; run hotlap as root or as the process's user")]
     Refused {
         /// The name of the process.
         name: String,

@@ -54,7 +54,7 @@ fn unpacked(files: &[(&str, &[u8])], key: &str, cache: &Path) -> anyhow::Result<
     let fresh = cache.join("assets").join(format!("unpacking-{unique}"));
     let cannot = || {
         format!(
-            "cannot unpack the catalogue to {}: set HOTLAP_CACHE to a folder of yours",
+            "cannot unpack the catalogue to {}: set HOTLAP_CACHE to a folder that you can write to",
             cache.display()
         )
     };

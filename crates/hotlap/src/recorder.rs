@@ -314,7 +314,10 @@ impl<'a> Recorder<'a> {
         self.store = None;
         match saved(&path, &mut self.run) {
             Ok(store) => {
-                self.live.say(&format!("Warning: {error}. It was created again; nothing is lost."));
+                self.live.say(&format!(
+                    "Warning: {error}. hotlap opened the store again, and this run is complete in \
+                     it."
+                ));
                 self.store = Some(store);
             }
             Err(_) => {

@@ -359,7 +359,7 @@ mod tests {
             assert!(search.trials.is_empty());
             search.is_over()
         };
-        let why = || "ssh b stood still for 300 ms".to_owned();
+        let why = || "ssh b stalled for 300 ms".to_owned();
         assert!(is_over_after(Violation::Late { lag_us: 900.0 }));
         assert!(!is_over_after(Violation::Generators { why: why() }));
         assert!(!is_over_after(Violation::GeneratorLost { why: why() }));

@@ -63,7 +63,7 @@ impl Attackers {
         cpus: &[usize],
     ) -> Result<Self, String> {
         let Endpoint::Tcp(address) = target.endpoint else {
-            return Err("a stress needs TCP".to_owned());
+            return Err("a stress test needs a TCP address".to_owned());
         };
         let over = Arc::new(AtomicBool::new(false));
         let failed = |e: io::Error| format!("cannot create an event loop: {e}");

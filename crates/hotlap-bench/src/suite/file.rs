@@ -248,7 +248,8 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
     }
     let question = keys.question();
     if let (Some(asked), Question::Explain) = (&keys.question, question) {
-        let what = "a suite cannot explain: use `hotlap run --suite ... --explain`";
+        let what = "a suite cannot ask the question \"explain\": leave out the key, and use \
+                    `hotlap run --suite … --explain`";
         return Err((asked.span(), what.to_owned()));
     }
     let contracts = contracts(&keys)?;

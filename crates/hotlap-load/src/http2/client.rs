@@ -293,7 +293,7 @@ impl ClientConnection {
     fn answer(&mut self, bytes: usize) -> Result<(), Fault> {
         self.answers += bytes;
         if self.answers > MAX_ANSWERS {
-            return Err(Fault::flood("too many frames that answer no request"));
+            return Err(Fault::flood("too many SETTINGS, PING or empty DATA frames"));
         }
         Ok(())
     }

@@ -358,7 +358,7 @@ impl Starting<'_> {
                         "--start-timeout allows more time",
                     ),
                     None => (
-                        format!("it does not listen on its port after {limit} s"),
+                        format!("it did not listen on its port within {limit} s"),
                         match self.network.is_open() {
                             true => {
                                 "make it listen on $PORT at the address in $HOST; \

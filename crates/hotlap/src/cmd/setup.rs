@@ -114,13 +114,13 @@ fn carry_out(
     let name = visible(&log.to_string_lossy());
     // The log must not contain the output of an earlier installation.
     File::create(&log)
-        .with_context(|| format!("cannot write {name}: set HOTLAP_CACHE to a folder of yours"))?;
+        .with_context(|| format!("cannot write {name}: set HOTLAP_CACHE to a folder that you can write to"))?;
     let mut live = Live::start(console);
     let result = missing.run(&log, interrupt.flag(), &mut |progress| match progress {
         InstallProgress::Line(line) => live.phase(format!("installing: {line}")),
         InstallProgress::Waiting => live.say(&format!(
             "Waiting for the package manager: stopping it would leave packages half installed. \
-             A second Ctrl-C stops hotlap alone; the installation goes on, with its log in \
+             A second Ctrl-C stops only hotlap. The installation continues, and its log is \
              {name}."
         )),
     });

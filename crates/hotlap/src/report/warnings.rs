@@ -229,7 +229,7 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
             format!("{remedy}{rest}")
         }
         ServerWarning::LateWindows { .. } if !run.host.generators.is_empty() => {
-            "A generator was late, stood still or was lost: the list of laps has the reason of \
+            "A generator was late, stalled or was lost: the list of laps has the reason of \
              each. Check the generators' hosts, and their connections to here and to the server."
                 .to_owned()
         }

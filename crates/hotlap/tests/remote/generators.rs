@@ -130,7 +130,7 @@ fn a_generator_that_stands_still_makes_its_lap_invalid() {
     let said = running.end();
     let export = scene.json("run.json");
     // The generator stalled in a window or learned of the next window too late.
-    let still = [left_out(&export, "stood still for "), left_out(&export, " ms late")].concat();
+    let still = [left_out(&export, "stalled for "), left_out(&export, " ms late")].concat();
     assert!(!still.is_empty(), "{said:?}");
     assert_eq!(pids(&scene, "pids").len(), 1, "it was started again");
 }

@@ -150,9 +150,9 @@ fn a_generator_that_is_stopped_for_a_while_makes_the_load_invalid() {
     kill_process(agent, Signal::STOP).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     kill_process(agent, Signal::CONT).unwrap();
-    let said = under_way.load.end().fails(4).has("stood still for ");
+    let said = under_way.load.end().fails(4).has("stalled for ");
     let invalid = said.json()["generators"]["invalid"].clone();
-    let is_it = |why: &Value| why.as_str().unwrap().contains("stood still");
+    let is_it = |why: &Value| why.as_str().unwrap().contains("stalled");
     assert!(invalid.as_array().unwrap().iter().any(is_it), "{invalid}");
 }
 

@@ -76,7 +76,9 @@ fn described(spec: &RunSpec, server: &Server) -> String {
         (Some(failure), _) if spec.install && failure.phase == "toolchain" => {
             "toolchain to be installed, then built".to_owned()
         }
-        (Some(failure), _) => format!("cannot take part: {}; {}", failure.cause, failure.remedy),
+        (Some(failure), _) => {
+            format!("cannot take part, because {}; {}", failure.cause, failure.remedy)
+        }
         (None, Some(Source::Catalogue(own, _))) => match own.toolchain.build.as_slice() {
             [] => "no build needed".to_owned(),
             commands => {
@@ -125,7 +127,7 @@ const EXPLAINS: &str = "plain laps, laps with a CPU profile, and laps with count
 fn searches(experiment: &Experiment) -> Vec<String> {
     let goals: Vec<String> = experiment.objectives.iter().map(ToString::to_string).collect();
     vec![
-        format!("searches the highest rate that keeps {}", goals.join(" and ")),
+        format!("searches for the highest rate that meets {}", goals.join(" and ")),
         format!("open loop, Poisson arrivals, in random order (seed {})", experiment.seed),
     ]
 }
@@ -147,8 +149,8 @@ fn rounds(experiment: &Experiment, run: &Run, forecast: &Forecast) -> Vec<String
     ));
     lines.push(match experiment.slice {
         Some(slice) => format!("slices of {} ms", slice.as_secs_f64() * 1e3),
-        None => "slices of 12 ms or 0.1 s: the shorter if every server costs in it what it \
-             costs when left running"
+        None => "slices of 12 ms, or of 100 ms if a server costs more or less in slices of 12 ms \
+             than when left running"
             .to_owned(),
     });
     lines

@@ -115,11 +115,11 @@ impl Rule {
         let (None, Some(ratio)) = (inconclusive, ratio) else {
             let why = match inconclusive {
                 Some(why) => format!(": {}", reason(why)),
-                None => ", because one of them is not known".to_owned(),
+                None => ", because the capacity of one of the two servers is unknown".to_owned(),
             };
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided{under}: the capacity of {server} cannot be compared \
-                 with that of {other}{why}."
+                "--fail-if cannot be decided{under}: {server} and {other} cannot be compared by \
+                 their capacity{why}."
             ));
             return;
         };
@@ -227,11 +227,11 @@ impl Rule {
         let ratio = found.and_then(|found| Some((found, found.ratio.as_ref()?)));
         let Some((found, ratio)) = ratio.filter(|(_, ratio)| ratio.low.is_some()) else {
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided{under}: the {what} of {server} cannot be compared \
-                 with that of {other}, because too few laps count, responses were wrong, requests \
-                 had no response, or the load generator limits it. More laps (--duration) may give \
-                 an interval{}.",
-                if measure == Measure::P99 { ", and longer slices (--slice 1s)" } else { "" }
+                "--fail-if cannot be decided{under}: {server} and {other} cannot be compared by \
+                 their {what}, because too few laps count, responses were wrong, requests had no \
+                 response, or the load generator was the limit. A longer --duration{} may give an \
+                 interval.",
+                if measure == Measure::P99 { ", or longer slices (--slice 1s)," } else { "" }
             ));
             return;
         };
@@ -397,10 +397,10 @@ mod tests {
         assert_eq!(ruling.exit(), Exit::Invalid);
         assert_eq!(
             ruling.unknown[0],
-            "--fail-if cannot be decided: the p99 of service time of new cannot be compared with \
-             that of old, because too few laps count, responses were wrong, requests had no \
-             response, or the load generator limits it. More laps (--duration) may give an \
-             interval, and longer slices (--slice 1s)."
+            "--fail-if cannot be decided: new and old cannot be compared by their p99 of service \
+             time, because too few laps count, responses were wrong, requests had no response, or \
+             the load generator was the limit. A longer --duration, or longer slices (--slice \
+             1s), may give an interval."
         );
     }
 

@@ -137,7 +137,7 @@ pub fn levels<'a>(
     }
     let x = Axis::over(unit, plain, extent(&series));
     if x.log {
-        note += " Equal distances are equal ratios.";
+        note += " The axis is logarithmic: equal distances mean equal ratios.";
     }
     Chart {
         title: title.to_owned(),
