@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -107,9 +107,13 @@ impl Folder {
     /// Writes a file that only its owner can read.
     pub(super) fn write(&self, name: &str, text: &str) -> io::Result<()> {
         let path = self.path.join(name);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(text.as_bytes())?;
-        Owner(self.owner).give(&path)
+        match self.owner {
+            // By the open file: the owner of the folder could replace the path by a link.
+            Some((user, group)) => fchown(&file, Some(user), Some(group)),
+            None => Ok(()),
+        }
     }
 }
 
