@@ -437,10 +437,7 @@ mod tests {
     #[test]
     fn a_generator_that_stood_still_is_invalid() {
         let found = reasons(|g| g.paused_ns = 300 * MS);
-        assert!(
-            found.len() == 1 && found[0].starts_with("ssh b stalled for 300 ms"),
-            "{found:?}"
-        );
+        assert!(found.len() == 1 && found[0].starts_with("ssh b stalled for 300 ms"), "{found:?}");
     }
 
     #[test]

@@ -113,8 +113,9 @@ fn carry_out(
     let log = paths::cache()?.join("setup.log");
     let name = visible(&log.to_string_lossy());
     // The log must not contain the output of an earlier installation.
-    File::create(&log)
-        .with_context(|| format!("cannot write {name}: set HOTLAP_CACHE to a folder that you can write to"))?;
+    File::create(&log).with_context(|| {
+        format!("cannot write {name}: set HOTLAP_CACHE to a folder that you can write to")
+    })?;
     let mut live = Live::start(console);
     let result = missing.run(&log, interrupt.flag(), &mut |progress| match progress {
         InstallProgress::Line(line) => live.phase(format!("installing: {line}")),

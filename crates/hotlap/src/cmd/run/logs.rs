@@ -37,7 +37,9 @@ impl Logs {
         let all = paths::cache()?.join("logs");
         Self::within(&all).with_context(|| {
             let all = all.display();
-            format!("cannot make a folder in {all}: set HOTLAP_CACHE to a folder that you can write to")
+            format!(
+                "cannot make a folder in {all}: set HOTLAP_CACHE to a folder that you can write to"
+            )
         })
     }
 
