@@ -97,7 +97,7 @@ impl Decoder {
     /// Handles a dynamic table size update (RFC 7541 section 6.3), after `updates` others.
     fn update(&mut self, size: usize, updates: usize) -> Result<(), &'static str> {
         if updates >= MAX_UPDATES {
-            return Err("a table size update is late, or one of more than two in its header block");
+            return Err("a table size update is late, or the third one at the start of its block");
         }
         if size > TABLE_SIZE as usize {
             return Err("the header table is set to over 4096 bytes");
@@ -517,7 +517,7 @@ mod tests {
         }
         assert_eq!(of(&[0x08, 0x81, 0xff]), "a Huffman-coded string has wrong padding");
         assert_eq!(of(&[0x3f, 0xe2, 0x1f]), "the header table is set to over 4096 bytes");
-        let place = "a table size update is late, or one of more than two in its header block";
+        let place = "a table size update is late, or the third one at the start of its block";
         assert_eq!(of(&[0x88, 0x20]), place);
         assert_eq!(of(&[0x20, 0x20, 0x20]), place);
     }

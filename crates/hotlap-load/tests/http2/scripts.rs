@@ -299,7 +299,7 @@ fn heads() -> Vec<Script> {
         ("a block that is cut off", headers(1, end, b"\x88\x08\x03"), "a header block ends within a field"),
         ("a wrong Huffman code", headers(1, end, b"\x08\x81\xff"), "a Huffman-coded string has wrong padding"),
         ("a header table that is too large", headers(1, end, b"\x3f\xe2\x1f\x88"), "the header table is set to over 4096 bytes"),
-        ("a late table size update", headers(1, end, b"\x88\x20"), "a table size update is late, or one of more than two in its header block"),
+        ("a late table size update", headers(1, end, b"\x88\x20"), "a table size update is late, or the third one at the start of its block"),
     ]),
     all("", vec![
         ("a wrong block on a stream that was reset", [headers(1, end, b""), headers(1, end, b"\xbe")].concat(), "malformed 0: a response without :status; COMPRESSION_ERROR: a header field has an index that does not exist"),
