@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt::Debug;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -52,6 +53,16 @@ const BACKLOG: i32 = 4096;
 pub struct NotAServer {
     pub(crate) text: String,
     pub(crate) known: String,
+}
+
+impl NotAServer {
+    /// Returns the variant that `text` names, which is the variant's own name in lower case.
+    pub(crate) fn or_named<T: Copy + Debug>(text: &str, all: &[T]) -> Result<T, Self> {
+        let name = |one: &T| format!("{one:?}").to_lowercase();
+        let known = || all.iter().map(name).collect::<Vec<_>>().join(", ");
+        let found = all.iter().copied().find(|one| name(one) == text);
+        found.ok_or_else(|| Self { text: text.to_owned(), known: known() })
+    }
 }
 
 /// The reason why a server cannot run.

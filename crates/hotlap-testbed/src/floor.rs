@@ -73,21 +73,13 @@ impl Cheat {
         Self::Partless,
         Self::Uncompressed,
     ];
-
-    fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
 }
 
 impl FromStr for Cheat {
     type Err = NotAServer;
 
     fn from_str(text: &str) -> Result<Self, NotAServer> {
-        let found = Self::ALL.into_iter().find(|one| one.name() == text);
-        found.ok_or_else(|| NotAServer {
-            text: text.to_owned(),
-            known: Self::ALL.map(Self::name).join(", "),
-        })
+        NotAServer::or_named(text, &Self::ALL)
     }
 }
 

@@ -74,10 +74,6 @@ impl Planted {
         Self::Gzip,
     ];
 
-    fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
-
     /// Serves until the process ends, with one event loop per thread. All variants except
     /// [`Planted::Body`] and [`Planted::Gzip`] fulfil the contract `hello`.
     ///
@@ -94,11 +90,7 @@ impl FromStr for Planted {
     type Err = NotAServer;
 
     fn from_str(text: &str) -> Result<Self, NotAServer> {
-        let found = Self::ALL.into_iter().find(|one| one.name() == text);
-        found.ok_or_else(|| NotAServer {
-            text: text.to_owned(),
-            known: Self::ALL.map(Self::name).join(", "),
-        })
+        NotAServer::or_named(text, &Self::ALL)
     }
 }
 
@@ -388,7 +380,7 @@ mod tests {
     #[test]
     fn every_difference_has_a_name() {
         for kind in Planted::ALL {
-            assert_eq!(kind.name().parse(), Ok(kind));
+            assert_eq!(format!("{kind:?}").to_lowercase().parse(), Ok(kind));
         }
         let told = "sleep".parse::<Planted>().unwrap_err().to_string();
         assert!(told.starts_with("\"sleep\" is no server; use nothing, getpid, "), "{told}");

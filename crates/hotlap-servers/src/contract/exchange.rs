@@ -300,7 +300,8 @@ impl Exchange {
             }
         }
         // RFC 9110 section 15.3.7.1.
-        if answer.status == 206 && answer.header("content-range").is_none() {
+        let is_one_part = answer.status == 206 && self.media_type.is_some();
+        if is_one_part && answer.header("content-range").is_none() {
             return Err("206 without Content-Range".to_owned());
         }
         if let Content::Gzip(_) = self.content {
