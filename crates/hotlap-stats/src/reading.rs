@@ -86,9 +86,9 @@ pub fn of_both<'a>(own: &'a [Reading], other: &[Reading]) -> impl Iterator<Item 
     own.iter().filter(move |reading| others.contains(&reading.place()))
 }
 
-/// Returns the logarithm of a server's figure relative to the mean of other servers, by restart and
-/// round. Rounds that no other server has are left out. Without other servers, the result is the
-/// logarithm of the figure.
+/// Returns the logarithm of a server's figure relative to the median of other servers, by restart
+/// and round. If one of the others changes a lot, their median hardly does. Rounds that no other
+/// server has are left out. Without other servers, the result is the logarithm of the figure.
 fn relative(server: &[Reading], others: &[&[Reading]]) -> BTreeMap<(u32, u32), f64> {
     let logs = |readings: &[Reading]| -> BTreeMap<(u32, u32), f64> {
         readings.iter().filter_map(|r| Some((r.place(), r.share.log()?))).collect()
@@ -96,8 +96,8 @@ fn relative(server: &[Reading], others: &[&[Reading]]) -> BTreeMap<(u32, u32), f
     let of_others: Vec<_> = others.iter().map(|readings| logs(readings)).collect();
     let relative = |(place, own): ((u32, u32), f64)| {
         let at: Vec<f64> = of_others.iter().filter_map(|o| o.get(&place).copied()).collect();
-        let mean = at.iter().sum::<f64>() / at.len().max(1) as f64;
-        (others.is_empty() || !at.is_empty()).then_some((place, own - mean))
+        let usual = median(&at);
+        (others.is_empty() || usual.is_some()).then_some((place, own - usual.unwrap_or(0.0)))
     };
     logs(server).into_iter().filter_map(relative).collect()
 }
@@ -116,7 +116,7 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Returns the change of a server relative to the mean of other servers, over the rounds that
+    /// Returns the change of a server relative to the median of other servers, over the rounds that
     /// any of them has too. Without other servers, the server's own change is returned.
     ///
     /// Least squares fit a line to the logarithms of the rounds, with the same slope in each
@@ -153,7 +153,7 @@ const BURST: f64 = 1.25;
 /// Bursts are reported if they raise the mean by more than this ratio.
 const REPORTED: f64 = 1.02;
 
-/// Rounds in which a server cost far more than usual, relative to the reference.
+/// Rounds in which a server cost far more than usual, relative to other servers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bursts {
     /// The mean cost of the server in these rounds, as a ratio to the median round.
@@ -162,22 +162,39 @@ pub struct Bursts {
     pub rounds: u32,
     /// The number of all rounds.
     pub of: u32,
+    /// Whether the bursts are what is left of a warm-up: the first rounds of most restarts, two or
+    /// more in all, and no other rounds.
+    pub at_start: bool,
 }
 
 impl Bursts {
     /// Returns the bursts of a server. `None` if bursts hardly matter, or if they are so frequent
-    /// that the median round does not show the usual cost.
-    pub fn of(server: &[Reading], reference: &[Reading]) -> Option<Self> {
-        let ratios: Vec<f64> = relative(server, &[reference]).into_values().collect();
-        let usual = median(&ratios)?;
-        let above: Vec<f64> =
-            ratios.iter().map(|ratio| (ratio - usual).exp()).filter(|r| *r > BURST).collect();
-        let (rounds, of) = (above.len() as f64, ratios.len() as f64);
-        let excess: f64 = above.iter().map(|factor| factor - 1.0).sum();
-        (excess / of > REPORTED - 1.0 && rounds < of / 4.0).then(|| Self {
-            factor: 1.0 + excess / rounds,
-            rounds: above.len() as u32,
-            of: ratios.len() as u32,
+    /// that the median round may not show the usual cost.
+    pub fn of(server: &[Reading], others: &[&[Reading]]) -> Option<Self> {
+        let ratios = relative(server, others);
+        let usual = median(&ratios.values().copied().collect::<Vec<_>>())?;
+        let mut excess = 0.0;
+        // For each restart, whether each of its rounds is a burst.
+        let mut restarts = BTreeMap::<u32, Vec<bool>>::new();
+        for ((restart, _), ratio) in &ratios {
+            let factor = (ratio - usual).exp();
+            let is_burst = factor > BURST;
+            excess += if is_burst { factor - 1.0 } else { 0.0 };
+            restarts.entry(*restart).or_default().push(is_burst);
+        }
+        let rounds = restarts.values().flatten().filter(|is_burst| **is_burst).count();
+        let begins = |bursts: &&Vec<bool>| bursts[0] && bursts.is_sorted_by(|a, b| a >= b);
+        let has = |bursts: &&Vec<bool>| bursts.contains(&true);
+        let of_start = restarts.values().filter(begins).count();
+        let all_begin = restarts.values().filter(has).count() == of_start;
+        let at_start = rounds > 1 && all_begin && of_start * 2 > restarts.len();
+        let of = ratios.len();
+        let are_few = rounds * if at_start { 2 } else { 4 } < of;
+        (excess / of as f64 > REPORTED - 1.0 && are_few).then(|| Self {
+            factor: 1.0 + excess / rounds as f64,
+            rounds: rounds as u32,
+            of: of as u32,
+            at_start,
         })
     }
 }
@@ -287,7 +304,21 @@ mod tests {
             let server: Vec<Reading> = (0..).zip(costs.iter().copied()).map(reading).collect();
             let reference: Vec<Reading> =
                 (0..).zip(costs.iter().map(|_| 5.0)).map(reading).collect();
-            Bursts::of(&server, &reference)
+            Bursts::of(&server, &[&reference])
+        }
+
+        /// Regression: a server that became three times cheaper in its first two rounds was called
+        /// bursty, and those rounds counted.
+        #[test]
+        fn the_first_rounds_of_most_restarts_are_a_warm_up() {
+            let of = |dear: &[usize]| {
+                let mut costs = [5.0; 20];
+                dear.iter().for_each(|round| costs[*round] = 15.0);
+                bursts(&costs).unwrap().at_start
+            };
+            // Five restarts of four rounds.
+            assert!(of(&[0, 4, 8]) && of(&[0, 1, 4, 8]));
+            assert!(!of(&[0, 4]) && !of(&[0, 4, 9]) && !of(&[0, 2, 4, 8]) && !of(&[0]));
         }
 
         #[test]

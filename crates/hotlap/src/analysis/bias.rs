@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use hotlap_bench::lap::readings;
 use hotlap_bench::local::TOLERANCE;
-use hotlap_stats::{ByRestart, Drift, Estimate, Mean, Reading, apart, totals};
+use hotlap_stats::{Bursts, ByRestart, Drift, Estimate, Mean, Reading, apart, totals};
 
 use super::Measure;
 use crate::model::{Class, Probed, Run};
@@ -93,7 +93,9 @@ impl Unsteady {
         costs: &[Reading],
         others: &[&[Reading]],
     ) -> Option<Self> {
-        changing(costs, others).or_else(|| at_limit(run, load, server).then_some(Self::AtLimit))
+        changing(costs, others)
+            .or_else(|| settling(costs, others))
+            .or_else(|| at_limit(run, load, server).then_some(Self::AtLimit))
     }
 }
 
@@ -109,6 +111,13 @@ fn changing(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
     let is_certain = relative.p < BY_CHANCE;
     ((change.abs() >= CHANGED || is_fast) && is_certain && is_its_own)
         .then(|| Unsteady::Changing { change, last_ns: last(costs) })
+}
+
+/// Returns the change of a server whose first rounds cost far more than all later ones. Such a
+/// change may be too early and too short for a line through all rounds.
+fn settling(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
+    let bursts = Bursts::of(costs, others).filter(|bursts| bursts.at_start)?;
+    Some(Unsteady::Changing { change: 1.0 / bursts.factor - 1.0, last_ns: last(costs) })
 }
 
 /// Returns the mean CPU time in the laps of a restart, in seconds.
@@ -190,6 +199,24 @@ mod tests {
                 "{change}"
             );
             assert_eq!(changing(&flat, &[&falling]), None);
+        }
+
+        #[test]
+        fn a_server_whose_first_rounds_cost_more_was_still_warming_up() {
+            let rounds = |first: f64| {
+                let cost = |n: u32| if n < 2 { first } else { 2.85 };
+                let reading = |n: u32| {
+                    let wobble = 1.0 + 0.01 * f64::from(n * 7 % 3);
+                    Reading { restart: 0, round: n, share: Share::whole(cost(n) * wobble) }
+                };
+                (0..24).map(reading).collect::<Vec<_>>()
+            };
+            let (falling, flat) = (rounds(9.1), rounds(2.85));
+            let Some(Unsteady::Changing { change, .. }) = settling(&falling, &[&flat]) else {
+                panic!("it falls");
+            };
+            assert!((-0.71..-0.66).contains(&change), "{change}");
+            assert_eq!(settling(&flat, &[&falling]), None);
         }
 
         #[test]

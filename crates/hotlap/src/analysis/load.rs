@@ -136,11 +136,12 @@ impl Analysis {
         is_known.then(|| control.far_end().exp_m1())
     }
 
-    /// Finds rounds in which a server cost far more than usual. `None` without such rounds.
+    /// Finds rounds in which a server cost far more than usual. `None` without such rounds, or if
+    /// they are the end of its warm-up, which makes it unsteady.
     pub fn bursts(&self, server: usize) -> Option<Bursts> {
         let reference = self.reference.filter(|reference| *reference != server)?;
         let [own, other] = [server, reference].map(|s| &self.servers[s].readings[Measure::Cost]);
-        Bursts::of(own, other)
+        Bursts::of(own, &[other]).filter(|bursts| !bursts.at_start)
     }
 
     /// Returns the ceiling's CPU time per request ÷ a server's. `None` if either is unknown.
