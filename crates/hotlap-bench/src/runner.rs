@@ -5,6 +5,7 @@
 //! runner returns what a test specified.
 
 use hotlap_observe::{Instrument, Observation, ObserveError};
+use hotlap_servers::database::DatabaseWork;
 use hotlap_servers::launch::ServerFailure;
 use std::time::Duration;
 
@@ -180,10 +181,10 @@ pub struct Ready {
     pub ready_ms: Option<f64>,
     /// Conformance checks, which are reported but not required: the number passed, and the total.
     pub conformance: (u32, u32),
-    /// The statements that the server's database executed per request, for each request of its
-    /// contracts. `None` for a request without a database. Empty if statements were not counted.
+    /// The work of the server's database for each request of its contracts. `None` for a request
+    /// without a database. Empty if statements were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub statements: Vec<Option<f64>>,
+    pub database_work: Vec<Option<DatabaseWork>>,
     /// What the user should know, for example varying responses or another port.
     pub notes: Vec<String>,
     /// Resident memory before any load, in bytes. `None` if unknown.

@@ -269,7 +269,7 @@ impl Runner for Scripted {
             Ok(Ready {
                 ready_ms: Some(script.ready.as_secs_f64() * 1e3),
                 conformance: (14, 14),
-                statements: Vec::new(),
+                database_work: Vec::new(),
                 notes: Vec::new(),
                 rss_bytes: Some(script.rss_bytes),
             })

@@ -38,8 +38,8 @@ use folder::{Folder, Owner};
 pub use folder::{LOG, remove_left};
 pub(crate) use others::connected;
 pub use programs::Programs;
-pub use proof::Proof;
-pub(crate) use proof::prove;
+pub(crate) use proof::Prover;
+pub use proof::{DatabaseWork, Proof};
 
 /// The settings that differ from PostgreSQL's defaults. A crash would lose all data, but a run
 /// throws its data away. PostgreSQL does no work by itself that may fall into a lap by chance: no
@@ -283,7 +283,7 @@ impl Database {
             failure(
                 // The message looks like `psql:schema.sql:2: ERROR: …`.
                 cause.trim_start_matches("psql:").to_owned(),
-                "correct the SQL. It runs as the owner of an empty database, not as a superuser",
+                "correct the SQL, which runs as the owner of an empty database, not as a superuser",
             )
         })?;
         // Autovacuum is off, so nothing else collects the statistics that the planner needs.

@@ -24,6 +24,9 @@ const FORTUNES: u8 = b'3';
 const ROWS: u8 = b'4';
 const ALL: u8 = b'5';
 
+/// The number of requests for which a tired server changes rows.
+const UNTIL_TIRED: u32 = 50;
+
 /// A way in which a server breaks a contract, mostly to save work. The checks must find every
 /// cheat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,10 @@ pub enum Cheat {
     OneStatement,
     /// The server responds without changing a row.
     Unwritten,
+    /// The server changes rows in response to its first requests only.
+    Tired,
+    /// The server writes the old numbers into half of the rows.
+    Lossy,
     /// Pages list the messages in the order of the table.
     Unsorted,
     /// The server opens more connections than the pool has.
@@ -58,13 +65,15 @@ pub enum Cheat {
 
 impl Cheat {
     /// All variants, including [`Cheat::None`].
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::None,
         Self::Unescaped,
         Self::Cached,
         Self::Uncached,
         Self::OneStatement,
         Self::Unwritten,
+        Self::Tired,
+        Self::Lossy,
         Self::Unsorted,
         Self::Greedy,
         Self::Truncated,
@@ -104,6 +113,8 @@ struct Server {
     body: Vec<u8>,
     /// The delay of the response.
     delay: Duration,
+    /// The number of requests to change rows so far.
+    updates: u32,
 }
 
 /// A file of the contract `static`, both plain and compressed.
@@ -192,7 +203,8 @@ impl Server {
         let database = env::var_os("PGHOST").map(|_| Data::open(cheat)).transpose()?;
         let files = env::var_os("FILES").map(|folder| StaticFile::all(Path::new(&folder)));
         let files = files.transpose()?.unwrap_or_default();
-        Ok(Self { cheat, database, files, body: Vec::new(), delay: Duration::ZERO })
+        let (body, delay) = (Vec::new(), Duration::ZERO);
+        Ok(Self { cheat, database, files, body, delay, updates: 0 })
     }
 
     fn data(&mut self) -> io::Result<&mut Data> {
@@ -250,12 +262,7 @@ impl Server {
             }
             ("POST", "/updates") => {
                 let (ids, new) = (ids(), numbers(query, "numbers="));
-                self.rows(&ids)?;
-                if self.cheat != Cheat::Unwritten {
-                    let pairs: Vec<[i32; 2]> =
-                        ids.iter().zip(&new).map(|(id, new)| [*id, *new]).collect();
-                    self.data()?.session.execute(CHANGE, pairs.iter().map(|pair| &pair[..]))?;
-                }
+                self.change(&ids, &new)?;
                 list(&ids, &new, &mut self.body);
             }
             ("GET", "/fortunes") => {
@@ -266,6 +273,27 @@ impl Server {
             _ => return Ok(None),
         }
         Ok(Some("application/json"))
+    }
+
+    /// Reads the rows with these ids, and gives them new numbers.
+    fn change(&mut self, ids: &[i32], new: &[i32]) -> io::Result<()> {
+        let old = self.rows(ids)?;
+        self.updates += 1;
+        let is_written = match self.cheat {
+            Cheat::Unwritten => false,
+            Cheat::Tired => self.updates < UNTIL_TIRED,
+            _ => true,
+        };
+        if is_written {
+            let keeps = |id: i32| self.cheat == Cheat::Lossy && id % 2 == 0;
+            let pair = |((id, new), old): ((&i32, &i32), &i32)| match keeps(*id) {
+                true => [*id, *old],
+                false => [*id, *new],
+            };
+            let pairs: Vec<[i32; 2]> = ids.iter().zip(new).zip(&old).map(pair).collect();
+            self.data()?.session.execute(CHANGE, pairs.iter().map(|pair| &pair[..]))?;
+        }
+        Ok(())
     }
 
     /// Returns the numbers of the rows with these ids.

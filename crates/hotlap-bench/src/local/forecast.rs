@@ -177,7 +177,7 @@ impl Runner for Forecaster<'_> {
             Ok(Ready {
                 ready_ms,
                 conformance: (0, 0),
-                statements: Vec::new(),
+                database_work: Vec::new(),
                 notes: Vec::new(),
                 rss_bytes: None,
             })

@@ -16,6 +16,7 @@ use hotlap_load::{Failure, Outcome};
 use hotlap_observe::Compiler;
 use hotlap_observe::{Memory, Switches};
 use hotlap_servers::contract::Response;
+use hotlap_servers::database::DatabaseWork;
 use hotlap_servers::infer;
 use hotlap_servers::interrupt;
 use hotlap_servers::launch::{NamedFile, ServerFailure};
@@ -176,8 +177,8 @@ pub(super) struct Instance {
     /// Conformance checks of the latest verification: the number passed, and the total. Both are 0
     /// if the checks were not repeated.
     conformance: (u32, u32),
-    /// Database statements per request, as counted by the latest full verification.
-    statements: Vec<Option<f64>>,
+    /// The database's work for each request, as counted by the latest full verification.
+    database_work: Vec<Option<DatabaseWork>>,
 }
 
 /// What a warm-up showed about a server under a load.
@@ -348,7 +349,7 @@ impl Instance {
             observes: false,
             verified: false,
             conformance: (0, 0),
-            statements: Vec::new(),
+            database_work: Vec::new(),
         }
     }
 

@@ -1,29 +1,43 @@
-//! Proves that a server queries its database as its contracts demand. The statements of a few
-//! requests are counted, and what they changed is read back.
+//! Proves that a server queries its database as its contracts demand. The statements of some
+//! requests are counted, and what they changed is read back. The requests arrive on as many
+//! connections as the server has to its database, because a server that fulfils its contracts for
+//! one client may still mix up or lose the work of several.
 //!
 //! Responses cannot show what a server asks its database. A server may respond from a cache, or
 //! read 20 rows with one statement. TechEmpower's benchmarks counted statements for the same
 //! reason.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::PoisonError;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use hotlap_load::plan::Target;
+use hotlap_load::plan::{Plan, Request, Shape, Stop, Target};
+use hotlap_load::{Outcome, Session};
+use serde::{Deserialize, Serialize};
 
-use super::Database;
-use crate::contract::{Contract, Exchange, Name};
+use super::{Database, SQL_LOOK, pool_size};
+use crate::contract::{Contract, Exchange, Fields, Name};
 use crate::launch::ServerFailure;
-use crate::verify::{Check, LIMIT, ask};
+use crate::verify::Check;
 
 /// The number of requests whose statements are counted.
-const REQUESTS: u64 = 10;
+const REQUESTS: u64 = 100;
+
+/// The first field value of these requests. As many requests were sent before.
+const FIRST: u64 = REQUESTS;
+
+/// The time limit for one of these requests. How fast they are is measured later.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// How often the requests are repeated until a server with its rows in memory executes no
 /// statement. Each of its processes may read the rows once.
 const ROUNDS: u32 = 4;
+
+/// The least share of changed rows that must have a number of the responses, in per cent.
+const KEPT: usize = 95;
 
 /// How long PostgreSQL may take to tell its processes about a new setting.
 const TOLD: Duration = Duration::from_millis(200);
@@ -39,136 +53,196 @@ fn statements(name: Name) -> RangeInclusive<u64> {
     }
 }
 
+/// What a request makes a database do.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DatabaseWork {
+    /// The number of statements per request.
+    pub statements: f64,
+    /// How often per request a process of the database waited for the server. Statements that are
+    /// sent together take one round trip. `None` if the system does not count context switches.
+    pub round_trips: Option<f64>,
+}
+
 /// What was found out about the statements of a server.
 #[derive(Debug, Clone, Default)]
 pub struct Proof {
     /// The checks that the server's contracts require.
     pub checks: Vec<Check>,
-    /// The number of statements per request, for each request of the contracts. `None` if no
-    /// statements were counted.
-    pub statements: Vec<Option<f64>>,
+    /// The work of each request of the contracts. `None` if no statements were counted.
+    pub work: Vec<Option<DatabaseWork>>,
 }
 
-/// Counts statements and reads back changes, for the server with the number `server`. Contracts
-/// without a database are not checked.
-pub(crate) fn prove(
-    database: &Database,
-    server: usize,
-    names: &[Name],
-    at: (&Target, &str),
-    stop: &AtomicBool,
-) -> Proof {
-    let mut proof = Proof::default();
-    for name in names {
-        let first = match name.needs_database() {
-            true => prove_one(&mut proof.checks, (database, server), *name, at, stop),
-            false => None,
-        };
-        let others = Contract::of(*name, None).exchanges.len().saturating_sub(1);
-        proof.statements.push(first);
-        proof.statements.resize(proof.statements.len() + others, None);
-    }
-    proof
+/// A server whose statements are counted.
+pub(crate) struct Prover<'a> {
+    pub(crate) database: &'a Database,
+    /// The number of the server, after which its database is named.
+    pub(crate) server: usize,
+    pub(crate) target: &'a Target,
+    pub(crate) stop: &'a AtomicBool,
 }
 
-/// Adds the checks of one contract. Returns the number of statements per request.
-fn prove_one(
-    checks: &mut Vec<Check>,
-    (database, server): (&Database, usize),
-    name: Name,
-    (target, host): (&Target, &str),
-    stop: &AtomicBool,
-) -> Option<f64> {
-    let contract = Contract::of(name, None);
-    let right = statements(name);
-    let expected = match right.start() {
-        0 => "none once the rows are in memory".to_owned(),
-        1 => "at least 1 statement for each request".to_owned(),
-        n => format!("at least {n} statements for each request"),
-    };
-    let mut last = None;
-    let mut count = || {
-        counted(database, server, || {
-            for number in 1..=REQUESTS {
-                let exchange = contract.with_values(number).exchanges.swap_remove(0);
-                ask(target, host, LIMIT, &exchange, stop)?;
-                last = Some(exchange);
+impl Prover<'_> {
+    /// Counts statements and reads back changes. `requests` are the requests of the contract, with
+    /// their verified responses. Contracts without a database are not checked.
+    pub(crate) fn prove(&self, contract: &Contract, requests: &[Request]) -> Proof {
+        let mut proof = Proof::default();
+        let mut asks = contract.exchanges.iter().zip(requests);
+        for name in &contract.names {
+            let own = asks.by_ref().take(Contract::of(*name, None).exchanges.len());
+            for (exchange, request) in own {
+                let work = match name.needs_database() {
+                    true => {
+                        let load = (exchange, request, &contract.fields);
+                        self.prove_one(&mut proof.checks, *name, load)
+                    }
+                    false => None,
+                };
+                proof.work.push(work);
             }
-            Ok(())
-        })
-    };
-    let all = right.start() * REQUESTS..=right.end().saturating_mul(REQUESTS);
-    let mut counted = count();
-    for _ in 1..ROUNDS {
-        if counted.as_ref().is_ok_and(|statements| statements > all.end()) {
-            counted = count();
+        }
+        proof
+    }
+
+    /// Adds the checks of one request of a contract. Returns the work of the request.
+    fn prove_one(
+        &self,
+        checks: &mut Vec<Check>,
+        name: Name,
+        (exchange, request, fields): (&Exchange, &Request, &Fields),
+    ) -> Option<DatabaseWork> {
+        let right = statements(name);
+        let expected = match right.start() {
+            0 => "none once the rows are in memory".to_owned(),
+            1 => "at least 1 statement for each request".to_owned(),
+            n => format!("at least {n} statements for each request"),
+        };
+        let plan = Plan {
+            fields: fields.list.clone(),
+            seed: fields.seed,
+            unique: fields.unique,
+            first_value: FIRST,
+            shape: Shape { connections: pool_size(), ..Shape::default() },
+            stop: Stop::Requests(REQUESTS),
+            timeout: LIMIT,
+            ..Plan::new(self.target.clone(), request.clone())
+        };
+        let all = right.start() * REQUESTS..=right.end().saturating_mul(REQUESTS);
+        // The server may open its connections, and read rows into memory, at the first requests.
+        let ready = self.load(&Plan { first_value: 0, ..plan.clone() });
+        let mut counted = ready.and_then(|()| self.counted(&plan));
+        for _ in 1..ROUNDS {
+            if counted.as_ref().is_ok_and(|(statements, _)| statements > all.end()) {
+                counted = self.counted(&plan);
+            }
+        }
+        let check = |name: &str, expected: String, outcome: Result<(), String>| Check {
+            name: name.to_owned(),
+            expected,
+            pass: outcome.is_ok(),
+            got: outcome.err().unwrap_or_default(),
+        };
+        let per_request = |count: u64| count as f64 / REQUESTS as f64;
+        let work = counted.as_ref().ok().map(|(statements, waits)| DatabaseWork {
+            statements: per_request(*statements),
+            round_trips: waits.map(per_request),
+        });
+        let statements = counted.and_then(|(statements, _)| match all.contains(&statements) {
+            true => Ok(()),
+            false => Err(format!("{statements} for {REQUESTS} requests")),
+        });
+        checks.push(check("statements", expected, statements));
+        if name == Name::Updates {
+            let expected = format!("numbers of the responses in {KEPT}% of the changed rows");
+            checks.push(check("changes", expected, self.kept(exchange, fields)));
+        }
+        work
+    }
+
+    /// Counts the statements that a server executes for the requests of a plan, and how often the
+    /// database waited for the server meanwhile.
+    fn counted(&self, plan: &Plan) -> Result<(u64, Option<u64>), String> {
+        let sql = |statement: &str| self.database.sql(statement).map_err(|failure| failure.cause);
+        let track = |what: &str| {
+            sql(&format!("ALTER SYSTEM SET pg_stat_statements.track = '{what}'"))?;
+            sql("SELECT pg_reload_conf()")?;
+            thread::sleep(TOLD);
+            Ok::<(), String>(())
+        };
+        let _alone = self.database.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        track("top")?;
+        sql("SELECT pg_stat_statements_reset()")?;
+        let mut sampler = self.database.sampler();
+        let mut waits = || Some(sampler.as_mut()?.switches().ok()?.voluntary);
+        let before = waits();
+        let asked = self.load(plan);
+        let waited = waits().zip(before).map(|(after, before)| after.saturating_sub(before));
+        let count = sql(&format!(
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements JOIN pg_database ON oid = dbid \
+             WHERE datname = '{}'",
+            Database::name(self.server)
+        ));
+        track("none")?;
+        asked?;
+        let count = count?.parse().map_err(|_| "PostgreSQL did not count them".to_owned())?;
+        Ok((count, waited))
+    }
+
+    /// Sends the requests of a plan, all of which must get a correct response.
+    fn load(&self, plan: &Plan) -> Result<(), String> {
+        let session = Session::start(plan).map_err(|error| error.to_string())?;
+        while !session.is_finished() {
+            if self.stop.load(Ordering::Relaxed) {
+                session.stop();
+            }
+            thread::sleep(SQL_LOOK);
+        }
+        let Outcome { totals, failures, first_wrong, .. } =
+            session.join().map_err(|error| error.to_string())?;
+        if totals.responses >= REQUESTS {
+            return Ok(());
+        }
+        let why = match (first_wrong, failures.most()) {
+            (Some(wrong), _) => wrong.why,
+            (None, Some(failure)) => failure.to_string(),
+            (None, None) => "interrupted".to_owned(),
+        };
+        let (right, connections) = (totals.responses, plan.shape.connections);
+        Err(format!(
+            "{right} correct responses to {REQUESTS} requests over {connections} connections: {why}"
+        ))
+    }
+
+    /// Checks that the rows that the requests changed have numbers that the requests brought. If
+    /// several requests changed a row, any of their numbers is right.
+    fn kept(&self, exchange: &Exchange, fields: &Fields) -> Result<(), String> {
+        let mut changes = BTreeSet::new();
+        for number in FIRST..FIRST + REQUESTS {
+            let path = exchange.with_values(fields, number).path;
+            changes.extend(listed(&path, "ids").zip(listed(&path, "numbers")));
+        }
+        let rows: Vec<String> =
+            changes.iter().map(|(id, number)| format!("({id},{number})")).collect();
+        let all = changes.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len();
+        let count = self.database.sql_of(
+            self.server,
+            &format!(
+                "SELECT count(*) FROM (VALUES {}) AS new(id, number) JOIN world USING (id, number)",
+                rows.join(",")
+            ),
+        );
+        let count = count.map_err(|failure: ServerFailure| failure.cause)?;
+        match count.parse().is_ok_and(|count: usize| count * 100 >= all * KEPT) {
+            true => Ok(()),
+            false => Err(format!("{count} of {all} rows")),
         }
     }
-    let check = |name: &str, expected: String, outcome: Result<(), String>| Check {
-        name: name.to_owned(),
-        expected,
-        pass: outcome.is_ok(),
-        got: outcome.err().unwrap_or_default(),
-    };
-    let per_request = counted.as_ref().ok().map(|statements| *statements as f64 / REQUESTS as f64);
-    let statements = counted.and_then(|statements| match all.contains(&statements) {
-        true => Ok(()),
-        false => Err(format!("{statements} for {REQUESTS} requests")),
-    });
-    checks.push(check("statements", expected, statements));
-    if let (Name::Updates, Some(last)) = (name, last) {
-        let kept = kept(database, server, &last);
-        let expected = "rows with the numbers of the response".to_owned();
-        checks.push(check("changes", expected, kept));
-    }
-    per_request
 }
 
-/// Counts the statements that a server executes while `requests` runs.
-fn counted(
-    database: &Database,
-    server: usize,
-    requests: impl FnOnce() -> Result<(), String>,
-) -> Result<u64, String> {
-    let sql = |statement: &str| database.sql(statement).map_err(|failure| failure.cause);
-    let track = |what: &str| {
-        sql(&format!("ALTER SYSTEM SET pg_stat_statements.track = '{what}'"))?;
-        sql("SELECT pg_reload_conf()")?;
-        thread::sleep(TOLD);
-        Ok::<(), String>(())
-    };
-    let _alone = database.counting.lock().unwrap_or_else(PoisonError::into_inner);
-    track("top")?;
-    sql("SELECT pg_stat_statements_reset()")?;
-    let asked = requests();
-    let count = sql(&format!(
-        "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements JOIN pg_database ON oid = dbid \
-         WHERE datname = '{}'",
-        Database::name(server)
-    ));
-    track("none")?;
-    asked?;
-    count?.parse().map_err(|_| "PostgreSQL did not count them".to_owned())
-}
-
-/// Checks that the rows of a request have the numbers that the request brought.
-fn kept(database: &Database, server: usize, request: &Exchange) -> Result<(), String> {
-    let list = |name: &str| {
-        let (_, rest) = request.path.split_once(&format!("{name}="))?;
-        Some(rest.split('&').next().unwrap_or(rest).to_owned())
-    };
-    let (ids, numbers) = list("ids").zip(list("numbers")).unwrap_or_default();
-    let count = database.sql_of(
-        server,
-        &format!(
-            "SELECT count(*) FROM unnest(array[{ids}], array[{numbers}]) AS new(id, number) \
-             JOIN world USING (id, number)"
-        ),
-    );
-    let count = count.map_err(|failure: ServerFailure| failure.cause)?;
-    let all = ids.split(',').count();
-    match count.parse() == Ok(all) {
-        true => Ok(()),
-        false => Err(format!("{count} of {all} rows")),
-    }
+/// Returns the integers of a list in the query of a path.
+fn listed(path: &str, name: &str) -> impl Iterator<Item = u64> {
+    let lists = path.split(['?', '&']).filter_map(move |part| part.split_once('='));
+    let list = lists.filter(move |(own, _)| *own == name).map(|(_, list)| list).next();
+    let numbers: Vec<u64> =
+        list.unwrap_or_default().split(',').filter_map(|number| number.parse().ok()).collect();
+    numbers.into_iter()
 }

@@ -11,11 +11,11 @@ use hotlap_observe::{
     Observer, Owner, Sampler, Switches, processes,
 };
 
-use hotlap_load::plan::Target;
+use hotlap_load::plan::{Request, Target};
 
 use super::server::{LogWait, RunningServer, Sample, ServerState};
-use crate::contract::Name;
-use crate::database::{self, Database, Proof};
+use crate::contract::Contract;
+use crate::database::{self, Database, Proof, Prover};
 use crate::launch::LogLines;
 use crate::process::{Process, Stopped};
 
@@ -203,10 +203,20 @@ impl RunningServer for LocalServer {
         }
     }
 
-    fn prove(&self, contracts: &[Name], at: (&Target, &str), stop: &AtomicBool) -> Proof {
-        let prove =
-            |own: &DatabaseCopy| database::prove(&own.database, own.number, contracts, at, stop);
-        self.copy.as_ref().map(prove).unwrap_or_default()
+    fn prove(
+        &self,
+        contract: &Contract,
+        requests: &[Request],
+        target: &Target,
+        stop: &AtomicBool,
+    ) -> Proof {
+        let prover = self.copy.as_ref().map(|DatabaseCopy { database, number }| Prover {
+            database,
+            server: *number,
+            target,
+            stop,
+        });
+        prover.map(|prover| prover.prove(contract, requests)).unwrap_or_default()
     }
 
     fn switches(&mut self) -> Option<Switches> {

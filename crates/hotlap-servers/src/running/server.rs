@@ -4,13 +4,13 @@ use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Protocol, Target};
+use hotlap_load::plan::{Protocol, Request, Target};
 use hotlap_observe::{
     Compiler, HardwareCounts, Instrument, Memory, Observation, ObserveError, Switches,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{Exchange, Name};
+use crate::contract::{Contract, Exchange};
 use crate::database::Proof;
 use crate::launch::{Counts, Launch, ServerFailure};
 use crate::process::{ProcessExit, Stopped};
@@ -160,11 +160,17 @@ pub trait RunningServer: Debug + Send {
         Vec::new()
     }
 
-    /// Counts the statements that the server executes for requests of contracts, and reads back
-    /// what they changed. `at` is the target and the value of `Host`. Without a database, nothing
-    /// is checked.
-    fn prove(&self, contracts: &[Name], at: (&Target, &str), stop: &AtomicBool) -> Proof {
-        let _ = (contracts, at, stop);
+    /// Counts the statements that the server executes for requests of a contract, and reads back
+    /// what they changed. `requests` are the contract's requests, with their verified responses.
+    /// Without a database, nothing is checked.
+    fn prove(
+        &self,
+        contract: &Contract,
+        requests: &[Request],
+        target: &Target,
+        stop: &AtomicBool,
+    ) -> Proof {
+        let _ = (contract, requests, target, stop);
         Proof::default()
     }
 

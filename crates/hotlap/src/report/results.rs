@@ -4,6 +4,7 @@ use std::fmt;
 
 use hotlap_load::outcome::FailureCount;
 use hotlap_load::{Failure, Failures, Phase};
+use hotlap_servers::database::DatabaseWork;
 use hotlap_stats::{Concurrency, Rank};
 use serde::Serialize;
 
@@ -114,6 +115,10 @@ pub struct Row {
     /// for servers whose contract needs a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statements: Option<Figure>,
+    /// How often per request the database waited for the server. Statements that are sent together
+    /// take one round trip. Counted together with the statements.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trips: Option<Figure>,
     /// The slice bias, found by probes: CPU time per request in the window of a slice, divided by
     /// CPU time per request when left running.
     pub in_slices: Option<Figure>,
@@ -217,6 +222,8 @@ impl Row {
         let level =
             |measure| measured.level[measure].map(|level| figure::of_measure(measure, &level));
         let instructions = |per_request: f64| bare(per_request, grouped(per_request, 0));
+        let work = database_work(run, load, index);
+        let counted = |per_request: f64| bare(per_request, grouped(per_request, 1));
         Self {
             rank: measured.rank,
             name: server.name.clone(),
@@ -230,7 +237,8 @@ impl Row {
             cpu_us: level(Measure::Cost),
             database_us: level(Measure::Database),
             total_us: level(Measure::Total),
-            statements: statements(run, load, index),
+            statements: work.map(|work| counted(work.statements)),
+            round_trips: work.and_then(|work| work.round_trips).map(counted),
             in_slices: measured.probed.map(|probed| ratio(&probed.ratio)),
             of_alone: measured.of_alone.as_ref().map(ratio),
             instructions_user: measured.used.instructions_user.map(instructions),
@@ -322,12 +330,11 @@ fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
     }
 }
 
-/// Returns the statements per request of a load that sends one request.
-fn statements(run: &Run, load: &Load, server: usize) -> Option<Figure> {
+/// Returns the work of a server's database for the request of a load. `None` for several requests.
+fn database_work(run: &Run, load: &Load, server: usize) -> Option<DatabaseWork> {
     let mut own = run.starts.iter().filter(|start| start.server == server);
-    let counted = own.find(|start| !start.ready.statements.is_empty())?;
-    let per = counted.ready.statements.get(load.request?).copied().flatten()?;
-    Some(bare(per, grouped(per, 1)))
+    let counted = own.find(|start| !start.ready.database_work.is_empty())?;
+    counted.ready.database_work.get(load.request?).copied().flatten()
 }
 
 fn conformance(run: &Run, server: usize) -> Option<Checks> {
@@ -397,9 +404,14 @@ pub const FACTS: &[Fact] = &[
         .column(|t| t.any(|r| r.total_us.is_some(), |t| t.column("both", total).drop_order(2))),
     field("total_us", Value::Interval(|r| r.total_us.as_ref())),
     figure_of("statements per request", "statements", |r| r.statements.as_ref()).column(|t| {
-        let any = t.rows.iter().any(|row| row.statements.is_some());
-        any.then(|| t.column("stmt/req", |r| text_cell(r.statements.as_ref())).wide())
+        let cell = |r: &Row| text_cell(r.statements.as_ref());
+        t.any(|r| r.statements.is_some(), |t| t.column("stmt/req", cell).wide())
     }),
+    figure_of("round trips to the database per request", "round_trips", |r| r.round_trips.as_ref())
+        .column(|t| {
+            let cell = |r: &Row| text_cell(r.round_trips.as_ref());
+            t.any(|r| r.round_trips.is_some(), |t| t.column("trips/req", cell).wide())
+        }),
     words("CPU time of both vs reference", |r| against(r, Measure::Total)),
     words("instructions per request", instructions),
     field("instructions_user", Value::Figure(|r| r.instructions_user.as_ref())),

@@ -102,6 +102,8 @@ fn a_server_that_cheats_fails_the_check() {
         ("db", "cached", "statements: expected at least 1 statement for each request"),
         ("queries", "onestatement", "statements: expected at least 20 statements"),
         ("updates", "unwritten", "statements: expected at least 21 statements"),
+        ("updates", "tired", "statements: expected at least 21 statements"),
+        ("updates", "lossy", "changes: expected numbers of the responses in 95% of the changed"),
         ("cached", "uncached", "statements: expected none once the rows are in memory"),
         ("db", "greedy", "too many connections"),
         ("upload", "truncated", "crc32"),

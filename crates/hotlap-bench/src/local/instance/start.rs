@@ -7,7 +7,7 @@ use hotlap_servers::catalogue;
 use hotlap_servers::contract::{Exchange, Response};
 use hotlap_servers::infer;
 use hotlap_servers::launch::{NamedFile, ServerFailure};
-use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, ask, verify};
+use hotlap_servers::verify::{Check, Findings, LIMIT, PAUSE, Verifier, ask, verify};
 
 use super::Instance;
 use crate::participant::{Origin, Role, Starter};
@@ -71,7 +71,7 @@ impl Instance {
         Ready {
             ready_ms: self.ready.map(|ready| ready.as_secs_f64() * 1e3),
             conformance: self.conformance,
-            statements: std::mem::take(&mut self.statements),
+            database_work: std::mem::take(&mut self.database_work),
             notes: std::mem::take(&mut self.notes),
             rss_bytes: memory.map(|memory| memory.rss_bytes),
         }
@@ -166,6 +166,7 @@ impl Instance {
             self.verified_over(&Target { protocol, ..target.clone() }, limit)?;
         }
         self.requests = report.requests(&self.participant.contract, &self.host);
+        self.prove(&target)?;
         if began.elapsed() > LONG_VERIFICATION {
             notes.push(format!("verification took {:.0} s", began.elapsed().as_secs_f64()));
         }
@@ -203,12 +204,8 @@ impl Instance {
     }
 
     /// Verifies a server in full over the target's protocol.
-    fn verified_over(
-        &mut self,
-        target: &Target,
-        limit: Duration,
-    ) -> Result<Findings, ServerFailure> {
-        let mut findings = verify(&Verifier {
+    fn verified_over(&self, target: &Target, limit: Duration) -> Result<Findings, ServerFailure> {
+        let findings = verify(&Verifier {
             target,
             host: &self.host,
             contract: &self.participant.contract.with_values(0),
@@ -218,22 +215,34 @@ impl Instance {
             pause: PAUSE,
             stop: &self.run.stop,
         });
-        if let (Some(server), true) = (&self.server, findings.passed()) {
-            let at = (target, self.host.as_str());
-            let proof = server.prove(&self.participant.contract.names, at, &self.run.stop);
-            findings.required.extend(proof.checks);
-            self.statements = proof.statements;
-        }
         if findings.passed() {
             return Ok(findings);
         }
-        let failures: Vec<String> = findings.failures().map(ToString::to_string).collect();
         let protocol = catalogue::SpokenProtocol::of(target.protocol, target.tls.is_some());
         let over = match protocol {
             catalogue::SpokenProtocol::Http1 => String::new(),
             _ => format!("over {protocol}: "),
         };
+        Err(self.refused(&over, findings.failures()))
+    }
+
+    /// Proves that the server queries its database as its contracts demand. The statements of a
+    /// request do not depend on the protocol.
+    fn prove(&mut self, target: &Target) -> Result<(), ServerFailure> {
+        let Some(server) = &self.server else { return Ok(()) };
+        let contract = &self.participant.contract;
+        let proof = server.prove(contract, &self.requests, target, &self.run.stop);
+        self.database_work = proof.work;
+        match proof.checks.iter().all(|check| check.pass) {
+            true => Ok(()),
+            false => Err(self.refused("", proof.checks.iter().filter(|check| !check.pass))),
+        }
+    }
+
+    /// Returns the failure of a server that did not pass these checks.
+    fn refused<'a>(&self, over: &str, failed: impl Iterator<Item = &'a Check>) -> ServerFailure {
+        let failures: Vec<String> = failed.map(ToString::to_string).collect();
         let cause = format!("{over}{}", failures.join("; "));
-        Err(self.failure("verify", cause, "`hotlap check` shows its responses"))
+        self.failure("verify", cause, "`hotlap check` shows its responses")
     }
 }
