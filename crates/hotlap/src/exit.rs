@@ -50,6 +50,30 @@ impl Exit {
     }
 }
 
+/// The option with which hotlap exits as `git bisect run` expects.
+pub const GIT_BISECT: &str = "--git-bisect";
+
+/// The exit code with which a command tells `git bisect run` to skip a commit (git-bisect(1)).
+const SKIP: u8 = 125;
+
+/// The lowest exit code that ends `git bisect run`.
+const ABORT: u8 = 128;
+
+impl Exit {
+    /// Returns the exit code for `git bisect run`. Only a regression makes a commit bad. A commit
+    /// whose server fails, or that cannot be decided, is skipped. All other errors have nothing to
+    /// do with the commit, so they end the bisection.
+    pub fn for_git_bisect(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Regression => 1,
+            Self::ServerFailed | Self::Invalid => SKIP,
+            Self::Error | Self::Usage => ABORT,
+            Self::Interrupted => Self::Interrupted as u8,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
@@ -84,6 +108,12 @@ mod tests {
     fn the_numbers_are_a_contract() {
         let numbers: Vec<u8> = Exit::ALL.iter().map(|(exit, _)| *exit as u8).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 130]);
+    }
+
+    #[test]
+    fn only_a_regression_makes_a_commit_bad() {
+        let codes: Vec<u8> = Exit::ALL.iter().map(|(exit, _)| exit.for_git_bisect()).collect();
+        assert_eq!(codes, [0, 128, 128, 125, 125, 1, 130]);
     }
 
     #[test]

@@ -1,17 +1,29 @@
 //! hotlap: hyperfine for HTTP servers. Parses the command line, runs the command, and exits.
 
+use std::env;
 use std::process::ExitCode;
 
 use hotlap::cli::When;
 use hotlap::config::Config;
 use hotlap::console::Console;
+use hotlap::exit::{Exit, GIT_BISECT};
 use hotlap::{cli, cmd, interrupt, redact};
 
 fn main() -> ExitCode {
+    let exit = run();
+    // An error in the command line must not make a commit bad either, so the option is found
+    // without parsing the command line.
+    match env::args_os().any(|argument| argument == GIT_BISECT) {
+        true => exit.for_git_bisect().into(),
+        false => exit.into(),
+    }
+}
+
+fn run() -> Exit {
     let mut typed = match cli::parse() {
         Ok(typed) => typed,
-        Err(Ok(exit)) => return exit.into(),
-        Err(Err(error)) => return Console::new(When::Auto, false).log_tail(&error.into()).into(),
+        Err(Ok(exit)) => return exit,
+        Err(Err(error)) => return Console::new(When::Auto, false).log_tail(&error.into()),
     };
     let configured = Config::fill(&mut typed);
     redact::names(&typed.redact);
@@ -19,7 +31,7 @@ fn main() -> ExitCode {
     let console = Console::new(typed.color.unwrap_or_default(), typed.quiet);
     let configured = configured.and_then(|()| Ok(interrupt::outlive_limits()?));
     match configured.and_then(|()| cmd::run(typed.command, &console)) {
-        Ok(exit) => exit.into(),
-        Err(error) => console.log_tail(&error).into(),
+        Ok(exit) => exit,
+        Err(error) => console.log_tail(&error),
     }
 }

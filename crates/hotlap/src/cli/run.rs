@@ -97,6 +97,12 @@ pub struct RunArgs {
     /// "database +5%", "total +5%"
     #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]
     pub fail_if: Vec<String>,
+    /// Exit as `git bisect run` expects: with 0 if --fail-if passes, and with 1 if it fails
+    ///
+    /// 125 skips a commit whose server fails, or for which --fail-if cannot be decided. 128 or more
+    /// ends the bisection, because something other than the commit is wrong.
+    #[arg(long, requires = "fail_if", help_heading = None::<&'static str>)]
+    pub git_bisect: bool,
     /// Save the run as a baseline, for `hotlap compare --baseline NAME`
     #[arg(long, value_name = "NAME", conflicts_with_all = ["no_store", "stress", "resume"],
         value_parser = baseline, help_heading = "Store and exports")]
@@ -125,6 +131,7 @@ impl RunArgs {
             slo: Vec::new(),
             schedule: Schedule::default(),
             fail_if: Vec::new(),
+            git_bisect: false,
             save_baseline: None,
             common,
         }
@@ -404,6 +411,11 @@ pub struct CapacityArgs {
     /// the noise: "capacity -5%"
     #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]
     pub fail_if: Vec<String>,
+    /// Exit as `git bisect run` expects: with 0 if --fail-if passes, and with 1 if it fails
+    ///
+    /// See `hotlap run --help` for the other exit codes.
+    #[arg(long, requires = "fail_if", help_heading = None::<&'static str>)]
+    pub git_bisect: bool,
     /// What every command that measures servers has.
     #[command(flatten)]
     pub common: MeasureArgs,
@@ -436,6 +448,7 @@ impl CapacityArgs {
                 ..Schedule::default()
             },
             fail_if: self.fail_if,
+            git_bisect: self.git_bisect,
             ..RunArgs::of(self.servers, self.common)
         }
     }
