@@ -34,6 +34,7 @@ mod estimate;
 mod histogram;
 mod reading;
 mod steady;
+mod steps;
 mod stop;
 pub mod student;
 mod survival;
@@ -48,6 +49,7 @@ pub use reading::{Bursts, ByRestart, Drift, Reading, Share, apart, of_both, pair
 pub use steady::{
     Class, DetectorSettings, KnownSpeed, PreviousWarmup, SteadyDetector, SteadyState,
 };
+pub use steps::{LevelReading, Step, Steps};
 pub use stop::{Costs, RESTARTS_BEFORE_LOOK, confidence, further_restarts, is_precise};
 pub use survival::{Ages, Censored, Concurrency, Percentile, Survival, samples_suffice};
 pub use verdict::{

@@ -35,6 +35,7 @@ macro_rules! requests_help {
     };
 }
 
+mod bisect;
 mod load;
 mod run;
 mod shared;
@@ -51,6 +52,7 @@ use serde::Deserialize;
 use crate::exit::Exit;
 use crate::quantity::{self, RunNumbers};
 
+pub use bisect::{BisectArgs, BisectMeasure};
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use run::{
     CapacityArgs, ExplainArgs, MeasureArgs, Placement, RequestArgs, RunArgs, Schedule, ShapeArgs,
@@ -150,6 +152,8 @@ pub enum Command {
     Capacity(Box<CapacityArgs>),
     /// Explain where the difference in CPU time between two servers comes from
     Explain(Box<ExplainArgs>),
+    /// Find the commit of a git repository that changed a figure
+    Bisect(Box<BisectArgs>),
     /// List the built-in servers, and what each one needs to run here
     List(ListArgs),
     /// Print the commands that install missing toolchains (--yes runs them)

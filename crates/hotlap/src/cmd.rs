@@ -1,6 +1,7 @@
 //! One file per command. Each converts the arguments, calls a library, and prints the result.
 
 pub mod agent;
+pub mod bisect;
 pub mod check;
 pub mod compare;
 pub mod hidden;
@@ -42,6 +43,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
             run::run(args.into_run(goals), console)
         }
         Command::Explain(args) => run::run(args.into_run(), console),
+        Command::Bisect(args) => bisect::run(&args, console),
         Command::Load(args) => load::run(*args, console),
         Command::List(args) => list::run(&args, console),
         Command::Setup(args) => setup::run(&args, console),

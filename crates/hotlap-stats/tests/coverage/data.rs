@@ -65,13 +65,13 @@ impl Machine {
         Self { world, random: Pcg64Mcg::seed_from_u64(seed) }
     }
 
-    fn uniform(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         self.random.random::<f64>()
     }
 
     /// Returns a standard normal value (Box and Muller, "A note on the generation of random normal
     /// deviates", Annals of Mathematical Statistics 29, 1958).
-    fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }

@@ -6,6 +6,7 @@
 
 mod data;
 mod family;
+mod steps;
 mod stopping;
 
 use std::fmt::Write as _;

@@ -295,8 +295,8 @@ fn unmet(row: &CheckedServer) -> Option<String> {
     let failed: Vec<&str> = row.unmet().map(|check| check.name.as_str()).collect();
     (passed < made).then(|| {
         format!(
-            "{} of {made} optional checks of HTTP/1.1 failed: {}. It may be measured all the same. \
-             --json has what each expected and got.",
+            "{} of {made} optional HTTP/1.1 checks failed: {}. The server can still be measured. \
+             --json shows what each check expected and got.",
             made - passed,
             failed.join(", ")
         )

@@ -25,13 +25,13 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     exports.add(args.export_json.as_deref(), text::json)?;
     exports.add(args.export_markdown.as_deref(), markdown::comparison)?;
     if args.json && exports.to_stdout() {
-        return usage("--json and an export both write to standard output: leave one out");
+        return usage("--json and an export both write to standard output: leave out one of them");
     }
     let [before, after] = both(args)?;
     let is_search = after.runs[0].is_search();
     if let Some(text) = mismatched(&args.fail_if, &rules, is_search) {
         return usage(match is_search {
-            true => format!("--fail-if {text:?}: searches only have \"capacity -5%\""),
+            true => format!("--fail-if {text:?}: for a search, use a rule like \"capacity -5%\""),
             false => format!("--fail-if {text:?} needs runs of `hotlap capacity`"),
         });
     }

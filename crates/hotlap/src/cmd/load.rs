@@ -118,12 +118,15 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
         access_log::needs_log(ask.replay)?;
     }
     if log.replay_speed.is_some() && ask.replay.replay != Some(ReplayMode::Times) {
-        return usage("--replay-speed is about times: add --replay times");
+        return usage("--replay-speed needs the log's times: add --replay times");
     }
     let mut asked = requests::Asked::of(args)?;
     let pace = match (asked.due.take(), args.rate) {
         (Some(_), Some(_)) => {
-            return usage("--replay times follows the log: leave out --rate (--replay-speed)");
+            return usage(
+                "--replay times sends each request at its time in the log: leave out --rate, or \
+                 use --replay-speed",
+            );
         }
         (Some(due), None) => Pace::Recorded(due),
         (None, None) => Pace::Closed,
@@ -137,7 +140,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
     let cores = args.generator_cpus.iter();
     if let Some(core) = cores.filter(|_| args.generator_on.is_empty()).find(is_missing) {
         return usage(format!(
-            "--generator-cpus names core {core}, which is not available here: use some of {}",
+            "--generator-cpus names core {core}, which is not available here: choose from {}",
             cpus::list(&allowed)
         ));
     }
@@ -303,7 +306,10 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
         }
         if outcome.failures.of(Failure::WrongStatus) > 0 {
             console.note(match loaded.plan.order {
-                Some(_) => "Only correct responses are timed. The access log has another status.",
+                Some(_) => {
+                    "Only correct responses are timed. The access log has another status \
+                            for this request."
+                }
                 None => {
                     "Only correct responses are timed. If this status is correct, pass \
                      --expect-status."
@@ -321,8 +327,8 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
         let first = outcome.first_connect_error.as_deref();
         let why = first.map_or_else(String::new, |why| format!(" ({})", visible(why)));
         console.warn(&format!(
-            "\nNOT VALID: the server stopped responding after {since_s:.1} s{why}. Requests/s \
-             above are of the time before."
+            "\nNOT VALID: the server stopped responding after {since_s:.1} s{why}. The requests/s \
+             above are from the time before that."
         ));
     }
     let is_failing = is_failing([outcome]);

@@ -60,7 +60,7 @@ fn requests_are_sent_in_the_order_of_the_log_and_again_from_the_first() {
     let said = said(LOG, "load -n 10 -c1", &server.url()).succeeds();
     let expected: Vec<&str> = ONCE.into_iter().cycle().take(10).collect();
     assert_eq!(lines(&seen), expected);
-    let cause = "line 5 is neither in Common or Combined Log Format nor a JSON object";
+    let cause = "line 5 is neither in the Common or Combined Log Format nor a JSON object";
     said.has(&format!("access.log: 1 of 6 lines left out: {cause}"))
         .has("1 request left out that are neither GET nor HEAD (POST 1)");
 }
@@ -110,7 +110,7 @@ fn a_response_with_another_status_than_in_the_log_is_an_error() {
     said(&log, "load -n 4 -c1", &server.url())
         .fails(3)
         .has("The first wrong response: status 200")
-        .has("The access log has another status.")
+        .has("The access log has another status for this request.")
         .has(" | GET /found HTTP/1.1");
 }
 

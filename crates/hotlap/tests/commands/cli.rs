@@ -87,6 +87,16 @@ fn what_makes_no_sense_says_what_does() {
     }
 }
 
+/// A bisection must not convict a commit because of anything other than a regression.
+#[test]
+fn git_bisect_skips_a_commit_that_fails_and_ends_at_other_errors() {
+    let scene = scene();
+    let run = |rest: &str| said(&scene, &format!("run --git-bisect --no-store {rest}"));
+    run("--fail-if 'cost +3%' --restarts 1 'sh -c \"exit 1\"' 'sh -c \"exit 2\"'").fails(125);
+    run("--fail-if 'cost +3%' ./no-such-server cat").fails(128).has("no such file");
+    run("cat cat").fails(128).has("--fail-if");
+}
+
 /// Regression: a file without an end took all memory or was read for ever.
 #[test]
 fn a_file_without_an_end_is_an_error() {
@@ -352,10 +362,10 @@ fn a_path_may_respond_with_an_error_on_purpose() {
 fn a_row_names_the_optional_checks_that_the_server_fails() {
     let url = TestServer::responding(HELLO).url();
     let said = scene().hotlap("check").arg(&url).said().succeeds();
-    let expected = "7/20 13 of 20 optional checks of HTTP/1.1 failed: HEAD, unknown method, unknown \
+    let expected = "7/20 13 of 20 optional HTTP/1.1 checks failed: HEAD, unknown method, unknown \
                     path, chunked body, Server, 100-continue, bad version, no Host, space before \
-                    colon, two lengths, Date, close, HTTP/1.0. It may be measured all the same. \
-                    --json has what each expected and got.";
+                    colon, two lengths, Date, close, HTTP/1.0. The server can still be measured. \
+                    --json shows what each check expected and got.";
     said.has(expected);
 }
 

@@ -2,6 +2,7 @@
 
 mod access_log;
 mod action;
+mod bisect;
 mod cli;
 mod database;
 mod escapes;

@@ -129,7 +129,10 @@ fn a_mistake_is_reported_before_anything_is_sent() {
     let (server, seen) = application();
     let no_file = REQUESTS.replace("\"uuid\"", "{ lines = \"none\" }");
     for (requests, expected) in [
-        (REQUESTS.replace("${id}}'\n\n", "${user}}'\n\n"), "requests.toml:10:15: no field user"),
+        (
+            REQUESTS.replace("${id}}'\n\n", "${user}}'\n\n"),
+            "requests.toml:10:15: unknown field user",
+        ),
         (REQUESTS.replace("[1, 100000]", "[2, 1]"), "requests.toml:3:6: field id: 2 is above 1"),
         (no_file, "requests.toml:4:7: field key: cannot"),
         (REQUESTS.replace("weight", "wieght"), "requests.toml:9:1: unknown field `wieght`"),
@@ -200,7 +203,7 @@ fn a_stress_and_a_requests_file_exclude_each_other() {
     let lines = format!("requests_file = 'requests.toml'\nservers = ['{url}']\n");
     scene.write("suite.toml", format!("{lines}stress = ['overload']\n"));
     let said = scene.hotlap("run --no-store --suite ./suite.toml").said();
-    said.fails(2).has("run the requests file without a stress");
+    said.fails(2).has("it cannot use a requests file");
     assert_eq!(seen.lock().unwrap().len(), 0);
     self::said(REQUESTS, "run --stress", &url).fails(2);
 }

@@ -97,8 +97,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     if plan.pace != Pace::Closed {
         out.push('\n');
         out += &wrap(
-            "Response time counts from when a request was due, service time from when it was \
-             sent.",
+            "Response time begins when a request is due, and service time when it is sent.",
             2,
             width,
         );

@@ -44,8 +44,8 @@ pub fn finish(
                  {}",
                 shell_words::quote(&path.to_string_lossy())
             ),
-            None => "Warning: the store failed, and no other place could store the run: only what \
-                 is printed and exported here is left"
+            None => "Warning: the store failed, and the run could not be stored anywhere else: \
+                     keep what is printed and exported here"
                 .to_owned(),
         });
     }

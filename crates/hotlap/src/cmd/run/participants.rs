@@ -408,7 +408,7 @@ fn started(
 /// Describes why a catalogue server cannot take part in a run whose loads need `protocol`.
 fn unspoken(spec: &RunSpec, protocol: SpokenProtocol) -> ServerFailure {
     let remedy = match (protocol, &spec.suite) {
-        (_, Some(suite)) => format!("take it or these loads out of the suite {suite}"),
+        (_, Some(suite)) => format!("remove it, or these loads, from the suite {suite}"),
         (SpokenProtocol::Http1, None) => "add --http2, or name another server".to_owned(),
         (SpokenProtocol::H2c, None) => "leave out --http2, or name another server".to_owned(),
         (SpokenProtocol::Https, None) => "leave out --https, or name another server".to_owned(),

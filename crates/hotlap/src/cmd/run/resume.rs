@@ -29,7 +29,7 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     let Some(number) = store.last_of(suite)? else {
         return usage(format!(
             "no run of the suite {suite} is stored, so there is nothing to resume: --resume \
-             continues the suite that --suite names, and no run of single servers"
+             continues only a run of the suite that --suite names"
         ));
     };
     if Logs::is_under_way(number, store.path()) {

@@ -324,7 +324,7 @@ fn reference(
     let is_meant = |server: &ServerSpec| server.name == known || entries[server.entry].run == *name;
     match servers.iter().position(is_meant) {
         Some(server) => Ok(Reference::Server(server)),
-        None => usage(format!("--reference names {name}, which is none of the servers")),
+        None => usage(format!("--reference names {name}, which is not one of the servers")),
     }
 }
 
@@ -344,8 +344,8 @@ fn scenarios(
     match sends_all && !scenarios.is_empty() {
         false => Ok(scenarios),
         true => usage(
-            "a stress compares windows of about a second, so its clients send one fixed request: \
-             run the requests file without a stress, and the stress without the file",
+            "the clients of a stress test send one fixed request, so it cannot use a requests \
+             file: leave out one of the two",
         ),
     }
 }
@@ -356,7 +356,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     for name in names {
         if !all.iter().any(|s| s.name == *name) {
             let there: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
-            return usage(format!("no scenario {name:?}: there are {}", there.join(", ")));
+            return usage(format!("unknown scenario {name:?}: choose from {}", there.join(", ")));
         }
     }
     Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
@@ -415,9 +415,12 @@ mod tests {
         let error = |flags: &str| spec(&format!("hotlap run sh {flags}")).unwrap_err().to_string();
         assert_eq!(
             error("--pipeline 2 --disable-keepalive"),
-            "pipelining needs connections that are kept: use a pipeline of 1"
+            "a connection that carries one request cannot be pipelined: use a pipeline of 1"
         );
-        assert_eq!(error("--pipeline 2000"), "a pipeline of 2000: use 1 to 1024");
+        assert_eq!(
+            error("--pipeline 2000"),
+            "a pipeline of 2000 requests is out of range: use 1 to 1024"
+        );
         assert_eq!(error("-c 0"), "a load needs at least 1 connection");
     }
 
@@ -426,7 +429,7 @@ mod tests {
         let found = spec("hotlap run sh cat --reference cat").unwrap().reference;
         assert_eq!(found, Reference::Server(1));
         let error = spec("hotlap run sh cat --reference other").unwrap_err().to_string();
-        assert_eq!(error, "--reference names other, which is none of the servers");
+        assert_eq!(error, "--reference names other, which is not one of the servers");
     }
 
     #[test]
@@ -434,7 +437,7 @@ mod tests {
         let two = chosen(&["garbage".to_owned(), "churn".to_owned()]).unwrap();
         assert_eq!(two.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["churn", "garbage"]);
         let error = chosen(&["garbag".to_owned()]).unwrap_err().to_string();
-        assert!(error.starts_with("no scenario \"garbag\": there are overload, churn"));
+        assert!(error.starts_with("unknown scenario \"garbag\": choose from overload, churn"));
         let spec = spec("hotlap run sh --stress").unwrap();
         assert_eq!(
             (spec.question, spec.scenarios.len()),

@@ -70,7 +70,9 @@ pub(super) fn database(
     let schema = match (file, servers.iter().find(needs)) {
         (None, None) => {
             return match args.common.start.postgres {
-                Some(_) => usage("--postgres is for --with-postgres: add that option"),
+                Some(_) => {
+                    usage("--postgres has no effect without --with-postgres: add that option")
+                }
                 None => Ok(None),
             };
         }
@@ -125,7 +127,7 @@ pub(super) fn apply_to_servers(args: &RunArgs, commands: bool, urls: bool) -> an
     ];
     refuse(&options, |option| {
         format!(
-            "{option} applies to commands and URLs, and only built-in servers are named: their \
+            "{option} applies to commands and URLs, but only built-in servers are named, whose \
              contract defines their requests (--contract NAME)"
         )
     })
@@ -140,7 +142,9 @@ pub(super) fn have_hosts(
     let placement = &args.common.placement;
     let count = placement.generator_on.len();
     if placement.server_address.is_some() && placement.server_on.is_none() && count == 0 {
-        return usage("--server-address is for --server-on and --generator-on: add one of them");
+        return usage(
+            "--server-address has no effect without --server-on or --generator-on: add one of them",
+        );
     }
     if count > 0 && !scenarios.is_empty() {
         return usage("a stress generates its load on this machine: leave out --generator-on");
@@ -212,7 +216,7 @@ pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Ru
     match args.fail_if.iter().zip(&rules).find(|(_, r)| r.is_about_capacity() != is_search) {
         None => Ok(rules),
         Some((text, _)) if is_search => {
-            usage(format!("--fail-if {text:?}: a search only knows \"capacity -5%\""))
+            usage(format!("--fail-if {text:?}: for a search, use a rule like \"capacity -5%\""))
         }
         Some((text, _)) => usage(format!("--fail-if {text:?} needs `hotlap capacity`")),
     }

@@ -17,7 +17,7 @@ pub fn contracts(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ve
     };
     match contracts.iter().find(|name| name.is_a_mix()) {
         Some(mix) if contracts.len() > 1 => {
-            usage(format!("the contract {mix} has several requests: give it a run of its own"))
+            usage(format!("the contract {mix} has several requests: measure it in a separate run"))
         }
         _ => Ok(contracts),
     }

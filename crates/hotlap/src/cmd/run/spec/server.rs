@@ -22,6 +22,7 @@ use crate::cmd::tls;
 use crate::exit::usage;
 use crate::redact;
 use crate::text::is_hidden;
+use crate::text::number::plural;
 
 /// The name of the ceiling in tables.
 pub const CEILING: &str = "ceiling";
@@ -301,9 +302,9 @@ fn names(
     given: &[String],
 ) -> anyhow::Result<Vec<String>> {
     if given.len() > meant.len() {
-        let (given, servers) = (given.len(), meant.len());
+        let (given, servers) = (plural(given.len(), "name"), plural(meant.len(), "server"));
         return usage(format!(
-            "{given} names for {servers} servers: give at most one each, in their order"
+            "{given} for {servers}: give at most one for each, in the same order"
         ));
     }
     let mut names: Vec<String> = Vec::new();
