@@ -29,7 +29,7 @@ pub struct AgentCommand {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// The command has no words.
-    #[error("the command that starts an agent is empty: use for example 'ssh HOST'")]
+    #[error("the command that starts an agent is empty: use, for example, 'ssh HOST'")]
     Empty,
     /// A quote in the command is not closed.
     #[error("{0}: a quote is not closed")]

@@ -59,7 +59,7 @@ pub enum ChannelFault {
     },
     /// Nothing has arrived from the agent for too long.
     #[error(
-        "nothing has come from the agent for {0:?}. Check that its host is up and not overloaded, \
+        "the agent has sent nothing for {0:?}. Check that its host is up and not overloaded, \
          and try again"
     )]
     Silent(Duration),

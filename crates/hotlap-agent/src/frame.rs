@@ -27,7 +27,7 @@ pub(crate) enum FrameError {
     #[error("the connection was closed in the middle of a message")]
     CutOff,
     /// The message is too long.
-    #[error("a message of {0} bytes: at most {MAX_BYTES} are allowed")]
+    #[error("a message has {0} bytes, but at most {MAX_BYTES} are allowed")]
     TooLong(usize),
 }
 

@@ -156,8 +156,8 @@ impl Generators {
         let tried: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
         let tried = tried.join(", ");
         Err(format!(
-            "{who}: while looking for the servers' address: this machine is not reached by all \
-             generators at any one address (tried {tried}). Open its ports in the firewall between \
+            "{who}: while looking for the servers' address: no address of this machine can be \
+             reached by all generators (tried {tried}). Open its ports in the firewall between \
              the two, or name an address with --server-address"
         ))
     }
@@ -273,7 +273,7 @@ const SAMPLED_VALUES: u64 = 1 << 32;
 /// Fails if the load ends after a number of requests, because the time of its end is unknown.
 fn sampler(plan: &Plan) -> Result<Plan, String> {
     if matches!(plan.stop, Stop::Requests(_)) {
-        return Err("sampling latency needs a load with a duration: use -d".to_owned());
+        return Err("latency can be sampled only in a load with a duration: use -d".to_owned());
     }
     Ok(Plan {
         shape: Shape { connections: 1, threads: 1, pipeline: 1, ..plan.shape },

@@ -134,7 +134,8 @@ impl RemoteHost {
             false => format!("tried {}", tried.join(", ")),
         };
         format!(
-            "{}: while looking for its address: {} is not reached from here at any of its addresses \
+            "{}: while looking for its address: {} cannot be reached from here at any of its \
+             addresses \
              ({tried}). Open its ports in the firewall between the two, or name an address with \
              --server-address",
             self.line.channel.command(),
@@ -196,7 +197,11 @@ impl RemoteHost {
         let built = built.map_err(|why| why.to_string())?;
         match built.len() == ids.len() {
             true => Ok(built),
-            false => Err(format!("{} builds were asked for, and {} came", ids.len(), built.len())),
+            false => Err(format!(
+                "{} builds were requested, but {} were reported",
+                ids.len(),
+                built.len()
+            )),
         }
     }
 
@@ -247,7 +252,7 @@ impl RemoteHost {
         };
         if let Err(why) = TcpStream::connect_timeout(&address, REACH) {
             let cause = format!(
-                "it answers on {}, but {address} is not reached from here: {why}",
+                "it answers on {}, but {address} cannot be reached from here: {why}",
                 self.name()
             );
             let remedy = "open its port in the firewall between the two, or name another address \
@@ -361,7 +366,7 @@ impl Line {
             command: self.channel.command().to_owned(),
             phase: Interrupt::PHASE.to_owned(),
             fault: ChannelFault::Refused(
-                "the build or start goes on: end it on that host".to_owned(),
+                "the build or start continues: end it on that host".to_owned(),
             ),
         }
     }

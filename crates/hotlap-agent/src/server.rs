@@ -289,7 +289,7 @@ impl ServerService {
         let Endpoint::Tcp(address) = up.target.endpoint else {
             return Err(ServerFailure {
                 phase: "start".to_owned(),
-                cause: "it listens on a unix socket, which other hosts do not reach".to_owned(),
+                cause: "it listens on a Unix socket, which other hosts cannot reach".to_owned(),
                 log_tail: up.server.tail(),
                 remedy: "make it listen on $HOST and $PORT".to_owned(),
             });
@@ -355,7 +355,7 @@ fn build(
     let catalogue = Catalogue::open(&setting.catalogue).map_err(|e| e.to_string());
     let find = |id: &String| {
         let catalogue = catalogue.as_ref().map_err(|why| unknown(id, why.clone()))?;
-        let why = || unknown(id, "the catalogue there does not have this server".to_owned());
+        let why = || unknown(id, "the catalogue on that host does not have this server".to_owned());
         catalogue.find(id).ok_or_else(why)
     };
     let found: Vec<Result<&CatalogueServer, Unready>> = ids.iter().map(find).collect();
@@ -458,7 +458,8 @@ fn poll<T>(task: &mut Option<Task<T>>) -> Result<News<T>, String> {
         Ok(News::Working(steps)) => return Ok(News::Working(steps)),
         Ok(ended) => Ok(ended),
         Err(RecvTimeoutError::Disconnected) => {
-            Err("the agent failed: please report its error output as a bug of hotlap".to_owned())
+            Err("the agent failed: please report this bug in hotlap, with the agent's error output"
+                .to_owned())
         }
     };
     *task = None;

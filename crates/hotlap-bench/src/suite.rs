@@ -73,7 +73,10 @@ fn unknown(name: &str, folder: &Path) -> SuiteError {
     let names = names(folder);
     let nearest = nearest_of(name, names.iter().map(String::as_str));
     let there = did_you_mean(&nearest).unwrap_or_else(|| {
-        format!("there are {}; for your own file give its path, ./{name}.toml", names.join(", "))
+        format!(
+            "the built-in suites are {}. For a file of your own, give its path: ./{name}.toml",
+            names.join(", ")
+        )
     });
     SuiteError::Unknown { name: name.to_owned(), there }
 }
@@ -94,8 +97,8 @@ mod tests {
         assert_eq!(told("layrs"), "there is no suite \"layrs\": did you mean layers?");
         assert_eq!(
             told("zzz"),
-            "there is no suite \"zzz\": there are app-servers, hello, layers; for your own file \
-             give its path, ./zzz.toml"
+            "there is no suite \"zzz\": the built-in suites are app-servers, hello, layers. For a \
+             file of your own, give its path: ./zzz.toml"
         );
         assert!(told("./none.toml").starts_with("./none.toml: cannot read it: "));
     }

@@ -94,7 +94,7 @@ impl LoadPart {
         match index < of {
             true => Ok(()),
             false => {
-                let why = format!("part {index} of {of}: parts are numbered from 0");
+                let why = format!("part {index} of {of} does not exist: parts are numbered from 0");
                 Err(PlanError::OutOfRange(why))
             }
         }
@@ -155,17 +155,23 @@ impl Shape {
         }
         let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
         if connections > MAX_CONNECTIONS {
-            return out_of_range(format!("{connections} connections: at most {MAX_CONNECTIONS}"));
+            return out_of_range(format!(
+                "{connections} connections are too many: use at most {MAX_CONNECTIONS}"
+            ));
         }
         if pipeline == 0 || pipeline > MAX_PIPELINE {
-            return out_of_range(format!("a pipeline of {pipeline}: use 1 to {MAX_PIPELINE}"));
+            return out_of_range(format!(
+                "a pipeline of {pipeline} requests is out of range: use 1 to {MAX_PIPELINE}"
+            ));
         }
         if pipeline > 1 && reuse == Reuse::Close {
             let what = match protocol {
                 Protocol::Http1 => {
-                    "pipelining needs connections that are kept: use a pipeline of 1"
+                    "a connection that carries one request cannot be pipelined: use a pipeline of 1"
                 }
-                Protocol::Http2 => "a connection per request has one stream: use 1 stream",
+                Protocol::Http2 => {
+                    "a connection that carries one request has one stream: use 1 stream"
+                }
             };
             return out_of_range(what.to_owned());
         }
@@ -335,11 +341,15 @@ impl Plan {
             }
         }
         if self.timeout.is_zero() {
-            return out_of_range("a timeout of 0 fails every request: use more".to_owned());
+            return out_of_range(
+                "every request fails with a timeout of 0: use a longer one".to_owned(),
+            );
         }
         match self.stop {
             Stop::After(Duration::ZERO) => {
-                return out_of_range("a duration of 0 measures nothing: use more".to_owned());
+                return out_of_range(
+                    "nothing is measured in a duration of 0: use a longer one".to_owned(),
+                );
             }
             Stop::Requests(0) => {
                 return out_of_range("0 requests measure nothing: use at least 1".to_owned());
@@ -348,7 +358,9 @@ impl Plan {
         }
         let weights: u64 = self.requests.iter().map(|r| u64::from(r.weight)).sum();
         if self.requests.iter().any(|r| r.weight == 0) || weights > MAX_WEIGHTS {
-            return out_of_range(format!("weights must be at least 1, {MAX_WEIGHTS} in total"));
+            return out_of_range(format!(
+                "weights must be at least 1 and add up to at most {MAX_WEIGHTS}"
+            ));
         }
         self.check_order()?;
         let endpoint = &self.target.endpoint;
@@ -396,8 +408,8 @@ pub enum PlanError {
     NoThreads,
     /// A thread without a connection would be idle.
     #[error(
-        "{threads} threads for {connections} connections: each thread needs a connection, \
-         so use at most {connections} threads"
+        "{threads} threads are too many for {connections} connections: each thread needs one, so \
+         use at most {connections} threads"
     )]
     MoreThreadsThanConnections {
         /// The requested number of threads.
@@ -592,6 +604,6 @@ mod tests {
         let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));
         assert_eq!(why(&longer), "3 requests, but only 2 have times");
         let closing = |p: &mut Plan| (p.shape.reuse, p.shape.pipeline) = (Reuse::Close, 2);
-        assert!(why(&closing).contains("pipelining needs"));
+        assert!(why(&closing).contains("cannot be pipelined"));
     }
 }

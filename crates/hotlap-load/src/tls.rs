@@ -113,7 +113,7 @@ fn provider(ciphers: &[String]) -> Result<CryptoProvider, PlanError> {
         provider.cipher_suites.iter().map(|suite| name_of(suite.suite())).collect();
     if let Some(unknown) = ciphers.iter().find(|name| !known.contains(name)) {
         return Err(PlanError::OutOfRange(format!(
-            "no cipher suite {unknown:?}: there are {}",
+            "unknown cipher suite {unknown:?}: choose from {}",
             known.join(", ")
         )));
     }
@@ -303,7 +303,7 @@ fn why(error: &rustls::Error) -> String {
         rustls::Error::AlertReceived(alert) => refusal(*alert),
         rustls::Error::InvalidCertificate(wrong) => certificate(wrong),
         rustls::Error::InvalidMessage(_) | rustls::Error::InappropriateMessage { .. } => {
-            "the server's data is not TLS: does this port speak https?".to_owned()
+            "the server did not respond with TLS: does this port speak https?".to_owned()
         }
         rustls::Error::PeerIncompatible(_) => {
             "the server supports neither TLS 1.2 nor 1.3, or none of the offered cipher suites"

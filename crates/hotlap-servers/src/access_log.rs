@@ -345,7 +345,7 @@ const ENDLESS: u64 = 64 << 20;
 /// Why a line cannot be sent. Each message continues "line 12 …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Cause {
-    #[error("is neither in Common or Combined Log Format nor a JSON object")]
+    #[error("is neither in the Common or Combined Log Format nor a JSON object")]
     Format,
     #[error("is longer than {} KiB", LONGEST / 1024)]
     TooLong,
@@ -581,7 +581,7 @@ mod tests {
         let log = parsed(&log, LINES);
         assert_eq!(sent(&log), pairs(&[("GET 200", "/"), ("GET 200", "/last")]));
         assert_eq!((log.left_out.lines, log.left_out.of), (3, 5));
-        let cause = "is neither in Common or Combined Log Format nor a JSON object";
+        let cause = "is neither in the Common or Combined Log Format nor a JSON object";
         assert_eq!(log.left_out.first, Some((4, cause.to_owned())));
     }
 
@@ -590,7 +590,7 @@ mod tests {
         let error = |log: &[u8], replay| parse(log, replay).unwrap_err();
         let (line, what) = error(b"\n\xff\xfe\0garbage\n{}\n", LINES);
         assert_eq!(line, Some(2));
-        let expected = "0 of 2 lines can be sent: this line is neither in Common or Combined Log";
+        let expected = "0 of 2 lines can be sent: this line is neither in the Common or Combined";
         assert!(what.starts_with(expected), "{what}");
         assert_eq!(error(b"\n\n", LINES), (None, "the log is empty".to_owned()));
         assert!(error(b"\x1f\x8b\x08", LINES).1.contains("compressed"));

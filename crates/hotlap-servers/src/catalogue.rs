@@ -225,7 +225,7 @@ variants.fast = {}
         let broken: Vec<_> = catalogue.broken.iter().map(ToString::to_string).collect();
         assert_eq!(broken.len(), 2);
         assert!(broken[0].ends_with(
-            "go/empty/server.toml: no server.toml in this folder; every server needs one"
+            "go/empty/server.toml: this folder has no server.toml, which every server needs"
         ));
         assert!(broken[1].contains("nim/broken/server.toml:1: "));
         assert!(matches!(catalogue.select("nim/broken"), Err(CatalogueError::Broken(_))));

@@ -122,8 +122,9 @@ impl Name {
     /// If a contract does not exist. The error lists all contracts.
     pub fn list(text: &str) -> Result<Vec<Self>, String> {
         let all = Self::ALL.map(Self::as_str).join(", ");
-        let known =
-            |name: &str| Self::of(name).ok_or(format!("no contract {name}: there are {all}"));
+        let known = |name: &str| {
+            Self::of(name).ok_or(format!("unknown contract {name}: choose from {all}"))
+        };
         text.split(',').map(|name| known(name.trim())).collect()
     }
 }

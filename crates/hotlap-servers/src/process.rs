@@ -553,7 +553,9 @@ fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
         libc::ENOENT if local => "check the path, and that it has been built",
         libc::ENOENT => "install it or give its full path",
         libc::EACCES => "make it executable with chmod +x",
-        libc::ENOEXEC => "it is no program for this machine: build it here or name its interpreter",
+        libc::ENOEXEC => {
+            "it is not a program for this machine: build it here, or name its interpreter"
+        }
         _ => "run it by hand in its folder to see what is wrong",
     }
 }

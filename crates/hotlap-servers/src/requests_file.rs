@@ -371,13 +371,16 @@ expect_status = 201
     fn a_mistake_is_named_with_line_and_column() {
         let request = |rest: &str| error(&format!("[[request]]\npath = \"/\"\n{rest}\n"));
         for (found, expected) in [
-            (error("[[request]]\npath = \"/${user}\"\n"), "2:8: no field user: there are none"),
+            (
+                error("[[request]]\npath = \"/${user}\"\n"),
+                "2:8: unknown field user: no fields are defined",
+            ),
             (
                 error("fields.id = \"uuid\"\n[[request]]\npath = \"/${user}\"\n"),
-                "3:8: no field user: there are id",
+                "3:8: unknown field user: the fields are id",
             ),
-            (request("headers = { X = \"${id}\" }"), "3:17: no field id"),
-            (request("expect_body = \"${id}\""), "3:15: no field id"),
+            (request("headers = { X = \"${id}\" }"), "3:17: unknown field id"),
+            (request("expect_body = \"${id}\""), "3:15: unknown field id"),
             (error(""), "0:0: no requests: add a table [[request]]"),
             (request("wait = 1"), "3:1: unknown field `wait`"),
             (error("[[request]]\npath = \"/a b\"\n"), "2:8: "),

@@ -292,8 +292,8 @@ impl<'a> Recorder<'a> {
             return;
         }
         self.live.say(&format!(
-            "Rounds and starts take longer than expected: enough of them for a verdict take about \
-             {} s. --duration limits it.",
+            "Rounds and starts take longer than expected: a verdict needs about {} s. --duration \
+             limits the run.",
             budget.as_secs()
         ));
     }

@@ -458,7 +458,8 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
         let Shape { threads, connections, .. } = load.shape;
         if threads > connections {
             let what = format!(
-                "{threads} threads for {connections} connections: each thread needs at least one"
+                "{threads} threads are too many for {connections} connections: each thread needs \
+                 one"
             );
             let at = keys.load.iter().find(|l| line(l.span().start) == load.line);
             return Err((at.map_or(0..0, Spanned::span), what));
@@ -487,7 +488,7 @@ fn sourced(
         };
         let Some(load) = load else {
             let name = row.load.unwrap_or_default();
-            return Err((span, format!("there is no load {name:?}: set the `name` of one")));
+            return Err((span, format!("no load is named {name:?}: set `name` in one of them")));
         };
         rows.push(PublishedFigure {
             entry,
@@ -608,7 +609,10 @@ mod tests {
             ("servers = ['a',\n{ run = 'b', on = 'x' }]", &format!("2: on names \"x\", {none}")),
             ("servers = ['a']\n[[load]]\nconnections = 0", "mine.toml:2: connections, threads"),
             ("servers = ['a']\n[[load]]\nconnections = 'x'", "mine.toml:3: invalid type: string"),
-            ("servers = ['a']\n[[load]]\nconnections = 2\nthreads = 4", "2: 4 threads for 2"),
+            (
+                "servers = ['a']\n[[load]]\nconnections = 2\nthreads = 4",
+                "2: 4 threads are too many",
+            ),
             (
                 "servers = ['a']\n[[published]]\nsource = ''\nyear = 1\nrows = [\n\
                  { server = 'b', requests_per_s = 1 }]",

@@ -103,7 +103,8 @@ impl HeadReader {
     /// 9110 section 8.6).
     fn content_length(&mut self, value: &[u8]) -> Result<(), &'static str> {
         for number in value.split(|byte| *byte == b',') {
-            let length = parse_number(number.trim_ascii()).ok_or("content-length is no number")?;
+            let length =
+                parse_number(number.trim_ascii()).ok_or("content-length is not a number")?;
             if self.length.is_some_and(|other| other != length) {
                 return Err("conflicting content-length values");
             }
@@ -293,7 +294,7 @@ mod tests {
         let most = head(&[(":status", "200"), ("content-length", "9223372036854775807")]);
         assert_eq!(most.map(|head| head.length), Ok(Some(9_223_372_036_854_775_807)));
         for value in ["9223372036854775808", "99999999999999999999", "", "-1", "+1", "1,", "0x1"] {
-            let why = Some("content-length is no number");
+            let why = Some("content-length is not a number");
             assert_eq!(wrong("content-length", value), why, "{value:?}");
         }
         assert_eq!(wrong("content-length", "1, 2"), Some("conflicting content-length values"));

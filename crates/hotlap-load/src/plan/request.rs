@@ -411,8 +411,10 @@ impl UnknownField {
         let Self { name, known } = self;
         let name = if name.is_empty() { "without a name" } else { name };
         match known.is_empty() {
-            true => format!("no field {name}: there are none (for a literal ${{, write $${{)"),
-            false => format!("no field {name}: there are {}", known.join(", ")),
+            true => format!(
+                "unknown field {name}: no fields are defined (for a literal ${{, write $${{)"
+            ),
+            false => format!("unknown field {name}: the fields are {}", known.join(", ")),
         }
     }
 }
@@ -496,9 +498,12 @@ mod tests {
     #[test]
     fn an_unknown_field_is_named_with_the_known_ones() {
         let error = Text::parse(b"${user}", &fields()).unwrap_err().to_string();
-        assert_eq!(error, "no field user: there are id, name");
+        assert_eq!(error, "unknown field user: the fields are id, name");
         let error = Text::parse(b"${user}", &[]).unwrap_err().to_string();
-        assert_eq!(error, "no field user: there are none (for a literal ${, write $${)");
+        assert_eq!(
+            error,
+            "unknown field user: no fields are defined (for a literal ${, write $${)"
+        );
     }
 
     #[test]

@@ -315,7 +315,11 @@ fn bodies() -> Vec<Script> {
         ("DATA after an interim response", [headers(1, WHOLE, b"\x08\x03100"), data(1, END, b"x")].concat(), "DATA before the head of the response"),
         ("no DATA with a length", headers(1, WHOLE | END, OK_5), "less DATA than content-length"),
         ("conflicting lengths", headers(1, WHOLE, &block(&[("content-length", "5"), ("content-length", "6")])), "conflicting content-length values"),
-        ("a length that is no number", headers(1, WHOLE, &block(&[("content-length", "-5")])), "content-length is no number"),
+        (
+            "a length that is no number",
+            headers(1, WHOLE, &block(&[("content-length", "-5")])),
+            "content-length is not a number",
+        ),
     ]),
     all("", vec![
         ("more DATA than the length", [headers(1, WHOLE, OK_5), data(1, 0, b"Hello"), data(1, END, b"!")].concat(), "head 0 200 length 5; data 0 Hello; malformed 0: more DATA than content-length"),

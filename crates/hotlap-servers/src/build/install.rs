@@ -192,7 +192,7 @@ fn amount(words: &str) -> Option<u64> {
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The command could not be started.
-    #[error("{command}: {source}: run it by hand, as a user with permission to install packages")]
+    #[error("{command}: {source}. Run it by hand, as a user who may install packages")]
     Start {
         /// The command.
         command: String,

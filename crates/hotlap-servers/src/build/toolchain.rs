@@ -153,7 +153,8 @@ fn remedy(server: &CatalogueServer, manager: Option<PackageManager>) -> String {
             format!("install with: {}", shell_words::join(manager.command(packages, true)))
         }
         None => format!(
-            "no apt-get or brew here; install these packages, named as in Debian: {}; or see {}",
+            "neither apt-get nor brew is installed. Install these packages (Debian's names): {}. \
+             Or see {}",
             packages.join(", "),
             server.url
         ),
@@ -247,8 +248,8 @@ mod tests {
         let server = server("probe = [\"x\"]\ninstall = { apt = [\"gcc\", \"make\"], brew = [] }");
         assert_eq!(
             remedy(&server, None),
-            "no apt-get or brew here; install these packages, named as in Debian: gcc, make; or \
-             see https://example.org"
+            "neither apt-get nor brew is installed. Install these packages (Debian's names): gcc, \
+             make. Or see https://example.org"
         );
         assert!(
             remedy(&server, Some(PackageManager::Apt))

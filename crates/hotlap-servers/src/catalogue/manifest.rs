@@ -152,7 +152,7 @@ pub fn read(folder: &Path, id: &str) -> Result<Vec<CatalogueServer>, ManifestErr
     let text = std::fs::read_to_string(&file).map_err(|error| {
         let what = match error.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("no {FILE_NAME} in this folder; every server needs one")
+                format!("this folder has no {FILE_NAME}, which every server needs")
             }
             _ => format!("cannot read it: {error}"),
         };
@@ -635,7 +635,8 @@ env = { C = "1" }
         let folder = tempfile::tempdir().unwrap();
         let error = read(folder.path(), "go/x").unwrap_err().to_string();
         assert!(
-            error.ends_with("server.toml: no server.toml in this folder; every server needs one")
+            error
+                .ends_with("server.toml: this folder has no server.toml, which every server needs")
         );
     }
 }

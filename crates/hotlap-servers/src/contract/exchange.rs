@@ -307,7 +307,7 @@ impl Exchange {
         if let Content::Gzip(_) = self.content {
             match answer.header("content-encoding") {
                 Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => {}
-                Some(_) => return Err("another Content-Encoding than gzip".to_owned()),
+                Some(_) => return Err("a Content-Encoding other than gzip".to_owned()),
                 None => return Err("no Content-Encoding".to_owned()),
             }
         }

@@ -127,7 +127,7 @@ const FORTUNES: [&str; 12] = [
 
 /// Checks that a page has all fortunes, and the message `brought`, in the right order.
 pub(super) fn check(page: &[u8], brought: &str) -> Result<(), String> {
-    let page = std::str::from_utf8(page).map_err(|_| "the page is no UTF-8".to_owned())?;
+    let page = std::str::from_utf8(page).map_err(|_| "the page is not valid UTF-8".to_owned())?;
     if !page.trim_start().to_ascii_lowercase().starts_with("<!doctype html>") {
         return Err("the page does not begin with <!DOCTYPE html>".to_owned());
     }

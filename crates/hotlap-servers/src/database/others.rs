@@ -48,8 +48,8 @@ pub(crate) fn connected(pids: &[u32]) -> (Option<Roots>, Vec<String>) {
                 }
             }
             Owner::Unknown(_) if PORTS.contains(&address.port()) => notes.push(format!(
-                "the server is connected to {address}, possibly a database of another user or in a \
-                 container: its CPU time is in no figure"
+                "the server is connected to {address}, possibly a database of another user or in \
+                 a container, so no figure includes its CPU time"
             )),
             Owner::Unknown(_) | Owner::Started => {}
         }

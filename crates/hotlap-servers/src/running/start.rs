@@ -410,7 +410,7 @@ impl Starting<'_> {
                 "read PORT from the environment".to_owned(),
             ),
             true if self.network.is_open() => (
-                format!("it listens on {listening}, which other hosts do not reach"),
+                format!("it listens on {listening}, which other hosts cannot reach"),
                 format!("make it listen on $HOST ({bind}), or on all addresses"),
             ),
             true => (

@@ -147,8 +147,8 @@ impl RunComparison {
             let (before, after) = (before.1, after.1);
             return Err(Incomparable(format!(
                 "{before} and {after} have no load in common: {theirs} in {before}, {ours} in \
-                 {after}. Runs are compared under the same requests, connections, threads and \
-                 rate: repeat one with the load of the other"
+                 {after}. Only runs with the same requests, connections, threads and rate can be \
+                 compared: repeat one with the load of the other"
             )));
         }
         let mut comparison = Self {
@@ -414,8 +414,8 @@ impl RunComparison {
     fn are_alike(before: (&Run, &str), after: (&Run, &str)) -> Result<(), Incomparable> {
         let searched = |(_, name): (&Run, &str), (_, other): (&Run, &str)| {
             Err(Incomparable(format!(
-                "{name} searched capacities and {other} did not: compare runs of `hotlap capacity` \
-                 with each other"
+                "{name} searched for capacities, but {other} did not: compare runs of `hotlap \
+                 capacity` with each other"
             )))
         };
         match (before.0.is_search(), after.0.is_search()) {
@@ -423,7 +423,8 @@ impl RunComparison {
             (false, true) => searched(after, before),
             _ if before.0.schedule.objectives == after.0.schedule.objectives => Ok(()),
             _ => Err(Incomparable(format!(
-                "{} searched for {} and {} for {}: repeat one with the goals of the other (--slo)",
+                "{} searched for {}, but {} for {}: repeat one of them with the goals of the \
+                 other (--slo)",
                 before.1,
                 goals(before.0),
                 after.1,

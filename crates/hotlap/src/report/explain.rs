@@ -166,14 +166,14 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
     if !env.is_empty() {
         let env: Vec<&str> = env.into_iter().map(String::as_str).collect();
         notes.push(format!(
-            "Measured with {}, so that the profile has the names of compiled functions.",
+            "Measured with {}, so that the profile shows the names of compiled functions.",
             env.join(", ")
         ));
     }
     if let Some(ledger) = &found.ledger {
         if !ledger.has_kernel {
             notes.push(
-                "The profile has no samples of the kernel: its part is in \"not explained\"."
+                "The profile has no samples from the kernel, whose part is in \"not explained\"."
                     .to_owned(),
             );
         }
@@ -185,8 +185,8 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
         }
         if ledger.groups.iter().any(|line| line.differs && line.group == CodeGroup::Notifying) {
             notes.push(
-                "Notifying the receiver is part of sending. It costs more if the receiver sleeps \
-                 and has to be woken. The load generator sleeps if it shares cores with a server."
+                "Sending includes notifying the receiver, which costs more if the receiver sleeps \
+                 and must be woken. The load generator sleeps if it shares cores with a server."
                     .to_owned(),
             );
         }

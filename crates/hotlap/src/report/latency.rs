@@ -141,9 +141,9 @@ pub const QUEUE_GREW: &str =
 /// States that a rate was not reached, as the end of a sentence. Both figures are in requests/s.
 pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
     format!(
-        "of {} requests/s offered, {} were answered, and the queue grew",
-        rate(offered_per_s),
+        "{} of {} requests/s were answered, and the queue grew",
         rate(reached_per_s),
+        rate(offered_per_s),
     )
 }
 

@@ -143,7 +143,8 @@ fn why(apart: &Apart) -> String {
     let us = |ns: f64| micros(&super::figure::exactly(ns / 1e3)).text;
     match apart {
         Apart::NoReference => "the reference has no lap there that counts, so there is nothing to \
-                               compare with. Its store says why; remove it and run the shard again."
+                               compare with. The shard's store says why. Remove the store and run \
+                               the shard again."
             .to_owned(),
         Apart::ControlDiffers => {
             "the A/A control, the same program as the reference, differs from \
@@ -152,15 +153,15 @@ fn why(apart: &Apart) -> String {
                 .to_owned()
         }
         Apart::Noise { own, pool } => format!(
-            "its noise floor is {}, and that of the pool {} (median). Look for what else runs on \
-             the node, remove the store and run the shard again.",
+            "its noise floor is {}, but {} on the median node. Look for what else runs on the \
+             node, remove the store and run the shard again.",
             spread(own.exp_m1()),
             spread(pool.exp_m1())
         ),
         Apart::Ceiling { own, pool } => format!(
-            "its ceiling, the same program everywhere, costs {} µs per request, and that of the \
-             pool {} µs (median). The node has another clock rate, or is shared: compare it with \
-             the others before it counts.",
+            "its ceiling, the same program everywhere, costs {} µs per request, but {} µs on the \
+             median node. Possibly the node has another clock rate, or is shared: compare it with \
+             the others before you count it.",
             us(*own),
             us(*pool)
         ),
@@ -238,8 +239,8 @@ fn few_nodes(run: &Run, analyses: &[Analysis]) -> Option<String> {
         format!("{} ({})", run.servers[*server].name, plural(*nodes, "node"))
     });
     Some(format!(
-        "Measured on fewer than {} nodes: {}. Several of their shards ran on the same node; a pool \
-         of more nodes, or submitting them again one by one, gives them others.",
+        "Measured on fewer than {} nodes: {}. Several of their shards ran on the same node. Use a \
+         pool of more nodes, or submit the shards again one by one.",
         grouped(f64::from(hotlap_stats::MIN_RESTARTS), 0),
         names.collect::<Vec<_>>().join(", ")
     ))

@@ -152,7 +152,7 @@ fn found_of(warning: &ServerWarning) -> String {
             if found.value > 1.0 { "more" } else { "less" },
             ratio(found).spread
         ),
-        ServerWarning::Bursty(Bursts { factor, rounds, of }) => format!(
+        ServerWarning::Bursty(Bursts { factor, rounds, of, .. }) => format!(
             " costs {} times as much as usual in {rounds} of {of} rounds",
             grouped(*factor, 1)
         ),
@@ -209,7 +209,8 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
         ServerWarning::Failing { failures, .. } => {
             let remedy = failures.most().map_or("", remedy);
             format!(
-                "Failed requests do not enter requests/s, but CPU per request. {FAILED_LATENCY} \
+                "Failed requests do not count in requests/s, but their CPU time counts in CPU per \
+                 request. {FAILED_LATENCY} \
                  {remedy}"
             )
         }
@@ -219,7 +220,7 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
         ServerWarning::Silent(_) => "Those rounds count: requests/s in such a restart are all \
              responses ÷ all of the time. Look for what made it wait, for instance in its log."
             .to_owned(),
-        ServerWarning::Behind { .. } => format!("{QUEUE_GREW} Offer less to compare them."),
+        ServerWarning::Behind { .. } => format!("{QUEUE_GREW} Offer a lower rate to compare them."),
         ServerWarning::LeftOut(laps) => {
             let remedy = laps.checks.first().map_or("", |(most, _)| check(most).1);
             let rest = match laps.are_main {
@@ -229,7 +230,7 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
             format!("{remedy}{rest}")
         }
         ServerWarning::LateWindows { .. } if !run.host.generators.is_empty() => {
-            "A generator was late, stalled or was lost: the list of laps has the reason of \
+            "A generator was late, stalled or was lost: the list of laps shows the reason for \
              each. Check the generators' hosts, and their connections to here and to the server."
                 .to_owned()
         }
@@ -336,7 +337,8 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
         ),
         Violation::Bytes { .. } => (
             "bytes",
-            "The server sends more or less than its responses: `hotlap check` shows them.",
+            "The server sends more or fewer bytes than its responses should have: `hotlap check` \
+             shows them.",
         ),
         Violation::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
         Violation::Failures { most, .. } => {

@@ -364,7 +364,7 @@ fn the_address_between_two_hosts_is_found_or_named_with_a_remedy() {
     assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
     run_between(&hosts, &scene, &ceiling(), "--server-address 10.177.0.9")
         .fails(1)
-        .has("is not reached from here at any of its addresses")
+        .has("cannot be reached from here at any of its addresses")
         .has("10.177.0.9")
         .has("--server-address");
     let server = format!("env HOST=127.0.0.1 {}", ceiling());
@@ -372,7 +372,7 @@ fn the_address_between_two_hosts_is_found_or_named_with_a_remedy() {
     let failure = scene.json("run.json")["failed"][0].clone();
     let cause = failure["cause"].as_str().unwrap();
     assert!(cause.starts_with("it listens on 127.0.0.1:"), "{cause}");
-    assert!(cause.ends_with(", which other hosts do not reach"), "{cause}");
+    assert!(cause.ends_with(", which other hosts cannot reach"), "{cause}");
     assert_eq!(failure["remedy"], "make it listen on $HOST (10.177.0.1), or on all addresses");
     scene.is_clean();
 }

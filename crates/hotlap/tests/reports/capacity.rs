@@ -174,10 +174,10 @@ fn searches_are_compared_with_searches_for_the_same_goals() {
     let mut run = search.clone();
     (run.question, run.schedule.objectives) = (Question::Compare, Vec::new());
     let refused = |before, after| compared(before, after).unwrap_err().to_string();
-    assert!(refused(&run, &search).starts_with("run 2 searched capacities and run 1 did not"));
-    assert!(refused(&search, &run).starts_with("run 1 searched capacities and run 2 did not"));
+    assert!(refused(&run, &search).starts_with("run 2 searched for capacities, but run 1 did not"));
+    assert!(refused(&search, &run).starts_with("run 1 searched for capacities, but run 2 did not"));
     let mut other = search.clone();
     other.schedule.objectives = vec![Objective::Latency { quantile: 0.5, limit_ns: 5_000_000 }];
     let said = refused(&search, &other);
-    assert!(said.starts_with("run 1 searched for p99 < 10 ms and run 2 for p50 < 5 ms"), "{said}");
+    assert!(said.starts_with("run 1 searched for p99 < 10 ms, but run 2 for p50 < 5 ms"), "{said}");
 }

@@ -121,7 +121,9 @@ fn waking_the_receiver_has_a_line_and_a_note() {
     let row = &found.ledger[0];
     assert_eq!((row.name.as_str(), row.difference_us), ("notifying the receiver", 1.0));
     assert_eq!(found.ledger[1].name, "sock_def_readable");
-    assert!(found.notes.iter().any(|note| note.starts_with("Notifying the receiver is part")));
+    assert!(
+        found.notes.iter().any(|note| note.starts_with("Sending includes notifying the receiver"))
+    );
     let report = Report::of(&run);
     for format in [Format::Json, Format::Markdown, Format::Html] {
         assert!(!render(&report, format).contains("_raw_spin_unlock"));

@@ -83,8 +83,8 @@ fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
         report.tables[0].rows.iter().map(|row| (row.name.as_str(), row.rank)).collect();
     assert_eq!(ranks, [("lean", Some(Rank::only(1))), ("rich", Some(Rank::only(2)))]);
     let told = report.warnings.join("\n");
-    let said = "rich did not reach the rate: of 2,000 requests/s offered, 1,20";
-    assert!(told.contains(said) && told.contains("Offer less to compare them"), "{told}");
+    let said = "rich did not reach the rate: 1,20";
+    assert!(told.contains(said) && told.contains("Offer a lower rate to compare them"), "{told}");
     assert!(!told.contains("lean did not"), "{told}");
 }
 
@@ -130,13 +130,13 @@ fn at_a_common_rate() -> Run {
 #[test]
 fn a_server_that_does_not_serve_the_common_rate_is_named_and_its_times_are_not_compared() {
     let report = Report::of(&at_a_common_rate());
-    let said = "python3 app.py did not reach the rate: of 5,000 requests/s offered, 2,100 were \
+    let said = "python3 app.py did not reach the rate: 2,100 of 5,000 requests/s were \
                 answered, and the queue grew. Response times depend on how long this runs. Those \
                 with ≥ are lower bounds.";
     assert!(report.warnings.iter().any(|w| w.starts_with(said)), "{:#?}", report.warnings);
     assert!(!report.warnings.iter().any(|w| w.contains("node/http:cluster did not")));
     for format in [Format::Markdown, Format::Html] {
-        assert!(flat(&render(&report, format)).contains("2,100 were answered"));
+        assert!(flat(&render(&report, format)).contains("2,100 of 5,000 requests/s"));
     }
     let text = flat(&terminal::render(&report, 80, false));
     assert!(text.contains(said), "{text}");
@@ -259,8 +259,9 @@ fn warnings_with_the_same_remedy_are_one_that_names_the_servers() {
                 cores (-t), or lower the rate. Requests/s and CPU time are not affected.";
     assert_eq!(about("late"), [late]);
     let failed = "go/net-http: 36 of 426,684 requests timed out. python3 app.py: 36 of 21,400 \
-                  requests timed out. ceiling: 6 of 162,972 requests timed out. Failed requests do \
-                  not enter requests/s, but CPU per request. Latency counts each for at least as \
+                  requests timed out. ceiling: 6 of 162,972 requests timed out. Failed requests \
+                  do not count in requests/s, but their CPU time counts in CPU per request. \
+                  Latency counts each for at least as \
                   long as it waited. Look into the server's log, and try fewer connections (-c) or \
                   a longer --timeout.";
     assert_eq!(about("timed out"), [failed]);
