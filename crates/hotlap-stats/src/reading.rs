@@ -87,8 +87,9 @@ pub fn of_both<'a>(own: &'a [Reading], other: &[Reading]) -> impl Iterator<Item 
 }
 
 /// Returns the logarithm of a server's figure relative to the median of other servers, by restart
-/// and round. If one of the others changes a lot, their median hardly does. Rounds that no other
-/// server has are left out. Without other servers, the result is the logarithm of the figure.
+/// and round. If one of three others or more changes a lot, their median hardly does. Rounds that
+/// no other server has are left out. Without other servers, the result is the logarithm of the
+/// figure.
 fn relative(server: &[Reading], others: &[&[Reading]]) -> BTreeMap<(u32, u32), f64> {
     let logs = |readings: &[Reading]| -> BTreeMap<(u32, u32), f64> {
         readings.iter().filter_map(|r| Some((r.place(), r.share.log()?))).collect()
@@ -162,8 +163,8 @@ pub struct Bursts {
     pub rounds: u32,
     /// The number of all rounds.
     pub of: u32,
-    /// Whether the bursts are what is left of a warm-up: the first rounds of most restarts, two or
-    /// more in all, and no other rounds.
+    /// Whether the bursts look like the end of a warm-up: at least two rounds in all, at the start
+    /// of most restarts, and nowhere else.
     pub at_start: bool,
 }
 
@@ -307,8 +308,8 @@ mod tests {
             Bursts::of(&server, &[&reference])
         }
 
-        /// Regression: a server that became three times cheaper in its first two rounds was called
-        /// bursty, and those rounds counted.
+        /// Regression: a server whose cost fell to a third after its first two rounds was called
+        /// bursty, and those two rounds counted.
         #[test]
         fn the_first_rounds_of_most_restarts_are_a_warm_up() {
             let of = |dear: &[usize]| {

@@ -5,7 +5,8 @@
 //! likely a priori. Given measurements of some versions, the forward-backward algorithm (Rabiner,
 //! *A tutorial on hidden Markov models*, 1989, section III) yields the probability that a version
 //! has a step. Levels are points of a grid, and a new level does not depend on the old one. The
-//! computation therefore takes time proportional to the number of versions and points.
+//! computation therefore takes time proportional to the number of versions times the number of
+//! points.
 //!
 //! The next versions to measure divide the probability into equal parts, as in bisection with noisy
 //! answers (Horstein, *Sequential transmission using noiseless feedback*, 1963).
@@ -20,13 +21,17 @@ const MORE_STEPS: f64 = 0.5;
 /// A change counts as a step if it is at least this share of the difference between the ends.
 const STEP: f64 = 1.0 / 3.0;
 
+/// The first and the last version differ if this many standard errors lie between them. Three is a
+/// convention. With normal errors, equal versions differ by more in 1 of 370 cases.
+const DIFFERENT: f64 = 3.0;
+
 /// The share of measurements that are far off, for example because something disturbed them.
 const DISTURBED: f64 = 0.02;
 
 /// A disturbed measurement has this many times the usual error.
 const DISTURBANCE: f64 = 6.0;
 
-/// The smallest standard error of a measurement, since builds of the same source differ, too.
+/// The smallest standard error of a measurement, since even builds of the same source differ.
 const LEAST_ERROR: f64 = 0.002;
 
 /// How far the parts into which the probability is divided may differ from equal parts.
@@ -65,6 +70,8 @@ pub struct Step {
 pub struct Steps {
     /// The steps of the versions at places 1, 2 and so on.
     steps: Vec<Step>,
+    /// The level of the last version, and its standard error.
+    whole: (f64, f64),
 }
 
 impl Steps {
@@ -75,7 +82,7 @@ impl Steps {
             .iter()
             .map(|reading| LevelReading { error: reading.error.max(LEAST_ERROR), ..*reading })
             .collect();
-        let whole = mean(readings.iter().filter(|reading| reading.place == last))?;
+        let (whole, error) = mean(readings.iter().filter(|reading| reading.place == last))?;
         let grid = Grid::of(&readings);
         let weights: Vec<Vec<f64>> = (1..=last)
             .map(|place| {
@@ -87,7 +94,20 @@ impl Steps {
             .collect();
         let jump = MORE_STEPS.min(last as f64 / 4.0) / last as f64;
         let least = (STEP * whole.abs() / grid.spacing).ceil() as usize;
-        Some(Self { steps: grid.steps(&weights, jump, (least.max(1), whole > 0.0)) })
+        let steps = grid.steps(&weights, jump, (least.max(1), whole > 0.0));
+        Some(Self { steps, whole: (whole, error) })
+    }
+
+    /// Returns the difference between the first and the last version, as a step.
+    pub fn whole(&self) -> Step {
+        let (size, error) = self.whole;
+        Step { probability: 1.0, size, error }
+    }
+
+    /// Returns whether the first and the last version differ.
+    pub fn is_different(&self) -> bool {
+        let (size, error) = self.whole;
+        size.abs() > DIFFERENT * error
     }
 
     /// Returns what is known about the version at a place, from 1 on.
@@ -99,7 +119,8 @@ impl Steps {
     }
 
     /// Returns groups of versions that measurements can tell apart, each with the probability that
-    /// it has a step. A group ends with a version that can be measured. The last version can.
+    /// it has a step. A group ends with a version that can be measured. The last version always
+    /// ends a group.
     pub fn groups(&self, can_measure: impl Fn(usize) -> bool) -> Vec<(RangeInclusive<usize>, f64)> {
         let last = self.steps.len();
         let (mut groups, mut first, mut sum) = (Vec::new(), 1, 0.0);
@@ -114,9 +135,9 @@ impl Steps {
         groups
     }
 
-    /// Returns the places of one or two versions whose measurement tells most about where the step
-    /// is. `None` if no measurement can tell more, because a group has it with the probability
-    /// `sure`.
+    /// Returns the places of one or two versions whose measurement tells the most about where the
+    /// step is. `None` if no measurement can tell more, for example because one group has the step
+    /// with at least the probability `sure`.
     pub fn next(&self, can_measure: impl Fn(usize) -> bool, sure: f64) -> Option<Vec<usize>> {
         let open: Vec<(RangeInclusive<usize>, f64)> =
             self.groups(can_measure).into_iter().filter(|(_, p)| *p < sure).collect();
@@ -135,7 +156,7 @@ impl Steps {
             open.iter().find(reaches).or(open.last()).map(|(places, _)| *places.end())
         };
         let (low, high) = (at(1.0 / 3.0)?, at(2.0 / 3.0)?);
-        // A measurement of the version before shows whether the step is not earlier.
+        // A measurement of the version before shows whether the step is earlier.
         let before = |place: usize| {
             let index = open.iter().position(|(places, _)| *places.end() == place);
             let first = index.map_or(place, |index| *open[index].0.start());
@@ -151,15 +172,16 @@ impl Steps {
     }
 }
 
-/// Returns the mean of some readings, weighted by their errors. `None` without readings.
-fn mean<'a>(readings: impl Iterator<Item = &'a LevelReading>) -> Option<f64> {
+/// Returns the mean of some readings, weighted by their errors, and its standard error. `None`
+/// without readings.
+fn mean<'a>(readings: impl Iterator<Item = &'a LevelReading>) -> Option<(f64, f64)> {
     let (mut sum, mut weights) = (0.0, 0.0);
     for reading in readings {
         let weight = reading.error.powi(-2);
         sum += weight * reading.level;
         weights += weight;
     }
-    (weights > 0.0).then(|| sum / weights)
+    (weights > 0.0).then(|| (sum / weights, weights.powf(-0.5)))
 }
 
 /// The levels that a version may have.
@@ -234,8 +256,8 @@ impl Grid {
         let points = before.len();
         let all: f64 =
             before.iter().zip(seen).map(|(b, s)| s * ((1.0 - jump) * b + any)).sum::<f64>();
-        // The sums over all lower levels, or over all higher ones, of the probability times the
-        // level to the power of 0, 1 and 2; and the same moments of the size of a step.
+        // `sums` has the moments 0, 1 and 2 of the first version's levels below `to` (or above, for
+        // a step down). `sizes` has the same moments of the size of a step.
         let (mut sums, mut sizes) = ([0.0; 3], [0.0; 3]);
         for n in least..points {
             let (from, to) = match is_up {
@@ -281,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn without_measurements_in_between_every_version_is_as_likely() {
+    fn without_measurements_in_between_every_version_is_equally_likely() {
         let found = probabilities(4, &[reading(4, 0.05)]);
         assert!(found.iter().all(|p| (0.22..0.27).contains(p)), "{found:?}");
         assert_eq!(Steps::of(4, &[reading(3, 0.05)]), None, "the last version is not measured");

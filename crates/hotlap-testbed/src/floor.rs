@@ -24,7 +24,7 @@ const FORTUNES: u8 = b'3';
 const ROWS: u8 = b'4';
 const ALL: u8 = b'5';
 
-/// The number of requests for which a tired server changes rows.
+/// The first request, counted from 1, for which a tired server changes no rows.
 const UNTIL_TIRED: u32 = 50;
 
 /// A way in which a server breaks a contract, mostly to save work. The checks must find every

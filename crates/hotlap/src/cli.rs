@@ -97,6 +97,16 @@ pub struct Cli {
     pub no_config: bool,
 }
 
+impl Cli {
+    /// Hands the global options to a command that starts other processes of hotlap.
+    pub fn pass_on(&mut self) {
+        let Command::Bisect(args) = &mut self.command else { return };
+        args.passed_on.extend(self.redact.iter().map(|name| format!("--redact={name}")));
+        args.passed_on.extend(self.quiet.then(|| "--quiet".to_owned()));
+        args.passed_on.extend(self.no_config.then(|| "--no-config".to_owned()));
+    }
+}
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Yellow.on_default().bold())
     .usage(AnsiColor::Yellow.on_default().bold())
@@ -152,7 +162,7 @@ pub enum Command {
     Capacity(Box<CapacityArgs>),
     /// Explain where the difference in CPU time between two servers comes from
     Explain(Box<ExplainArgs>),
-    /// Find the commit of a git repository that changed a figure
+    /// Find the commit that changed a figure
     Bisect(Box<BisectArgs>),
     /// List the built-in servers, and what each one needs to run here
     List(ListArgs),

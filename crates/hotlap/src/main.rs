@@ -1,7 +1,7 @@
 //! hotlap: hyperfine for HTTP servers. Parses the command line, runs the command, and exits.
 
-use std::env;
 use std::process::ExitCode;
+use std::{env, panic};
 
 use hotlap::cli::When;
 use hotlap::config::Config;
@@ -10,7 +10,8 @@ use hotlap::exit::{Exit, GIT_BISECT};
 use hotlap::{cli, cmd, interrupt, redact};
 
 fn main() -> ExitCode {
-    let exit = run();
+    // A panic is an error like any other, whose message has been printed.
+    let exit = panic::catch_unwind(run).unwrap_or(Exit::Error);
     // An error in the command line must not make a commit bad either, so the option is found
     // without parsing the command line.
     match env::args_os().any(|argument| argument == GIT_BISECT) {
@@ -26,6 +27,7 @@ fn run() -> Exit {
         Err(Err(error)) => return Console::new(When::Auto, false).log_tail(&error.into()),
     };
     let configured = Config::fill(&mut typed);
+    typed.pass_on();
     redact::names(&typed.redact);
     redact::surroundings();
     let console = Console::new(typed.color.unwrap_or_default(), typed.quiet);

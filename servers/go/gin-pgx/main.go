@@ -1,4 +1,4 @@
-// Gin with pgx: queries through its pool, and the pages of html/template.
+// Gin with pgx: queries through pgx's pool, and pages with html/template.
 package main
 
 import (
@@ -106,7 +106,11 @@ func queries(c *gin.Context) {
 func updates(c *gin.Context) {
 	worlds, err := rows(c)
 	changed := numbers(c, "numbers")
-	if err != nil || len(changed) != len(worlds) {
+	if err != nil {
+		answer(c, nil, err)
+		return
+	}
+	if len(changed) != len(worlds) {
 		c.String(http.StatusBadRequest, "as many numbers as ids are needed")
 		return
 	}

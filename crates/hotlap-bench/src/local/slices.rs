@@ -43,7 +43,7 @@ pub const TOLERANCE: f64 = 1.03;
 /// A slice is also too short if the interval of at least [`MANY`] ratios extends beyond this ratio.
 /// The effect of the slice on the server is then unknown. Jetty costs 6% less CPU time in slices of
 /// 12 ms than without slices. The interval of its probes extended beyond 5% in ten of ten runs, so
-/// their median says nothing about that effect (docs/lab-notebook.md).
+/// the median of the probes says nothing about that effect (docs/lab-notebook.md).
 const UNKNOWN: f64 = 1.05;
 
 /// The smallest number of ratios to which [`UNKNOWN`] applies. With fewer ratios, a noisy machine

@@ -488,7 +488,7 @@ fn sourced(
         };
         let Some(load) = load else {
             let name = row.load.unwrap_or_default();
-            return Err((span, format!("no load is named {name:?}: set `name` in one of them")));
+            return Err((span, format!("no load is named {name:?}: set the `name` of one load")));
         };
         rows.push(PublishedFigure {
             entry,

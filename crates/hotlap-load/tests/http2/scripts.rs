@@ -316,7 +316,7 @@ fn bodies() -> Vec<Script> {
         ("no DATA with a length", headers(1, WHOLE | END, OK_5), "less DATA than content-length"),
         ("conflicting lengths", headers(1, WHOLE, &block(&[("content-length", "5"), ("content-length", "6")])), "conflicting content-length values"),
         (
-            "a length that is no number",
+            "a length that is not a number",
             headers(1, WHOLE, &block(&[("content-length", "-5")])),
             "content-length is not a number",
         ),

@@ -113,10 +113,13 @@ fn changing(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
         .then(|| Unsteady::Changing { change, last_ns: last(costs) })
 }
 
-/// Returns the change of a server whose first rounds cost far more than all later ones. Such a
-/// change may be too early and too short for a line through all rounds.
+/// Returns the change of a server whose first rounds cost far more than all later ones. A line
+/// through all rounds may not show such an early and short change.
 fn settling(costs: &[Reading], others: &[&[Reading]]) -> Option<Unsteady> {
-    let bursts = Bursts::of(costs, others).filter(|bursts| bursts.at_start)?;
+    let is_at_start = |others| Bursts::of(costs, others).filter(|bursts| bursts.at_start);
+    // If another server is cheaper at first, this one only seems to cost more.
+    is_at_start(&[])?;
+    let bursts = is_at_start(others)?;
     Some(Unsteady::Changing { change: 1.0 / bursts.factor - 1.0, last_ns: last(costs) })
 }
 

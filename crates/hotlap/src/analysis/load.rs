@@ -137,7 +137,7 @@ impl Analysis {
     }
 
     /// Finds rounds in which a server cost far more than usual. `None` without such rounds, or if
-    /// they are the end of its warm-up, which makes it unsteady.
+    /// they are the end of the server's warm-up. Such a server is reported as unsteady instead.
     pub fn bursts(&self, server: usize) -> Option<Bursts> {
         let reference = self.reference.filter(|reference| *reference != server)?;
         let [own, other] = [server, reference].map(|s| &self.servers[s].readings[Measure::Cost]);

@@ -10,10 +10,10 @@ use crate::quantity;
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct BisectArgs {
-    /// A commit or tag without the change that is sought
+    /// A commit or tag from before the change
     #[arg(long, value_name = "COMMIT")]
     pub good: String,
-    /// A commit with it
+    /// A commit or tag with the change
     #[arg(long, value_name = "COMMIT", default_value = "HEAD")]
     pub bad: String,
     /// Shell command that builds a commit, in a worktree of its own
@@ -34,16 +34,19 @@ pub struct BisectArgs {
     /// Measuring time of each race (default: as for `hotlap run`)
     #[arg(short, long, value_name = "TIME", value_parser = quantity::span)]
     pub duration: Option<Duration>,
-    /// Stop after this many races in any case
+    /// Stop after at most this many races
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub races: u32,
     /// Options of `hotlap run` for each race: '--path /users/1 -c 128'
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub options: Option<String>,
-    /// Then explain where the difference in CPU time goes, as `hotlap explain`
+    /// At the end, explain where the difference in CPU time goes, as `hotlap explain` does
     #[arg(long)]
     pub explain: bool,
-    /// Only commits that change these files or folders
+    /// Global options, which races get too.
+    #[arg(skip)]
+    pub passed_on: Vec<String>,
+    /// Consider only commits that change these files or folders
     #[arg(value_name = "PATH")]
     pub paths: Vec<String>,
 }
@@ -67,5 +70,7 @@ Examples:
   hotlap bisect --good v1.4 --build 'npm ci' --run 'node app.js' \\
       --options '--path /users/1 -c 128'
 
-Every race measures the good and the bad commit together with one or two
-others. An interrupted bisection continues with the same command.";
+Races:
+  The first races measure only the good and the bad commit. Later races also
+  measure up to two others. If you interrupt a bisection, continue it with
+  the same command.";

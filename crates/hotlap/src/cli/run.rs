@@ -99,8 +99,8 @@ pub struct RunArgs {
     pub fail_if: Vec<String>,
     /// Exit as `git bisect run` expects: with 0 if --fail-if passes, and with 1 if it fails
     ///
-    /// 125 skips a commit whose server fails, or for which --fail-if cannot be decided. 128 or more
-    /// ends the bisection, because something other than the commit is wrong.
+    /// Code 125 skips a commit whose server fails, or for which --fail-if cannot be decided. A code
+    /// of 128 or more ends the bisection, because something other than the commit is wrong.
     #[arg(long, requires = "fail_if", help_heading = None::<&'static str>)]
     pub git_bisect: bool,
     /// Save the run as a baseline, for `hotlap compare --baseline NAME`

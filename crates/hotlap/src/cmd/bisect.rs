@@ -1,10 +1,10 @@
 //! `hotlap bisect`: finds the commit that changed a figure.
 //!
-//! Each race measures the good and the bad commit together with one or two others, so that every
-//! commit has a place between the two, and the machine's drift cancels. [`hotlap_stats::Steps`]
-//! turns the races into a probability for each commit, and chooses the commits of the next race.
-//! The session is stored after each build and race, so an interrupted bisection continues where it
-//! was.
+//! The first races measure only the good and the bad commit. Each later race also measures up to
+//! two others, so that all races have the same scale, and the machine's drift cancels.
+//! [`hotlap_stats::Steps`] turns the races into a probability for each commit, and chooses the
+//! commits of the next race. The session is stored after each build and race, so an interrupted
+//! bisection continues after the last of them.
 
 mod race;
 mod repository;
@@ -17,6 +17,7 @@ use crate::console::Console;
 use crate::exit::{Exit, server_failed, usage};
 use crate::interrupt::Interrupt;
 use crate::paths;
+use crate::text::number::plural;
 use race::{Entry, RaceReport, Raced, Races, Ratio, export};
 use repository::{Commit, Repository, build};
 use session::Session;
@@ -27,7 +28,11 @@ const GOOD: &str = "good";
 /// The name of the bad commit in races.
 const BAD: &str = "bad";
 
-/// Probabilities above this are shown as this, because the model is not exact.
+/// The largest number of races of only the good and the bad commit. If they do not differ then,
+/// there is nothing to find.
+const FIRST_RACES: u32 = 3;
+
+/// Higher probabilities are shown as "over" this one, because the model is not exact.
 const MOST_SURE: f64 = 0.999;
 
 /// Carries out `hotlap bisect`.
@@ -40,14 +45,18 @@ pub fn run(args: &BisectArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let repository = Repository::open()?;
     let commits = repository.commits(&args.good, &args.bad, &args.paths)?;
-    let identity = format!("{:?} {:?} {:?}", repository.root, commits, args);
+    // Longer races, more of them, or another probability continue the same bisection.
+    let BisectArgs { build, run, options: typed, measure, .. } = args;
+    let place = (&repository.root, repository.inside());
+    let identity = format!("{:?}", (place, &commits, build, run, typed, measure));
     let session = Session::open(&paths::cache()?.join("bisect"), &identity)?;
     if session.races > 0 {
-        let races = session.races;
-        console.note(&format!("Continuing the bisection after {races} races."));
+        let races = plural(session.races as usize, "race");
+        console.note(&format!("Continuing the bisection after {races}."));
     }
     let races = Races {
         run: &args.run,
+        passed_on: &args.passed_on,
         options,
         duration: args.duration,
         measure: args.measure,
@@ -55,8 +64,13 @@ pub fn run(args: &BisectArgs, console: &Console) -> anyhow::Result<Exit> {
     };
     let mut bisection = Bisection { args, console, interrupt, repository, commits, races, session };
     let found = bisection.find();
-    if found.as_ref().is_ok_and(|exit| *exit != Exit::Interrupted) {
-        bisection.clean();
+    match &found {
+        Ok(Exit::Ok) => bisection.clean(),
+        _ => console.note(&format!(
+            "To continue the bisection, repeat the command. To drop its builds, remove {} and run \
+             `git worktree prune`.",
+            bisection.session.folder().display()
+        )),
     }
     found
 }
@@ -83,53 +97,60 @@ impl Bisection<'_> {
     fn find(&mut self) -> anyhow::Result<Exit> {
         let last = self.last();
         self.console.note(&format!(
-            "Looking for one of {last} commits between {} and {}.",
+            "Searching the {} after {}, up to {}.",
+            plural(last, "commit"),
             self.commits[0].short(),
             self.commits[last].short()
         ));
         for end in [0, last] {
-            match self.builds(end)? {
-                Outcome::Interrupted => return Ok(Exit::Interrupted),
-                Outcome::Done(true) => {}
-                Outcome::Done(false) => {
-                    let (name, log) = (self.commits[end].short(), self.session.log(end));
-                    return server_failed(format!(
-                        "{name} does not build, so there is nothing to compare with: see {}",
-                        log.display()
-                    ));
-                }
+            if let Outcome::Interrupted = self.builds(end)? {
+                return Ok(Exit::Interrupted);
             }
         }
-        if self.session.readings.is_empty() {
-            let Outcome::Done(report) = self.race(&[])? else { return Ok(Exit::Interrupted) };
-            let Some(ratio) = report.ratio(BAD).filter(|ratio| ratio.is_different) else {
-                self.console.print(&self.no_difference(report.ratio(BAD)))?;
+        let (earlier, mut words) = (self.session.races, String::new());
+        while Steps::of(last, &self.session.readings).is_none_or(|steps| !steps.is_different()) {
+            if self.session.races >= earlier + FIRST_RACES {
+                self.console.print(&self.no_difference(&words))?;
                 return Ok(Exit::Invalid);
-            };
+            }
+            let Outcome::Done(report) = self.race(&[])? else { return Ok(Exit::Interrupted) };
             self.keep(&report, &[])?;
-            self.console.note(&format!("bad {} of good.", self.in_words(&ratio)));
+            words = report.words(BAD).unwrap_or("not known").to_owned();
+            if let Some(ratio) = report.ratio(BAD) {
+                self.console.note(&format!("  bad {} of good: {words}", self.in_words(&ratio)));
+            }
         }
-        while self.session.races < self.args.races {
+        loop {
             let steps = self.steps();
             let can = |place: usize| !self.session.broken.contains(&place);
-            let Some(places) = steps.next(can, self.args.probability) else { break };
-            let mut all_build = true;
-            for place in &places {
-                match self.builds(*place)? {
-                    Outcome::Interrupted => return Ok(Exit::Interrupted),
-                    Outcome::Done(builds) => all_build &= builds,
-                }
-            }
-            // Otherwise, other commits may tell more.
-            if all_build {
-                let Outcome::Done(report) = self.race(&places)? else {
-                    return Ok(Exit::Interrupted);
-                };
-                self.keep(&report, &places)?;
-                self.show(&report, &places);
+            let next = steps.next(can, self.args.probability);
+            let is_last = self.session.races + 1 >= self.args.races;
+            let ended = match next.filter(|_| !is_last) {
+                Some(places) => self.try_places(&places)?,
+                None => self.confirm()?,
+            };
+            if let Some(exit) = ended {
+                return Ok(exit);
             }
         }
-        self.conclude()
+    }
+
+    /// Races these commits, if all of them build. Otherwise, other commits may tell more. Returns
+    /// the exit code if the bisection has ended.
+    fn try_places(&mut self, places: &[usize]) -> anyhow::Result<Option<Exit>> {
+        for place in places {
+            match self.builds(*place)? {
+                Outcome::Interrupted => return Ok(Some(Exit::Interrupted)),
+                Outcome::Done(true) => {}
+                Outcome::Done(false) => return Ok(None),
+            }
+        }
+        let Outcome::Done(report) = self.race(places)? else {
+            return Ok(Some(Exit::Interrupted));
+        };
+        self.keep(&report, places)?;
+        self.show(&report, places);
+        Ok(None)
     }
 
     fn last(&self) -> usize {
@@ -142,38 +163,57 @@ impl Bisection<'_> {
         found.expect("the bad commit is in every race")
     }
 
-    /// Builds a commit, unless it was built before. Returns whether it can be raced.
+    /// Builds a commit, unless it was built before. Returns whether it can be raced. It is an error
+    /// if the good or the bad commit does not build.
     fn builds(&mut self, place: usize) -> anyhow::Result<Outcome<bool>> {
-        if self.session.broken.contains(&place) || self.session.built.contains(&place) {
-            return Ok(Outcome::Done(self.session.built.contains(&place)));
+        if self.interrupt.asked() {
+            return Ok(Outcome::Interrupted);
         }
         let commit = &self.commits[place];
-        let folder = self.repository.check_out(commit, &self.session.worktree(commit))?;
-        let succeeded = match &self.args.build {
-            None => true,
+        let worktree = self.session.worktree(commit);
+        let is_built = self.session.built.contains(&place) && worktree.exists();
+        if is_built || self.session.broken.contains(&place) {
+            return Ok(Outcome::Done(is_built));
+        }
+        // An earlier session may have been killed while it checked out or built the commit.
+        self.repository.remove(&worktree);
+        let folder = self.repository.check_out(commit, &worktree)?;
+        let log = self.session.log(place);
+        let failure = match &self.args.build {
+            _ if !folder.is_dir() => {
+                Some(format!("it has no folder {}", self.repository.inside().display()))
+            }
+            None => None,
             Some(command) => {
                 let (name, subject) = (commit.short(), &commit.subject);
                 self.console.note(&format!("Building {name} ({subject}) …"));
-                build(command, &folder, &self.session.log(place))?
+                let succeeds = build(command, &folder, &log, &self.interrupt)?;
+                (!succeeds).then(|| format!("it does not build, see {}", log.display()))
             }
         };
         if self.interrupt.asked() {
             return Ok(Outcome::Interrupted);
         }
-        match succeeded {
-            true => self.session.built.insert(place),
-            false => self.step_around(place, &format!("see {}", self.session.log(place).display())),
-        };
+        let is_built = failure.is_none();
+        match failure {
+            None => drop(self.session.built.insert(place)),
+            // Without an end there is no bisection, so its build is tried again the next time.
+            Some(why) if place == 0 || place == self.last() => {
+                let name = self.commits[place].short();
+                return server_failed(format!("{name} is needed for each race, but {why}"));
+            }
+            Some(why) => self.step_around(place, &why),
+        }
         self.session.save()?;
-        Ok(Outcome::Done(succeeded))
+        Ok(Outcome::Done(is_built))
     }
 
     /// Excludes a commit from races. The change may still be in it.
-    fn step_around(&mut self, place: usize, why: &str) -> bool {
+    fn step_around(&mut self, place: usize, why: &str) {
         let name = self.commits[place].short();
         self.console.note(&format!("{name} cannot be measured: {why}"));
         self.session.built.remove(&place);
-        self.session.broken.insert(place)
+        self.session.broken.insert(place);
     }
 
     /// Races the good and the bad commit with some others.
@@ -186,19 +226,19 @@ impl Bisection<'_> {
     fn race_named(&mut self, named: &[(String, usize)]) -> anyhow::Result<Outcome<RaceReport>> {
         let mut servers = Vec::new();
         for (name, place) in named {
-            let commit = &self.commits[*place];
-            let folder = self.repository.check_out(commit, &self.session.worktree(commit))?;
+            let worktree = self.session.worktree(&self.commits[*place]);
+            let folder = worktree.join(self.repository.inside());
             servers.push(Entry { name: name.clone(), folder });
         }
         self.session.races += 1;
         let names: Vec<&str> = named.iter().map(|(name, _)| &name[..]).collect();
         self.console.note(&format!("Race {}: {}", self.session.races, names.join(", ")));
-        match self.races.race(&servers)? {
+        match self.races.race(&servers, &self.interrupt)? {
             Raced::Interrupted => Ok(Outcome::Interrupted),
             Raced::Report(report) => {
                 for end in [GOOD, BAD] {
                     if let Some(why) = report.failure(end) {
-                        return server_failed(format!("the server of the {end} commit: {why}"));
+                        return server_failed(format!("the {end} commit's server failed: {why}"));
                     }
                 }
                 Ok(Outcome::Done(report))
@@ -206,15 +246,18 @@ impl Bisection<'_> {
         }
     }
 
-    /// Adds what a race showed to the session. A commit whose server failed is raced no more.
+    /// Adds what a race showed to the session. A commit whose server failed is not raced again.
     fn keep(&mut self, report: &RaceReport, places: &[usize]) -> anyhow::Result<()> {
         let last = self.last();
         self.session.readings.extend(report.ratio(BAD).map(|ratio| ratio.reading(last)));
         for &place in places {
             let name = self.commits[place].short().to_owned();
             match (report.failure(&name), report.ratio(&name)) {
-                (Some(why), _) => drop(self.step_around(place, &why)),
+                (Some(why), _) => self.step_around(place, &why),
                 (None, Some(ratio)) => self.session.readings.push(ratio.reading(place)),
+                (None, None) if report.ratio(BAD).is_some() => {
+                    self.step_around(place, report.words(&name).unwrap_or("it has no figure"));
+                }
                 (None, None) => {}
             }
         }
@@ -250,50 +293,54 @@ impl Bisection<'_> {
         }
     }
 
-    /// Races the most likely commit against its parent, and prints the result.
-    fn conclude(&mut self) -> anyhow::Result<Exit> {
+    /// Races the most likely commit and its parent from fresh starts. If the commit is still likely
+    /// enough, or if there have been enough races, prints the result. Returns the exit code if the
+    /// bisection has ended.
+    fn confirm(&mut self) -> anyhow::Result<Option<Exit>> {
         let (places, _) = self.likeliest();
-        let (before, place) = (places.start() - 1, *places.end());
-        if let Outcome::Interrupted = self.builds(before)? {
-            return Ok(Exit::Interrupted);
-        }
-        // Fresh starts, and all four again on one scale.
+        let pair = [places.start() - 1, *places.end()];
         let others: Vec<usize> =
-            [before, place].into_iter().filter(|n| (1..self.last()).contains(n)).collect();
-        let Outcome::Done(report) = self.race(&others)? else { return Ok(Exit::Interrupted) };
-        self.keep(&report, &others)?;
-        self.show(&report, &others);
+            pair.into_iter().filter(|place| (1..self.last()).contains(place)).collect();
+        let ended = self.try_places(&others)?;
+        if ended.is_some() {
+            return Ok(ended);
+        }
         let (places, probability) = self.likeliest();
-        let step = self.steps().at(*places.end());
         let is_sure = probability >= self.args.probability;
+        // A commit that does not build was not raced, so its group has grown.
+        let is_raced = !others.iter().any(|place| self.session.broken.contains(place));
+        if self.session.races < self.args.races && !(is_sure && is_raced) {
+            return Ok(None);
+        }
+        let step = self.steps().at(*places.end());
         self.console.print(&self.verdict(places.clone(), probability, &step))?;
         if self.args.explain && is_sure {
             self.explain(&places)?;
         }
-        Ok(if is_sure { Exit::Ok } else { Exit::Invalid })
+        Ok(Some(if is_sure { Exit::Ok } else { Exit::Invalid }))
     }
 
-    /// Returns the last sentences of the bisection.
+    /// Returns the result of the bisection as sentences.
     fn verdict(
         &self,
         places: std::ops::RangeInclusive<usize>,
         probability: f64,
         step: &Step,
     ) -> String {
-        let commit = &self.commits[*places.end()];
+        let (commit, found) = (&self.commits[*places.end()], places.clone());
         let change = Ratio::of(step);
         let certainty = percent(probability);
         let is_sure = probability >= self.args.probability;
         let what = match (places.clone().count(), is_sure) {
             (1, true) => format!(
-                "{} \"{}\" {} of its parent. Probability: {certainty}.\n",
+                "{} \"{}\" {} of the commit before. Probability: {certainty}.\n",
                 commit.short(),
                 commit.subject,
                 self.in_words(&change)
             ),
             (_, true) => format!(
-                "The change is in {}, which cannot be told apart because only the last of them \
-                 can be measured. Probability: {certainty}.\n",
+                "The change is in {}. Only the last of them can be measured, so they cannot be \
+                 told apart. Probability: {certainty}.\n",
                 self.named(places)
             ),
             (_, false) => format!(
@@ -302,9 +349,10 @@ impl Bisection<'_> {
                 self.named(places)
             ),
         };
+        let steps = self.steps();
         let others: Vec<String> = (1..=self.last())
-            .filter(|place| *place != *self.likeliest().0.end())
-            .map(|place| (place, self.steps().at(place).probability))
+            .filter(|place| !found.contains(place))
+            .map(|place| (place, steps.at(place).probability))
             .filter(|(_, probability)| *probability >= 0.5)
             .map(|(place, probability)| {
                 format!("{} ({})", self.commits[place].short(), percent(probability))
@@ -325,18 +373,18 @@ impl Bisection<'_> {
         self.races.explain(&servers)
     }
 
-    fn no_difference(&self, ratio: Option<Ratio>) -> String {
-        let found = match &ratio {
-            Some(ratio) => format!("bad {} of good", self.in_words(ratio)),
+    fn no_difference(&self, words: &str) -> String {
+        let found = match Steps::of(self.last(), &self.session.readings) {
+            Some(steps) => format!("bad {} of good", self.in_words(&Ratio::of(&steps.whole()))),
             None => "the figure is unknown".to_owned(),
         };
         format!(
-            "No difference was found between the good and the bad commit: {found}. A longer \
-             --duration finds smaller differences.\n"
+            "No difference was found between the good and the bad commit: {found} ({words}). A \
+             longer --duration finds smaller differences.\n"
         )
     }
 
-    /// Returns a ratio as the predicate of a sentence: `has 1.05× the CPU per request`.
+    /// Returns a ratio as the predicate of a sentence: `has 1.050× [1.040, 1.060] the p99`.
     fn in_words(&self, ratio: &Ratio) -> String {
         let figure = match self.args.measure {
             BisectMeasure::Cost => "CPU time per request",
@@ -349,10 +397,7 @@ impl Bisection<'_> {
     /// Removes the worktrees and the session, which are no longer needed.
     fn clean(&self) {
         for commit in &self.commits {
-            let worktree = self.session.worktree(commit);
-            if worktree.exists() {
-                self.repository.remove(&worktree);
-            }
+            self.repository.remove(&self.session.worktree(commit));
         }
         self.session.remove();
     }

@@ -161,7 +161,7 @@ fn why(apart: &Apart) -> String {
         Apart::Ceiling { own, pool } => format!(
             "its ceiling, the same program everywhere, costs {} µs per request, but {} µs on the \
              median node. Possibly the node has another clock rate, or is shared: compare it with \
-             the others before you count it.",
+             the others before you include it.",
             us(*own),
             us(*pool)
         ),

@@ -330,7 +330,8 @@ fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
     }
 }
 
-/// Returns the work of a server's database for the request of a load. `None` for several requests.
+/// Returns the work of a server's database for the request of a load. `None` if the load sends
+/// several requests, or if the work is unknown.
 fn database_work(run: &Run, load: &Load, server: usize) -> Option<DatabaseWork> {
     let mut own = run.starts.iter().filter(|start| start.server == server);
     let counted = own.find(|start| !start.ready.database_work.is_empty())?;

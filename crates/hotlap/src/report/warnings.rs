@@ -209,8 +209,8 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
         ServerWarning::Failing { failures, .. } => {
             let remedy = failures.most().map_or("", remedy);
             format!(
-                "Failed requests do not count in requests/s, but their CPU time counts in CPU per \
-                 request. {FAILED_LATENCY} \
+                "Failed requests do not count towards requests/s, but their CPU time counts \
+                 towards CPU per request. {FAILED_LATENCY} \
                  {remedy}"
             )
         }

@@ -13,8 +13,8 @@ fn git(folder: &Path, words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Creates a repository whose commits have a server of this cost, in nanoseconds, and a file
-/// `build.sh`. Returns the scene and the hashes.
+/// Creates a repository. Each commit has a server with the given cost per request, in nanoseconds,
+/// and a file `build.sh` with the given command. Returns the scene and the hashes.
 fn history(commits: &[(u32, &str)]) -> (Scene, Vec<String>) {
     let scene = Scene::new();
     let folder = scene.folder().to_owned();
@@ -32,10 +32,10 @@ fn history(commits: &[(u32, &str)]) -> (Scene, Vec<String>) {
 
 const OPTIONS: &str = "--options '--restarts 3 --rounds 1 --slice 12ms --no-pin --no-store'";
 
-/// The step is between a commit that does not build and the one after it. The user's checkout stays
-/// as it was, and nothing is left.
+/// The figure changes at the commit after one that does not build. The user's checkout stays as it
+/// was, and no worktree is left.
 #[test]
-fn a_commit_that_does_not_build_is_stepped_around_and_not_acquitted() {
+fn a_commit_that_does_not_build_is_skipped_but_not_ruled_out() {
     let ok = "true";
     let (scene, hashes) = history(&[(20_000, ok), (20_000, "exit 1"), (40_000, ok), (40_000, ok)]);
     scene.write("app.sh", "work in progress");

@@ -87,7 +87,7 @@ fn what_makes_no_sense_says_what_does() {
     }
 }
 
-/// A bisection must not convict a commit because of anything other than a regression.
+/// A commit must not be called bad for any reason other than a regression.
 #[test]
 fn git_bisect_skips_a_commit_that_fails_and_ends_at_other_errors() {
     let scene = scene();

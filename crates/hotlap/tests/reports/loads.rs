@@ -260,8 +260,8 @@ fn warnings_with_the_same_remedy_are_one_that_names_the_servers() {
     assert_eq!(about("late"), [late]);
     let failed = "go/net-http: 36 of 426,684 requests timed out. python3 app.py: 36 of 21,400 \
                   requests timed out. ceiling: 6 of 162,972 requests timed out. Failed requests \
-                  do not count in requests/s, but their CPU time counts in CPU per request. \
-                  Latency counts each for at least as \
+                  do not count towards requests/s, but their CPU time counts towards CPU per \
+                  request. Latency counts each for at least as \
                   long as it waited. Look into the server's log, and try fewer connections (-c) or \
                   a longer --timeout.";
     assert_eq!(about("timed out"), [failed]);

@@ -148,7 +148,7 @@ async fn all(pool: &Pool) -> Result<Vec<World>> {
 async fn main() -> std::io::Result<()> {
     let setting = |name: &str| env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     let number = |name: &str| env::var(name).ok().and_then(|value| value.parse::<u16>().ok());
-    let config = setting("DATABASE_URL").parse().expect("DATABASE_URL is no URL");
+    let config = setting("DATABASE_URL").parse().expect("DATABASE_URL is not a URL");
     let size = number("POOL_SIZE").unwrap_or(16).into();
     let pool = Pool::builder(Manager::new(config, NoTls)).max_size(size).build().expect("a pool");
     let kept = Data::new(all(&pool).await.expect("the rows"));

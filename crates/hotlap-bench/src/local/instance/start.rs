@@ -226,8 +226,8 @@ impl Instance {
         Err(self.refused(&over, findings.failures()))
     }
 
-    /// Proves that the server queries its database as its contracts demand. The statements of a
-    /// request do not depend on the protocol.
+    /// Proves that the server queries its database as its contracts demand. One protocol is enough,
+    /// because the statements of a request do not depend on the protocol.
     fn prove(&mut self, target: &Target) -> Result<(), ServerFailure> {
         let Some(server) = &self.server else { return Ok(()) };
         let contract = &self.participant.contract;

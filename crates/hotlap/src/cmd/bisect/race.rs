@@ -10,8 +10,10 @@ use anyhow::Context;
 use hotlap_stats::{LevelReading, Step};
 use serde_json::Value;
 
+use super::repository::finish;
 use crate::cli::BisectMeasure;
 use crate::exit::Exit;
+use crate::interrupt::Interrupt;
 
 /// The number of standard errors on each side of an estimate in a 95% interval.
 const NORMAL_95: f64 = 1.96;
@@ -30,9 +32,11 @@ pub struct Entry {
 pub struct Races<'a> {
     /// The shell command that starts a server.
     pub run: &'a str,
+    /// Global options of this process, such as `--redact`.
+    pub passed_on: &'a [String],
     /// Further options of `hotlap run`.
     pub options: Vec<String>,
-    /// The measuring time. `None`: the usual one.
+    /// The measuring time. `None` for the default of `hotlap run`.
     pub duration: Option<Duration>,
     /// The figure that is compared.
     pub measure: BisectMeasure,
@@ -56,33 +60,30 @@ pub struct RaceReport {
     key: &'static str,
 }
 
-/// The ratio of a server's figure to that of the first server, with its 95% interval.
+/// The ratio of a server's figure to the first server's figure, with its 95% interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
     /// The estimate, and both ends of the interval.
     pub ends: [f64; 3],
-    /// Whether the report calls the two servers different.
-    pub is_different: bool,
 }
 
 impl Races<'_> {
     /// Measures the servers in one run. The first one is the reference.
     ///
     /// # Errors
-    /// The run failed for a reason that is not one of the servers.
-    pub fn race(&self, servers: &[Entry]) -> anyhow::Result<Raced> {
+    /// The run failed for a reason other than a server.
+    pub fn race(&self, servers: &[Entry], interrupt: &Interrupt) -> anyhow::Result<Raced> {
         let _ = fs::remove_file(&self.export);
         let mut command = self.command("run", servers)?;
         command.args(["--no-ceiling", "--reference", &servers[0].name]);
         command.arg("--export-json").arg(&self.export).stdout(Stdio::null());
-        let status = command.status().context("cannot start a race")?;
-        let code = status.code().unwrap_or(i32::from(Exit::Interrupted as u8));
-        let is = |exit: Exit| code == i32::from(exit as u8);
-        if is(Exit::Interrupted) {
+        let status = finish(&mut command, interrupt).context("cannot start a race")?;
+        let is = |exit: Exit| status.code() == Some(i32::from(exit as u8));
+        if interrupt.asked() || is(Exit::Interrupted) {
             return Ok(Raced::Interrupted);
         }
-        if is(Exit::Usage) || is(Exit::Error) {
-            anyhow::bail!("a race failed. Its error is printed above");
+        if status.code().is_none() || is(Exit::Usage) || is(Exit::Error) {
+            anyhow::bail!("a race failed ({status}). Its error is printed above");
         }
         let text = fs::read_to_string(&self.export);
         let text = text.with_context(|| format!("a race wrote no {}", self.export.display()))?;
@@ -96,12 +97,12 @@ impl Races<'_> {
     /// The process cannot be started.
     pub fn explain(&self, servers: &[Entry; 2]) -> anyhow::Result<()> {
         let status = self.command("explain", servers)?.status();
-        status.map(drop).context("cannot start an explanation")
+        status.map(drop).context("cannot start `hotlap explain`")
     }
 
     fn command(&self, verb: &str, servers: &[Entry]) -> anyhow::Result<Command> {
-        let mut command = Command::new(env::current_exe().context("hotlap has no path")?);
-        command.args([verb, "--shell"]);
+        let mut command = Command::new(env::current_exe().context("cannot find hotlap's path")?);
+        command.args([verb, "--shell"]).args(self.passed_on);
         command.args(self.duration.map(|time| format!("--duration={}ms", time.as_millis())));
         command.args(&self.options);
         for Entry { name, .. } in servers {
@@ -109,7 +110,8 @@ impl Races<'_> {
         }
         for Entry { folder, .. } in servers {
             let folder = folder.to_string_lossy();
-            command.arg(format!("cd {} && {}", shell_words::quote(&folder), self.run));
+            // The command may be a list, none of which must run in another folder.
+            command.arg(format!("cd {} || exit 1\n{}", shell_words::quote(&folder), self.run));
         }
         command.stdin(Stdio::null());
         Ok(command)
@@ -126,16 +128,23 @@ impl Races<'_> {
 }
 
 impl RaceReport {
-    /// Returns a server's ratio to the reference. `None` if it is unknown.
-    pub fn ratio(&self, name: &str) -> Option<Ratio> {
+    fn row(&self, name: &str) -> Option<&Value> {
         let rows = self.report.pointer("/tables/0/rows")?.as_array()?;
-        let row = rows.iter().find(|row| row["name"] == name)?;
-        let found = &row["against"][self.key];
-        let end = |end: &str| found["ratio"][end].as_f64();
-        Some(Ratio {
-            ends: [end("value")?, end("low")?, end("high")?],
-            is_different: found["verdict"] == "better" || found["verdict"] == "worse",
-        })
+        rows.iter().find(|row| row["name"] == name)
+    }
+
+    /// Returns a server's ratio to the reference. `None` if it or its interval is unknown.
+    pub fn ratio(&self, name: &str) -> Option<Ratio> {
+        let ratio = &self.row(name)?["against"][self.key]["ratio"];
+        let end = |end: &str| ratio[end].as_f64();
+        let ends = [end("value")?, end("low")?, end("high")?];
+        // Without an interval, the ratio says nothing about its error.
+        (ends[1] > 0.0 && ends[1] < ends[2]).then_some(Ratio { ends })
+    }
+
+    /// Returns a server's verdict in words. `None` if it was not compared.
+    pub fn words(&self, name: &str) -> Option<&str> {
+        self.row(name)?["against"][self.key]["words"].as_str()
     }
 
     /// Returns why a server failed. `None` if it did not.
@@ -150,11 +159,11 @@ impl Ratio {
     /// Returns the ratio of a commit to its parent, given the step between the two.
     pub fn of(step: &Step) -> Self {
         let end = |errors: f64| (step.size + errors * step.error).exp();
-        Self { ends: [end(0.0), end(-NORMAL_95), end(NORMAL_95)], is_different: true }
+        Self { ends: [end(0.0), end(-NORMAL_95), end(NORMAL_95)] }
     }
 
-    /// Returns the ratio as a level of the commit at a place. Its standard error follows from the
-    /// interval, which is wider than of a normal distribution if there were few restarts.
+    /// Returns the ratio as the level of the commit at a place. The standard error is derived from
+    /// the interval. If there were few restarts, the error is therefore overestimated.
     pub fn reading(&self, place: usize) -> LevelReading {
         let [level, low, high] = self.ends.map(f64::ln);
         LevelReading { place, level, error: (high - low) / (2.0 * NORMAL_95) }

@@ -1,7 +1,7 @@
 //! The state of a bisection on disk: worktrees, logs of builds, and the races so far.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::hash::Hasher;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use fnv::FnvHasher;
 use hotlap_stats::LevelReading;
+use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
 use super::repository::Commit;
@@ -21,6 +22,10 @@ const STATE: &str = "session.json";
 pub struct Session {
     #[serde(skip)]
     folder: PathBuf,
+    /// A lock on the session, which builds and races inherit. If hotlap is killed, it is held until
+    /// they have ended.
+    #[serde(skip)]
+    _lock: Option<File>,
     /// The number of races so far.
     pub races: u32,
     /// The commits that were built.
@@ -33,16 +38,18 @@ pub struct Session {
 
 impl Session {
     /// Opens the session of a bisection in a folder for all of them. `identity` tells it from
-    /// others.
+    /// others. Commits that failed in an earlier session are tried again.
     ///
     /// # Errors
-    /// The folder cannot be created, or the state of an earlier session cannot be read.
+    /// The folder cannot be created, the state of an earlier session cannot be read, or the session
+    /// is in use.
     pub fn open(all: &Path, identity: &str) -> anyhow::Result<Self> {
         let mut hasher = FnvHasher::default();
         hasher.write(identity.as_bytes());
         let folder = all.join(format!("{:016x}", hasher.finish()));
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
+        let lock = lock(&folder)?;
         let path = folder.join(STATE);
         let earlier = match fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text)
@@ -50,7 +57,7 @@ impl Session {
             Err(error) if error.kind() == ErrorKind::NotFound => Self::default(),
             Err(error) => return Err(error).context(format!("cannot read {}", path.display())),
         };
-        Ok(Self { folder, ..earlier })
+        Ok(Self { folder, _lock: Some(lock), broken: BTreeSet::new(), ..earlier })
     }
 
     /// Writes the state. An interrupted write leaves the earlier state.
@@ -83,5 +90,22 @@ impl Session {
     /// Removes the session.
     pub fn remove(&self) {
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Locks a session. Processes that are started later hold the lock, too.
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    let path = folder.join("lock");
+    let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    fcntl_setfd(&file, FdFlags::empty())?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => anyhow::bail!(
+            "another bisection of these commits is running, or a build or a race of it: wait until \
+             it ends"
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).context(format!("cannot lock {}", path.display()))
+        }
     }
 }
