@@ -400,7 +400,7 @@ fn unknown(id: &str, cause: String) -> Unready {
         what: "catalogue".to_owned(),
         cause,
         log_tail: Vec::new(),
-        remedy: "install the same hotlap on both hosts; for a catalogue of your own, set \
+        remedy: "install the same hotlap on both hosts. For a catalogue of your own, set \
                  HOTLAP_SERVERS there"
             .to_owned(),
     })

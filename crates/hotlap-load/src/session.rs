@@ -293,8 +293,8 @@ mod tests {
         let error = session.join().expect_err("a panic").to_string();
         assert_eq!(
             error,
-            "a bug in the load generator: thread load-0 panicked (no such slot); this load has no \
-             result, please report it with the command"
+            "a bug in the load generator: thread load-0 panicked (no such slot), so this load has \
+             no result. Please report the bug with the command"
         );
     }
 

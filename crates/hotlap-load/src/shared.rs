@@ -341,8 +341,8 @@ pub enum Error {
     /// A worker thread panicked, which is a bug in the generator. Its counts are lost, so the load
     /// has no result.
     #[error(
-        "a bug in the load generator: thread {thread} panicked ({why}); this load has no result, \
-         please report it with the command"
+        "a bug in the load generator: thread {thread} panicked ({why}), so this load has no \
+         result. Please report the bug with the command"
     )]
     Panicked {
         /// The name of the thread.

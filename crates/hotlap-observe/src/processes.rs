@@ -417,7 +417,7 @@ fn tcp_sockets(
 pub fn listening(_pids: &[u32]) -> io::Result<Vec<SocketAddr>> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "listening sockets of a process can be found on Linux only; use $PORT in the command",
+        "listening sockets of a process can be found on Linux only. Use $PORT in the command",
     ))
 }
 

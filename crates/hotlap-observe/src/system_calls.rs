@@ -139,7 +139,7 @@ fn refused(error: &io::Error) -> ObserveError {
         Some(libc::EPERM | libc::EACCES) => ObserveError {
             what: WHAT.into(),
             why: "the kernel does not permit tracing it, or another program traces it".to_owned(),
-            remedy: "end the other program, or run hotlap as root; in a container, start it with \
+            remedy: "end the other program, or run hotlap as root. In a container, start it with \
                      --cap-add SYS_PTRACE"
                 .to_owned(),
         },

@@ -251,8 +251,8 @@ fn settle(
     let differs = !varies.is_empty() || right.iter().any(|seen| seen.1 != length);
     let note = if right.len() < seen.len() || !same_status {
         Some(format!(
-            "its first {} responses differ ({}), so only the status is checked; \
-             wrong responses count as errors",
+            "its first {} responses differ ({}), so only the status is checked. Wrong responses \
+             count as errors",
             seen.len(),
             tally(&seen)
         ))
@@ -296,11 +296,11 @@ fn refused(exchange: &Exchange, first: Option<&Response>, seen: &[Seen]) -> Stri
             format!("{name}: expected status {status}, got {}", described(answer))
         }
         (Some(answer), _) if answer.status == 503 => format!(
-            "{name}: got {}, so the server was not ready in time; --start-timeout allows more time",
+            "{name}: got {}, so the server was not ready in time. --start-timeout allows more time",
             described(answer)
         ),
         (Some(answer), _) => format!(
-            "{name}: got {}; set the right path with --path, or accept this status with \
+            "{name}: got {}. Set the right path with --path, or accept this status with \
              --expect-status {}",
             described(answer),
             answer.status

@@ -395,7 +395,7 @@ impl Machine {
         }
         if let Some(quota) = self.quota.filter(|&quota| quota < self.allowed as f64) {
             doubt(
-                format!("the CPU quota is {quota:.1} cores; throttling distorts results"),
+                format!("the CPU quota is {quota:.1} cores, and throttling distorts results"),
                 "lift it, and pin the container to whole cores instead (--cpuset-cpus)",
             );
         }
@@ -613,7 +613,7 @@ mod tests {
             [
                 "server and load generator share the only core; compare CPU time per request, or \
                  use a machine with two cores",
-                "the CPU quota is 0.5 cores; throttling distorts results; lift it, \
+                "the CPU quota is 0.5 cores, and throttling distorts results; lift it, \
                  and pin the container to whole cores instead (--cpuset-cpus)",
                 "before the run, the hypervisor gave 4% of the CPU time to other machines; use a \
                  machine with dedicated cores, or compare CPU time per request",

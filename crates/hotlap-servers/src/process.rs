@@ -472,7 +472,7 @@ impl Drop for Standby {
 #[derive(Debug, thiserror::Error)]
 pub enum FreezeError {
     /// A process belongs to another user, or a security policy protects it.
-    #[error("cannot freeze {name} ({pid}): {cause}; run hotlap as root or as the process's user")]
+    #[error("cannot freeze {name} ({pid}): {cause}. Run hotlap as root or as the process's user")]
     Refused {
         /// The name of the process.
         name: String,
@@ -499,11 +499,11 @@ pub enum FreezeError {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The command is empty.
-    #[error("the command is empty; give a program to start")]
+    #[error("the command is empty: give a program to start")]
     Empty,
     /// The working directory cannot be entered.
     #[error(
-        "cannot enter the folder {}: {cause}; create it, or correct `cwd`",
+        "cannot enter the folder {}: {cause}. Create it, or correct `cwd`",
         path.display()
     )]
     Folder {
@@ -513,7 +513,7 @@ pub enum StartError {
         cause: io::Error,
     },
     /// The log cannot be written.
-    #[error("cannot write the log {}: {cause}; check permissions and disk space", path.display())]
+    #[error("cannot write the log {}: {cause}. Check permissions and disk space", path.display())]
     Log {
         /// The path of the log.
         path: PathBuf,
@@ -532,7 +532,7 @@ pub enum StartError {
     },
     /// The supervisor did not start or did not respond.
     #[error(
-        "the supervisor {} did not start: {cause}; check that this program can be executed",
+        "the supervisor {} did not start: {cause}. Check that this program can be executed",
         program.display()
     )]
     Supervisor {

@@ -45,7 +45,9 @@ pub use change_points::change_points;
 pub use compare::{Effect, Mean, NodeSpread, by_node, effect, level};
 pub use estimate::{Estimate, mad, median};
 pub use histogram::{Histogram, interval_log};
-pub use reading::{Bursts, ByRestart, Drift, Reading, Share, apart, of_both, pairs, totals};
+pub use reading::{
+    Bursts, ByRestart, Drift, OddStarts, Reading, Share, apart, of_both, pairs, totals,
+};
 pub use steady::{
     Class, DetectorSettings, KnownSpeed, PreviousWarmup, SteadyDetector, SteadyState,
 };

@@ -200,6 +200,54 @@ impl Bursts {
     }
 }
 
+/// A start is odd if the server's cost after it differs by more than this ratio from the cost after
+/// most of its starts. The value is a convention.
+const ODD: f64 = 1.15;
+
+/// The smallest number of starts among which one can be odd.
+const FEWEST_STARTS: usize = 3;
+
+/// Starts after which a server cost far more or less than after its other starts. A runtime may
+/// compile the same code differently each time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OddStarts {
+    /// The mean cost after odd starts, as a ratio to the median of all starts.
+    pub factor: f64,
+    /// The number of odd starts.
+    pub starts: u32,
+    /// The number of all starts.
+    pub of: u32,
+}
+
+impl OddStarts {
+    /// Returns the odd starts of a server. `None` without any, if there are too few starts, or if
+    /// more than a third of them seem odd. A start is not odd if the other servers changed as much.
+    pub fn of(server: &[Reading], others: &[&[Reading]]) -> Option<Self> {
+        let own = totals(server);
+        let others: Vec<ByRestart> = others.iter().map(|readings| totals(*readings)).collect();
+        let relative: ByRestart = own
+            .iter()
+            .map(|(restart, log)| {
+                let at: Vec<f64> = others.iter().filter_map(|o| o.get(restart).copied()).collect();
+                (*restart, log - median(&at).unwrap_or(0.0))
+            })
+            .collect();
+        let middle = |logs: &ByRestart| median(&logs.values().copied().collect::<Vec<_>>());
+        let (usual, beside) = (middle(&own)?, middle(&relative)?);
+        let is_far = |log: f64| log.abs() > ODD.ln();
+        let is_odd = |(restart, log): &(&u32, &f64)| {
+            is_far(**log - usual) && is_far(relative[*restart] - beside)
+        };
+        let odd: Vec<f64> = own.iter().filter(is_odd).map(|(_, log)| log - usual).collect();
+        let are_few = !odd.is_empty() && 3 * odd.len() <= own.len();
+        (own.len() >= FEWEST_STARTS && are_few).then(|| Self {
+            factor: (odd.iter().sum::<f64>() / odd.len() as f64).exp(),
+            starts: odd.len() as u32,
+            of: own.len() as u32,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,6 +289,22 @@ mod tests {
         let readings = [reading(0, 0, 50.0, 10.0), reading(0, 1, 50.0, 0.0)];
         assert_eq!(totals(&readings)[&0], 10.0_f64.ln());
         assert!(totals(&[reading(0, 0, 50.0, 0.0)]).is_empty(), "no cost without a request");
+    }
+
+    /// Regression: one start of a Node server in twenty cost 1.35 times as much as the others. Its
+    /// rounds were called bursts, and garbage collection was suspected.
+    #[test]
+    fn a_start_after_which_a_server_costs_more_is_odd() {
+        let starts = |costs: &[f64]| -> Vec<Reading> {
+            (0..).zip(costs).map(|(n, cost)| reading(n, 0, *cost, 1.0)).collect()
+        };
+        let node = starts(&[8.52, 8.45, 8.27, 11.16]);
+        let (flat, slower) = (starts(&[7.0; 4]), starts(&[7.0, 7.0, 7.0, 9.3]));
+        let found = OddStarts::of(&node, &[&flat]).unwrap();
+        assert!((1.31..1.33).contains(&found.factor) && (found.starts, found.of) == (1, 4));
+        assert_eq!(OddStarts::of(&node, &[&slower]), None, "the machine was slower");
+        assert_eq!(OddStarts::of(&flat, &[&node]), None);
+        assert_eq!(OddStarts::of(&node[2..], &[&flat]), None, "two starts");
     }
 
     #[test]

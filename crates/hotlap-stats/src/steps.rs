@@ -54,6 +54,12 @@ pub struct LevelReading {
     pub error: f64,
 }
 
+impl LevelReading {
+    fn with_least_error(&self) -> Self {
+        Self { error: self.error.max(LEAST_ERROR), ..*self }
+    }
+}
+
 /// What is known about the step of one version.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
@@ -63,6 +69,16 @@ pub struct Step {
     pub size: f64,
     /// The standard deviation of the size.
     pub error: f64,
+}
+
+impl Step {
+    /// Returns the mean of some readings of one version, weighted by their errors, as a step from
+    /// the first version. `None` without readings.
+    pub fn mean(readings: &[LevelReading]) -> Option<Self> {
+        let readings = readings.iter().map(LevelReading::with_least_error);
+        let (size, error) = mean(readings)?;
+        Some(Self { probability: 1.0, size, error })
+    }
 }
 
 /// The steps of a sequence of versions.
@@ -78,11 +94,10 @@ impl Steps {
     /// Finds the steps of the versions at places 1 to `last`. `None` without a measurement of the
     /// last version, because the size and direction of a step are then unknown.
     pub fn of(last: usize, readings: &[LevelReading]) -> Option<Self> {
-        let readings: Vec<LevelReading> = readings
-            .iter()
-            .map(|reading| LevelReading { error: reading.error.max(LEAST_ERROR), ..*reading })
-            .collect();
-        let (whole, error) = mean(readings.iter().filter(|reading| reading.place == last))?;
+        let readings: Vec<LevelReading> =
+            readings.iter().map(LevelReading::with_least_error).collect();
+        let (whole, error) =
+            mean(readings.iter().copied().filter(|reading| reading.place == last))?;
         let grid = Grid::of(&readings);
         let weights: Vec<Vec<f64>> = (1..=last)
             .map(|place| {
@@ -174,7 +189,7 @@ impl Steps {
 
 /// Returns the mean of some readings, weighted by their errors, and its standard error. `None`
 /// without readings.
-fn mean<'a>(readings: impl Iterator<Item = &'a LevelReading>) -> Option<(f64, f64)> {
+fn mean(readings: impl Iterator<Item = LevelReading>) -> Option<(f64, f64)> {
     let (mut sum, mut weights) = (0.0, 0.0);
     for reading in readings {
         let weight = reading.error.powi(-2);

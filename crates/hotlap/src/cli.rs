@@ -35,10 +35,10 @@ macro_rules! requests_help {
     };
 }
 
-mod bisect;
 mod load;
 mod run;
 mod shared;
+mod versions;
 
 use std::ffi::OsString;
 use std::io;
@@ -52,13 +52,13 @@ use serde::Deserialize;
 use crate::exit::Exit;
 use crate::quantity::{self, RunNumbers};
 
-pub use bisect::{BisectArgs, BisectMeasure};
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use run::{
     CapacityArgs, ExplainArgs, MeasureArgs, Placement, RequestArgs, RunArgs, Schedule, ShapeArgs,
     StartLimit,
 };
 pub use shared::{ExportArgs, ReplayArgs, ReplayMode, StoreArgs, TlsArgs};
+pub use versions::{BisectArgs, RaceArgs, RacedMeasure, TimelineArgs};
 
 /// hyperfine for HTTP servers: builds and starts the servers you name, checks their responses,
 /// interleaves their measurements, and says which is faster, by how much, and how certain that is.
@@ -100,10 +100,14 @@ pub struct Cli {
 impl Cli {
     /// Hands the global options to a command that starts other processes of hotlap.
     pub fn pass_on(&mut self) {
-        let Command::Bisect(args) = &mut self.command else { return };
-        args.passed_on.extend(self.redact.iter().map(|name| format!("--redact={name}")));
-        args.passed_on.extend(self.quiet.then(|| "--quiet".to_owned()));
-        args.passed_on.extend(self.no_config.then(|| "--no-config".to_owned()));
+        let passed_on = match &mut self.command {
+            Command::Bisect(args) => &mut args.race.passed_on,
+            Command::Timeline(args) => &mut args.race.passed_on,
+            _ => return,
+        };
+        passed_on.extend(self.redact.iter().map(|name| format!("--redact={name}")));
+        passed_on.extend(self.quiet.then(|| "--quiet".to_owned()));
+        passed_on.extend(self.no_config.then(|| "--no-config".to_owned()));
     }
 }
 
@@ -164,6 +168,8 @@ pub enum Command {
     Explain(Box<ExplainArgs>),
     /// Find the commit that changed a figure
     Bisect(Box<BisectArgs>),
+    /// Measure many versions of a server on one scale, and name the steps between them
+    Timeline(Box<TimelineArgs>),
     /// List the built-in servers, and what each one needs to run here
     List(ListArgs),
     /// Print the commands that install missing toolchains (--yes runs them)

@@ -14,7 +14,9 @@ pub mod report;
 pub mod run;
 pub mod selftest;
 pub mod setup;
+pub mod timeline;
 pub mod tls;
+pub mod versions;
 
 use crate::cli::{self, AgentArgs, Command};
 use crate::console::Console;
@@ -44,6 +46,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         }
         Command::Explain(args) => run::run(args.into_run(), console),
         Command::Bisect(args) => bisect::run(&args, console),
+        Command::Timeline(args) => timeline::run(&args, console),
         Command::Load(args) => load::run(*args, console),
         Command::List(args) => list::run(&args, console),
         Command::Setup(args) => setup::run(&args, console),

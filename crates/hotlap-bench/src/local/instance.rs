@@ -563,8 +563,8 @@ impl Instance {
         match error {
             LoadError::Lost(why) => Trouble::Generator(why.to_string()),
             LoadError::Gone(_) => {
-                let remedy = "finished laps are kept; once the generator's host is reached again, \
-                              repeat the run";
+                let remedy = "finished laps are kept. Once the generator's host can be reached \
+                              again, repeat the run";
                 self.failure(phase, error.to_string(), remedy).into()
             }
             LoadError::NoPort(why) => self.failure(phase, why, NO_PORT).into(),

@@ -307,11 +307,8 @@ fn scenario(named: &Spanned<String>) -> Result<Scenario, Complaint> {
         Some(found) => Ok(all.swap_remove(found)),
         None => {
             let there: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
-            let what = format!(
-                "there is no scenario {:?}; choose from {}",
-                named.get_ref(),
-                there.join(", ")
-            );
+            let what =
+                format!("unknown scenario {:?}: choose from {}", named.get_ref(), there.join(", "));
             Err((named.span(), what))
         }
     }
@@ -600,10 +597,7 @@ mod tests {
             ("servers = 'a'", "mine.toml:1: invalid type: string \"a\""),
             ("servers = []", "mine.toml:1: no servers: list at least one"),
             ("servers = ['a']\nquestion = 'why'", "mine.toml:2: unknown variant `why`"),
-            (
-                "servers = ['a']\nstress = ['x']",
-                "2: there is no scenario \"x\"; choose from overload",
-            ),
+            ("servers = ['a']\nstress = ['x']", "2: unknown scenario \"x\": choose from overload"),
             ("servers = ['a',\n'a']", "mine.toml:2: a is listed twice: give one another `name`"),
             ("servers = ['a']\nreference = 'b'", &format!("2: reference names \"b\", {none}")),
             ("servers = ['a',\n{ run = 'b', on = 'x' }]", &format!("2: on names \"x\", {none}")),

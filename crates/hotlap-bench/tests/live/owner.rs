@@ -188,7 +188,7 @@ fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
     hotlap.0.wait().unwrap();
     let result = std::fs::read_to_string(path.join("result")).unwrap();
     let expected = [
-        format!("({roots}): Operation not permitted (os error 1); run hotlap"),
+        format!("({roots}): Operation not permitted (os error 1). Run hotlap"),
         "frozen: false".to_owned(),
     ];
     assert!(expected.iter().all(|line| result.contains(line)), "{result}");

@@ -119,12 +119,12 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
         *cores = nodes.iter().flat_map(|(_, own)| own.iter().cloned()).collect();
         return vec![format!(
             "server and generator run on several of {} NUMA nodes, because one has only {threads} \
-             hardware threads; memory of another node is slower",
+             hardware threads. Memory of another node is slower",
             nodes.len()
         )];
     }
     let note = format!(
-        "server and generator run on NUMA node {node}, one of {}; --server-cpus {} or more uses \
+        "server and generator run on NUMA node {node}, one of {}. --server-cpus {} or more uses \
          others as well",
         nodes.len(),
         threads / 2 + 1
@@ -260,7 +260,8 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     }
     if let Some(count) = asked.filter(|&count| count >= all) {
         notes.push(format!(
-            "{count} of {all} cores for the server leave none for the generator; nothing is pinned"
+            "{count} of {all} cores for the server leave none for the generator, so nothing is \
+             pinned"
         ));
         return CpuAllocation { server: vec![], generator: vec![], shared: true, notes };
     }

@@ -361,12 +361,12 @@ impl Starting<'_> {
                         format!("it did not listen on its port within {limit} s"),
                         match self.network.is_open() {
                             true => {
-                                "make it listen on $PORT at the address in $HOST; \
-                                     --start-timeout allows more time"
+                                "make it listen on $PORT at the address in $HOST. --start-timeout \
+                                 allows more time"
                             }
                             false => {
-                                "make it listen on $PORT on the loopback interface; \
-                                      --start-timeout allows more time"
+                                "make it listen on $PORT on the loopback interface. \
+                                 --start-timeout allows more time"
                             }
                         },
                     ),

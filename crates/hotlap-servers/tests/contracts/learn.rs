@@ -56,7 +56,7 @@ fn an_error_status_is_an_error_unless_expected() {
     let ask = Ask { path: "/nowhere".to_owned(), ..Ask::default() };
     assert_eq!(
         inferred(Site::Hello, Flaw::None, &ask).unwrap_err(),
-        "GET /nowhere: got 404 \"Not Found\"; set the right path with --path, or accept this \
+        "GET /nowhere: got 404 \"Not Found\". Set the right path with --path, or accept this \
          status with --expect-status 404"
     );
     let ask = Ask { status: ExpectedStatus::Exactly(404), ..ask };
@@ -134,8 +134,8 @@ fn if_probes_disagree_only_the_status_is_checked() {
         let probes = asked.lock().unwrap().len();
         let closed = if statuses.contains(&0) { closed } else { "" };
         let expected = format!(
-            "GET /: its first {probes} responses differ ({}{closed}), so only \
-             the status is checked; wrong responses count as errors",
+            "GET /: its first {probes} responses differ ({}{closed}), so only the status is \
+             checked. Wrong responses count as errors",
             tally(probes)
         );
         assert_eq!(inferred.notes, [expected]);
@@ -148,7 +148,7 @@ fn a_server_without_any_right_response_is_an_error() {
     let refused = |ask: &Ask| {
         infer(&target, "localhost", LIMIT, &Contract::custom(ask), &GOES_ON).unwrap_err()
     };
-    assert!(refused(&Ask::default()).starts_with("GET /: got 500 \"ok\"; set the right"));
+    assert!(refused(&Ask::default()).starts_with("GET /: got 500 \"ok\". Set the right"));
     let ask = Ask { status: ExpectedStatus::Exactly(200), ..Ask::default() };
     assert_eq!(refused(&ask), "GET /: expected status 200, got 500 \"ok\"");
     let (target, _) = unsteady(&[0]);

@@ -1,8 +1,8 @@
 //! Measures, compares and ranks the servers under one load.
 
 use hotlap_stats::{
-    Bursts, CONTROL_ALPHA, Effect, Estimate, Inconclusive, MIN_RESTARTS, NodeSpread, Reading,
-    Verdict, pairs, ranks, totals,
+    Bursts, CONTROL_ALPHA, Effect, Estimate, Inconclusive, MIN_RESTARTS, NodeSpread, OddStarts,
+    Reading, Verdict, pairs, ranks, totals,
 };
 
 use super::bias::{self, Unsteady};
@@ -137,11 +137,19 @@ impl Analysis {
     }
 
     /// Finds rounds in which a server cost far more than usual. `None` without such rounds, or if
-    /// they are the end of the server's warm-up. Such a server is reported as unsteady instead.
+    /// the end of its warm-up or an odd start explains them.
     pub fn bursts(&self, server: usize) -> Option<Bursts> {
         let reference = self.reference.filter(|reference| *reference != server)?;
         let [own, other] = [server, reference].map(|s| &self.servers[s].readings[Measure::Cost]);
-        Bursts::of(own, &[other]).filter(|bursts| !bursts.at_start)
+        Bursts::of(own, &[other])
+            .filter(|bursts| !bursts.at_start && self.odd_starts(server).is_none())
+    }
+
+    /// Finds starts after which a server cost far more or less than usual. `None` without any.
+    pub fn odd_starts(&self, server: usize) -> Option<OddStarts> {
+        let costs = |server: usize| &self.servers[server].readings[Measure::Cost][..];
+        let others = (0..self.servers.len()).filter(|other| *other != server);
+        OddStarts::of(costs(server), &others.map(costs).collect::<Vec<_>>())
     }
 
     /// Returns the ceiling's CPU time per request ÷ a server's. `None` if either is unknown.

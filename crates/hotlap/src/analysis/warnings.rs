@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hotlap_load::Failures;
 use hotlap_load::outcome::Negotiated;
-use hotlap_stats::{Bursts, Estimate};
+use hotlap_stats::{Bursts, Estimate, OddStarts};
 
 use super::bias::{self, Unsteady};
 use super::capacity::{Highest, ServerCapacity, TrialView};
@@ -63,6 +63,8 @@ pub enum ServerWarning {
     InSlices(Estimate),
     /// The server cost far more than usual in some rounds.
     Bursty(Bursts),
+    /// The server cost far more or less than usual after some starts.
+    OddStarts(OddStarts),
     /// Some requests to the server failed in laps that count.
     Failing {
         /// The failed requests, by kind.
@@ -227,6 +229,7 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
         measured.unsteady.map(ServerWarning::Unsteady),
         in_slices.filter(bias::is_biased).map(ServerWarning::InSlices),
         analysis.bursts(server).map(ServerWarning::Bursty),
+        analysis.odd_starts(server).map(ServerWarning::OddStarts),
         failing(run, analysis.load, server).filter(|_| measured.is_measured()),
         goaways(run, analysis.load, server),
         (measured.silent_rounds > 0).then_some(ServerWarning::Silent(measured.silent_rounds)),

@@ -6,21 +6,22 @@
 //! commits of the next race. The session is stored after each build and race, so an interrupted
 //! bisection continues after the last of them.
 
-mod race;
-mod repository;
-mod session;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use hotlap_stats::{Step, Steps};
+use hotlap_stats::{LevelReading, Step, Steps};
+use serde::{Deserialize, Serialize};
 
-use crate::cli::{BisectArgs, BisectMeasure};
+use super::versions::Outcome;
+use super::versions::race::{Entry, RaceReport, Races, Ratio};
+use super::versions::repository::{Builder, Commit, Repository};
+use super::versions::session::SessionFolder;
+use crate::cli::{BisectArgs, RaceArgs};
 use crate::console::Console;
 use crate::exit::{Exit, server_failed, usage};
 use crate::interrupt::Interrupt;
 use crate::paths;
 use crate::text::number::plural;
-use race::{Entry, RaceReport, Raced, Races, Ratio, export};
-use repository::{Commit, Repository, build};
-use session::Session;
 
 /// The name of the good commit in races.
 const GOOD: &str = "good";
@@ -40,39 +41,46 @@ pub fn run(args: &BisectArgs, console: &Console) -> anyhow::Result<Exit> {
     if !(0.5..1.0).contains(&args.probability) {
         return usage("--probability must be at least 50% and below 100%");
     }
-    let options = shell_words::split(args.options.as_deref().unwrap_or_default())
-        .or_else(|why| usage(format!("--options: {why}")))?;
     let interrupt = Interrupt::listen()?;
     let repository = Repository::open()?;
     let commits = repository.commits(&args.good, &args.bad, &args.paths)?;
     // Longer races, more of them, or another probability continue the same bisection.
-    let BisectArgs { build, run, options: typed, measure, .. } = args;
+    let RaceArgs { build, run, options, measure, .. } = &args.race;
     let place = (&repository.root, repository.inside());
-    let identity = format!("{:?}", (place, &commits, build, run, typed, measure));
-    let session = Session::open(&paths::cache()?.join("bisect"), &identity)?;
-    if session.races > 0 {
-        let races = plural(session.races as usize, "race");
+    let identity = format!("{:?}", (place, &commits, build, run, options, measure));
+    let folder = SessionFolder::open(&paths::cache()?.join("bisect"), &identity)?;
+    let races = Races::of(&args.race, &folder)?;
+    let state = State { broken: BTreeSet::new(), ..folder.read()? };
+    if state.races > 0 {
+        let races = plural(state.races as usize, "race");
         console.note(&format!("Continuing the bisection after {races}."));
     }
-    let races = Races {
-        run: &args.run,
-        passed_on: &args.passed_on,
-        options,
-        duration: args.duration,
-        measure: args.measure,
-        export: export(session.folder()),
-    };
-    let mut bisection = Bisection { args, console, interrupt, repository, commits, races, session };
+    let mut bisection =
+        Bisection { args, console, interrupt, repository, commits, races, folder, state };
     let found = bisection.find();
     match &found {
         Ok(Exit::Ok) => bisection.clean(),
         _ => console.note(&format!(
             "To continue the bisection, repeat the command. To drop its builds, remove {} and run \
              `git worktree prune`.",
-            bisection.session.folder().display()
+            bisection.folder.path().display()
         )),
     }
     found
+}
+
+/// The state of a bisection. Commits are numbered from the good one, which has place 0.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct State {
+    /// The number of races so far.
+    races: u32,
+    /// The commits that were built.
+    built: BTreeSet<usize>,
+    /// The commits that do not build, or whose servers fail. They are tried again in a later
+    /// session.
+    broken: BTreeSet<usize>,
+    /// What the races showed.
+    readings: Vec<LevelReading>,
 }
 
 /// A bisection.
@@ -84,13 +92,8 @@ struct Bisection<'a> {
     /// The commits, from the good one to the bad one.
     commits: Vec<Commit>,
     races: Races<'a>,
-    session: Session,
-}
-
-/// What the user asked for, or an interrupt.
-enum Outcome<T> {
-    Done(T),
-    Interrupted,
+    folder: SessionFolder,
+    state: State,
 }
 
 impl Bisection<'_> {
@@ -107,9 +110,9 @@ impl Bisection<'_> {
                 return Ok(Exit::Interrupted);
             }
         }
-        let (earlier, mut words) = (self.session.races, String::new());
-        while Steps::of(last, &self.session.readings).is_none_or(|steps| !steps.is_different()) {
-            if self.session.races >= earlier + FIRST_RACES {
+        let (earlier, mut words) = (self.state.races, String::new());
+        while Steps::of(last, &self.state.readings).is_none_or(|steps| !steps.is_different()) {
+            if self.state.races >= earlier + FIRST_RACES {
                 self.console.print(&self.no_difference(&words))?;
                 return Ok(Exit::Invalid);
             }
@@ -122,9 +125,9 @@ impl Bisection<'_> {
         }
         loop {
             let steps = self.steps();
-            let can = |place: usize| !self.session.broken.contains(&place);
+            let can = |place: usize| !self.state.broken.contains(&place);
             let next = steps.next(can, self.args.probability);
-            let is_last = self.session.races + 1 >= self.args.races;
+            let is_last = self.state.races + 1 >= self.args.races;
             let ended = match next.filter(|_| !is_last) {
                 Some(places) => self.try_places(&places)?,
                 None => self.confirm()?,
@@ -159,44 +162,32 @@ impl Bisection<'_> {
 
     /// Returns the steps that the races have shown so far.
     fn steps(&self) -> Steps {
-        let found = Steps::of(self.last(), &self.session.readings);
+        let found = Steps::of(self.last(), &self.state.readings);
         found.expect("the bad commit is in every race")
     }
 
     /// Builds a commit, unless it was built before. Returns whether it can be raced. It is an error
     /// if the good or the bad commit does not build.
     fn builds(&mut self, place: usize) -> anyhow::Result<Outcome<bool>> {
-        if self.interrupt.asked() {
-            return Ok(Outcome::Interrupted);
-        }
         let commit = &self.commits[place];
-        let worktree = self.session.worktree(commit);
-        let is_built = self.session.built.contains(&place) && worktree.exists();
-        if is_built || self.session.broken.contains(&place) {
+        let worktree = self.folder.worktree(commit);
+        let is_built = self.state.built.contains(&place) && worktree.exists();
+        if is_built || self.state.broken.contains(&place) {
             return Ok(Outcome::Done(is_built));
         }
-        // An earlier session may have been killed while it checked out or built the commit.
-        self.repository.remove(&worktree);
-        let folder = self.repository.check_out(commit, &worktree)?;
-        let log = self.session.log(place);
-        let failure = match &self.args.build {
-            _ if !folder.is_dir() => {
-                Some(format!("it has no folder {}", self.repository.inside().display()))
-            }
-            None => None,
-            Some(command) => {
-                let (name, subject) = (commit.short(), &commit.subject);
-                self.console.note(&format!("Building {name} ({subject}) …"));
-                let succeeds = build(command, &folder, &log, &self.interrupt)?;
-                (!succeeds).then(|| format!("it does not build, see {}", log.display()))
-            }
+        let builder = Builder {
+            repository: &self.repository,
+            folder: &self.folder,
+            command: self.args.race.build.as_deref(),
+            interrupt: &self.interrupt,
+            console: self.console,
         };
-        if self.interrupt.asked() {
+        let Outcome::Done(failure) = builder.build(commit)? else {
             return Ok(Outcome::Interrupted);
-        }
+        };
         let is_built = failure.is_none();
         match failure {
-            None => drop(self.session.built.insert(place)),
+            None => drop(self.state.built.insert(place)),
             // Without an end there is no bisection, so its build is tried again the next time.
             Some(why) if place == 0 || place == self.last() => {
                 let name = self.commits[place].short();
@@ -204,7 +195,7 @@ impl Bisection<'_> {
             }
             Some(why) => self.step_around(place, &why),
         }
-        self.session.save()?;
+        self.folder.write(&self.state)?;
         Ok(Outcome::Done(is_built))
     }
 
@@ -212,8 +203,8 @@ impl Bisection<'_> {
     fn step_around(&mut self, place: usize, why: &str) {
         let name = self.commits[place].short();
         self.console.note(&format!("{name} cannot be measured: {why}"));
-        self.session.built.remove(&place);
-        self.session.broken.insert(place);
+        self.state.built.remove(&place);
+        self.state.broken.insert(place);
     }
 
     /// Races the good and the bad commit with some others.
@@ -226,16 +217,15 @@ impl Bisection<'_> {
     fn race_named(&mut self, named: &[(String, usize)]) -> anyhow::Result<Outcome<RaceReport>> {
         let mut servers = Vec::new();
         for (name, place) in named {
-            let worktree = self.session.worktree(&self.commits[*place]);
-            let folder = worktree.join(self.repository.inside());
-            servers.push(Entry { name: name.clone(), folder });
+            let folder = self.start_folder(*place);
+            servers.push(Entry { name: name.clone(), folder, run: self.args.race.run.clone() });
         }
-        self.session.races += 1;
+        self.state.races += 1;
         let names: Vec<&str> = named.iter().map(|(name, _)| &name[..]).collect();
-        self.console.note(&format!("Race {}: {}", self.session.races, names.join(", ")));
+        self.console.note(&format!("Race {}: {}", self.state.races, names.join(", ")));
         match self.races.race(&servers, &self.interrupt)? {
-            Raced::Interrupted => Ok(Outcome::Interrupted),
-            Raced::Report(report) => {
+            Outcome::Interrupted => Ok(Outcome::Interrupted),
+            Outcome::Done(report) => {
                 for end in [GOOD, BAD] {
                     if let Some(why) = report.failure(end) {
                         return server_failed(format!("the {end} commit's server failed: {why}"));
@@ -249,25 +239,25 @@ impl Bisection<'_> {
     /// Adds what a race showed to the session. A commit whose server failed is not raced again.
     fn keep(&mut self, report: &RaceReport, places: &[usize]) -> anyhow::Result<()> {
         let last = self.last();
-        self.session.readings.extend(report.ratio(BAD).map(|ratio| ratio.reading(last)));
+        self.state.readings.extend(report.ratio(BAD).map(|ratio| ratio.reading(last)));
         for &place in places {
             let name = self.commits[place].short().to_owned();
             match (report.failure(&name), report.ratio(&name)) {
                 (Some(why), _) => self.step_around(place, &why),
-                (None, Some(ratio)) => self.session.readings.push(ratio.reading(place)),
+                (None, Some(ratio)) => self.state.readings.push(ratio.reading(place)),
                 (None, None) if report.ratio(BAD).is_some() => {
                     self.step_around(place, report.words(&name).unwrap_or("it has no figure"));
                 }
                 (None, None) => {}
             }
         }
-        self.session.save()
+        self.folder.write(&self.state)
     }
 
     /// Prints what a race showed, and the most likely commit.
     fn show(&self, report: &RaceReport, places: &[usize]) {
         let names = places.iter().map(|place| self.commits[*place].short()).chain([BAD]);
-        let ratio = |name: &str| Some(format!("{name} {}", interval(&report.ratio(name)?)));
+        let ratio = |name: &str| Some(format!("{name} {}", report.ratio(name)?));
         let ratios: Vec<String> = names.filter_map(ratio).collect();
         let (places, probability) = self.likeliest();
         self.console.note(&format!(
@@ -280,7 +270,7 @@ impl Bisection<'_> {
 
     /// Returns the places of the group that has the change with the highest probability.
     fn likeliest(&self) -> (std::ops::RangeInclusive<usize>, f64) {
-        let can = |place: usize| !self.session.broken.contains(&place);
+        let can = |place: usize| !self.state.broken.contains(&place);
         let groups = self.steps().groups(can);
         groups.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("a group for the bad commit")
     }
@@ -308,8 +298,8 @@ impl Bisection<'_> {
         let (places, probability) = self.likeliest();
         let is_sure = probability >= self.args.probability;
         // A commit that does not build was not raced, so its group has grown.
-        let is_raced = !others.iter().any(|place| self.session.broken.contains(place));
-        if self.session.races < self.args.races && !(is_sure && is_raced) {
+        let is_raced = !others.iter().any(|place| self.state.broken.contains(place));
+        if self.state.races < self.args.races && !(is_sure && is_raced) {
             return Ok(None);
         }
         let step = self.steps().at(*places.end());
@@ -364,17 +354,23 @@ impl Bisection<'_> {
         }
     }
 
+    /// Returns the folder in which the commands of a commit start.
+    fn start_folder(&self, place: usize) -> PathBuf {
+        self.folder.worktree(&self.commits[place]).join(self.repository.inside())
+    }
+
     /// Explains the difference between a commit and the one before.
     fn explain(&self, places: &std::ops::RangeInclusive<usize>) -> anyhow::Result<()> {
         let servers = [places.start() - 1, *places.end()].map(|place| Entry {
             name: self.commits[place].short().to_owned(),
-            folder: self.session.worktree(&self.commits[place]).join(self.repository.inside()),
+            folder: self.start_folder(place),
+            run: self.args.race.run.clone(),
         });
         self.races.explain(&servers)
     }
 
     fn no_difference(&self, words: &str) -> String {
-        let found = match Steps::of(self.last(), &self.session.readings) {
+        let found = match Steps::of(self.last(), &self.state.readings) {
             Some(steps) => format!("bad {} of good", self.in_words(&Ratio::of(&steps.whole()))),
             None => "the figure is unknown".to_owned(),
         };
@@ -386,26 +382,17 @@ impl Bisection<'_> {
 
     /// Returns a ratio as the predicate of a sentence: `has 1.050× [1.040, 1.060] the p99`.
     fn in_words(&self, ratio: &Ratio) -> String {
-        let figure = match self.args.measure {
-            BisectMeasure::Cost => "CPU time per request",
-            BisectMeasure::Rps => "throughput",
-            BisectMeasure::P99 => "p99",
-        };
-        format!("has {} the {figure}", interval(ratio))
+        let figure = self.args.race.measure.words();
+        format!("has {ratio} the {figure}")
     }
 
     /// Removes the worktrees and the session, which are no longer needed.
     fn clean(&self) {
         for commit in &self.commits {
-            self.repository.remove(&self.session.worktree(commit));
+            self.repository.remove(&self.folder.worktree(commit));
         }
-        self.session.remove();
+        self.folder.remove();
     }
-}
-
-fn interval(ratio: &Ratio) -> String {
-    let [value, low, high] = ratio.ends;
-    format!("{value:.3}× [{low:.3}, {high:.3}]")
 }
 
 fn percent(probability: f64) -> String {

@@ -115,6 +115,6 @@ fn open_store(
             console.warn(&format!("Warning: this run will not be stored: {why}"));
             Ok(None)
         }
-        Err(why) => Err(anyhow::anyhow!("{why}; or use --no-store")),
+        Err(why) => Err(anyhow::anyhow!("{why}. Or use --no-store")),
     }
 }

@@ -135,7 +135,7 @@ pub(super) fn needed<'a>(
             let restarts = run.restarts(load);
             format!(
                 "A verdict needs at least {MIN_RESTARTS} restarts of each server with laps that \
-                 count; {name} has {restarts}. {}",
+                 count, but {name} has {restarts}. {}",
                 remedy(run, restarts)
             )
         }

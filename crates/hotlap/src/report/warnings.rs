@@ -2,7 +2,7 @@
 
 use hotlap_bench::stress::words;
 use hotlap_load::{Failure, Failures};
-use hotlap_stats::Bursts;
+use hotlap_stats::{Bursts, OddStarts};
 
 use crate::analysis::warnings::{ExcludedLaps, ServerWarning, Warning};
 use crate::analysis::{Analysis, CapacityAnalysis, Unsteady, warnings};
@@ -156,6 +156,10 @@ fn found_of(warning: &ServerWarning) -> String {
             " costs {} times as much as usual in {rounds} of {of} rounds",
             grouped(*factor, 1)
         ),
+        ServerWarning::OddStarts(OddStarts { factor, starts, of }) => format!(
+            " cost {} times as much as usual after {starts} of {of} starts",
+            grouped(*factor, 2)
+        ),
         ServerWarning::Failing { failures, requests } => {
             format!(": {}", failed(failures, *requests))
         }
@@ -206,6 +210,11 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
         ServerWarning::Bursty(_) => "Those rounds count: look for garbage collection, checkpoints \
              or other work that comes in bursts."
             .to_owned(),
+        ServerWarning::OddStarts(_) => {
+            "Those starts count. Possibly its runtime compiled the same \
+             code differently. More --restarts show how often that happens."
+                .to_owned()
+        }
         ServerWarning::Failing { failures, .. } => {
             let remedy = failures.most().map_or("", remedy);
             format!(

@@ -50,6 +50,21 @@ fn a_commit_that_does_not_build_is_skipped_but_not_ruled_out() {
     scene.is_clean();
 }
 
+/// Regression: if the good commit is on a branch that was merged later, a commit from before the
+/// merge, which does not contain it, was compared with it.
+#[test]
+fn only_commits_that_contain_the_good_one_are_searched() {
+    let (scene, hashes) = history(&[(20_000, "true"), (20_000, "true"), (20_000, "true")]);
+    let run = |words: &[&str]| git(scene.folder(), words);
+    run(&["checkout", "--quiet", "-b", "side", &hashes[0]]);
+    run(&["commit", "--quiet", "--allow-empty", "--message", "on the side"]);
+    run(&["checkout", "--quiet", "-b", "main-line", &hashes[2]]);
+    run(&["merge", "--quiet", "--no-ff", "--message", "merge", "side"]);
+    run(&["commit", "--quiet", "--allow-empty", "--message", "later"]);
+    let said = scene.hotlap("bisect --good side --build false --run 'sh app.sh'").said();
+    said.fails(3).has("Searching the 2 commits after");
+}
+
 #[test]
 fn what_cannot_be_bisected_is_an_error_with_a_remedy() {
     let (scene, hashes) = history(&[(20_000, "true"), (20_000, "true"), (20_000, "false")]);

@@ -12,4 +12,5 @@ mod program;
 mod requests_file;
 mod secrets;
 mod shards;
+mod timeline;
 mod unruly;

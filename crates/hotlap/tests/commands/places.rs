@@ -135,7 +135,7 @@ fn a_store_that_cannot_be_written_is_found_out_first() {
     scene.write("file", "");
     for path in [scene.file("file/hotlap.db"), "/proc/hotlap/hotlap.db".to_owned()] {
         let said = run(&scene, "http://127.0.0.1:1/").args(["--store", &path]).said().fails(1);
-        said.has(&format!("cannot write the store {path}")).has("or use --no-store");
+        said.has(&format!("cannot write the store {path}")).has("Or use --no-store");
     }
     // The store is read-only. Regression: hotlap noticed this problem only when the run began,
     // after its builds.

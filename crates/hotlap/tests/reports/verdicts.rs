@@ -123,7 +123,7 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     inconclusive (1.51× [1.51, 1.52]).
     python3 app.py and go/net-http: throughput inconclusive (0.036× [0.036, 0.037]); CPU per request
     inconclusive (27.8× [27.8, 27.8]).
-    A verdict needs at least 3 restarts of each server with laps that count; this run has 2. A
+    A verdict needs at least 3 restarts of each server with laps that count, but this run has 2. A
     --duration of about 80s, or --restarts 3, gives enough.
     ");
     // A run that announced a duration names the same one again.

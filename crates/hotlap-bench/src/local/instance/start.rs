@@ -107,7 +107,7 @@ impl Instance {
                 return Err(self.failure(
                     "verify",
                     cause,
-                    "its response was correct after an earlier start; see its last log lines",
+                    "its response was correct after an earlier start. See its last log lines",
                 ));
             }
         }

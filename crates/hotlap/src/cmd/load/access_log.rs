@@ -62,7 +62,7 @@ fn notes(file: &Path, left_out: &LinesLeftOut) -> Vec<String> {
             .map(|(name, count)| format!("{name} {}", number::count(*count)))
             .collect();
         notes.push(format!(
-            "{file}: {all} left out that are neither GET nor HEAD ({}); --unsafe-methods sends \
+            "{file}: {all} left out that are neither GET nor HEAD ({}). --unsafe-methods sends \
              them without bodies",
             by_method.join(", ")
         ));
@@ -81,7 +81,7 @@ mod tests {
         let left_out = LinesLeftOut { of: 2_034, lines: 17, first: Some((12, cause)), methods };
         let expected = [
             "a.log: 17 of 2,034 lines left out: line 12 has no request",
-            "a.log: 1,203 requests left out that are neither GET nor HEAD (POST 1,200, PUT 3); \
+            "a.log: 1,203 requests left out that are neither GET nor HEAD (POST 1,200, PUT 3). \
              --unsafe-methods sends them without bodies",
         ];
         assert_eq!(notes(Path::new("a.log"), &left_out), expected);

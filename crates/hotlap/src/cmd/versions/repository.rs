@@ -11,8 +11,14 @@ use hotlap_servers::interrupt::LOOK;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+use super::Outcome;
+use super::session::SessionFolder;
+use crate::console::Console;
 use crate::exit::usage;
 use crate::interrupt::Interrupt;
+
+/// The format of a commit in git's log: its hash, a tab, and its subject.
+const FORMAT: &str = "--format=%H%x09%s";
 
 /// The number of digits of a hash that are shown.
 const SHORT: usize = 10;
@@ -27,6 +33,12 @@ pub struct Commit {
 }
 
 impl Commit {
+    /// Parses a line with a hash, a tab and a subject.
+    fn of_line(line: &str) -> Option<Self> {
+        let (hash, subject) = line.split_once('\t')?;
+        Some(Self { hash: hash.to_owned(), subject: subject.to_owned() })
+    }
+
     /// Returns the first digits of the hash.
     pub fn short(&self) -> &str {
         self.hash.get(..SHORT).unwrap_or(&self.hash)
@@ -60,27 +72,16 @@ impl Repository {
     /// # Errors
     /// A commit does not exist, or the good one is not an ancestor of the bad one.
     pub fn commits(&self, good: &str, bad: &str, paths: &[String]) -> anyhow::Result<Vec<Commit>> {
-        let hash = |name: &str| {
-            let commit = format!("{name}^{{commit}}");
-            git(&["rev-parse", "--verify", "--quiet", "--end-of-options", &commit])
-                .or_else(|_| usage(format!("{name} is not a commit or tag of this repository")))
-        };
-        let (first, last) = (hash(good)?, hash(bad)?);
+        let (first, last) = (hash_of(good)?, hash_of(bad)?);
         if git(&["merge-base", "--is-ancestor", &first, &last]).is_err() {
             return usage(format!("{good} is not an ancestor of {bad}: name an older commit"));
         }
         let range = format!("{first}..{last}");
-        let format = "--format=%H%x09%s";
-        let mut log = vec!["log", "--reverse", "--first-parent", format, &range, "--"];
+        let mut log = vec!["log", "--reverse", "--first-parent", FORMAT, &range, "--"];
         log.extend(paths.iter().map(String::as_str));
         let later = git(&log)?;
-        let one = git(&["log", "-1", format, &first, "--"])?;
-        let commit = |line: &str| {
-            let (hash, subject) = line.split_once('\t')?;
-            Some(Commit { hash: hash.to_owned(), subject: subject.to_owned() })
-        };
-        let mut commits: Vec<Commit> =
-            one.lines().chain(later.lines()).filter_map(commit).collect();
+        let mut commits: Vec<Commit> = later.lines().filter_map(Commit::of_line).collect();
+        commits.insert(0, commit_of(&first)?);
         let contains_good =
             |commit: &Commit| git(&["merge-base", "--is-ancestor", &first, &commit.hash]).is_ok();
         let begins = commits.iter().skip(1).position(contains_good).unwrap_or(0);
@@ -89,6 +90,24 @@ impl Repository {
             0 | 1 if paths.is_empty() => usage(format!("{good} and {bad} are the same commit")),
             0 | 1 => usage(format!("no commit between {good} and {bad} changes these paths")),
             _ => Ok(commits),
+        }
+    }
+
+    /// Returns the tags from one commit to another, oldest first, each with its commit.
+    ///
+    /// # Errors
+    /// A commit does not exist, or there are fewer than two tags.
+    pub fn tags(&self, first: &str, last: &str) -> anyhow::Result<Vec<(String, Commit)>> {
+        let (first_hash, last_hash) = (hash_of(first)?, hash_of(last)?);
+        let listed =
+            git(&["tag", "--sort=creatordate", "--contains", &first_hash, "--merged", &last_hash])?;
+        let with_commit =
+            |name: &str| Ok((name.to_owned(), commit_of(&hash_of(&format!("refs/tags/{name}"))?)?));
+        let tags: Vec<(String, Commit)> =
+            listed.lines().map(with_commit).collect::<anyhow::Result<_>>()?;
+        match tags.len() {
+            0 | 1 => usage(format!("fewer than two tags lie between {first} and {last}")),
+            _ => Ok(tags),
         }
     }
 
@@ -124,10 +143,22 @@ impl Repository {
     }
 }
 
-/// Runs git. Returns what it printed, without trailing white space.
+/// Returns the hash of a commit or tag.
+fn hash_of(name: &str) -> anyhow::Result<String> {
+    let commit = format!("{name}^{{commit}}");
+    git(&["rev-parse", "--verify", "--quiet", "--end-of-options", &commit])
+        .or_else(|_| usage(format!("{name} is not a commit or tag of this repository")))
+}
+
+fn commit_of(hash: &str) -> anyhow::Result<Commit> {
+    let line = git(&["log", "-1", FORMAT, hash, "--"])?;
+    Commit::of_line(&line).with_context(|| format!("git log printed {line:?}"))
+}
+
+/// Runs git. Returns what it printed, without the last line end.
 fn git(arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("git").args(arguments).stdin(Stdio::null()).output();
-    let output = output.context("cannot start git, which `hotlap bisect` needs")?;
+    let output = output.context("cannot start git, which hotlap needs to read commits")?;
     // The subject of a commit may be empty, so other white space is kept.
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\n').to_owned();
     match output.status.success() {
@@ -136,24 +167,64 @@ fn git(arguments: &[&str]) -> anyhow::Result<String> {
     }
 }
 
-/// Runs a shell command in a folder, and writes its output to a log. Returns whether it succeeded.
-///
-/// # Errors
-/// The log cannot be written, or the shell cannot be started.
-pub fn build(
-    command: &str,
-    folder: &Path,
-    log: &Path,
-    interrupt: &Interrupt,
-) -> anyhow::Result<bool> {
-    let cannot = || format!("cannot write {}", log.display());
-    log.parent().map_or(Ok(()), fs::create_dir_all).with_context(cannot)?;
-    let out = File::create(log).with_context(cannot)?;
-    let both = out.try_clone().with_context(cannot)?;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(folder);
-    shell.stdin(Stdio::null()).stdout(out).stderr(both);
-    Ok(finish(&mut shell, interrupt).context("cannot start a shell")?.success())
+/// Builds the commits of a session.
+#[derive(Debug)]
+pub struct Builder<'a> {
+    /// The repository.
+    pub repository: &'a Repository,
+    /// The folder of the session.
+    pub folder: &'a SessionFolder,
+    /// The shell command that builds a commit.
+    pub command: Option<&'a str>,
+    /// Whether the user has interrupted.
+    pub interrupt: &'a Interrupt,
+    /// Where to say what is built.
+    pub console: &'a Console,
+}
+
+impl Builder<'_> {
+    /// Builds a commit in a new worktree. Returns why the commit cannot be raced, or `None`.
+    ///
+    /// # Errors
+    /// The worktree or a log cannot be created.
+    pub fn build(&self, commit: &Commit) -> anyhow::Result<Outcome<Option<String>>> {
+        if self.interrupt.asked() {
+            return Ok(Outcome::Interrupted);
+        }
+        let worktree = self.folder.worktree(commit);
+        // An earlier session may have been killed while it checked out or built the commit.
+        self.repository.remove(&worktree);
+        let folder = self.repository.check_out(commit, &worktree)?;
+        let failure = match self.command {
+            _ if !folder.is_dir() => {
+                Some(format!("it has no folder {}", self.repository.inside().display()))
+            }
+            None => None,
+            Some(command) => {
+                let (name, subject) = (commit.short(), &commit.subject);
+                self.console.note(&format!("Building {name} ({subject}) …"));
+                let log = self.folder.log(commit);
+                let succeeds = self.succeeds(command, &folder, &log)?;
+                (!succeeds).then(|| format!("it does not build, see {}", log.display()))
+            }
+        };
+        Ok(match self.interrupt.asked() {
+            true => Outcome::Interrupted,
+            false => Outcome::Done(failure),
+        })
+    }
+
+    /// Runs a shell command in a folder, and writes its output to a log.
+    fn succeeds(&self, command: &str, folder: &Path, log: &Path) -> anyhow::Result<bool> {
+        let cannot = || format!("cannot write {}", log.display());
+        log.parent().map_or(Ok(()), fs::create_dir_all).with_context(cannot)?;
+        let out = File::create(log).with_context(cannot)?;
+        let both = out.try_clone().with_context(cannot)?;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(folder);
+        shell.stdin(Stdio::null()).stdout(out).stderr(both);
+        Ok(finish(&mut shell, self.interrupt).context("cannot start a shell")?.success())
+    }
 }
 
 /// Runs a command to its end. If the user interrupts hotlap, the command is asked to end, too.

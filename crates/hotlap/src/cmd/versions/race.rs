@@ -1,18 +1,19 @@
 //! One race: a run of several commits, in another process of hotlap. Its report is read as JSON.
 
-use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use std::{env, fmt, fs};
 
 use anyhow::Context;
 use hotlap_stats::{LevelReading, Step};
 use serde_json::Value;
 
+use super::Outcome;
 use super::repository::finish;
-use crate::cli::BisectMeasure;
-use crate::exit::Exit;
+use super::session::SessionFolder;
+use crate::cli::{RaceArgs, RacedMeasure};
+use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 
 /// The number of standard errors on each side of an estimate in a 95% interval.
@@ -25,13 +26,13 @@ pub struct Entry {
     pub name: String,
     /// The folder in which the server starts.
     pub folder: PathBuf,
+    /// The shell command that starts the server.
+    pub run: String,
 }
 
 /// The settings of all races.
 #[derive(Debug)]
 pub struct Races<'a> {
-    /// The shell command that starts a server.
-    pub run: &'a str,
     /// Global options of this process, such as `--redact`.
     pub passed_on: &'a [String],
     /// Further options of `hotlap run`.
@@ -39,18 +40,9 @@ pub struct Races<'a> {
     /// The measuring time. `None` for the default of `hotlap run`.
     pub duration: Option<Duration>,
     /// The figure that is compared.
-    pub measure: BisectMeasure,
+    pub measure: RacedMeasure,
     /// The file to which reports are exported.
     pub export: PathBuf,
-}
-
-/// How a race ended.
-#[derive(Debug)]
-pub enum Raced {
-    /// The race was finished.
-    Report(RaceReport),
-    /// The user interrupted it.
-    Interrupted,
 }
 
 /// The report of a race.
@@ -67,12 +59,29 @@ pub struct Ratio {
     pub ends: [f64; 3],
 }
 
-impl Races<'_> {
+impl<'a> Races<'a> {
+    /// Returns the settings that the user asked for. Reports are exported to the folder of the
+    /// session.
+    ///
+    /// # Errors
+    /// The further options cannot be split into words.
+    pub fn of(args: &'a RaceArgs, folder: &SessionFolder) -> anyhow::Result<Self> {
+        let options = shell_words::split(args.options.as_deref().unwrap_or_default())
+            .or_else(|why| usage(format!("--options: {why}")))?;
+        let export = folder.path().join("race.json");
+        let RaceArgs { passed_on, duration, measure, .. } = args;
+        Ok(Self { passed_on, options, duration: *duration, measure: *measure, export })
+    }
+
     /// Measures the servers in one run. The first one is the reference.
     ///
     /// # Errors
     /// The run failed for a reason other than a server.
-    pub fn race(&self, servers: &[Entry], interrupt: &Interrupt) -> anyhow::Result<Raced> {
+    pub fn race(
+        &self,
+        servers: &[Entry],
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome<RaceReport>> {
         let _ = fs::remove_file(&self.export);
         let mut command = self.command("run", servers)?;
         command.args(["--no-ceiling", "--reference", &servers[0].name]);
@@ -80,7 +89,7 @@ impl Races<'_> {
         let status = finish(&mut command, interrupt).context("cannot start a race")?;
         let is = |exit: Exit| status.code() == Some(i32::from(exit as u8));
         if interrupt.asked() || is(Exit::Interrupted) {
-            return Ok(Raced::Interrupted);
+            return Ok(Outcome::Interrupted);
         }
         if status.code().is_none() || is(Exit::Usage) || is(Exit::Error) {
             anyhow::bail!("a race failed ({status}). Its error is printed above");
@@ -88,7 +97,7 @@ impl Races<'_> {
         let text = fs::read_to_string(&self.export);
         let text = text.with_context(|| format!("a race wrote no {}", self.export.display()))?;
         let report = serde_json::from_str(&text).context("the report of a race is not JSON")?;
-        Ok(Raced::Report(RaceReport { report, key: self.key() }))
+        Ok(Outcome::Done(RaceReport { report, key: self.measure.key() }))
     }
 
     /// Prints where the difference in CPU time between two servers comes from.
@@ -108,22 +117,13 @@ impl Races<'_> {
         for Entry { name, .. } in servers {
             command.args(["--name", name]);
         }
-        for Entry { folder, .. } in servers {
+        for Entry { folder, run, .. } in servers {
             let folder = folder.to_string_lossy();
             // The command may be a list, none of which must run in another folder.
-            command.arg(format!("cd {} || exit 1\n{}", shell_words::quote(&folder), self.run));
+            command.arg(format!("cd {} || exit 1\n{run}", shell_words::quote(&folder)));
         }
         command.stdin(Stdio::null());
         Ok(command)
-    }
-
-    /// Returns the name of the measure in a report.
-    fn key(&self) -> &'static str {
-        match self.measure {
-            BisectMeasure::Cost => "cost",
-            BisectMeasure::Rps => "requests_per_s",
-            BisectMeasure::P99 => "p99",
-        }
     }
 }
 
@@ -170,7 +170,12 @@ impl Ratio {
     }
 }
 
-/// Returns the path of the report within the folder of a bisection.
-pub fn export(folder: &Path) -> PathBuf {
-    folder.join("race.json")
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [value, low, high] = self.ends;
+        match low < high {
+            true => write!(f, "{value:.3}× [{low:.3}, {high:.3}]"),
+            false => write!(f, "{value:.3}×"),
+        }
+    }
 }

@@ -1,0 +1,375 @@
+//! `hotlap timeline`: measures many versions of a server on one scale, and names the steps.
+//!
+//! Each race measures the oldest and the newest version together with up to three others, so all
+//! races have the same scale. Results are stored by version. A later timeline with a new version
+//! measures only that version, next to the oldest one and the one that was newest before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use hotlap_stats::{LevelReading, Step};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::versions::Outcome;
+use super::versions::race::{Entry, Races, Ratio};
+use super::versions::repository::{Builder, Commit, Repository};
+use super::versions::session::SessionFolder;
+use crate::cli::{RaceArgs, TimelineArgs};
+use crate::console::Console;
+use crate::exit::{Exit, server_failed, usage};
+use crate::interrupt::Interrupt;
+use crate::paths;
+use crate::text::layout;
+use crate::text::table::{Column, Table};
+
+/// The number of versions of a race besides the oldest and the newest one.
+const GROUP: usize = 3;
+
+/// Two versions in a row differ if this many standard errors lie between them. The value is a
+/// convention, about 1 in 400 for a normal distribution.
+const DIFFERENT: f64 = 3.0;
+
+/// The smallest difference that is named.
+const LEAST: f64 = 0.01;
+
+/// The width of the chart, in columns.
+const WIDTH: usize = 30;
+
+/// The place of a version in the command that starts it.
+const PLACE: &str = "{version}";
+
+/// Carries out `hotlap timeline`.
+pub fn run(args: &TimelineArgs, console: &Console) -> anyhow::Result<Exit> {
+    let interrupt = Interrupt::listen()?;
+    let source = Source::of(args)?;
+    let RaceArgs { build, run, options, measure, .. } = &args.race;
+    let place = source.folder()?;
+    let identity = format!("{:?}", (place, source.versions[0].key(), build, run, options, measure));
+    let folder = SessionFolder::open(&paths::cache()?.join("timeline"), &identity)?;
+    let races = Races::of(&args.race, &folder)?;
+    let state = if args.again { State::default() } else { folder.read()? };
+    let failed = BTreeMap::new();
+    let mut timeline = Timeline { args, console, interrupt, source, races, folder, state, failed };
+    let Outcome::Done(()) = timeline.measure()? else { return Ok(Exit::Interrupted) };
+    timeline.clean()?;
+    match args.json {
+        true => console.json(&timeline.json())?,
+        false => console.print(&timeline.text())?,
+    }
+    Ok(if timeline.levels().len() > 1 { Exit::Ok } else { Exit::Invalid })
+}
+
+/// A version of a server.
+#[derive(Debug)]
+struct Version {
+    name: String,
+    /// The commit. `None` for a version that the command itself obtains.
+    commit: Option<Commit>,
+}
+
+impl Version {
+    /// Returns what tells the version from others.
+    fn key(&self) -> &str {
+        self.commit.as_ref().map_or(&self.name, |commit| &commit.hash)
+    }
+}
+
+/// The versions, oldest first, and where they come from.
+struct Source {
+    repository: Option<Repository>,
+    versions: Vec<Version>,
+}
+
+impl Source {
+    fn of(args: &TimelineArgs) -> anyhow::Result<Self> {
+        let Some(range) = &args.range else {
+            if !args.race.run.contains(PLACE) {
+                return usage(format!("--run has no {PLACE}, so all versions would be the same"));
+            }
+            let names: BTreeSet<&String> = args.versions.iter().collect();
+            if names.len() < args.versions.len() || names.len() < 2 {
+                return usage("--versions needs at least two versions, each of them once");
+            }
+            let version = |name: &String| Version { name: name.clone(), commit: None };
+            let versions = args.versions.iter().map(version).collect();
+            return Ok(Self { repository: None, versions });
+        };
+        let Some((first, last)) = range.split_once("..") else {
+            return usage(format!("{range} is not a range: write v1.0..HEAD"));
+        };
+        let repository = Repository::open()?;
+        let tags = repository.tags(first, if last.is_empty() { "HEAD" } else { last })?;
+        let version = |(name, commit)| Version { name, commit: Some(commit) };
+        let versions = tags.into_iter().map(version).collect();
+        Ok(Self { repository: Some(repository), versions })
+    }
+
+    /// Returns the folder in which hotlap was started.
+    fn folder(&self) -> anyhow::Result<PathBuf> {
+        match &self.repository {
+            Some(repository) => Ok(repository.root.join(repository.inside())),
+            None => env::current_dir().context("cannot find the current folder"),
+        }
+    }
+}
+
+/// What is kept between timelines.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct State {
+    /// The measurements of each version, by key.
+    readings: BTreeMap<String, Vec<LevelReading>>,
+    /// The versions that are built, by key.
+    built: BTreeSet<String>,
+}
+
+/// A timeline.
+struct Timeline<'a> {
+    args: &'a TimelineArgs,
+    console: &'a Console,
+    interrupt: Interrupt,
+    source: Source,
+    races: Races<'a>,
+    folder: SessionFolder,
+    state: State,
+    /// Why versions could not be measured.
+    failed: BTreeMap<usize, String>,
+}
+
+impl Timeline<'_> {
+    /// Races versions until all of them are measured.
+    fn measure(&mut self) -> anyhow::Result<Outcome<()>> {
+        let last = self.source.versions.len() - 1;
+        let newest = (1..=last).rev().find(|place| self.is_measured(*place));
+        loop {
+            let is_open =
+                |place: &usize| !self.is_measured(*place) && !self.failed.contains_key(place);
+            let open: Vec<usize> = (1..=last).filter(is_open).take(GROUP).collect();
+            if open.is_empty() {
+                return Ok(Outcome::Done(()));
+            }
+            let ends = [Some(0), newest, Some(last)].into_iter().flatten();
+            let group: BTreeSet<usize> =
+                ends.filter(|place| !self.failed.contains_key(place)).chain(open).collect();
+            match self.build(&group)? {
+                Outcome::Interrupted => return Ok(Outcome::Interrupted),
+                // A version that does not build leaves room for another one.
+                Outcome::Done(false) => {}
+                Outcome::Done(true) => {
+                    if let Outcome::Interrupted = self.race(&group)? {
+                        return Ok(Outcome::Interrupted);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_measured(&self, place: usize) -> bool {
+        self.state.readings.contains_key(self.source.versions[place].key())
+    }
+
+    /// Builds some versions. Returns whether all of them can be raced.
+    fn build(&mut self, group: &BTreeSet<usize>) -> anyhow::Result<Outcome<bool>> {
+        let Some(repository) = &self.source.repository else { return Ok(Outcome::Done(true)) };
+        let builder = Builder {
+            repository,
+            folder: &self.folder,
+            command: self.args.race.build.as_deref(),
+            interrupt: &self.interrupt,
+            console: self.console,
+        };
+        for place in group {
+            let version = &self.source.versions[*place];
+            let Some(commit) = &version.commit else { continue };
+            if self.state.built.contains(version.key()) && self.folder.worktree(commit).exists() {
+                continue;
+            }
+            match builder.build(commit)? {
+                Outcome::Interrupted => return Ok(Outcome::Interrupted),
+                Outcome::Done(None) => drop(self.state.built.insert(version.key().to_owned())),
+                Outcome::Done(Some(why)) if *place == 0 => {
+                    let name = &version.name;
+                    return server_failed(format!("{name} is needed for each race, but {why}"));
+                }
+                Outcome::Done(Some(why)) => {
+                    self.failed.insert(*place, why);
+                    return Ok(Outcome::Done(false));
+                }
+            }
+            self.folder.write(&self.state)?;
+        }
+        Ok(Outcome::Done(true))
+    }
+
+    /// Races some versions, and keeps what the race showed.
+    fn race(&mut self, group: &BTreeSet<usize>) -> anyhow::Result<Outcome<()>> {
+        let names: Vec<&str> =
+            group.iter().map(|place| &self.source.versions[*place].name[..]).collect();
+        self.console.note(&format!("Race: {}", names.join(", ")));
+        let servers: Vec<Entry> =
+            group.iter().map(|place| self.entry(*place)).collect::<anyhow::Result<_>>()?;
+        let Outcome::Done(report) = self.races.race(&servers, &self.interrupt)? else {
+            return Ok(Outcome::Interrupted);
+        };
+        for &place in group {
+            let version = &self.source.versions[place];
+            match (report.failure(&version.name), report.ratio(&version.name)) {
+                (Some(why), _) if place == 0 => {
+                    return server_failed(format!("{}: {why}", version.name));
+                }
+                (None, _) if place == 0 => {}
+                (None, Some(ratio)) => {
+                    let own = self.state.readings.entry(version.key().to_owned()).or_default();
+                    own.push(ratio.reading(place));
+                }
+                (why, _) => {
+                    let words = || report.words(&version.name).unwrap_or("no figure").to_owned();
+                    self.failed.insert(place, why.unwrap_or_else(words));
+                }
+            }
+        }
+        self.folder.write(&self.state)?;
+        Ok(Outcome::Done(()))
+    }
+
+    /// Returns a version as a server of a race.
+    fn entry(&self, place: usize) -> anyhow::Result<Entry> {
+        let Version { name, commit } = &self.source.versions[place];
+        let folder = match (commit, &self.source.repository) {
+            (Some(commit), Some(repository)) => {
+                self.folder.worktree(commit).join(repository.inside())
+            }
+            _ => self.source.folder()?,
+        };
+        let run = self.args.race.run.replace(PLACE, &shell_words::quote(name));
+        Ok(Entry { name: name.clone(), folder, run })
+    }
+
+    /// Returns the levels of all versions that were measured, relative to the oldest one.
+    fn levels(&self) -> Vec<(usize, Step)> {
+        let level = |place: usize| {
+            if place == 0 {
+                return Some((0, Step { probability: 1.0, size: 0.0, error: 0.0 }));
+            }
+            let readings = self.state.readings.get(self.source.versions[place].key())?;
+            Some((place, Step::mean(readings)?))
+        };
+        (0..self.source.versions.len()).filter_map(level).collect()
+    }
+
+    /// Returns the steps between versions in a row: the places of both, and the change.
+    fn steps(&self) -> Vec<(usize, usize, Step)> {
+        let levels = self.levels();
+        let change = |two: &[(usize, Step)]| {
+            let (before, after) = (two[0].1, two[1].1);
+            let (size, error) = (after.size - before.size, after.error.hypot(before.error));
+            (two[0].0, two[1].0, Step { probability: 1.0, size, error })
+        };
+        let is_step = |(_, _, step): &(usize, usize, Step)| {
+            step.size.abs() > DIFFERENT * step.error && step.size.abs() > LEAST.ln_1p()
+        };
+        levels.windows(2).map(change).filter(is_step).collect()
+    }
+
+    /// Returns the timeline as a table with a chart, and sentences about the steps.
+    fn text(&self) -> String {
+        let levels = self.levels();
+        let ratios: Vec<(usize, Ratio)> =
+            levels.iter().map(|(place, level)| (*place, Ratio::of(level))).collect();
+        let ends = ratios.iter().flat_map(|(_, ratio)| ratio.ends);
+        let (low, high) = ends.fold((f64::MAX, f64::MIN), |(a, b), end| (a.min(end), b.max(end)));
+        let name = |place: usize| self.source.versions[place].name.clone();
+        let measure = self.args.race.measure.words();
+        let table = Table::new(vec![
+            Column::left("version", ratios.iter().map(|(place, _)| name(*place))),
+            Column::left(measure, ratios.iter().map(|(_, ratio)| ratio.to_string())),
+            Column::left("", ratios.iter().map(|(_, ratio)| bar(ratio, (low, high)))).drop_order(1),
+        ]);
+        let mut text: String = layout::lines(&table, self.console.width)
+            .all()
+            .map(|line| format!("{line}\n"))
+            .collect();
+        text.push('\n');
+        let steps = self.steps();
+        for (before, after, step) in &steps {
+            text += &format!(
+                "{} has {} the {measure} of {}.\n",
+                name(*after),
+                Ratio::of(step),
+                name(*before)
+            );
+        }
+        if steps.is_empty() {
+            text += "No version differs by over 1% from the one before.\n";
+        }
+        for (place, why) in &self.failed {
+            text += &format!("{} could not be measured: {why}.\n", name(*place));
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let ratio = |step: &Step| {
+            let [value, low, high] = Ratio::of(step).ends;
+            json!({ "value": value, "low": low, "high": high })
+        };
+        let levels: BTreeMap<usize, Step> = self.levels().into_iter().collect();
+        let name = |place: usize| &self.source.versions[place].name;
+        let version = |(place, version): (usize, &Version)| {
+            json!({
+                "name": version.name,
+                "commit": version.commit.as_ref().map(|commit| &commit.hash),
+                "ratio": levels.get(&place).map(ratio),
+                "failure": self.failed.get(&place),
+            })
+        };
+        let step = |(before, after, change): &(usize, usize, Step)| {
+            let (from, to) = (name(*before), name(*after));
+            json!({ "from": from, "to": to, "ratio": ratio(change) })
+        };
+        let versions = self.source.versions.iter().enumerate();
+        json!({
+            "measure": self.args.race.measure.key(),
+            "reference": name(0),
+            "versions": versions.map(version).collect::<Vec<_>>(),
+            "steps": self.steps().iter().map(step).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Removes the worktrees. What was measured is kept.
+    fn clean(&mut self) -> anyhow::Result<()> {
+        if let Some(repository) = &self.source.repository {
+            let commits = self.source.versions.iter().filter_map(|v| v.commit.as_ref());
+            commits.for_each(|commit| repository.remove(&self.folder.worktree(commit)));
+        }
+        self.state.built.clear();
+        self.folder.write(&self.state)
+    }
+}
+
+/// Draws a ratio with its interval on a scale between two ratios.
+fn bar(ratio: &Ratio, (low, high): (f64, f64)) -> String {
+    let place = |end: f64| ((end - low) / (high - low) * (WIDTH - 1) as f64).round() as usize;
+    let [value, from, to] = ratio.ends.map(place);
+    let mark = |column: usize| match column {
+        _ if column == value => '●',
+        _ if (from..=to).contains(&column) => '─',
+        _ => ' ',
+    };
+    (0..=to.max(value)).map(mark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_shows_the_estimate_and_the_interval() {
+        let drawn = |ends| bar(&Ratio { ends }, (1.0, 2.0));
+        assert_eq!(drawn([1.0, 1.0, 1.0]), "●");
+        assert_eq!(drawn([1.1, 1.0, 1.2]), "───●───");
+        assert_eq!(drawn([2.0, 1.9, 2.0]).trim_start(), "───●");
+    }
+}

@@ -1,0 +1,15 @@
+//! What `hotlap bisect` and `hotlap timeline` share: the commits of a repository and their builds,
+//! races of several versions, and the state on disk between them.
+
+pub mod race;
+pub mod repository;
+pub mod session;
+
+/// A result, or an interrupt by the user.
+#[derive(Debug)]
+pub enum Outcome<T> {
+    /// The result.
+    Done(T),
+    /// The user interrupted.
+    Interrupted,
+}
