@@ -51,7 +51,7 @@ pub use reading::{
 pub use steady::{
     Class, DetectorSettings, KnownSpeed, PreviousWarmup, SteadyDetector, SteadyState,
 };
-pub use steps::{LevelReading, Step, Steps};
+pub use steps::{LevelReading, Steps, VersionStep};
 pub use stop::{Costs, RESTARTS_BEFORE_LOOK, confidence, further_restarts, is_precise};
 pub use survival::{Ages, Censored, Concurrency, Percentile, Survival, samples_suffice};
 pub use verdict::{

@@ -62,7 +62,7 @@ impl LevelReading {
 
 /// What is known about the step of one version.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Step {
+pub struct VersionStep {
     /// The probability that the version has a step, in the direction of the last version.
     pub probability: f64,
     /// The expected size of the step, in log units, if there is one.
@@ -71,7 +71,7 @@ pub struct Step {
     pub error: f64,
 }
 
-impl Step {
+impl VersionStep {
     /// Returns the mean of some readings of one version, weighted by their errors, as a step from
     /// the first version. `None` without readings.
     pub fn mean(readings: &[LevelReading]) -> Option<Self> {
@@ -85,7 +85,7 @@ impl Step {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steps {
     /// The steps of the versions at places 1, 2 and so on.
-    steps: Vec<Step>,
+    steps: Vec<VersionStep>,
     /// The level of the last version, and its standard error.
     whole: (f64, f64),
 }
@@ -114,9 +114,9 @@ impl Steps {
     }
 
     /// Returns the difference between the first and the last version, as a step.
-    pub fn whole(&self) -> Step {
+    pub fn whole(&self) -> VersionStep {
         let (size, error) = self.whole;
-        Step { probability: 1.0, size, error }
+        VersionStep { probability: 1.0, size, error }
     }
 
     /// Returns whether the first and the last version differ.
@@ -129,7 +129,7 @@ impl Steps {
     ///
     /// # Panics
     /// If there is no such place.
-    pub fn at(&self, place: usize) -> Step {
+    pub fn at(&self, place: usize) -> VersionStep {
         self.steps[place - 1]
     }
 
@@ -235,7 +235,12 @@ impl Grid {
     /// Returns the steps, given the weights of all levels for each version after the first. `jump`
     /// is the probability of a change a priori. A step has at least `least` points, upwards or
     /// downwards.
-    fn steps(&self, weights: &[Vec<f64>], jump: f64, (least, is_up): (usize, bool)) -> Vec<Step> {
+    fn steps(
+        &self,
+        weights: &[Vec<f64>],
+        jump: f64,
+        (least, is_up): (usize, bool),
+    ) -> Vec<VersionStep> {
         let points = self.levels.len();
         let any = jump / points as f64;
         let mut first = vec![0.0; points];
@@ -267,7 +272,7 @@ impl Grid {
         seen: &[f64],
         (jump, any): (f64, f64),
         (least, is_up): (usize, bool),
-    ) -> Step {
+    ) -> VersionStep {
         let points = before.len();
         let all: f64 =
             before.iter().zip(seen).map(|(b, s)| s * ((1.0 - jump) * b + any)).sum::<f64>();
@@ -290,11 +295,11 @@ impl Grid {
         }
         let [found, size, square] = sizes;
         if !(all > 0.0 && found > 0.0) {
-            return Step { probability: 0.0, size: 0.0, error: 0.0 };
+            return VersionStep { probability: 0.0, size: 0.0, error: 0.0 };
         }
         let size = size / found;
         let error = (square / found - size * size).max(0.0).sqrt();
-        Step { probability: (found / all).min(1.0), size, error }
+        VersionStep { probability: (found / all).min(1.0), size, error }
     }
 }
 

@@ -9,12 +9,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use hotlap_stats::{LevelReading, Step, Steps};
+use hotlap_stats::{LevelReading, Steps, VersionStep};
 use serde::{Deserialize, Serialize};
 
-use super::versions::Outcome;
-use super::versions::race::{Entry, RaceReport, Races, Ratio};
-use super::versions::repository::{Builder, Commit, Repository};
+use super::versions::UnlessInterrupted;
+use super::versions::race::{RaceReport, RaceServer, Races, Ratio};
+use super::versions::repository::{Commit, CommitBuilder, Repository};
 use super::versions::session::SessionFolder;
 use crate::cli::{BisectArgs, RaceArgs};
 use crate::console::Console;
@@ -106,7 +106,7 @@ impl Bisection<'_> {
             self.commits[last].short()
         ));
         for end in [0, last] {
-            if let Outcome::Interrupted = self.builds(end)? {
+            if let UnlessInterrupted::Interrupted = self.builds(end)? {
                 return Ok(Exit::Interrupted);
             }
         }
@@ -116,7 +116,9 @@ impl Bisection<'_> {
                 self.console.print(&self.no_difference(&words))?;
                 return Ok(Exit::Invalid);
             }
-            let Outcome::Done(report) = self.race(&[])? else { return Ok(Exit::Interrupted) };
+            let UnlessInterrupted::Done(report) = self.race(&[])? else {
+                return Ok(Exit::Interrupted);
+            };
             self.keep(&report, &[])?;
             words = report.words(BAD).unwrap_or("not known").to_owned();
             if let Some(ratio) = report.ratio(BAD) {
@@ -143,12 +145,12 @@ impl Bisection<'_> {
     fn try_places(&mut self, places: &[usize]) -> anyhow::Result<Option<Exit>> {
         for place in places {
             match self.builds(*place)? {
-                Outcome::Interrupted => return Ok(Some(Exit::Interrupted)),
-                Outcome::Done(true) => {}
-                Outcome::Done(false) => return Ok(None),
+                UnlessInterrupted::Interrupted => return Ok(Some(Exit::Interrupted)),
+                UnlessInterrupted::Done(true) => {}
+                UnlessInterrupted::Done(false) => return Ok(None),
             }
         }
-        let Outcome::Done(report) = self.race(places)? else {
+        let UnlessInterrupted::Done(report) = self.race(places)? else {
             return Ok(Some(Exit::Interrupted));
         };
         self.keep(&report, places)?;
@@ -168,26 +170,28 @@ impl Bisection<'_> {
 
     /// Builds a commit, unless it was built before. Returns whether it can be raced. It is an error
     /// if the good or the bad commit does not build.
-    fn builds(&mut self, place: usize) -> anyhow::Result<Outcome<bool>> {
+    fn builds(&mut self, place: usize) -> anyhow::Result<UnlessInterrupted<bool>> {
         let commit = &self.commits[place];
         let worktree = self.folder.worktree(commit);
         let is_built = self.state.built.contains(&place) && worktree.exists();
         if is_built || self.state.broken.contains(&place) {
-            return Ok(Outcome::Done(is_built));
+            return Ok(UnlessInterrupted::Done(is_built));
         }
-        let builder = Builder {
+        let builder = CommitBuilder {
             repository: &self.repository,
             folder: &self.folder,
             command: self.args.race.build.as_deref(),
             interrupt: &self.interrupt,
             console: self.console,
         };
-        let Outcome::Done(failure) = builder.build(commit)? else {
-            return Ok(Outcome::Interrupted);
+        let UnlessInterrupted::Done(failure) = builder.build(commit)? else {
+            return Ok(UnlessInterrupted::Interrupted);
         };
         let is_built = failure.is_none();
         match failure {
-            None => drop(self.state.built.insert(place)),
+            None => {
+                self.state.built.insert(place);
+            }
             // Without an end there is no bisection, so its build is tried again the next time.
             Some(why) if place == 0 || place == self.last() => {
                 let name = self.commits[place].short();
@@ -196,7 +200,7 @@ impl Bisection<'_> {
             Some(why) => self.step_around(place, &why),
         }
         self.folder.write(&self.state)?;
-        Ok(Outcome::Done(is_built))
+        Ok(UnlessInterrupted::Done(is_built))
     }
 
     /// Excludes a commit from races. The change may still be in it.
@@ -208,30 +212,37 @@ impl Bisection<'_> {
     }
 
     /// Races the good and the bad commit with some others.
-    fn race(&mut self, places: &[usize]) -> anyhow::Result<Outcome<RaceReport>> {
+    fn race(&mut self, places: &[usize]) -> anyhow::Result<UnlessInterrupted<RaceReport>> {
         let ends = [(GOOD.to_owned(), 0), (BAD.to_owned(), self.last())];
         let named = |place: &usize| (self.commits[*place].short().to_owned(), *place);
         self.race_named(&ends.into_iter().chain(places.iter().map(named)).collect::<Vec<_>>())
     }
 
-    fn race_named(&mut self, named: &[(String, usize)]) -> anyhow::Result<Outcome<RaceReport>> {
+    fn race_named(
+        &mut self,
+        named: &[(String, usize)],
+    ) -> anyhow::Result<UnlessInterrupted<RaceReport>> {
         let mut servers = Vec::new();
         for (name, place) in named {
             let folder = self.start_folder(*place);
-            servers.push(Entry { name: name.clone(), folder, run: self.args.race.run.clone() });
+            servers.push(RaceServer {
+                name: name.clone(),
+                folder,
+                run: self.args.race.run.clone(),
+            });
         }
         self.state.races += 1;
         let names: Vec<&str> = named.iter().map(|(name, _)| &name[..]).collect();
         self.console.note(&format!("Race {}: {}", self.state.races, names.join(", ")));
         match self.races.race(&servers, &self.interrupt)? {
-            Outcome::Interrupted => Ok(Outcome::Interrupted),
-            Outcome::Done(report) => {
+            UnlessInterrupted::Interrupted => Ok(UnlessInterrupted::Interrupted),
+            UnlessInterrupted::Done(report) => {
                 for end in [GOOD, BAD] {
                     if let Some(why) = report.failure(end) {
                         return server_failed(format!("the {end} commit's server failed: {why}"));
                     }
                 }
-                Ok(Outcome::Done(report))
+                Ok(UnlessInterrupted::Done(report))
             }
         }
     }
@@ -315,7 +326,7 @@ impl Bisection<'_> {
         &self,
         places: std::ops::RangeInclusive<usize>,
         probability: f64,
-        step: &Step,
+        step: &VersionStep,
     ) -> String {
         let (commit, found) = (&self.commits[*places.end()], places.clone());
         let change = Ratio::of(step);
@@ -361,7 +372,7 @@ impl Bisection<'_> {
 
     /// Explains the difference between a commit and the one before.
     fn explain(&self, places: &std::ops::RangeInclusive<usize>) -> anyhow::Result<()> {
-        let servers = [places.start() - 1, *places.end()].map(|place| Entry {
+        let servers = [places.start() - 1, *places.end()].map(|place| RaceServer {
             name: self.commits[place].short().to_owned(),
             folder: self.start_folder(place),
             run: self.args.race.run.clone(),

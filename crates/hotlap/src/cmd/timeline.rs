@@ -9,13 +9,13 @@ use std::env;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use hotlap_stats::{LevelReading, Step};
+use hotlap_stats::{LevelReading, VersionStep};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::versions::Outcome;
-use super::versions::race::{Entry, Races, Ratio};
-use super::versions::repository::{Builder, Commit, Repository};
+use super::versions::UnlessInterrupted;
+use super::versions::race::{RaceServer, Races, Ratio};
+use super::versions::repository::{Commit, CommitBuilder, Repository};
 use super::versions::session::SessionFolder;
 use crate::cli::{RaceArgs, TimelineArgs};
 use crate::console::Console;
@@ -53,7 +53,7 @@ pub fn run(args: &TimelineArgs, console: &Console) -> anyhow::Result<Exit> {
     let state = if args.again { State::default() } else { folder.read()? };
     let failed = BTreeMap::new();
     let mut timeline = Timeline { args, console, interrupt, source, races, folder, state, failed };
-    let Outcome::Done(()) = timeline.measure()? else { return Ok(Exit::Interrupted) };
+    let UnlessInterrupted::Done(()) = timeline.measure()? else { return Ok(Exit::Interrupted) };
     timeline.clean()?;
     match args.json {
         true => console.json(&timeline.json())?,
@@ -140,7 +140,7 @@ struct Timeline<'a> {
 
 impl Timeline<'_> {
     /// Races versions until all of them are measured.
-    fn measure(&mut self) -> anyhow::Result<Outcome<()>> {
+    fn measure(&mut self) -> anyhow::Result<UnlessInterrupted<()>> {
         let last = self.source.versions.len() - 1;
         let newest = (1..=last).rev().find(|place| self.is_measured(*place));
         loop {
@@ -148,18 +148,18 @@ impl Timeline<'_> {
                 |place: &usize| !self.is_measured(*place) && !self.failed.contains_key(place);
             let open: Vec<usize> = (1..=last).filter(is_open).take(GROUP).collect();
             if open.is_empty() {
-                return Ok(Outcome::Done(()));
+                return Ok(UnlessInterrupted::Done(()));
             }
             let ends = [Some(0), newest, Some(last)].into_iter().flatten();
             let group: BTreeSet<usize> =
                 ends.filter(|place| !self.failed.contains_key(place)).chain(open).collect();
             match self.build(&group)? {
-                Outcome::Interrupted => return Ok(Outcome::Interrupted),
+                UnlessInterrupted::Interrupted => return Ok(UnlessInterrupted::Interrupted),
                 // A version that does not build leaves room for another one.
-                Outcome::Done(false) => {}
-                Outcome::Done(true) => {
-                    if let Outcome::Interrupted = self.race(&group)? {
-                        return Ok(Outcome::Interrupted);
+                UnlessInterrupted::Done(false) => {}
+                UnlessInterrupted::Done(true) => {
+                    if let UnlessInterrupted::Interrupted = self.race(&group)? {
+                        return Ok(UnlessInterrupted::Interrupted);
                     }
                 }
             }
@@ -171,9 +171,11 @@ impl Timeline<'_> {
     }
 
     /// Builds some versions. Returns whether all of them can be raced.
-    fn build(&mut self, group: &BTreeSet<usize>) -> anyhow::Result<Outcome<bool>> {
-        let Some(repository) = &self.source.repository else { return Ok(Outcome::Done(true)) };
-        let builder = Builder {
+    fn build(&mut self, group: &BTreeSet<usize>) -> anyhow::Result<UnlessInterrupted<bool>> {
+        let Some(repository) = &self.source.repository else {
+            return Ok(UnlessInterrupted::Done(true));
+        };
+        let builder = CommitBuilder {
             repository,
             folder: &self.folder,
             command: self.args.race.build.as_deref(),
@@ -187,31 +189,33 @@ impl Timeline<'_> {
                 continue;
             }
             match builder.build(commit)? {
-                Outcome::Interrupted => return Ok(Outcome::Interrupted),
-                Outcome::Done(None) => drop(self.state.built.insert(version.key().to_owned())),
-                Outcome::Done(Some(why)) if *place == 0 => {
+                UnlessInterrupted::Interrupted => return Ok(UnlessInterrupted::Interrupted),
+                UnlessInterrupted::Done(None) => {
+                    self.state.built.insert(version.key().to_owned());
+                }
+                UnlessInterrupted::Done(Some(why)) if *place == 0 => {
                     let name = &version.name;
                     return server_failed(format!("{name} is needed for each race, but {why}"));
                 }
-                Outcome::Done(Some(why)) => {
+                UnlessInterrupted::Done(Some(why)) => {
                     self.failed.insert(*place, why);
-                    return Ok(Outcome::Done(false));
+                    return Ok(UnlessInterrupted::Done(false));
                 }
             }
             self.folder.write(&self.state)?;
         }
-        Ok(Outcome::Done(true))
+        Ok(UnlessInterrupted::Done(true))
     }
 
     /// Races some versions, and keeps what the race showed.
-    fn race(&mut self, group: &BTreeSet<usize>) -> anyhow::Result<Outcome<()>> {
+    fn race(&mut self, group: &BTreeSet<usize>) -> anyhow::Result<UnlessInterrupted<()>> {
         let names: Vec<&str> =
             group.iter().map(|place| &self.source.versions[*place].name[..]).collect();
         self.console.note(&format!("Race: {}", names.join(", ")));
-        let servers: Vec<Entry> =
+        let servers: Vec<RaceServer> =
             group.iter().map(|place| self.entry(*place)).collect::<anyhow::Result<_>>()?;
-        let Outcome::Done(report) = self.races.race(&servers, &self.interrupt)? else {
-            return Ok(Outcome::Interrupted);
+        let UnlessInterrupted::Done(report) = self.races.race(&servers, &self.interrupt)? else {
+            return Ok(UnlessInterrupted::Interrupted);
         };
         for &place in group {
             let version = &self.source.versions[place];
@@ -231,11 +235,11 @@ impl Timeline<'_> {
             }
         }
         self.folder.write(&self.state)?;
-        Ok(Outcome::Done(()))
+        Ok(UnlessInterrupted::Done(()))
     }
 
     /// Returns a version as a server of a race.
-    fn entry(&self, place: usize) -> anyhow::Result<Entry> {
+    fn entry(&self, place: usize) -> anyhow::Result<RaceServer> {
         let Version { name, commit } = &self.source.versions[place];
         let folder = match (commit, &self.source.repository) {
             (Some(commit), Some(repository)) => {
@@ -244,30 +248,30 @@ impl Timeline<'_> {
             _ => self.source.folder()?,
         };
         let run = self.args.race.run.replace(PLACE, &shell_words::quote(name));
-        Ok(Entry { name: name.clone(), folder, run })
+        Ok(RaceServer { name: name.clone(), folder, run })
     }
 
     /// Returns the levels of all versions that were measured, relative to the oldest one.
-    fn levels(&self) -> Vec<(usize, Step)> {
+    fn levels(&self) -> Vec<(usize, VersionStep)> {
         let level = |place: usize| {
             if place == 0 {
-                return Some((0, Step { probability: 1.0, size: 0.0, error: 0.0 }));
+                return Some((0, VersionStep { probability: 1.0, size: 0.0, error: 0.0 }));
             }
             let readings = self.state.readings.get(self.source.versions[place].key())?;
-            Some((place, Step::mean(readings)?))
+            Some((place, VersionStep::mean(readings)?))
         };
         (0..self.source.versions.len()).filter_map(level).collect()
     }
 
     /// Returns the steps between versions in a row: the places of both, and the change.
-    fn steps(&self) -> Vec<(usize, usize, Step)> {
+    fn steps(&self) -> Vec<(usize, usize, VersionStep)> {
         let levels = self.levels();
-        let change = |two: &[(usize, Step)]| {
+        let change = |two: &[(usize, VersionStep)]| {
             let (before, after) = (two[0].1, two[1].1);
             let (size, error) = (after.size - before.size, after.error.hypot(before.error));
-            (two[0].0, two[1].0, Step { probability: 1.0, size, error })
+            (two[0].0, two[1].0, VersionStep { probability: 1.0, size, error })
         };
-        let is_step = |(_, _, step): &(usize, usize, Step)| {
+        let is_step = |(_, _, step): &(usize, usize, VersionStep)| {
             step.size.abs() > DIFFERENT * step.error && step.size.abs() > LEAST.ln_1p()
         };
         levels.windows(2).map(change).filter(is_step).collect()
@@ -311,11 +315,11 @@ impl Timeline<'_> {
     }
 
     fn json(&self) -> Value {
-        let ratio = |step: &Step| {
+        let ratio = |step: &VersionStep| {
             let [value, low, high] = Ratio::of(step).ends;
             json!({ "value": value, "low": low, "high": high })
         };
-        let levels: BTreeMap<usize, Step> = self.levels().into_iter().collect();
+        let levels: BTreeMap<usize, VersionStep> = self.levels().into_iter().collect();
         let name = |place: usize| &self.source.versions[place].name;
         let version = |(place, version): (usize, &Version)| {
             json!({
@@ -325,7 +329,7 @@ impl Timeline<'_> {
                 "failure": self.failed.get(&place),
             })
         };
-        let step = |(before, after, change): &(usize, usize, Step)| {
+        let step = |(before, after, change): &(usize, usize, VersionStep)| {
             let (from, to) = (name(*before), name(*after));
             json!({ "from": from, "to": to, "ratio": ratio(change) })
         };

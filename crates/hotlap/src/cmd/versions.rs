@@ -7,7 +7,7 @@ pub mod session;
 
 /// A result, or an interrupt by the user.
 #[derive(Debug)]
-pub enum Outcome<T> {
+pub enum UnlessInterrupted<T> {
     /// The result.
     Done(T),
     /// The user interrupted.

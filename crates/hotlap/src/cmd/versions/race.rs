@@ -6,10 +6,10 @@ use std::time::Duration;
 use std::{env, fmt, fs};
 
 use anyhow::Context;
-use hotlap_stats::{LevelReading, Step};
+use hotlap_stats::{LevelReading, VersionStep};
 use serde_json::Value;
 
-use super::Outcome;
+use super::UnlessInterrupted;
 use super::repository::finish;
 use super::session::SessionFolder;
 use crate::cli::{RaceArgs, RacedMeasure};
@@ -21,7 +21,7 @@ const NORMAL_95: f64 = 1.96;
 
 /// A server of a race.
 #[derive(Debug)]
-pub struct Entry {
+pub struct RaceServer {
     /// The name in the report.
     pub name: String,
     /// The folder in which the server starts.
@@ -79,9 +79,9 @@ impl<'a> Races<'a> {
     /// The run failed for a reason other than a server.
     pub fn race(
         &self,
-        servers: &[Entry],
+        servers: &[RaceServer],
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Outcome<RaceReport>> {
+    ) -> anyhow::Result<UnlessInterrupted<RaceReport>> {
         let _ = fs::remove_file(&self.export);
         let mut command = self.command("run", servers)?;
         command.args(["--no-ceiling", "--reference", &servers[0].name]);
@@ -89,7 +89,7 @@ impl<'a> Races<'a> {
         let status = finish(&mut command, interrupt).context("cannot start a race")?;
         let is = |exit: Exit| status.code() == Some(i32::from(exit as u8));
         if interrupt.asked() || is(Exit::Interrupted) {
-            return Ok(Outcome::Interrupted);
+            return Ok(UnlessInterrupted::Interrupted);
         }
         if status.code().is_none() || is(Exit::Usage) || is(Exit::Error) {
             anyhow::bail!("a race failed ({status}). Its error is printed above");
@@ -97,27 +97,27 @@ impl<'a> Races<'a> {
         let text = fs::read_to_string(&self.export);
         let text = text.with_context(|| format!("a race wrote no {}", self.export.display()))?;
         let report = serde_json::from_str(&text).context("the report of a race is not JSON")?;
-        Ok(Outcome::Done(RaceReport { report, key: self.measure.key() }))
+        Ok(UnlessInterrupted::Done(RaceReport { report, key: self.measure.key() }))
     }
 
     /// Prints where the difference in CPU time between two servers comes from.
     ///
     /// # Errors
     /// The process cannot be started.
-    pub fn explain(&self, servers: &[Entry; 2]) -> anyhow::Result<()> {
+    pub fn explain(&self, servers: &[RaceServer; 2]) -> anyhow::Result<()> {
         let status = self.command("explain", servers)?.status();
         status.map(drop).context("cannot start `hotlap explain`")
     }
 
-    fn command(&self, verb: &str, servers: &[Entry]) -> anyhow::Result<Command> {
+    fn command(&self, verb: &str, servers: &[RaceServer]) -> anyhow::Result<Command> {
         let mut command = Command::new(env::current_exe().context("cannot find hotlap's path")?);
         command.args([verb, "--shell"]).args(self.passed_on);
         command.args(self.duration.map(|time| format!("--duration={}ms", time.as_millis())));
         command.args(&self.options);
-        for Entry { name, .. } in servers {
+        for RaceServer { name, .. } in servers {
             command.args(["--name", name]);
         }
-        for Entry { folder, run, .. } in servers {
+        for RaceServer { folder, run, .. } in servers {
             let folder = folder.to_string_lossy();
             // The command may be a list, none of which must run in another folder.
             command.arg(format!("cd {} || exit 1\n{run}", shell_words::quote(&folder)));
@@ -157,7 +157,7 @@ impl RaceReport {
 
 impl Ratio {
     /// Returns the ratio of a commit to its parent, given the step between the two.
-    pub fn of(step: &Step) -> Self {
+    pub fn of(step: &VersionStep) -> Self {
         let end = |errors: f64| (step.size + errors * step.error).exp();
         Self { ends: [end(0.0), end(-NORMAL_95), end(NORMAL_95)] }
     }

@@ -11,7 +11,7 @@ use hotlap_servers::interrupt::LOOK;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
+use super::UnlessInterrupted;
 use super::session::SessionFolder;
 use crate::console::Console;
 use crate::exit::usage;
@@ -169,7 +169,7 @@ fn git(arguments: &[&str]) -> anyhow::Result<String> {
 
 /// Builds the commits of a session.
 #[derive(Debug)]
-pub struct Builder<'a> {
+pub struct CommitBuilder<'a> {
     /// The repository.
     pub repository: &'a Repository,
     /// The folder of the session.
@@ -182,14 +182,14 @@ pub struct Builder<'a> {
     pub console: &'a Console,
 }
 
-impl Builder<'_> {
+impl CommitBuilder<'_> {
     /// Builds a commit in a new worktree. Returns why the commit cannot be raced, or `None`.
     ///
     /// # Errors
     /// The worktree or a log cannot be created.
-    pub fn build(&self, commit: &Commit) -> anyhow::Result<Outcome<Option<String>>> {
+    pub fn build(&self, commit: &Commit) -> anyhow::Result<UnlessInterrupted<Option<String>>> {
         if self.interrupt.asked() {
-            return Ok(Outcome::Interrupted);
+            return Ok(UnlessInterrupted::Interrupted);
         }
         let worktree = self.folder.worktree(commit);
         // An earlier session may have been killed while it checked out or built the commit.
@@ -209,8 +209,8 @@ impl Builder<'_> {
             }
         };
         Ok(match self.interrupt.asked() {
-            true => Outcome::Interrupted,
-            false => Outcome::Done(failure),
+            true => UnlessInterrupted::Interrupted,
+            false => UnlessInterrupted::Done(failure),
         })
     }
 
