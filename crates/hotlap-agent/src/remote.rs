@@ -426,7 +426,8 @@ impl RemoteServer {
 fn unreachable(why: &ChannelError) -> Unreachable {
     Unreachable {
         cause: why.to_string(),
-        remedy: "finished laps are kept. Repeat the run once the host can be reached".to_owned(),
+        remedy: "finished laps are kept. When the host is reachable again, repeat the run"
+            .to_owned(),
     }
 }
 

@@ -137,12 +137,16 @@ impl Schedule<'_> {
         (self.watch)(Event::Restart { restart });
         self.restarts = restart + 1;
         let began = self.elapsed();
-        let mut order =
+        let order =
             shuffled(self.experiment.seed, Place { restart, round: 0 }, 0, self.running.len());
-        // The control starts last. If a program cannot run twice, because of a fixed port or a
-        // lock, the control is the copy that does not start.
-        order.sort_by_key(|n| self.experiment.participants[*n].role == Role::Control);
-        let mut again = self.bring_up(restart, &order)?;
+        // At first, the control starts last. If a program cannot run twice, because of a fixed port
+        // or a lock, the control is the copy that does not start. Later, the control is treated as
+        // the reference is, since it would otherwise be the server that was warmed up last.
+        let mut starts = order.clone();
+        if restart == 0 {
+            starts.sort_by_key(|n| self.experiment.participants[*n].role == Role::Control);
+        }
+        let mut again = self.bring_up(restart, &starts)?;
         let each =
             |participant| (0..self.experiment.loads.len()).map(move |load| (participant, load));
         let pairs = order.into_iter().flat_map(each);
