@@ -21,8 +21,8 @@ const MORE_STEPS: f64 = 0.5;
 /// A change counts as a step if it is at least this share of the difference between the ends.
 const STEP: f64 = 1.0 / 3.0;
 
-/// The first and the last version differ if this many standard errors lie between them. Three is a
-/// convention. With normal errors, equal versions differ by more in 1 of 370 cases.
+/// Two versions differ if this many standard errors lie between them. Three is a convention. With
+/// normal errors, equal versions differ by more in 1 of 370 cases.
 const DIFFERENT: f64 = 3.0;
 
 /// The share of measurements that are far off, for example because something disturbed them.
@@ -72,12 +72,20 @@ pub struct VersionStep {
 }
 
 impl VersionStep {
+    /// Returns a change that was measured: its size in log units, and its standard error.
+    pub fn measured(size: f64, error: f64) -> Self {
+        Self { probability: 1.0, size, error }
+    }
+
+    /// Returns whether the change is certain, so that the two versions differ.
+    pub fn is_certain(&self) -> bool {
+        self.size.abs() > DIFFERENT * self.error
+    }
+
     /// Returns the mean of some readings of one version, weighted by their errors, as a step from
     /// the first version. `None` without readings.
     pub fn mean(readings: &[LevelReading]) -> Option<Self> {
-        let readings = readings.iter().map(LevelReading::with_least_error);
-        let (size, error) = mean(readings)?;
-        Some(Self { probability: 1.0, size, error })
+        mean(readings.iter().map(LevelReading::with_least_error))
     }
 }
 
@@ -86,8 +94,8 @@ impl VersionStep {
 pub struct Steps {
     /// The steps of the versions at places 1, 2 and so on.
     steps: Vec<VersionStep>,
-    /// The level of the last version, and its standard error.
-    whole: (f64, f64),
+    /// The difference between the first and the last version.
+    whole: VersionStep,
 }
 
 impl Steps {
@@ -96,8 +104,7 @@ impl Steps {
     pub fn of(last: usize, readings: &[LevelReading]) -> Option<Self> {
         let readings: Vec<LevelReading> =
             readings.iter().map(LevelReading::with_least_error).collect();
-        let (whole, error) =
-            mean(readings.iter().copied().filter(|reading| reading.place == last))?;
+        let whole = mean(readings.iter().copied().filter(|reading| reading.place == last))?;
         let grid = Grid::of(&readings);
         let weights: Vec<Vec<f64>> = (1..=last)
             .map(|place| {
@@ -108,21 +115,14 @@ impl Steps {
             })
             .collect();
         let jump = MORE_STEPS.min(last as f64 / 4.0) / last as f64;
-        let least = (STEP * whole.abs() / grid.spacing).ceil() as usize;
-        let steps = grid.steps(&weights, jump, (least.max(1), whole > 0.0));
-        Some(Self { steps, whole: (whole, error) })
+        let least = (STEP * whole.size.abs() / grid.spacing).ceil() as usize;
+        let steps = grid.steps(&weights, jump, (least.max(1), whole.size > 0.0));
+        Some(Self { steps, whole })
     }
 
-    /// Returns the difference between the first and the last version, as a step.
+    /// Returns the difference between the first and the last version.
     pub fn whole(&self) -> VersionStep {
-        let (size, error) = self.whole;
-        VersionStep { probability: 1.0, size, error }
-    }
-
-    /// Returns whether the first and the last version differ.
-    pub fn is_different(&self) -> bool {
-        let (size, error) = self.whole;
-        size.abs() > DIFFERENT * error
+        self.whole
     }
 
     /// Returns what is known about the version at a place, from 1 on.
@@ -187,16 +187,15 @@ impl Steps {
     }
 }
 
-/// Returns the mean of some readings, weighted by their errors, and its standard error. `None`
-/// without readings.
-fn mean(readings: impl Iterator<Item = LevelReading>) -> Option<(f64, f64)> {
+/// Returns the mean of some readings, weighted by their errors. `None` without readings.
+fn mean(readings: impl Iterator<Item = LevelReading>) -> Option<VersionStep> {
     let (mut sum, mut weights) = (0.0, 0.0);
     for reading in readings {
         let weight = reading.error.powi(-2);
         sum += weight * reading.level;
         weights += weight;
     }
-    (weights > 0.0).then(|| (sum / weights, weights.powf(-0.5)))
+    (weights > 0.0).then(|| VersionStep::measured(sum / weights, weights.powf(-0.5)))
 }
 
 /// The levels that a version may have.

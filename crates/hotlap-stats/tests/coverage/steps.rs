@@ -77,7 +77,7 @@ impl History {
 
     fn bisect(&self, machine: &mut Machine, found: &mut Bisections) {
         let (mut readings, mut races) = (Vec::new(), 0);
-        while Steps::of(COMMITS, &readings).is_none_or(|steps| !steps.is_different()) {
+        while Steps::of(COMMITS, &readings).is_none_or(|steps| !steps.whole().is_certain()) {
             if races == FIRST_RACES {
                 found.not_seen += 1;
                 return;

@@ -1,7 +1,7 @@
 //! `hotlap bisect`: finds the commit that changed a figure.
 //!
 //! The first races measure only the good and the bad commit. Each later race also measures up to
-//! two others, so that all races have the same scale, and the machine's drift cancels.
+//! two others. All races therefore have the same scale, and the machine's drift cancels.
 //! [`hotlap_stats::Steps`] turns the races into a probability for each commit, and chooses the
 //! commits of the next race. The session is stored after each build and race, so an interrupted
 //! bisection continues after the last of them.
@@ -111,7 +111,8 @@ impl Bisection<'_> {
             }
         }
         let (earlier, mut words) = (self.state.races, String::new());
-        while Steps::of(last, &self.state.readings).is_none_or(|steps| !steps.is_different()) {
+        while Steps::of(last, &self.state.readings).is_none_or(|steps| !steps.whole().is_certain())
+        {
             if self.state.races >= earlier + FIRST_RACES {
                 self.console.print(&self.no_difference(&words))?;
                 return Ok(Exit::Invalid);
@@ -213,26 +214,16 @@ impl Bisection<'_> {
 
     /// Races the good and the bad commit with some others.
     fn race(&mut self, places: &[usize]) -> anyhow::Result<UnlessInterrupted<RaceReport>> {
-        let ends = [(GOOD.to_owned(), 0), (BAD.to_owned(), self.last())];
-        let named = |place: &usize| (self.commits[*place].short().to_owned(), *place);
-        self.race_named(&ends.into_iter().chain(places.iter().map(named)).collect::<Vec<_>>())
-    }
-
-    fn race_named(
-        &mut self,
-        named: &[(String, usize)],
-    ) -> anyhow::Result<UnlessInterrupted<RaceReport>> {
-        let mut servers = Vec::new();
-        for (name, place) in named {
-            let folder = self.start_folder(*place);
-            servers.push(RaceServer {
-                name: name.clone(),
-                folder,
-                run: self.args.race.run.clone(),
-            });
-        }
+        let ends = [(GOOD, 0), (BAD, self.last())];
+        let others = places.iter().map(|place| (self.commits[*place].short(), *place));
+        let server = |(name, place): (&str, usize)| RaceServer {
+            name: name.to_owned(),
+            folder: self.start_folder(place),
+            run: self.args.race.run.clone(),
+        };
+        let servers: Vec<RaceServer> = ends.into_iter().chain(others).map(server).collect();
         self.state.races += 1;
-        let names: Vec<&str> = named.iter().map(|(name, _)| &name[..]).collect();
+        let names: Vec<&str> = servers.iter().map(|server| &server.name[..]).collect();
         self.console.note(&format!("Race {}: {}", self.state.races, names.join(", ")));
         match self.races.race(&servers, &self.interrupt)? {
             UnlessInterrupted::Interrupted => Ok(UnlessInterrupted::Interrupted),
@@ -397,7 +388,7 @@ impl Bisection<'_> {
         format!("has {ratio} the {figure}")
     }
 
-    /// Removes the worktrees and the session, which are no longer needed.
+    /// Removes the worktrees and the session.
     fn clean(&self) {
         for commit in &self.commits {
             self.repository.remove(&self.folder.worktree(commit));

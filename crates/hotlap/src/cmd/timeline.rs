@@ -28,10 +28,6 @@ use crate::text::table::{Column, Table};
 /// The number of versions of a race besides the oldest and the newest one.
 const GROUP: usize = 3;
 
-/// Two versions in a row differ if this many standard errors lie between them. The value is a
-/// convention, about 1 in 400 for a normal distribution.
-const DIFFERENT: f64 = 3.0;
-
 /// The smallest difference that is named.
 const LEAST: f64 = 0.01;
 
@@ -255,7 +251,7 @@ impl Timeline<'_> {
     fn levels(&self) -> Vec<(usize, VersionStep)> {
         let level = |place: usize| {
             if place == 0 {
-                return Some((0, VersionStep { probability: 1.0, size: 0.0, error: 0.0 }));
+                return Some((0, VersionStep::measured(0.0, 0.0)));
             }
             let readings = self.state.readings.get(self.source.versions[place].key())?;
             Some((place, VersionStep::mean(readings)?))
@@ -269,10 +265,10 @@ impl Timeline<'_> {
         let change = |two: &[(usize, VersionStep)]| {
             let (before, after) = (two[0].1, two[1].1);
             let (size, error) = (after.size - before.size, after.error.hypot(before.error));
-            (two[0].0, two[1].0, VersionStep { probability: 1.0, size, error })
+            (two[0].0, two[1].0, VersionStep::measured(size, error))
         };
         let is_step = |(_, _, step): &(usize, usize, VersionStep)| {
-            step.size.abs() > DIFFERENT * step.error && step.size.abs() > LEAST.ln_1p()
+            step.is_certain() && step.size.abs() > LEAST.ln_1p()
         };
         levels.windows(2).map(change).filter(is_step).collect()
     }

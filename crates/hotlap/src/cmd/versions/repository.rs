@@ -9,7 +9,6 @@ use std::{io, thread};
 use anyhow::Context;
 use hotlap_servers::interrupt::LOOK;
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
 
 use super::UnlessInterrupted;
 use super::session::SessionFolder;
@@ -24,7 +23,7 @@ const FORMAT: &str = "--format=%H%x09%s";
 const SHORT: usize = 10;
 
 /// A commit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
     /// The whole hash.
     pub hash: String,
