@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use hotlap_stats::{
-    ByRestart, Costs, MIN_RESTARTS, RESTARTS_BEFORE_LOOK, Share, further_restarts, is_precise,
-    median, pairs,
+    ByRestart, CONTROL_ALPHA, Costs, MIN_RESTARTS, Mean, RESTARTS_BEFORE_LOOK, Share,
+    further_restarts, is_certain, is_precise, median, pairs,
 };
 
 use crate::experiment::{Experiment, Over, Place};
@@ -172,6 +172,9 @@ impl Budget {
         if self.experiment.precision.is_some_and(|p| is_precise(&self.comparisons(), p)) {
             return Next::Stop(Over::Precise);
         }
+        if self.experiment.limit.is_some_and(|limit| self.is_certain(limit)) {
+            return Next::Stop(Over::Certain);
+        }
         let another_restart = match (self.experiment.restarts, self.experiment.rounds) {
             (Some(restarts), _) => begun < restarts,
             (None, Some(rounds)) => self.fits(elapsed, rounds),
@@ -314,14 +317,27 @@ impl Budget {
         if self.rounds.is_empty() { mean(&self.first_rounds) } else { mean(&self.rounds) }
     }
 
+    /// Whether every cost ratio is certainly above or below the limit. If the A/A control differs,
+    /// verdicts would be withheld, so the run goes on.
+    fn is_certain(&self, limit: f64) -> bool {
+        let differs =
+            |pairs: &ByRestart| Mean::of(pairs.clone()).is_some_and(|m| m.p() < CONTROL_ALPHA);
+        !self.compared(Role::Control).iter().any(differs) && is_certain(&self.comparisons(), limit)
+    }
+
     /// The pairs of every server and load with the reference, as in the report.
     fn comparisons(&self) -> Vec<ByRestart> {
+        self.compared(Role::Plain)
+    }
+
+    /// The pairs of every participant of a role and load with the reference.
+    fn compared(&self, role: Role) -> Vec<ByRestart> {
         let participants = &self.experiment.participants;
         let reference = participants.iter().position(|e| e.role == Role::Reference);
         let Some(reference) = reference else { return Vec::new() };
         let of = |n: usize, load: usize| readings(self.costs[n][load].iter().copied());
         (0..participants.len())
-            .filter(|n| participants[*n].role == Role::Plain && !self.out[*n])
+            .filter(|n| participants[*n].role == role && !self.out[*n])
             .flat_map(|n| (0..self.experiment.loads.len()).map(move |load| (n, load)))
             .map(|(n, load)| pairs(&of(n, load), &of(reference, load)))
             .collect()

@@ -31,6 +31,8 @@ pub struct Experiment {
     pub may_grow: bool,
     /// Stop when every cost interval's relative half-width is at most this share, for example 0.01.
     pub precision: Option<f64>,
+    /// Stop once every cost ratio is certainly above or below this limit, for example 1 or 1.03.
+    pub limit: Option<f64>,
     /// An exact number of restarts, regardless of the budget.
     pub restarts: Option<u32>,
     /// An exact number of rounds per restart, regardless of the budget.
@@ -212,6 +214,8 @@ pub enum Event<'a> {
 pub enum Over {
     /// The intervals are as narrow as requested.
     Precise,
+    /// Every cost ratio is certainly above or below the limit.
+    Certain,
     /// The budget is spent.
     Budget,
     /// The requested restarts and rounds are complete.
@@ -231,6 +235,7 @@ impl Experiment {
             budget,
             may_grow: false,
             precision: None,
+            limit: None,
             restarts: None,
             rounds: None,
             slice: None,
@@ -251,7 +256,7 @@ impl Experiment {
 
     /// The confidence level of the experiment's intervals.
     pub fn confidence(&self) -> f64 {
-        hotlap_stats::confidence(self.precision)
+        hotlap_stats::confidence(self.precision, self.limit.is_some())
     }
 }
 

@@ -37,6 +37,16 @@ impl Estimate {
     }
 }
 
+/// Returns a share of trials, with its 95% interval (Wilson, "Probable inference, the law of
+/// succession, and statistical inference", JASA 22, 1927).
+pub fn proportion(count: u32, of: u32) -> Estimate {
+    const Z: f64 = 1.96;
+    let (n, share) = (f64::from(of), f64::from(count) / f64::from(of));
+    let middle = (share + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+    let half = Z / (1.0 + Z * Z / n) * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+    Estimate { value: share, low: (middle - half).max(0.0), high: (middle + half).min(1.0) }
+}
+
 /// Returns the median, which is the mean of the middle two for an even number of values. `None`
 /// without values.
 pub fn median(values: &[f64]) -> Option<f64> {

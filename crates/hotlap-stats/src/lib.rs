@@ -15,8 +15,8 @@
 //! 4. **Two servers.** [`pairs`] pairs the restarts of two servers. [`effect`] turns the pairs into
 //!    an [`Effect`], which is a ratio with its interval and p-value. Levels and effects come from a
 //!    [`Mean`], as do figures of stored runs and of the causes of a difference.
-//! 5. **Stopping.** [`further_restarts`] divides the time of a run, and [`is_precise`] says whether
-//!    the run may end early.
+//! 5. **Stopping.** [`further_restarts`] divides the time of a run. [`is_precise`] and
+//!    [`is_certain`] say whether the run may end early.
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`] and returns a
 //!    [`Verdict`]. [`ranks`] orders the servers by their verdicts.
 //! 7. **Capacity.** A [`Trial`] is a window at one rate, in which the goal was met or missed.
@@ -43,7 +43,7 @@ mod verdict;
 pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
 pub use change_points::change_points;
 pub use compare::{Effect, Mean, NodeSpread, by_node, effect, level};
-pub use estimate::{Estimate, mad, median};
+pub use estimate::{Estimate, mad, median, proportion};
 pub use histogram::{Histogram, interval_log};
 pub use reading::{
     Bursts, ByRestart, Drift, OddStarts, Reading, Share, apart, of_both, pairs, totals,
@@ -52,7 +52,7 @@ pub use steady::{
     Class, DetectorSettings, KnownSpeed, PreviousWarmup, SteadyDetector, SteadyState,
 };
 pub use steps::{LevelReading, Steps, VersionStep};
-pub use stop::{Costs, RESTARTS_BEFORE_LOOK, confidence, further_restarts, is_precise};
+pub use stop::{Costs, RESTARTS_BEFORE_LOOK, confidence, further_restarts, is_certain, is_precise};
 pub use survival::{Ages, Censored, Concurrency, Percentile, Survival, samples_suffice};
 pub use verdict::{
     Better, CONTROL_ALPHA, Criterion, Inconclusive, MIN_RESTARTS, Rank, Verdict, holm, ranks,

@@ -1,11 +1,12 @@
 //! Decides how many restarts a run makes, and whether the run may end early.
 //!
-//! Only the *widths* of intervals decide, never the direction of a difference. A rule that stops
-//! when a difference looks significant sooner or later finds one between identical servers
-//! (Armitage, McPherson and Rowe, "Repeated significance tests on accumulating data", JRSS A 132,
-//! 1969).
+//! A rule that stops as soon as a difference looks significant sooner or later finds one between
+//! identical servers (Armitage, McPherson and Rowe, "Repeated significance tests on accumulating
+//! data", JRSS A 132, 1969). So a run ends early for one of two reasons. Its intervals are narrow,
+//! whatever the difference is. Or its differences pass a much stricter test ([`is_certain`]), and
+//! the last test has a smaller error for it.
 
-use crate::compare::effect;
+use crate::compare::{Mean, effect};
 use crate::reading::ByRestart;
 use crate::student;
 use crate::verdict::MIN_RESTARTS;
@@ -25,6 +26,11 @@ const RESTART_VARIANCE: f64 = 0.25;
 /// bursts. The time may be shorter if that allows five restarts.
 const SERVES_S: f64 = 2.0;
 
+/// The largest p-value that ends a run early. There are up to 18 looks, from the third restart to
+/// the twentieth, so their joint error is at most 1.8% (Bonferroni's inequality). The looks are
+/// correlated, so it is smaller (simulated in `tests/coverage/stopping.rs`).
+const LOOK_ALPHA: f64 = 0.001;
+
 /// Returns the confidence at which the intervals of a run must be computed, so that they contain
 /// the truth in 95 of 100 runs. The confidence applies to [`effect`], [`crate::level`] and (as 1 −
 /// confidence) [`crate::Criterion::alpha`]. If `precision` is given, the run may end once its
@@ -34,14 +40,33 @@ const SERVES_S: f64 = 2.0;
 /// a run finds a difference between identical servers in up to 10 of 100 runs. With half the alpha,
 /// and no look before the fifth restart, fewer than 5 of 100 runs do so, however many looks there
 /// are (simulated in `tests/coverage/stopping.rs`).
-pub fn confidence(precision: Option<f64>) -> f64 {
-    if precision.is_some() { 0.975 } else { 0.95 }
+///
+/// A run that ends early once it is certain ([`is_certain`]) spends a part of its alpha on the
+/// looks. `looks` says whether the run may do so.
+pub fn confidence(precision: Option<f64>, looks: bool) -> f64 {
+    match (precision, looks) {
+        (Some(_), _) => 0.975,
+        (None, true) => 0.96,
+        (None, false) => 0.95,
+    }
+}
+
+/// Returns whether every ratio is certainly above or certainly below `limit`, so that further
+/// restarts would not change the verdict. The limit is 1 for the question whether servers differ,
+/// and 1.03 for the rule that a server must not cost 3% more.
+pub fn is_certain(comparisons: &[ByRestart], limit: f64) -> bool {
+    let alpha = LOOK_ALPHA / comparisons.len() as f64;
+    let is_apart = |pairs: &ByRestart| {
+        let Some(mean) = Mean::of(pairs.clone()) else { return false };
+        mean.restarts >= MIN_RESTARTS && mean.minus(&Mean::known(limit.ln(), 0.0)).p() <= alpha
+    };
+    !comparisons.is_empty() && comparisons.iter().all(is_apart)
 }
 
 /// Returns whether every interval has a relative half-width of at most `precision` (0.01 for 1%).
 pub fn is_precise(comparisons: &[ByRestart], precision: f64) -> bool {
     let is_narrow = |pairs: &ByRestart| {
-        effect(pairs, confidence(Some(precision))).is_some_and(|e| {
+        effect(pairs, confidence(Some(precision), false)).is_some_and(|e| {
             e.restarts >= RESTARTS_BEFORE_LOOK && e.ratio.relative_half_width() <= precision
         })
     };
@@ -162,6 +187,19 @@ mod tests {
 
     #[test]
     fn a_run_that_may_end_early_has_half_the_alpha() {
-        assert_eq!((confidence(None), confidence(Some(0.01))), (0.95, 0.975));
+        assert_eq!((confidence(None, false), confidence(Some(0.01), false)), (0.95, 0.975));
+        assert_eq!((confidence(None, true), confidence(Some(0.01), true)), (0.96, 0.975));
+    }
+
+    #[test]
+    fn a_run_is_certain_once_every_ratio_is_far_from_the_limit() {
+        let by = |restarts, ratio: f64| -> ByRestart {
+            pairs(restarts, 0.001).into_iter().map(|(i, log)| (i, log + ratio.ln())).collect()
+        };
+        assert!(is_certain(&[by(4, 1.1)], 1.0) && is_certain(&[by(4, 0.9)], 1.0));
+        assert!(!is_certain(&[by(4, 1.0)], 1.0) && !is_certain(&[by(2, 1.1)], 1.0));
+        // Equal servers certainly pass a rule that allows 3%, and servers at the limit do not.
+        assert!(is_certain(&[by(4, 1.0)], 1.03) && !is_certain(&[by(4, 1.03)], 1.03));
+        assert!(!is_certain(&[by(4, 1.1), by(4, 1.0)], 1.0) && !is_certain(&[], 1.0));
     }
 }

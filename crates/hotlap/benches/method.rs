@@ -30,13 +30,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotlap::analysis::{Analysis, Measure, MeasuredServer};
+use hotlap::certificate::nine_in_ten;
 use hotlap::cmd::selftest::arena::Arena;
+use hotlap::cmd::selftest::power::{Work, smallest};
 use hotlap_bench::lap::{Lap, LapKind};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Load, Role};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::machine::Machine;
-use hotlap_stats::{Criterion, Reading, Share, Verdict, effect, median, pairs, verdicts};
+use hotlap_stats::{Estimate, Reading, Verdict, median, proportion};
 use neighbour::Neighbour;
 use serde::{Deserialize, Serialize};
 
@@ -106,7 +108,8 @@ fn main() {
         if found.iter().any(|f| f.run == run) {
             continue;
         }
-        let iterations = *iterations.get_or_insert_with(|| calibrate(&arena, &options));
+        let calibrate = || options.work().rounds(&arena, options.connections, [options.extra_cpu]);
+        let iterations = *iterations.get_or_insert_with(|| calibrate().expect("a calibration")[0]);
         let one = beside_neighbour(&arena, &options, run, iterations);
         keep(&options, &one);
         eprintln!(
@@ -170,13 +173,8 @@ impl Options {
         )
     }
 
-    /// Returns a server that does this many more iterations than the reference on each request.
-    fn server(&self, iterations: u64) -> String {
-        const STEPS: u64 = 1_000;
-        match self.data {
-            true => format!("walking:{}", STEPS + iterations),
-            false => format!("working:{iterations}"),
-        }
+    fn work(&self) -> Work {
+        if self.data { Work::DATA } else { Work::ARITHMETIC }
     }
 
     fn slice(&self) -> Option<Duration> {
@@ -197,50 +195,20 @@ fn keep(options: &Options, found: &Found) {
     writeln!(file.expect("a file to keep the runs in"), "{line}").expect("a line kept");
 }
 
-/// Returns how many iterations of arithmetic make a request cost `extra_cpu` per cent more. The
-/// result follows from the cost of a request without iterations and the cost of an iteration alone.
-fn calibrate(arena: &Arena, options: &Options) -> u64 {
-    const MANY: u64 = 2_000;
-    let known = if options.data { "walking" } else { "working" };
-    let alone = arena.alone_ns(&format!("{known}:{MANY}"), 10_000).expect("a time");
-    let iteration = alone / MANY as f64;
-    let plain = plain_cost_ns(arena, options);
-    let iterations = (plain * options.extra_cpu / 100.0 / iteration).round() as u64;
-    eprintln!(
-        "a request costs {plain:.0} ns, an iteration {iteration:.2}: {iterations} iterations"
-    );
-    iterations
-}
-
 /// Makes one run, with its own neighbour if the options ask for one.
 fn beside_neighbour(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Found {
     let _neighbour = options.neighbour.then(|| Neighbour::start(run));
     experiment(arena, options, run, iterations)
 }
 
-/// Returns the cost of a request to a server without extra work, in nanoseconds.
-fn plain_cost_ns(arena: &Arena, options: &Options) -> f64 {
-    let participants = [arena.participant("plain", &options.server(0), Role::Plain)];
-    let loads = [Load::new(options.connections)];
-    let setting = arena.setting(Some(Duration::from_millis(12)), Duration::from_secs(1));
-    let mut live =
-        LocalRunner::new(setting, &participants, &loads, Arc::new(AtomicBool::new(false)));
-    live.bring_up(0).expect("a start");
-    live.warm(0, 0, &mut |_| ()).expect("a warm-up");
-    let laps = (0..40).map(|_| live.whole_lap(0, 0, LapKind::Flat).expect("a lap"));
-    let costs: Vec<f64> = laps.filter_map(|lap| lap.cost_ns()).collect();
-    live.stop(&[0]);
-    median(&costs).expect("laps")
-}
-
 /// Makes one run without starting a neighbour.
 fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Found {
-    let plain = &options.server(0);
+    let plain = &options.work().server(0);
     let participants = vec![
         arena.participant("reference", plain, Role::Reference),
         arena.participant("reference (again)", plain, Role::Control),
         arena.participant("twin", plain, Role::Plain),
-        arena.participant("costlier", &options.server(iterations), Role::Plain),
+        arena.participant("costlier", &options.work().server(iterations), Role::Plain),
     ];
     let budget = Duration::from_secs(options.seconds);
     let experiment =
@@ -287,25 +255,10 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
     }
 }
 
-/// Returns the smallest difference that would have got a verdict. The twin's readings are raised in
-/// steps of a tenth of a per cent until hotlap gives a verdict.
-fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> Option<f64> {
-    let called = |by: f64| {
-        let raised = |r: &Reading| {
-            let share = Share { amount: r.share.amount * (1.0 + by), ..r.share };
-            Reading { share, ..*r }
-        };
-        let raised: Vec<Reading> = twin.iter().map(raised).collect();
-        let found = effect(&pairs(&raised, reference), 1.0 - criterion.alpha);
-        found.is_some_and(|effect| verdicts(&[(*criterion, effect)])[0] == Verdict::Worse)
-    };
-    (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
-}
-
 /// Measures in the usual way: three long laps of one server, then three of the other, and the best
 /// of each. Returns ln(second / first) of requests/s.
 fn best_of_three(arena: &Arena, options: &Options) -> f64 {
-    let plain = &options.server(0);
+    let plain = &options.work().server(0);
     let participants = ["one", "two"].map(|name| arena.participant(name, plain, Role::Plain));
     let loads = [Load::new(options.connections)];
     let setting =
@@ -329,23 +282,10 @@ fn rms(values: impl Iterator<Item = f64>) -> f64 {
     (squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt()
 }
 
-/// Returns the value that nine in ten values do not exceed.
-fn nine_in_ten(values: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let at = (sorted.len() as f64 * 0.9).ceil() as usize;
-    sorted.get(at.saturating_sub(1)).copied().unwrap_or(f64::NAN)
-}
-
-/// Formats `count` of `of` as a share with its 95% interval (Wilson, "Probable inference, the law
-/// of succession, and statistical inference", JASA 1927).
+/// Formats `count` of `of` as a share with its 95% interval.
 fn share(count: usize, of: usize) -> String {
-    const Z: f64 = 1.96;
-    let (n, p) = (of as f64, count as f64 / of as f64);
-    let middle = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
-    let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-    let [low, high] = [middle - half, middle + half].map(|v| (v * 100.0).clamp(0.0, 100.0));
-    format!("{count} of {of}, {:.0}% [{low:.0}, {high:.0}]", p * 100.0)
+    let Estimate { value, low, high } = proportion(count as u32, of as u32).scaled(100.0);
+    format!("{count} of {of}, {value:.0}% [{low:.0}, {high:.0}]")
 }
 
 fn tell(options: &Options, found: &[Found]) {
@@ -376,7 +316,8 @@ fn tell(options: &Options, found: &[Found]) {
         format!("{:+.2}%", percent(middle(|f| f.costlier_cost))),
         "",
     );
-    let least = nine_in_ten(found.iter().map(|f| f.smallest.unwrap_or(f64::INFINITY)));
+    let least =
+        nine_in_ten(found.iter().map(|f| f.smallest.unwrap_or(f64::INFINITY))).unwrap_or(f64::NAN);
     row("smallest difference found in 90%", format!("{:.1}%", least * 100.0), "1%");
     row(
         "error of cost, rms",

@@ -123,6 +123,10 @@ pub struct RunSchedule {
     pub needed_s: Option<f64>,
     /// The relative half width of the intervals at which the run stops early, if any.
     pub precision: Option<f64>,
+    /// The cost ratio above or below which every server must certainly be for the run to stop
+    /// early, if it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<f64>,
     /// The cores of the server. Empty if the server is not pinned.
     pub server_cpus: Vec<usize>,
     /// The cores of the generator. Empty if the generator is not pinned.
@@ -174,6 +178,45 @@ pub struct Host {
     pub controller: Option<Controller>,
     /// The machines of the generators, if agents generated the load.
     pub generators: Vec<GeneratorMachine>,
+    /// What runs on this machine can tell apart, if `hotlap selftest --power` measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<Certificate>,
+}
+
+/// What runs on a machine can tell apart, as trials of servers with known differences found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Certificate {
+    /// The end of the last trial, in milliseconds since 1970 (UTC).
+    pub made_ms: u64,
+    /// The version of hotlap.
+    pub hotlap: String,
+    /// The `--duration` of the runs of two servers that the figures are about, in seconds.
+    pub pair_s: f64,
+    /// The number of trials.
+    pub trials: u32,
+    /// The number of trials in which a server that costs as much as the reference got a verdict on
+    /// CPU time per request.
+    pub false_alarms: u32,
+    /// The planted differences, from the smallest to the largest.
+    pub planted: Vec<PlantedDifference>,
+    /// The smallest difference in CPU time per request that 9 of 10 runs find, as a share. `null`
+    /// if more than 1 in 10 runs had no verdict.
+    pub smallest: Option<f64>,
+    /// The median noise floor in CPU time per request, as a share. `null` if it is unknown.
+    pub noise: Option<f64>,
+}
+
+/// A planted difference in CPU time per request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PlantedDifference {
+    /// The difference, in per cent.
+    pub percent: u32,
+    /// The median ratio that was measured. `null` if it is unknown.
+    pub ratio: Option<f64>,
+    /// The number of trials that found the difference.
+    pub found: u32,
 }
 
 /// The machine on which hotlap was started, if servers were started on another machine.

@@ -15,10 +15,15 @@ pub fn config() -> Option<PathBuf> {
     Some(base("XDG_CONFIG_HOME", ".config")?.join("hotlap/config.toml"))
 }
 
-/// The path of the default store: `hotlap/hotlap.db` in `$XDG_DATA_HOME` or `~/.local/share`. The
-/// path is `None` if neither `XDG_DATA_HOME` nor `HOME` is set.
+/// The folder of what hotlap measured: `hotlap` in `$XDG_DATA_HOME` or `~/.local/share`. The path
+/// is `None` if neither `XDG_DATA_HOME` nor `HOME` is set.
+pub fn data() -> Option<PathBuf> {
+    Some(base("XDG_DATA_HOME", ".local/share")?.join("hotlap"))
+}
+
+/// The path of the default store in [`data`].
 pub fn store() -> Option<PathBuf> {
-    Some(base("XDG_DATA_HOME", ".local/share")?.join("hotlap/hotlap.db"))
+    Some(data()?.join("hotlap.db"))
 }
 
 /// The folder for builds and unpacked files: `$HOTLAP_CACHE`, or else `hotlap` in `$XDG_CACHE_HOME`

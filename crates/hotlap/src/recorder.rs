@@ -149,7 +149,9 @@ impl<'a> Recorder<'a> {
             _ if self.run.laps.is_empty() && self.run.question != Question::Explain => {
                 RunState::Finished
             }
-            Over::Precise | Over::Budget | Over::Done | Over::Nobody => RunState::Invalid,
+            Over::Precise | Over::Certain | Over::Budget | Over::Done | Over::Nobody => {
+                RunState::Invalid
+            }
         };
         self.over(state, took);
         let (mut store_failed, mut rescued) = (false, None);

@@ -2,6 +2,7 @@
 //! figures, and compute nothing.
 
 use crate::report::Report;
+use crate::report::timeline::TimelineView;
 use crate::text;
 
 mod ci;
@@ -29,6 +30,11 @@ pub enum Format {
     Github,
     /// The input of Bencher.
     Bencher,
+}
+
+/// Renders a timeline as an HTML page.
+pub fn timeline_page(found: &TimelineView) -> String {
+    html::timeline(found)
 }
 
 /// Renders the report in one format.

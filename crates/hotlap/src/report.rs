@@ -16,6 +16,7 @@ mod results;
 mod sentences;
 pub mod stress;
 mod suite;
+pub mod timeline;
 pub mod trend;
 pub mod verdict;
 pub mod warnings;
@@ -122,7 +123,10 @@ impl Report {
                 .chain(capacity.iter().flat_map(CapacityResults::sentences_with_load))
                 .chain(explanations.iter().map(|found| found.sentence.clone()))
                 .collect(),
-            noise: tables.first().and_then(|t| t.noise.clone()),
+            noise: tables
+                .first()
+                .and_then(|t| t.noise.clone())
+                .map(|noise| noise.citing(&run.host)),
             warnings: [warnings::sentences(run, &analyses, &searches), explain::warnings(run)]
                 .concat(),
             tables,

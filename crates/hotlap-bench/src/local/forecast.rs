@@ -66,6 +66,7 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
     let mut plain = Experiment {
         // A forecast cannot know when the intervals will be narrow enough.
         precision: None,
+        limit: None,
         objectives: Vec::new(),
         explain: Explain::No,
         ..experiment.clone()

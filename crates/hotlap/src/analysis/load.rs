@@ -114,12 +114,8 @@ impl Analysis {
         if self.control_differs(measure) {
             return Some(Inconclusive::ControlDiffers);
         }
-        let is_bound = |&server: &usize| {
-            let most = DATABASE_BOUND * self.shared_with_database as f64;
-            self.servers[server].used.database_share.is_some_and(|share| share > most)
-        };
-        let is_shared = self.shared_with_database > 0;
-        if measure == Measure::Rate && is_shared && servers.iter().any(is_bound) {
+        let is_bound = |&server: &usize| self.is_database_bound(&self.servers[server], measure);
+        if servers.iter().any(is_bound) {
             return Some(Inconclusive::DatabaseBound);
         }
         let few = match self.rests_on.is_nodes() {
@@ -127,6 +123,13 @@ impl Analysis {
             false => Inconclusive::TooFewRestarts,
         };
         (restarts < MIN_RESTARTS).then_some(few)
+    }
+
+    /// Whether a server's figure in a measure shows the speed of a database that shares its cores.
+    pub(super) fn is_database_bound(&self, server: &MeasuredServer, measure: Measure) -> bool {
+        let cores = self.shared_with_database as f64;
+        let is_over = |share: f64| share > DATABASE_BOUND * cores;
+        measure == Measure::Rate && cores > 0.0 && server.used.database_share.is_some_and(is_over)
     }
 
     /// Returns how far the A/A control may be from the reference, as a share. `None` if unknown.
@@ -327,7 +330,7 @@ fn shared_with_database(run: &Run) -> usize {
 /// alarms over all comparisons of one table. The confidence is higher if the run was to stop once
 /// its intervals were narrow enough, see [`hotlap_stats::confidence`].
 pub fn confidence(run: &Run) -> f64 {
-    hotlap_stats::confidence(run.schedule.precision)
+    hotlap_stats::confidence(run.schedule.precision, run.schedule.limit.is_some())
 }
 
 impl Analysis {

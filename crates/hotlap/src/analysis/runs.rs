@@ -204,12 +204,17 @@ impl LoadSides {
         let plain = || server.each_ref().map(|side| logs(side, None, measure));
         let effect = self.change(relative.unwrap_or_else(plain))?;
         let control_differs = || self.runs.iter().flatten().any(|run| run.control_differs(measure));
-        let withheld = match () {
-            () if any(&|s| s.is_unsteady_in(measure)) => Some(Inconclusive::NotSteady),
-            () => {
-                self.too_few.or_else(|| control_differs().then_some(Inconclusive::ControlDiffers))
-            }
+        let sides = || self.runs.iter().zip(server);
+        let is_bound = || {
+            sides().any(|(runs, servers)| {
+                runs.iter().zip(servers).any(|(run, server)| run.is_database_bound(server, measure))
+            })
         };
+        let withheld = any(&|s| s.is_unsteady_in(measure))
+            .then_some(Inconclusive::NotSteady)
+            .or(self.too_few)
+            .or_else(|| control_differs().then_some(Inconclusive::ControlDiffers))
+            .or_else(|| is_bound().then_some(Inconclusive::DatabaseBound));
         Some((measure.criterion(self.confidence, withheld), effect))
     }
 }

@@ -1,5 +1,6 @@
 //! The arguments of `hotlap bisect` and `hotlap timeline`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -79,6 +80,9 @@ pub struct TimelineArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// A page with a chart of all versions
+    #[arg(long, value_name = "FILE")]
+    pub export_html: Option<PathBuf>,
 }
 
 /// The figure by which versions are compared.

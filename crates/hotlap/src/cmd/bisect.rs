@@ -13,7 +13,7 @@ use hotlap_stats::{LevelReading, Steps, VersionStep};
 use serde::{Deserialize, Serialize};
 
 use super::versions::UnlessInterrupted;
-use super::versions::race::{RaceReport, RaceServer, Races, Ratio};
+use super::versions::race::{RaceReport, RaceServer, Races};
 use super::versions::repository::{Commit, CommitBuilder, Repository};
 use super::versions::session::SessionFolder;
 use crate::cli::{BisectArgs, RaceArgs};
@@ -21,6 +21,7 @@ use crate::console::Console;
 use crate::exit::{Exit, server_failed, usage};
 use crate::interrupt::Interrupt;
 use crate::paths;
+use crate::report::timeline::Ratio;
 use crate::text::number::plural;
 
 /// The name of the good commit in races.
@@ -74,8 +75,6 @@ pub fn run(args: &BisectArgs, console: &Console) -> anyhow::Result<Exit> {
 struct State {
     /// The number of races so far.
     races: u32,
-    /// The commits that were built.
-    built: BTreeSet<usize>,
     /// The commits that do not build, or whose servers fail. They are tried again in a later
     /// session.
     broken: BTreeSet<usize>,
@@ -169,14 +168,11 @@ impl Bisection<'_> {
         found.expect("the bad commit is in every race")
     }
 
-    /// Builds a commit, unless it was built before. Returns whether it can be raced. It is an error
-    /// if the good or the bad commit does not build.
+    /// Builds a commit. Returns whether it can be raced. It is an error if the good or the bad
+    /// commit does not build.
     fn builds(&mut self, place: usize) -> anyhow::Result<UnlessInterrupted<bool>> {
-        let commit = &self.commits[place];
-        let worktree = self.folder.worktree(commit);
-        let is_built = self.state.built.contains(&place) && worktree.exists();
-        if is_built || self.state.broken.contains(&place) {
-            return Ok(UnlessInterrupted::Done(is_built));
+        if self.state.broken.contains(&place) {
+            return Ok(UnlessInterrupted::Done(false));
         }
         let builder = CommitBuilder {
             repository: &self.repository,
@@ -185,31 +181,29 @@ impl Bisection<'_> {
             interrupt: &self.interrupt,
             console: self.console,
         };
-        let UnlessInterrupted::Done(failure) = builder.build(commit)? else {
+        let UnlessInterrupted::Done(failure) = builder.build(&self.commits[place])? else {
             return Ok(UnlessInterrupted::Interrupted);
         };
         let is_built = failure.is_none();
         match failure {
-            None => {
-                self.state.built.insert(place);
-            }
+            None => {}
             // Without an end there is no bisection, so its build is tried again the next time.
             Some(why) if place == 0 || place == self.last() => {
                 let name = self.commits[place].short();
                 return server_failed(format!("{name} is needed for each race, but {why}"));
             }
-            Some(why) => self.step_around(place, &why),
+            Some(why) => self.step_around(place, &why)?,
         }
         self.folder.write(&self.state)?;
         Ok(UnlessInterrupted::Done(is_built))
     }
 
     /// Excludes a commit from races. The change may still be in it.
-    fn step_around(&mut self, place: usize, why: &str) {
-        let name = self.commits[place].short();
-        self.console.note(&format!("{name} cannot be measured: {why}"));
-        self.state.built.remove(&place);
+    fn step_around(&mut self, place: usize, why: &str) -> anyhow::Result<()> {
+        let commit = &self.commits[place];
+        self.console.note(&format!("{} cannot be measured: {why}", commit.short()));
         self.state.broken.insert(place);
+        self.folder.set_built(commit, false)
     }
 
     /// Races the good and the bad commit with some others.
@@ -245,10 +239,10 @@ impl Bisection<'_> {
         for &place in places {
             let name = self.commits[place].short().to_owned();
             match (report.failure(&name), report.ratio(&name)) {
-                (Some(why), _) => self.step_around(place, &why),
+                (Some(why), _) => self.step_around(place, &why)?,
                 (None, Some(ratio)) => self.state.readings.push(ratio.reading(place)),
                 (None, None) if report.ratio(BAD).is_some() => {
-                    self.step_around(place, report.words(&name).unwrap_or("it has no figure"));
+                    self.step_around(place, report.words(&name).unwrap_or("it has no figure"))?;
                 }
                 (None, None) => {}
             }
@@ -368,7 +362,7 @@ impl Bisection<'_> {
             folder: self.start_folder(place),
             run: self.args.race.run.clone(),
         });
-        self.races.explain(&servers)
+        self.races.explain(&servers, &self.interrupt)
     }
 
     fn no_difference(&self, words: &str) -> String {

@@ -4,6 +4,7 @@
 pub mod arena;
 mod bare;
 pub mod claim;
+pub mod power;
 pub mod trials;
 
 use std::time::Duration;
@@ -20,6 +21,8 @@ use crate::live::Live;
 use arena::Arena;
 use claim::{Claim, Word};
 
+/// The time for the whole self-test, unless the user gives another.
+const USUAL: Duration = Duration::from_secs(180);
 /// The time for everything except the experiment with the twins.
 const OTHERS: Duration = Duration::from_secs(150);
 /// The shortest time for the experiment with the twins, which gets the rest of the duration.
@@ -33,11 +36,15 @@ pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let program = own_program().context("cannot find hotlap's own program")?;
     let arena = Arena::new(&program)?;
+    if args.power {
+        return power::run(args, &arena, &interrupt, console);
+    }
+    let duration = args.duration.unwrap_or(USUAL).max(OTHERS + TWINS);
     console.note(&format!(
         "Measuring test servers of known latency and cost, for about {} s (--duration).",
-        args.duration.max(OTHERS + TWINS).as_secs()
+        duration.as_secs()
     ));
-    let claims = claims(args, &arena, &interrupt, console);
+    let claims = claims(duration, &arena, &interrupt, console);
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
@@ -49,7 +56,7 @@ pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
 
 /// Runs all trials, one after another.
 fn claims(
-    args: &SelftestArgs,
+    duration: Duration,
     arena: &Arena,
     interrupt: &Interrupt,
     console: &Console,
@@ -74,8 +81,7 @@ fn claims(
         claims.push(trials::known_cost(arena, known, 1, &stop)?);
     }
     live.phase("two equal servers, and one with 3% more CPU".to_owned());
-    let budget = args.duration.saturating_sub(OTHERS).max(TWINS);
-    claims.extend(trials::costlier(arena, budget, 1, &stop)?);
+    claims.extend(trials::costlier(arena, duration.saturating_sub(OTHERS), 1, &stop)?);
     Ok(claims)
 }
 

@@ -14,25 +14,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::versions::UnlessInterrupted;
-use super::versions::race::{RaceServer, Races, Ratio};
+use super::versions::race::{RaceServer, Races};
 use super::versions::repository::{Commit, CommitBuilder, Repository};
 use super::versions::session::SessionFolder;
 use crate::cli::{RaceArgs, TimelineArgs};
 use crate::console::Console;
 use crate::exit::{Exit, server_failed, usage};
+use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::paths;
+use crate::render;
+use crate::report::timeline::{Ratio, TimelineView, VersionRatio};
 use crate::text::layout;
-use crate::text::table::{Column, Table};
 
 /// The number of versions of a race besides the oldest and the newest one.
 const GROUP: usize = 3;
 
 /// The smallest difference that is named.
 const LEAST: f64 = 0.01;
-
-/// The width of the chart, in columns.
-const WIDTH: usize = 30;
 
 /// The place of a version in the command that starts it.
 const PLACE: &str = "{version}";
@@ -46,14 +45,18 @@ pub fn run(args: &TimelineArgs, console: &Console) -> anyhow::Result<Exit> {
     let identity = format!("{:?}", (place, source.versions[0].key(), build, run, options, measure));
     let folder = SessionFolder::open(&paths::cache()?.join("timeline"), &identity)?;
     let races = Races::of(&args.race, &folder)?;
+    let mut exports = Exports::default();
+    exports.add(args.export_html.as_deref(), render::timeline_page)?;
     let state = if args.again { State::default() } else { folder.read()? };
     let failed = BTreeMap::new();
     let mut timeline = Timeline { args, console, interrupt, source, races, folder, state, failed };
     let UnlessInterrupted::Done(()) = timeline.measure()? else { return Ok(Exit::Interrupted) };
-    timeline.clean()?;
+    timeline.clean();
+    let view = timeline.view();
+    exports.finish(&view)?;
     match args.json {
         true => console.json(&timeline.json())?,
-        false => console.print(&timeline.text())?,
+        false => console.print(&timeline.text(&view))?,
     }
     Ok(if timeline.levels().len() > 1 { Exit::Ok } else { Exit::Invalid })
 }
@@ -117,8 +120,6 @@ impl Source {
 struct State {
     /// The measurements of each version, by key.
     readings: BTreeMap<String, Vec<LevelReading>>,
-    /// The versions that are built, by key.
-    built: BTreeSet<String>,
 }
 
 /// A timeline.
@@ -181,14 +182,9 @@ impl Timeline<'_> {
         for place in group {
             let version = &self.source.versions[*place];
             let Some(commit) = &version.commit else { continue };
-            if self.state.built.contains(version.key()) && self.folder.worktree(commit).exists() {
-                continue;
-            }
             match builder.build(commit)? {
                 UnlessInterrupted::Interrupted => return Ok(UnlessInterrupted::Interrupted),
-                UnlessInterrupted::Done(None) => {
-                    self.state.built.insert(version.key().to_owned());
-                }
+                UnlessInterrupted::Done(None) => {}
                 UnlessInterrupted::Done(Some(why)) if *place == 0 => {
                     let name = &version.name;
                     return server_failed(format!("{name} is needed for each race, but {why}"));
@@ -198,7 +194,6 @@ impl Timeline<'_> {
                     return Ok(UnlessInterrupted::Done(false));
                 }
             }
-            self.folder.write(&self.state)?;
         }
         Ok(UnlessInterrupted::Done(true))
     }
@@ -273,41 +268,42 @@ impl Timeline<'_> {
         levels.windows(2).map(change).filter(is_step).collect()
     }
 
-    /// Returns the timeline as a table with a chart, and sentences about the steps.
-    fn text(&self) -> String {
-        let levels = self.levels();
-        let ratios: Vec<(usize, Ratio)> =
-            levels.iter().map(|(place, level)| (*place, Ratio::of(level))).collect();
-        let ends = ratios.iter().flat_map(|(_, ratio)| ratio.ends);
-        let (low, high) = ends.fold((f64::MAX, f64::MIN), |(a, b), end| (a.min(end), b.max(end)));
+    /// Returns the versions that were measured, and sentences about the steps.
+    fn view(&self) -> TimelineView {
         let name = |place: usize| self.source.versions[place].name.clone();
         let measure = self.args.race.measure.words();
-        let table = Table::new(vec![
-            Column::left("version", ratios.iter().map(|(place, _)| name(*place))),
-            Column::left(measure, ratios.iter().map(|(_, ratio)| ratio.to_string())),
-            Column::left("", ratios.iter().map(|(_, ratio)| bar(ratio, (low, high)))).drop_order(1),
-        ]);
-        let mut text: String = layout::lines(&table, self.console.width)
-            .all()
-            .map(|line| format!("{line}\n"))
-            .collect();
-        text.push('\n');
+        let version = |(place, level)| VersionRatio { name: name(place), ratio: Ratio::of(&level) };
+        let versions = self.levels().into_iter().map(version);
         let steps = self.steps();
-        for (before, after, step) in &steps {
-            text += &format!(
-                "{} has {} the {measure} of {}.\n",
-                name(*after),
-                Ratio::of(step),
-                name(*before)
-            );
-        }
+        let mut sentences: Vec<String> = steps
+            .iter()
+            .map(|(before, after, step)| {
+                let (after, before, ratio) = (name(*after), name(*before), Ratio::of(step));
+                format!("{after} has {ratio} the {measure} of {before}.")
+            })
+            .collect();
         if steps.is_empty() {
-            text += "No version differs by over 1% from the one before.\n";
+            sentences.push("No version differs by over 1% from the one before.".to_owned());
         }
-        for (place, why) in &self.failed {
-            text += &format!("{} could not be measured: {why}.\n", name(*place));
+        let failed = self.failed.iter();
+        sentences.extend(
+            failed.map(|(place, why)| format!("{} could not be measured: {why}.", name(*place))),
+        );
+        TimelineView {
+            measure: measure.to_owned(),
+            reference: name(0),
+            versions: versions.collect(),
+            sentences,
         }
-        text
+    }
+
+    /// Returns the timeline as a table with a chart, and sentences.
+    fn text(&self, view: &TimelineView) -> String {
+        let table = layout::lines(&view.table(), self.console.width);
+        let mut lines: Vec<String> = table.all().map(ToString::to_string).collect();
+        lines.push(String::new());
+        lines.extend(view.sentences.iter().cloned());
+        lines.join("\n") + "\n"
     }
 
     fn json(&self) -> Value {
@@ -339,37 +335,10 @@ impl Timeline<'_> {
     }
 
     /// Removes the worktrees. What was measured is kept.
-    fn clean(&mut self) -> anyhow::Result<()> {
+    fn clean(&self) {
         if let Some(repository) = &self.source.repository {
             let commits = self.source.versions.iter().filter_map(|v| v.commit.as_ref());
             commits.for_each(|commit| repository.remove(&self.folder.worktree(commit)));
         }
-        self.state.built.clear();
-        self.folder.write(&self.state)
-    }
-}
-
-/// Draws a ratio with its interval on a scale between two ratios.
-fn bar(ratio: &Ratio, (low, high): (f64, f64)) -> String {
-    let place = |end: f64| ((end - low) / (high - low) * (WIDTH - 1) as f64).round() as usize;
-    let [value, from, to] = ratio.ends.map(place);
-    let mark = |column: usize| match column {
-        _ if column == value => '●',
-        _ if (from..=to).contains(&column) => '─',
-        _ => ' ',
-    };
-    (0..=to.max(value)).map(mark).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_shows_the_estimate_and_the_interval() {
-        let drawn = |ends| bar(&Ratio { ends }, (1.0, 2.0));
-        assert_eq!(drawn([1.0, 1.0, 1.0]), "●");
-        assert_eq!(drawn([1.1, 1.0, 1.2]), "───●───");
-        assert_eq!(drawn([2.0, 1.9, 2.0]).trim_start(), "───●");
     }
 }

@@ -288,7 +288,7 @@ fn host(shards: &[&Measured]) -> Host {
         }
     }
     let machine = machines.fold(first.machine.clone(), common);
-    Host { machine, doubts, node: None, ..first.clone() }
+    Host { machine, doubts, node: None, certificate: None, ..first.clone() }
 }
 
 /// Returns the facts that two machines of one kind share, without the facts in which they differ.
@@ -336,7 +336,7 @@ fn schedule(run: &mut Run, shards: &[&Measured], servers: &Servers) {
     run.schedule.probed = probes.into_values().map(median).collect();
     // A shard may stop early if its own intervals are narrow. Its intervals say nothing about the
     // merged intervals, so the merged intervals need no correction.
-    run.schedule.precision = None;
+    (run.schedule.precision, run.schedule.limit) = (None, None);
 }
 
 /// Returns what the reader must know about the shards.

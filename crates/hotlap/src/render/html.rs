@@ -15,6 +15,7 @@ use crate::report::Report;
 use crate::report::Role;
 use crate::report::explain::{ExplanationResults, FlameBox};
 use crate::report::stress::{Remark, Stress, StressSection};
+use crate::report::timeline::TimelineView;
 use crate::report::{Failed, PublishedSource};
 use crate::text::number::count;
 
@@ -59,7 +60,12 @@ pub fn render(report: &Report) -> String {
         ),
         el("script", &[], Html::own(SCRIPT)),
     ];
-    let style = Html::own(format!("{STYLE}{}", hiding(report, &palette)));
+    page(&title(report), &hiding(report, &palette), body)
+}
+
+/// Renders a page with this title, with these style rules besides the common ones.
+fn page(title: &str, style: &str, body: impl Into<Html>) -> String {
+    let style = Html::own(format!("{STYLE}{style}"));
     let head = [
         Html::own(
             "<meta charset=\"utf-8\">\
@@ -67,7 +73,7 @@ pub fn render(report: &Report) -> String {
              <meta name=\"color-scheme\" content=\"light dark\">\
              <link rel=\"icon\" href=\"data:,\">",
         ),
-        els("title", [title(report)]),
+        els("title", [title]),
         el("style", &[], style),
     ];
     let page = el("html", &[("lang", "en")], [el("head", &[], head), el("body", &[], body)]);
@@ -77,6 +83,23 @@ pub fn render(report: &Report) -> String {
 fn title(report: &Report) -> String {
     let number = report.run.number.map_or_else(String::new, |n| format!(" run {n}:"));
     format!("hotlap{number} {}", report.run.title.first().map_or("", String::as_str))
+}
+
+/// Renders the versions of a server, with a chart of their ratios to the oldest one.
+pub fn timeline(found: &TimelineView) -> String {
+    let chart = charts::versions(found);
+    let title = format!("{} of {} versions", found.measure, found.versions.len());
+    let body = [
+        el(
+            "header",
+            &[],
+            [el("p", &[("class", "top")], els("b", ["hotlap"])), els("h1", [&title])],
+        ),
+        found.sentences.iter().map(|sentence| paragraph("lead", sentence)).collect(),
+        el("div", &[("class", "plots")], Charts::default().figure(&chart)),
+        table(&found.table()),
+    ];
+    page(&title, "", body)
 }
 
 /// Renders the nodes of a merged run.

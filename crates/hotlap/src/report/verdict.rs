@@ -5,7 +5,7 @@ use hotlap_stats::{Estimate, Inconclusive, Verdict};
 use serde::Serialize;
 
 use crate::analysis::{Analysis, Found, Limited, Measure, PerMeasure, ServerComparison};
-use crate::model::Run;
+use crate::model::{Host, Run};
 use crate::report::figure::{Figure, ratio};
 use crate::text::number::{rounded, spread};
 
@@ -245,6 +245,14 @@ impl Noise {
             }
         };
         Some(Self { server, requests_per_s, cost, sentence })
+    }
+
+    /// Adds a citation of the machine's certificate, if it has one.
+    pub(super) fn citing(mut self, host: &Host) -> Self {
+        if let Some(certificate) = &host.certificate {
+            self.sentence += &format!(" {}", certificate.cited(self.cost.band));
+        }
+        self
     }
 }
 

@@ -3,6 +3,7 @@
 mod access_log;
 mod action;
 mod bisect;
+mod certificate;
 mod cli;
 mod database;
 mod escapes;

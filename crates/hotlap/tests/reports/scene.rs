@@ -144,6 +144,7 @@ pub fn record(scene: &Scene) -> Run {
             budget_s: 60.0,
             needed_s: None,
             precision: None,
+            limit: None,
             server_cpus: vec![0],
             generator_cpus: vec![1],
             freeze: true,

@@ -116,6 +116,11 @@ fn schedule(experiment: &Experiment, run: &Run, store: Option<&Store>) -> Vec<St
     lines.extend(experiment.precision.map(|share| {
         format!("stops earlier once all intervals are within ± {}", percent(share * 100.0))
     }));
+    lines.extend(
+        experiment.limit.map(|_| {
+            "stops earlier once the verdict on CPU time per request is certain".to_owned()
+        }),
+    );
     lines
 }
 

@@ -76,6 +76,7 @@ impl Prepared {
         let mut experiment = Experiment {
             may_grow: spec.budget.is_none(),
             precision: spec.precision,
+            limit: spec.limit,
             restarts: spec.restarts,
             rounds: spec.rounds,
             slice: participants.hosts.slice(slice, console),
@@ -133,6 +134,7 @@ pub fn run(
         None => timing::announcement_of_stress(&participants.ready, &run, &spec.scenarios),
     };
     console.note(wrap(&announcement, 0, console.width).trim_end());
+    spec.rules.iter().filter_map(|rule| rule.too_fine(&run)).for_each(|why| console.warn(&why));
     let _priority = priority(spec)?;
     let logs = Logs::new()?;
     let began = Instant::now();

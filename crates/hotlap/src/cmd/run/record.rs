@@ -14,7 +14,9 @@ use hotlap_servers::machine::CpuAllocation;
 use super::participants::Participants;
 use super::shard;
 use super::spec::RunSpec;
-use crate::model::{Host, Machine, Observing, Question, Run, RunSchedule, RunState, Server};
+use crate::model::{
+    Certificate, Host, Machine, Observing, Question, Run, RunSchedule, RunState, Server,
+};
 use crate::redact;
 use crate::text::number::plural;
 
@@ -29,6 +31,9 @@ pub fn begin(
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut host = participants.hosts.facts(Host::of(Machine::describe()));
     host.doubts.extend(cores.notes.iter().cloned());
+    if host.controller.is_none() && host.generators.is_empty() {
+        host.certificate = Certificate::of_machine(&host.machine.fingerprint);
+    }
     host.node = spec.shard.is_some().then(shard::node);
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
     let servers = participants.servers.iter();
@@ -54,6 +59,7 @@ pub fn begin(
             budget_s: experiment.map_or(0.0, |e| e.budget.as_secs_f64()),
             needed_s: None,
             precision: experiment.and_then(|e| e.precision),
+            limit: experiment.and_then(|e| e.limit),
             server_cpus: cores.server.clone(),
             generator_cpus: cores.generator.clone(),
             freeze: spec.freeze && experiment.is_some(),

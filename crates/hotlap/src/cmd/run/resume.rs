@@ -121,7 +121,7 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
     experiment.seed = earlier.seed;
     experiment.budget = Duration::from_secs_f64(schedule.budget_s);
     experiment.may_grow = false;
-    experiment.precision = schedule.precision;
+    (experiment.precision, experiment.limit) = (schedule.precision, schedule.limit);
     (experiment.restarts, experiment.rounds) = (some(schedule.restarts), some(schedule.rounds));
     experiment.from = from(earlier);
     experiment.past = past(earlier);

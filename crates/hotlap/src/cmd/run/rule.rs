@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::analysis::Measure;
 use crate::exit::{Exit, usage};
+use crate::model::Run;
 use crate::quantity;
 use crate::report::comparison::RunComparison;
 use crate::report::figure::Figure;
@@ -85,6 +86,30 @@ impl Rule {
             Some(Ok(limit)) => Ok(Self { measure, limit }),
             _ => usage(wrong()),
         }
+    }
+
+    /// Returns the ratio of costs at the limit. `None` if the rule is about another measure.
+    pub fn cost_limit(self) -> Option<f64> {
+        (self.measure == Some(Measure::Cost)).then_some(limit_of(self.limit, false))
+    }
+
+    /// Returns a warning if the rule is about CPU time per request and finer than what runs of this
+    /// length can tell apart according to the machine's certificate.
+    pub fn too_fine(self, run: &Run) -> Option<String> {
+        let certificate =
+            run.host.certificate.as_ref().filter(|_| self.measure == Some(Measure::Cost))?;
+        let duration_s = run.schedule.budget_s;
+        let smallest = certificate.smallest_in(duration_s, run.servers.len())?;
+        (self.limit < smallest).then(|| {
+            format!(
+                "--fail-if '{self}' is finer than this run can decide in 9 of 10 cases. By the \
+                 machine's certificate of {}, the smallest difference that it finds is about {}%. \
+                 Write a limit above that, or --duration {:.0}m.",
+                certificate.day(),
+                number::grouped(100.0 * smallest, 1),
+                (duration_s * (smallest / self.limit).powi(2) / 60.0).ceil()
+            )
+        })
     }
 
     /// Whether the rule is about the capacity that a search found.

@@ -96,6 +96,9 @@ pub struct RunSpec {
     pub budget: Option<Duration>,
     /// The relative half-width of the intervals at which the run stops early.
     pub precision: Option<f64>,
+    /// The cost ratio above or below which every server must certainly be for the run to stop
+    /// early.
+    pub limit: Option<f64>,
     /// The length of a slice. `None` means the shortest length without bias, which probes find.
     pub slice: Option<Duration>,
     /// The number of restarts. `None` means that the duration determines it.
@@ -191,7 +194,16 @@ impl RunSpec {
         let placement = &args.common.placement;
         let server_cpus = placement.server_cpus.or_else(|| suite?.cpus);
         let seed = shard::seed(args).or(placement.seed).unwrap_or_else(fresh_seed);
-        let (requests, notes) = request::requests(&args.common.request, suite, seed)?;
+        let rules = options::rules(args, question)?;
+        let limit = options::limit(schedule, &rules);
+        let (requests, mut notes) = request::requests(&args.common.request, suite, seed)?;
+        if schedule.stop_early && limit.is_none() {
+            notes.push(
+                "--stop-early has no effect, because CPU time per request alone does not decide \
+                 whether these rules pass."
+                    .to_owned(),
+            );
+        }
         let https = shape.https || suite.is_some_and(|suite| suite.https);
         let mut servers = server::servers(&entries, args, suite, &contracts, &requests, https)?;
         let sends_all = requests.asks.len() > 1
@@ -255,6 +267,7 @@ impl RunSpec {
             budget: or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?,
             precision: or_written(schedule.precision, suite, |s| &s.precision, quantity::share)?
                 .or((!objectives.is_empty()).then_some(options::PRECISION)),
+            limit,
             slice: or_written(schedule.slice, suite, |s| &s.slice, quantity::span)?,
             restarts: schedule.restarts,
             rounds: schedule.rounds,
@@ -267,7 +280,7 @@ impl RunSpec {
             generators: placement.generator_on.clone(),
             server_address: placement.server_address,
             scenarios,
-            rules: options::rules(args, question)?,
+            rules,
             has_details: args.common.details,
             exports: options::exports(args, question)?,
             storage: match &args.common.store.store {

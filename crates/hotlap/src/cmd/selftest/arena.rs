@@ -179,6 +179,7 @@ impl Arena {
                 budget_s: experiment.budget.as_secs_f64(),
                 needed_s: None,
                 precision: experiment.precision,
+                limit: experiment.limit,
                 server_cpus: self.cores.server.clone(),
                 generator_cpus: self.cores.generator.clone(),
                 freeze: true,

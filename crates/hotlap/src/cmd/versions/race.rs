@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use std::{env, fmt, fs};
+use std::{env, fs};
 
 use anyhow::Context;
 use hotlap_stats::{LevelReading, VersionStep};
@@ -15,6 +15,7 @@ use super::session::SessionFolder;
 use crate::cli::{RaceArgs, RacedMeasure};
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
+use crate::report::timeline::Ratio;
 
 /// The number of standard errors on each side of an estimate in a 95% interval.
 const NORMAL_95: f64 = 1.96;
@@ -50,13 +51,6 @@ pub struct Races<'a> {
 pub struct RaceReport {
     report: Value,
     key: &'static str,
-}
-
-/// The ratio of a server's figure to the first server's figure, with its 95% interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ratio {
-    /// The estimate, and both ends of the interval.
-    pub ends: [f64; 3],
 }
 
 impl<'a> Races<'a> {
@@ -104,8 +98,8 @@ impl<'a> Races<'a> {
     ///
     /// # Errors
     /// The process cannot be started.
-    pub fn explain(&self, servers: &[RaceServer; 2]) -> anyhow::Result<()> {
-        let status = self.command("explain", servers)?.status();
+    pub fn explain(&self, servers: &[RaceServer; 2], interrupt: &Interrupt) -> anyhow::Result<()> {
+        let status = finish(&mut self.command("explain", servers)?, interrupt);
         status.map(drop).context("cannot start `hotlap explain`")
     }
 
@@ -167,15 +161,5 @@ impl Ratio {
     pub fn reading(&self, place: usize) -> LevelReading {
         let [level, low, high] = self.ends.map(f64::ln);
         LevelReading { place, level, error: (high - low) / (2.0 * NORMAL_95) }
-    }
-}
-
-impl fmt::Display for Ratio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [value, low, high] = self.ends;
-        match low < high {
-            true => write!(f, "{value:.3}× [{low:.3}, {high:.3}]"),
-            false => write!(f, "{value:.3}×"),
-        }
     }
 }

@@ -182,16 +182,21 @@ pub struct CommitBuilder<'a> {
 }
 
 impl CommitBuilder<'_> {
-    /// Builds a commit in a new worktree. Returns why the commit cannot be raced, or `None`.
+    /// Builds a commit in a new worktree, unless an earlier build succeeded. Returns why the commit
+    /// cannot be raced, or `None`.
     ///
     /// # Errors
-    /// The worktree or a log cannot be created.
+    /// The worktree, a log or a mark cannot be created.
     pub fn build(&self, commit: &Commit) -> anyhow::Result<UnlessInterrupted<Option<String>>> {
         if self.interrupt.asked() {
             return Ok(UnlessInterrupted::Interrupted);
         }
         let worktree = self.folder.worktree(commit);
+        if self.folder.is_built(commit) {
+            return Ok(UnlessInterrupted::Done(None));
+        }
         // An earlier session may have been killed while it checked out or built the commit.
+        self.folder.set_built(commit, false)?;
         self.repository.remove(&worktree);
         let folder = self.repository.check_out(commit, &worktree)?;
         let failure = match self.command {
@@ -207,10 +212,11 @@ impl CommitBuilder<'_> {
                 (!succeeds).then(|| format!("it does not build, see {}", log.display()))
             }
         };
-        Ok(match self.interrupt.asked() {
-            true => UnlessInterrupted::Interrupted,
-            false => UnlessInterrupted::Done(failure),
-        })
+        if self.interrupt.asked() {
+            return Ok(UnlessInterrupted::Interrupted);
+        }
+        self.folder.set_built(commit, failure.is_none())?;
+        Ok(UnlessInterrupted::Done(failure))
     }
 
     /// Runs a shell command in a folder, and writes its output to a log.

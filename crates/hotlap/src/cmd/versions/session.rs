@@ -75,6 +75,32 @@ impl SessionFolder {
         self.path.join("worktrees").join(&commit.hash)
     }
 
+    /// Returns whether the worktree of a commit is built.
+    pub fn is_built(&self, commit: &Commit) -> bool {
+        self.mark(commit).exists() && self.worktree(commit).exists()
+    }
+
+    /// Keeps whether the worktree of a commit is built.
+    ///
+    /// # Errors
+    /// The disk is full, for example.
+    pub fn set_built(&self, commit: &Commit, is_built: bool) -> anyhow::Result<()> {
+        let mark = self.mark(commit);
+        let kept = match is_built {
+            true => File::create(&mark).map(drop),
+            false => fs::remove_file(&mark).or_else(|why| match why.kind() {
+                ErrorKind::NotFound => Ok(()),
+                _ => Err(why),
+            }),
+        };
+        kept.with_context(|| format!("cannot write {}", mark.display()))
+    }
+
+    /// Returns the path of the file that exists if a commit is built.
+    fn mark(&self, commit: &Commit) -> PathBuf {
+        self.path.join("worktrees").join(format!("{}.built", commit.hash))
+    }
+
     /// Returns the path of the log of a commit's build.
     pub fn log(&self, commit: &Commit) -> PathBuf {
         self.path.join("logs").join(format!("{}.log", commit.short()))

@@ -6,6 +6,7 @@ use crate::report::LayerStep;
 use crate::report::Report;
 use crate::report::figure::Figure;
 use crate::report::latency::Latency;
+use crate::report::timeline::{TimelineView, VersionRatio};
 use crate::report::{CapacityResults, CapacityRow};
 use crate::report::{LoadResults, Row};
 use crate::text::layout::shortened;
@@ -179,6 +180,33 @@ pub fn ratios<'a>(
         rule: Some(1.0),
         limit: None,
     }
+}
+
+/// Returns the chart of all versions of a timeline, the oldest one at the top.
+pub fn versions(found: &TimelineView) -> Chart {
+    let points = found.versions.iter().enumerate().map(|(line, VersionRatio { ratio, .. })| {
+        let [value, low, high] = ratio.ends;
+        Point { x: value, y: line as f64, span: Some((low, high)), text: ratio.to_string() }
+    });
+    let series = vec![Series { server: 0, points: points.collect(), stroke: Stroke::Dots }];
+    Chart {
+        title: found.measure.clone(),
+        note: format!("A dot is the ratio to {}, the line its 95% interval.", found.reference),
+        x: Axis::between("ratio to the oldest version", ends(&series), times),
+        y: Vertical::Names(found.versions.iter().map(|v| short_name(&v.name)).collect()),
+        series,
+        band: None,
+        rule: Some(1.0),
+        limit: None,
+    }
+}
+
+/// Returns the ends of an axis that shows all values and 1, with a margin.
+fn ends(series: &[Series]) -> (f64, f64) {
+    let all = || extent(series).chain([1.0]);
+    let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
+    let margin = ((high - low) * 0.08).max(0.005);
+    (low - margin, high + margin)
 }
 
 /// Returns the chart of published and measured figures, both relative to the reference.

@@ -12,7 +12,7 @@ use hotlap_servers::database::Schema;
 use super::super::rule::Rule;
 use super::DatabaseSpec;
 use super::server::{ServerSpec, Source};
-use crate::cli::{ExportArgs, RunArgs};
+use crate::cli::{ExportArgs, RunArgs, Schedule};
 use crate::exit::usage;
 use crate::slo;
 
@@ -219,6 +219,17 @@ pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Ru
             usage(format!("--fail-if {text:?}: for a search, use a rule like \"capacity -5%\""))
         }
         Some((text, _)) => usage(format!("--fail-if {text:?} needs `hotlap capacity`")),
+    }
+}
+
+/// Returns the cost ratio that decides when a run with `--stop-early` ends: 1, or the limit of the
+/// rule. `None` if other measures decide whether rules pass.
+pub(super) fn limit(schedule: &Schedule, rules: &[Rule]) -> Option<f64> {
+    match rules {
+        _ if !schedule.stop_early => None,
+        [] => Some(1.0),
+        [rule] => rule.cost_limit(),
+        _ => None,
     }
 }
 

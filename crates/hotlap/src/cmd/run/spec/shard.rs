@@ -82,6 +82,7 @@ fn options(args: &RunArgs) -> Vec<String> {
     let options = [
         schedule.duration.map(|time| format!("--duration {time:?}")),
         schedule.precision.map(|share| format!("--precision {share}")),
+        flag("--stop-early", schedule.stop_early),
         schedule.slice.map(|time| format!("--slice {time:?}")),
         schedule.restarts.map(|count| format!("--restarts {count}")),
         schedule.rounds.map(|count| format!("--rounds {count}")),
