@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""Keeps what hotlap found in CI: a comment on each pull request, and a ledger on a branch.
+"""Publishes what hotlap found in CI: in a comment on each pull request, and in a ledger.
 
-    gate.py restore FOLDER    fetches the certificates of all machines into FOLDER
+    gate.py restore           fetches the certificates of all machines
     gate.py publish FOLDER    comments on a pull request, and adds a line to the ledger
-    gate.py certify FILE...   keeps certificates
+    gate.py certify           stores this machine's certificate on the branch
 
 All commands need GITHUB_REPOSITORY and GITHUB_TOKEN, and `publish` needs HEAD_SHA: the commit that
 was measured. The branch is hotlap-ledger, unless LEDGER_BRANCH names another.
 
-The folder of `publish` may come from a fork. So its numbers are read as numbers, its report is
-only ever text, and GitHub must confirm that the commit is the head of the pull request.
+The folder of `publish` may come from a fork. So gate.py accepts only numbers as figures, treats the
+report as text, and GitHub must confirm that the commit is the head of the pull request. What forks
+measured is not part of the summary of earlier runs.
 """
 
 import base64
 import datetime
 import json
-import math
 import os
+import random
 import re
 import sys
 import time
@@ -27,14 +28,14 @@ from pathlib import Path
 MARK = "<!-- hotlap -->"
 # GitHub refuses comments of over 65,536 characters.
 COMMENT_CHARS = 60_000
-# A line takes about 300 bytes, and GitHub's API returns files of up to 1 MB.
-LEDGER_LINES = 2_000
+# GitHub's API returns files of up to 1 MB. A line takes about 300 bytes.
+LEDGER_BYTES = 700_000
 VERDICTS = {0: "passed", 4: "undecided", 5: "regression"}
 CERTIFICATE = re.compile(r"certificate-[0-9a-f]{16}\.json")
 README = """Written by hotlap's GitHub actions.
 
 - `ledger.jsonl`: one line for each measured commit of a pull request.
-- `certificate-*.json`: what each kind of runner can tell apart.
+- `certificate-*.json`: how small a difference each kind of runner can find.
 """
 
 
@@ -42,7 +43,7 @@ class Refused(Exception):
     """GitHub refused a request."""
 
     def __init__(self, status, text):
-        super().__init__(f"GitHub answered {status}: {text[:300]}")
+        super().__init__(f"GitHub refused the request with status {status}: {text[:300]}")
         self.status = status
 
 
@@ -74,13 +75,15 @@ class Branch:
         self.name = os.environ.get("LEDGER_BRANCH") or "hotlap-ledger"
 
     def read(self, path):
-        """Returns a file and its hash, or nothing if there is no such file."""
+        """Returns the text of a file and its hash, or "" and None if there is no such file."""
         try:
             found = call("GET", f"contents/{path}?ref={self.name}")
         except Refused as why:
             if why.status == 404:
                 return "", None
             raise
+        if found["encoding"] != "base64":
+            sys.exit(f"{path} on {self.name} is too large for GitHub's API")
         return base64.b64decode(found["content"]).decode(), found["sha"]
 
     def names(self):
@@ -93,7 +96,7 @@ class Branch:
             raise
 
     def write(self, path, changed, message):
-        """Replaces a file. Repeats the change if another job writes at the same time."""
+        """Changes a file. Repeats the change if another job wrote to the branch in the meantime."""
         for attempt in range(6):
             text, sha = self.read(path)
             content = base64.b64encode(changed(text).encode()).decode()
@@ -106,13 +109,13 @@ class Branch:
                 elif why.status not in (409, 422) or attempt == 5:
                     raise
                 else:
-                    time.sleep(attempt)
+                    time.sleep(random.uniform(0, 2 * attempt + 1))
 
     def create(self):
         """Creates the branch with a first commit of its own."""
         files = [{"path": "README.md", "mode": "100644", "type": "blob", "content": README}]
         tree = call("POST", "git/trees", {"tree": files})["sha"]
-        first = {"message": "The ledger of hotlap", "tree": tree, "parents": []}
+        first = {"message": "Create hotlap's ledger", "tree": tree, "parents": []}
         commit = call("POST", "git/commits", first)["sha"]
         try:
             call("POST", "git/refs", {"ref": f"refs/heads/{self.name}", "sha": commit})
@@ -122,20 +125,36 @@ class Branch:
                 raise
 
 
-def number(value):
-    """Returns a finite number, or nothing."""
+def number(value, most):
+    """Returns a number from 0 to `most`, or nothing."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+    return float(value) if is_number and 0 <= value <= most else None
 
 
 def line(value):
-    """Returns a text without control characters, of at most 100 characters."""
+    """Returns the letters, digits and harmless marks of a text, of at most 100 characters."""
     text = value if isinstance(value, str) else ""
-    return "".join(c for c in text if c.isprintable())[:100]
+    return re.sub(r"[^A-Za-z0-9 .,:()+_-]", "", text)[:100]
+
+
+def exit_code(folder):
+    """Returns the exit code of hotlap. Without one, the job ended before hotlap did."""
+    try:
+        return int((folder / "exit").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def run_of(folder):
+    """Returns what hotlap exported, or an empty document if it exported none."""
+    try:
+        return json.loads((folder / "run.json").read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
 def at(value, *keys):
-    """Returns a value inside of a document, or nothing."""
+    """Returns a value inside a document, or None."""
     for key in keys:
         if isinstance(value, dict):
             value = value.get(key)
@@ -147,7 +166,7 @@ def at(value, *keys):
 
 
 def entry(run, exit_code, pull):
-    """Returns the line of the ledger about a run."""
+    """Returns the ledger's entry for a run."""
     rows = at(run, "tables", 0, "rows")
     heads = [row for row in rows if at(row, "name") == "head"] if isinstance(rows, list) else []
     ratio = at(heads, 0, "against", "cost", "ratio")
@@ -155,22 +174,23 @@ def entry(run, exit_code, pull):
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "pull": pull["number"],
         "commit": pull["head"]["sha"],
-        "base": pull["base"]["sha"],
+        "is_fork": at(pull, "head", "repo", "full_name") != os.environ["GITHUB_REPOSITORY"],
         "verdict": VERDICTS.get(exit_code, "failed"),
-        "cost": [number(at(ratio, end)) for end in ("value", "low", "high")],
-        "noise": number(at(run, "noise", "cost", "band")),
+        "cost": [number(at(ratio, end), 1_000) for end in ("value", "low", "high")],
+        "noise": number(at(run, "noise", "cost", "band"), 1),
         "cpu": line(at(run, "host", "machine", "cpu")),
         "hotlap": line(at(run, "run", "hotlap")),
     }
 
 
 def past(ledger, own):
-    """Says what earlier runs on the same CPU model found."""
-    entries = [json.loads(text) for text in ledger.splitlines() if text.strip()]
+    """Returns what earlier runs on the same CPU model found, in words."""
+    entries = [json.loads(text) for text in ledger.splitlines()]
+    entries = [found for found in entries if not found["is_fork"]]
     alike = [found for found in entries if found["cpu"] == own["cpu"]]
     others = len(entries) - len(alike)
     if not own["cpu"]:
-        return "The CPU model is unknown, so earlier runs are not compared with this one."
+        return "The CPU model is unknown, so earlier runs are not summarised."
     said = f"Earlier runs on {own['cpu']}: "
     if alike:
         counts = [
@@ -180,7 +200,7 @@ def past(ledger, own):
         said += ", ".join(counts)
         noise = sorted(found["noise"] for found in alike if found["noise"] is not None)
         if noise:
-            said += f"; noise floor {100 * noise[0]:.1f}% to {100 * noise[-1]:.1f}%"
+            said += f". Their noise floors are {100 * noise[0]:.1f}% to {100 * noise[-1]:.1f}%"
     else:
         said += "none"
     left = f" Runs on other CPU models are not compared: {others}." if others else ""
@@ -193,7 +213,7 @@ def comment(pull, body):
     for page in range(1, 31):
         comments = call("GET", f"issues/{pull}/comments?per_page=100&page={page}")
         for found in comments:
-            if found["user"]["login"] == own and found["body"].startswith(MARK):
+            if at(found, "user", "login") == own and found["body"].startswith(MARK):
                 return call("PATCH", f"issues/comments/{found['id']}", {"body": body})
         if len(comments) < 100:
             break
@@ -201,14 +221,14 @@ def comment(pull, body):
 
 
 def report_of(folder):
-    """Returns the report as the text of a comment, in which nobody is mentioned."""
+    """Returns the report as the text of a comment that mentions nobody."""
     file = folder / "report.md"
     text = file.read_text(errors="replace") if file.exists() else ""
-    # A zero-width space keeps the words and ends the mention.
-    text = text.replace("@", "@\u200b")
+    # A zero-width space keeps the words and ends the mention, also one that is written as `&#64;`.
+    text = re.sub(r"@|&(?=#|commat)", lambda found: found[0] + "\u200b", text)
     if len(text) > COMMENT_CHARS:
-        text = text[:COMMENT_CHARS].rpartition("\n")[0] + "\n\nThe rest is in the artifact.\n"
-    return text or "hotlap wrote no report. The log of the job has the reason.\n"
+        text = text[:COMMENT_CHARS].rpartition("\n")[0] + "\n\nThe report is cut off here. The artifact has the rest.\n"
+    return text or "hotlap wrote no report. The log of the job says why.\n"
 
 
 def publish(folder):
@@ -216,49 +236,52 @@ def publish(folder):
     pull = call("GET", f"pulls/{int((folder / 'number').read_text())}")
     if pull["head"]["sha"] != os.environ["HEAD_SHA"]:
         print(
-            f"Nothing is published: the head of pull request {pull['number']} is not the commit "
-            "that was measured. A later push has a run of its own."
+            "Nothing was published, because the measured commit is not the head of pull request "
+            f"{pull['number']}. A later push is measured in its own run."
         )
         return
-    file = folder / "run.json"
-    run = json.loads(file.read_text()) if file.exists() else {}
-    own = entry(run, int((folder / "exit").read_text()), pull)
-    branch, before = Branch(), ""
+    own, branch = entry(run_of(folder), exit_code(folder), pull), Branch()
+    result = f"{own['commit'][:10]}, merged into its base: {own['verdict']}."
+    said = [MARK, result, "", report_of(folder), past(branch.read("ledger.jsonl")[0], own)]
+    comment(pull["number"], "\n".join(said) + "\n")
 
     def added(ledger):
-        nonlocal before
-        before = ledger
-        lines = [*ledger.splitlines(), json.dumps(own)][-LEDGER_LINES:]
+        lines = [*ledger.splitlines(), json.dumps(own)]
+        while sum(map(len, lines)) > LEDGER_BYTES:
+            del lines[0]
         return "\n".join(lines) + "\n"
 
     branch.write("ledger.jsonl", added, f"Pull request {pull['number']}: {own['verdict']}")
-    comment(pull["number"], f"{MARK}\n{report_of(folder)}\n{past(before, own)}\n")
 
 
-def certify(files):
-    """Keeps certificates."""
-    for file in map(Path, files):
-        if not CERTIFICATE.fullmatch(file.name):
-            sys.exit(f"{file} is not a certificate")
+def data():
+    """Returns the folder in which hotlap keeps certificates."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    return Path(home) / "hotlap"
+
+
+def certify():
+    """Keeps the certificates that were measured here."""
+    for file in filter(lambda file: CERTIFICATE.fullmatch(file.name), data().iterdir()):
         text = file.read_text()
         Branch().write(file.name, lambda _: text, f"Certificate of {file.stem[12:]}")
 
 
-def restore(folder):
+def restore():
     """Fetches the certificates of all machines."""
-    folder.mkdir(parents=True, exist_ok=True)
+    data().mkdir(parents=True, exist_ok=True)
     branch = Branch()
     for name in filter(CERTIFICATE.fullmatch, branch.names()):
-        (folder / name).write_text(branch.read(name)[0])
+        (data() / name).write_text(branch.read(name)[0])
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["restore", folder]:
-            restore(Path(folder))
+        case ["restore"]:
+            restore()
         case ["publish", folder]:
             publish(Path(folder))
-        case ["certify", *files] if files:
-            certify(files)
+        case ["certify"]:
+            certify()
         case _:
             sys.exit(__doc__)

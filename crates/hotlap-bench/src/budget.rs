@@ -14,6 +14,7 @@ use hotlap_stats::{
 use crate::experiment::{Experiment, Over, Place};
 use crate::lap::{Lap, LapKind, readings};
 use crate::participant::Role;
+use crate::runner::Probed;
 
 /// The maximum number of restarts that end with paced laps (METHODOLOGY, *A run*). These are the
 /// first restarts, one for each [`BUDGET_A_PACED_RESTART`] of the budget.
@@ -65,6 +66,9 @@ pub struct Budget {
     /// Requests/s of every valid lap under the first closed loop, by participant.
     rates: Vec<Vec<f64>>,
     out: Vec<bool>,
+    /// Whether the ratios of `costs` may not be those of the report: the CPU time of a server is
+    /// unknown, or probes found that slices change what a server costs.
+    is_provisional: bool,
 }
 
 impl Budget {
@@ -83,6 +87,7 @@ impl Budget {
             lap: Duration::ZERO,
             costs: vec![vec![Vec::new(); experiment.loads.len()]; n],
             rates: vec![Vec::new(); n],
+            is_provisional: false,
             out: (0..n).map(|i| experiment.past.out.contains(&i)).collect(),
             experiment: experiment.clone(),
         };
@@ -117,6 +122,11 @@ impl Budget {
         self.out[participant] = true;
     }
 
+    /// Records what probes found about slices.
+    pub fn probed(&mut self, probed: &[Probed]) {
+        self.is_provisional |= probed.iter().any(|found| !found.ratio.contains(1.0));
+    }
+
     /// Records a lap that has ended.
     pub fn lap(&mut self, lap: &Lap) {
         // Laps at the common rate do not count toward the cost under their load. Laps of a load
@@ -130,7 +140,9 @@ impl Budget {
             self.lap = Duration::from_nanos(lap.outcome.window_ns);
         }
         // A server whose CPU time is unknown is compared by its requests/s.
-        let share = lap.cost_share().unwrap_or_else(|| lap.rate_share());
+        let cost = lap.cost_share();
+        self.is_provisional |= cost.is_none();
+        let share = cost.unwrap_or_else(|| lap.rate_share());
         self.costs[lap.server][lap.load].push((lap.restart, lap.round, share));
     }
 
@@ -318,11 +330,14 @@ impl Budget {
     }
 
     /// Whether every cost ratio is certainly above or below the limit. If the A/A control differs,
-    /// verdicts would be withheld, so the run goes on.
+    /// verdicts would be withheld, so the run goes on. It also goes on if the report may have other
+    /// ratios.
     fn is_certain(&self, limit: f64) -> bool {
         let differs =
             |pairs: &ByRestart| Mean::of(pairs.clone()).is_some_and(|m| m.p() < CONTROL_ALPHA);
-        !self.compared(Role::Control).iter().any(differs) && is_certain(&self.comparisons(), limit)
+        !self.is_provisional
+            && !self.compared(Role::Control).iter().any(differs)
+            && is_certain(&self.comparisons(), limit)
     }
 
     /// The pairs of every server and load with the reference, as in the report.
@@ -330,7 +345,7 @@ impl Budget {
         self.compared(Role::Plain)
     }
 
-    /// The pairs of every participant of a role and load with the reference.
+    /// The pairs of every participant in this role with the reference, for each load.
     fn compared(&self, role: Role) -> Vec<ByRestart> {
         let participants = &self.experiment.participants;
         let reference = participants.iter().position(|e| e.role == Role::Reference);

@@ -207,6 +207,7 @@ impl Schedule<'_> {
         }
         if !std::mem::replace(&mut self.sliced, true) {
             let (slice, probed) = (self.runner.slice_length(), self.runner.probed());
+            self.budget.probed(&probed);
             (self.watch)(Event::Sliced { slice, probed });
         }
         Ok(())

@@ -427,7 +427,7 @@ impl Machine {
         }
         if let Some(governor) = self.governor.as_ref().filter(|name| *name != "performance") {
             doubt(
-                format!("the frequency governor is {governor}, so clock speed follows load"),
+                format!("the frequency governor is {governor}, so the clock speed may vary"),
                 "set it with: sudo cpupower frequency-set -g performance",
             );
         }
@@ -620,7 +620,7 @@ mod tests {
                 "before the run, other processes used 31% of the CPU; stop them (see top), use \
                  --high-priority, or compare CPU time per request, which suffers less",
                 "the machine runs on battery and saves power; plug it in",
-                "the frequency governor is powersave, so clock speed follows load; set it \
+                "the frequency governor is powersave, so the clock speed may vary; set it \
                  with: sudo cpupower frequency-set -g performance",
             ]
         );

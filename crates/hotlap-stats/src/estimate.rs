@@ -37,7 +37,7 @@ impl Estimate {
     }
 }
 
-/// Returns a share of trials, with its 95% interval (Wilson, "Probable inference, the law of
+/// Returns the share `count` ÷ `of` with its 95% interval (Wilson, "Probable inference, the law of
 /// succession, and statistical inference", JASA 22, 1927).
 pub fn proportion(count: u32, of: u32) -> Estimate {
     const Z: f64 = 1.96;

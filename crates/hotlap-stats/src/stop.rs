@@ -1,10 +1,10 @@
 //! Decides how many restarts a run makes, and whether the run may end early.
 //!
-//! A rule that stops as soon as a difference looks significant sooner or later finds one between
+//! A run that stops as soon as a difference looks significant will sooner or later find one between
 //! identical servers (Armitage, McPherson and Rowe, "Repeated significance tests on accumulating
-//! data", JRSS A 132, 1969). So a run ends early for one of two reasons. Its intervals are narrow,
-//! whatever the difference is. Or its differences pass a much stricter test ([`is_certain`]), and
-//! the last test has a smaller error for it.
+//! data", JRSS A 132, 1969). So a run ends early for only two reasons. Either its intervals are
+//! narrow, whatever the difference is. Or its differences pass a much stricter test
+//! ([`is_certain`]), which leaves a smaller error for the last test.
 
 use crate::compare::{Mean, effect};
 use crate::reading::ByRestart;
@@ -28,7 +28,7 @@ const SERVES_S: f64 = 2.0;
 
 /// The largest p-value that ends a run early. There are up to 18 looks, from the third restart to
 /// the twentieth, so their joint error is at most 1.8% (Bonferroni's inequality). The looks are
-/// correlated, so it is smaller (simulated in `tests/coverage/stopping.rs`).
+/// correlated, so the actual error is smaller (simulated in `tests/coverage/stopping.rs`).
 const LOOK_ALPHA: f64 = 0.001;
 
 /// Returns the confidence at which the intervals of a run must be computed, so that they contain
@@ -41,19 +41,19 @@ const LOOK_ALPHA: f64 = 0.001;
 /// and no look before the fifth restart, fewer than 5 of 100 runs do so, however many looks there
 /// are (simulated in `tests/coverage/stopping.rs`).
 ///
-/// A run that ends early once it is certain ([`is_certain`]) spends a part of its alpha on the
-/// looks. `looks` says whether the run may do so.
+/// A run that may end early once it is certain ([`is_certain`]) spends part of its alpha on the
+/// looks. `looks` says whether this is such a run.
 pub fn confidence(precision: Option<f64>, looks: bool) -> f64 {
     match (precision, looks) {
         (Some(_), _) => 0.975,
-        (None, true) => 0.96,
+        (None, true) => 0.97,
         (None, false) => 0.95,
     }
 }
 
 /// Returns whether every ratio is certainly above or certainly below `limit`, so that further
-/// restarts would not change the verdict. The limit is 1 for the question whether servers differ,
-/// and 1.03 for the rule that a server must not cost 3% more.
+/// restarts are unlikely to change a verdict. The limit is 1 for the question whether servers
+/// differ, and 1.03 for the rule that a server may cost at most 3% more.
 pub fn is_certain(comparisons: &[ByRestart], limit: f64) -> bool {
     let alpha = LOOK_ALPHA / comparisons.len() as f64;
     let is_apart = |pairs: &ByRestart| {
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_run_that_may_end_early_has_half_the_alpha() {
         assert_eq!((confidence(None, false), confidence(Some(0.01), false)), (0.95, 0.975));
-        assert_eq!((confidence(None, true), confidence(Some(0.01), true)), (0.96, 0.975));
+        assert_eq!((confidence(None, true), confidence(Some(0.01), true)), (0.97, 0.975));
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
         };
         assert!(is_certain(&[by(4, 1.1)], 1.0) && is_certain(&[by(4, 0.9)], 1.0));
         assert!(!is_certain(&[by(4, 1.0)], 1.0) && !is_certain(&[by(2, 1.1)], 1.0));
-        // Equal servers certainly pass a rule that allows 3%, and servers at the limit do not.
+        // Equal servers certainly pass a rule that allows 3%. At the limit, nothing is certain.
         assert!(is_certain(&[by(4, 1.0)], 1.03) && !is_certain(&[by(4, 1.03)], 1.03));
         assert!(!is_certain(&[by(4, 1.1), by(4, 1.0)], 1.0) && !is_certain(&[], 1.0));
     }

@@ -1,7 +1,7 @@
-//! The certificate of a machine: which differences runs on the machine can tell apart.
+//! The certificate of a machine: how small a difference runs on the machine can find.
 //!
-//! `hotlap selftest --power` measures it in trials of servers whose difference is known. Reports of
-//! later runs on the same machine cite it.
+//! `hotlap selftest --power` measures it in trials with servers whose differences are known.
+//! Reports of later runs on the same machine cite the certificate.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -14,17 +14,24 @@ use crate::model::{Certificate, PlantedDifference};
 use crate::paths;
 use crate::text::number;
 
-/// How much more CPU time the planted servers of a trial need, in per cent.
+/// The planted differences: how much more CPU time per request each planted server of a trial
+/// needs, in per cent.
 pub const PLANTED_PERCENT: [u32; 3] = [1, 3, 10];
 
-/// The number of participants of a run that compares two servers: both servers, the A/A control and
-/// the ceiling.
-pub const PAIR_PARTICIPANTS: f64 = 4.0;
+/// How often the A/A control is measured for each measurement of a server. The ceiling counts as
+/// nothing, because it is measured once per restart.
+const CONTROL: f64 = 0.25;
+
+/// Returns the duration of a run of this many servers, the reference included, as a multiple of the
+/// duration that gives one server as much time.
+pub fn time_shares(servers: usize) -> f64 {
+    servers as f64 + CONTROL
+}
 
 /// The result of one trial, in CPU time per request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PowerTrial {
-    /// Whether the server that costs as much as the reference got a verdict.
+    /// Whether the server that costs as much as the reference was called different.
     pub is_false_alarm: bool,
     /// Whether each planted server got the verdict that it costs more, in the order of
     /// [`PLANTED_PERCENT`].
@@ -38,17 +45,17 @@ pub struct PowerTrial {
     pub noise: Option<f64>,
 }
 
-/// The trials on a machine, as they are kept on disk.
+/// The trials on a machine, as stored on disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trials {
     /// The version of hotlap.
     pub hotlap: String,
     /// The fingerprint of the machine.
     pub machine: String,
-    /// The `--duration` of a run of two servers in which each pair gets as much time as in the
-    /// trials, in seconds.
+    /// The `--duration` of a run in which two servers get as much time as each pair in the trials,
+    /// in seconds.
     pub pair_s: f64,
-    /// The rounds of additional work per request of each planted server.
+    /// How many more iterations of work each planted server does per request.
     pub rounds: [u64; 3],
     /// The end of the last trial, in milliseconds since 1970 (UTC).
     pub made_ms: u64,
@@ -57,7 +64,7 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// Reads the trials of this machine that were interrupted, if their setting is the same.
+    /// Reads the interrupted trials of this machine, if they have the same setting.
     pub fn unfinished(setting: &Self) -> anyhow::Result<Option<Self>> {
         let found = read(&Self::file(&setting.machine, "unfinished.json")?);
         let is_same = |found: &Self| {
@@ -69,12 +76,14 @@ impl Trials {
 
     fn file(machine: &str, end: &str) -> anyhow::Result<PathBuf> {
         let folder = paths::data().context(
-            "there is no place for the certificate: set HOME or XDG_DATA_HOME to a folder",
+            "hotlap cannot store the certificate, because neither HOME nor XDG_DATA_HOME is set: \
+             set one of them to a folder",
         )?;
         Ok(folder.join(format!("certificate-{machine}.{end}")))
     }
 
-    /// Keeps the trials on disk, until [`Self::finish`] or a later hotlap that continues them.
+    /// Stores the trials on disk. If they are interrupted before [`Self::finish`], a later hotlap
+    /// continues them.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -86,10 +95,10 @@ impl Trials {
             fs::write(&new, serde_json::to_vec(self)?)?;
             fs::rename(&new, &file)
         };
-        write().with_context(|| format!("cannot keep the trials in {}", file.display()))
+        write().with_context(|| format!("cannot write the trials to {}", file.display()))
     }
 
-    /// Makes the trials the machine's certificate, in place of an earlier one.
+    /// Turns the trials into the machine's certificate, which replaces an earlier one.
     ///
     /// # Errors
     /// The file cannot be moved.
@@ -126,7 +135,7 @@ impl Trials {
     }
 }
 
-/// Reads trials. `None` if there are none, or those of another version's format.
+/// Reads trials. `None` if there are none, or if they have the format of another version.
 fn read(file: &Path) -> Option<Trials> {
     serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
 }
@@ -140,18 +149,20 @@ pub fn nine_in_ten(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 impl Certificate {
-    /// Returns the certificate of the machine with this fingerprint. `None` if it has none.
+    /// Returns the certificate of the machine with this fingerprint. `None` if the machine has
+    /// none.
     pub fn of_machine(fingerprint: &str) -> Option<Self> {
         let trials = read(&Trials::file(fingerprint, "json").ok()?)?;
         Some(trials.certificate())
     }
 
     /// Returns the smallest difference in CPU time per request that 9 of 10 runs of another length
-    /// find, as a share. The error of a figure is inversely proportional to the square root of the
-    /// time that each participant gets.
-    pub fn smallest_in(&self, duration_s: f64, participants: usize) -> Option<f64> {
-        let own_s = duration_s / participants as f64;
-        Some(self.smallest? * (self.pair_s / PAIR_PARTICIPANTS / own_s).sqrt())
+    /// find, as a share. The runs have this many servers, the reference included, each under this
+    /// many loads. The error of a figure is inversely proportional to the square root of the time
+    /// that it gets.
+    pub fn smallest_in(&self, duration_s: f64, servers: usize, loads: usize) -> Option<f64> {
+        let own_s = duration_s / time_shares(servers) / loads as f64;
+        Some(self.smallest? * (self.pair_s / time_shares(2) / own_s).sqrt())
     }
 
     /// The day of the last trial, such as `2026-11-27`.
@@ -166,13 +177,13 @@ impl Certificate {
         format!("{count} of {} [{low}%, {high}%]", self.trials)
     }
 
-    /// Returns the certificate in words, one line for each finding.
+    /// Returns the certificate in words, with one line for each finding.
     pub fn lines(&self) -> Vec<String> {
         let first = format!(
             "Verdicts on CPU time per request, in runs of two servers with --duration {}s:",
             number::grouped(self.pair_s, 0)
         );
-        let equal = format!("equal servers: {} (false alarms)", self.share(self.false_alarms));
+        let equal = format!("equal servers: called different in {}", self.share(self.false_alarms));
         let planted = self.planted.iter().map(|planted| {
             let ratio = planted.ratio.map_or_else(
                 || "no figure".to_owned(),
@@ -184,28 +195,29 @@ impl Certificate {
             Some(share) => {
                 format!("smallest difference found in 9 of 10 runs: {}", percent(share))
             }
-            None => "no difference is found in 9 of 10 runs".to_owned(),
+            None => "smallest difference found in 9 of 10 runs: over 50%".to_owned(),
         };
         let noise =
             self.noise.map(|noise| format!("median noise floor: {}", number::spread(noise)));
         [first, equal].into_iter().chain(planted).chain([smallest]).chain(noise).collect()
     }
 
-    /// Cites the certificate in a report. `noise` is the noise floor of the run.
+    /// Returns the sentences that cite the certificate in a report. `noise` is the noise floor of
+    /// the run.
     pub fn cited(&self, noise: Option<f64>) -> String {
         let finds = match self.smallest {
             Some(share) => format!("9 of 10 runs find a difference of {}", percent(share)),
-            None => "9 of 10 runs find no difference".to_owned(),
+            None => "fewer than 9 of 10 runs find even a difference of 50%".to_owned(),
         };
         let change = match (self.noise, noise) {
             (Some(before), Some(_)) => {
-                format!(" The noise floor was {} in its trials.", number::spread(before))
+                format!(" The median noise floor of the trials was {}.", number::spread(before))
             }
             _ => String::new(),
         };
         format!(
-            "Certificate of {}: in {} s for two servers, {finds} in CPU per request, with false \
-             alarms in {} of {}.{change}",
+            "Certificate of {}: in {} s for two servers, {finds} in CPU per request. {} of {} \
+             trials had a false alarm.{change}",
             self.day(),
             number::grouped(self.pair_s, 0),
             self.false_alarms,
@@ -246,14 +258,14 @@ mod tests {
         let certificate = trials(20).certificate();
         insta::assert_snapshot!(certificate.lines().join("\n"), @"
         Verdicts on CPU time per request, in runs of two servers with --duration 60s:
-        equal servers: 1 of 20 [1%, 24%] (false alarms)
+        equal servers: called different in 1 of 20 [1%, 24%]
         1% more: found in 10 of 20 [30%, 70%], median 1.010×
         3% more: found in 19 of 20 [76%, 99%], median 1.031×
         10% more: found in 20 of 20 [84%, 100%], no figure
         smallest difference found in 9 of 10 runs: 2.8%
         median noise floor: ± 0.4%
         ");
-        insta::assert_snapshot!(certificate.cited(Some(0.013)), @"Certificate of 2026-11-27: in 60 s for two servers, 9 of 10 runs find a difference of 2.8% in CPU per request, with false alarms in 1 of 20. The noise floor was ± 0.4% in its trials.");
+        insta::assert_snapshot!(certificate.cited(Some(0.013)), @"Certificate of 2026-11-27: in 60 s for two servers, 9 of 10 runs find a difference of 2.8% in CPU per request. 1 of 20 trials had a false alarm. The median noise floor of the trials was ± 0.4%.");
     }
 
     #[test]
@@ -262,15 +274,15 @@ mod tests {
         trials.trials[1].smallest = None;
         let certificate = trials.certificate();
         assert_eq!(certificate.smallest, None);
-        assert!(certificate.cited(None).contains("9 of 10 runs find no difference"));
+        assert!(certificate.cited(None).contains("fewer than 9 of 10 runs find"));
     }
 
     #[test]
     fn four_times_the_time_halves_the_smallest_difference() {
         let certificate = Certificate { smallest: Some(0.02), ..trials(1).certificate() };
-        assert_eq!(certificate.smallest_in(240.0, 4), Some(0.01));
-        assert_eq!(certificate.smallest_in(60.0, 4), Some(0.02));
-        assert_eq!(certificate.smallest_in(120.0, 8), Some(0.02));
+        assert_eq!(certificate.smallest_in(240.0, 2, 1), Some(0.01));
+        assert_eq!(certificate.smallest_in(60.0, 2, 1), Some(0.02));
+        assert_eq!(certificate.smallest_in(120.0, 2, 2), Some(0.02));
     }
 
     #[test]

@@ -442,21 +442,22 @@ pub struct MergeArgs {
 #[command(after_long_help = "\
 Examples:
   hotlap selftest             about three minutes; exit code 4 if a figure is off
-  hotlap selftest --power     about 30 minutes; later reports cite the result")]
+  hotlap selftest --power     about 50 minutes; later reports cite the result")]
 pub struct SelftestArgs {
     /// Time to spend (default: 3m). With --power, the --duration of the runs that the certificate
-    /// is about (default: 1m)
+    /// describes (default: 1m)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub duration: Option<Duration>,
-    /// Measure which differences runs on this machine can tell apart
+    /// Measure how small a difference runs on this machine can find
     ///
-    /// Each trial is a run of equal servers and of servers that need 1, 3 and 10% more CPU time.
-    /// The result is the machine's certificate. It has the share of false alarms, the share of each
-    /// difference that is found, and the smallest difference that 9 of 10 runs find. Later reports
-    /// on this machine cite it. An interrupted certificate continues with the same command.
+    /// Each trial compares equal servers, and servers that need 1, 3 and 10% more CPU time. The
+    /// result is the machine's certificate. It says how often equal servers are called different,
+    /// how often each difference is found, and the smallest difference that 9 of 10 runs find.
+    /// Later reports on this machine cite the certificate. If you interrupt the trials, the same
+    /// command continues them.
     #[arg(long)]
     pub power: bool,
-    /// The number of trials
+    /// Number of trials
     #[arg(
         long, value_name = "N", default_value_t = 20, requires = "power",
         value_parser = clap::value_parser!(u32).range(1..)

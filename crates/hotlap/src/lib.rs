@@ -4,8 +4,8 @@
 //! per command. [`recorder`] turns the events of a run into a [`model::Run`]. [`store`] stores the
 //! run, and is the only module with SQL. [`analysis`] computes every number and verdict, [`report`]
 //! puts them into words, and [`render`] lays them out. [`pool`] divides a suite among machines and
-//! merges their runs. [`certificate`] says what a machine can tell apart. [`console`] and [`live`]
-//! talk to the terminal. No other crate prints.
+//! merges their runs. [`certificate`] says how small a difference a machine can find. [`console`]
+//! and [`live`] talk to the terminal. No other crate prints.
 
 pub mod analysis;
 pub mod assets;

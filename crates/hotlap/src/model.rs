@@ -123,8 +123,7 @@ pub struct RunSchedule {
     pub needed_s: Option<f64>,
     /// The relative half width of the intervals at which the run stops early, if any.
     pub precision: Option<f64>,
-    /// The cost ratio above or below which every server must certainly be for the run to stop
-    /// early, if it may.
+    /// The limit, if any: the run stops early once every cost ratio is certainly above or below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
     /// The cores of the server. Empty if the server is not pinned.
@@ -178,12 +177,12 @@ pub struct Host {
     pub controller: Option<Controller>,
     /// The machines of the generators, if agents generated the load.
     pub generators: Vec<GeneratorMachine>,
-    /// What runs on this machine can tell apart, if `hotlap selftest --power` measured it.
+    /// How small a difference this machine can find, if `hotlap selftest --power` measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<Certificate>,
 }
 
-/// What runs on a machine can tell apart, as trials of servers with known differences found.
+/// How small a difference runs on a machine can find, according to trials with known differences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Certificate {
@@ -201,7 +200,7 @@ pub struct Certificate {
     /// The planted differences, from the smallest to the largest.
     pub planted: Vec<PlantedDifference>,
     /// The smallest difference in CPU time per request that 9 of 10 runs find, as a share. `null`
-    /// if more than 1 in 10 runs had no verdict.
+    /// if more than 1 in 10 trials would have found none.
     pub smallest: Option<f64>,
     /// The median noise floor in CPU time per request, as a share. `null` if it is unknown.
     pub noise: Option<f64>,

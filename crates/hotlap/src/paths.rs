@@ -15,13 +15,13 @@ pub fn config() -> Option<PathBuf> {
     Some(base("XDG_CONFIG_HOME", ".config")?.join("hotlap/config.toml"))
 }
 
-/// The folder of what hotlap measured: `hotlap` in `$XDG_DATA_HOME` or `~/.local/share`. The path
-/// is `None` if neither `XDG_DATA_HOME` nor `HOME` is set.
+/// The folder for stored runs and certificates: `hotlap` in `$XDG_DATA_HOME` or `~/.local/share`.
+/// The path is `None` if neither `XDG_DATA_HOME` nor `HOME` is set.
 pub fn data() -> Option<PathBuf> {
     Some(base("XDG_DATA_HOME", ".local/share")?.join("hotlap"))
 }
 
-/// The path of the default store in [`data`].
+/// The path of the default store, a file in [`data`].
 pub fn store() -> Option<PathBuf> {
     Some(data()?.join("hotlap.db"))
 }

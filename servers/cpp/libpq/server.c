@@ -39,20 +39,24 @@ static void give(PGconn *back) {
 
 static PGresult *run(PGconn *pg, const char *statement, int count, const char *const *values) {
     PGresult *result = PQexecPrepared(pg, statement, count, values, NULL, NULL, 0);
-    if (PQresultStatus(result) == PGRES_FATAL_ERROR) fprintf(stderr, "%s", PQerrorMessage(pg));
-    return result;
+    ExecStatusType status = PQresultStatus(result);
+    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) return result;
+    fprintf(stderr, "%s", PQerrorMessage(pg));
+    PQclear(result);
+    return NULL;
 }
 
 static int number_of(PGconn *pg, int id) {
     char text[16];
     snprintf(text, sizeof text, "%d", id);
     PGresult *row = run(pg, "row", 1, (const char *[]){text});
-    int number = PQntuples(row) == 1 ? atoi(PQgetvalue(row, 0, 0)) : -1;
+    int number = row != NULL && PQntuples(row) == 1 ? atoi(PQgetvalue(row, 0, 0)) : -1;
     PQclear(row);
     return number;
 }
 
-// Reads integers that are separated by commas. Returns how many there are, or 0 if there are others.
+// Reads up to MOST_IDS integers that are separated by commas. Returns how many there are, or 0 if
+// the text is anything else.
 static int integers(const char *text, int *found) {
     int count = 0;
     for (char *end; text != NULL && count < MOST_IDS; text = end + 1) {
@@ -89,8 +93,9 @@ static int by_message(const void *a, const void *b) {
     return strcmp(((const char *const *)a)[1], ((const char *const *)b)[1]);
 }
 
-static void fortunes(FILE *out, PGconn *pg, const char *text) {
+static int fortunes(FILE *out, PGconn *pg, const char *text) {
     PGresult *rows = run(pg, "fortunes", 0, NULL);
+    if (rows == NULL) return 0;
     int count = PQntuples(rows);
     const char *all[count + 1][2];
     for (int i = 0; i < count; i++)
@@ -108,6 +113,7 @@ static void fortunes(FILE *out, PGconn *pg, const char *text) {
     }
     fputs("</table></body></html>", out);
     PQclear(rows);
+    return 1;
 }
 
 // Writes the response to a request. Returns its status.
@@ -116,6 +122,7 @@ static int respond(FILE *out, struct MHD_Connection *client, const char *path, c
     for (int i = 0; i < 6; i++)
         value[i] = MHD_lookup_connection_value(client, MHD_GET_ARGUMENT_KIND, names[i]);
     int ids[MOST_IDS], changed[MOST_IDS], count = integers(value[1], ids), done = 1;
+    int status = MHD_HTTP_OK;
     if (strcmp(path, "/json") == 0 && value[4] != NULL) {
         fputs("{\"message\":\"Hello, ", out), as_json(out, value[4]), fputs("!\"}", out);
     } else if (strcmp(path, "/delay") == 0 && value[5] != NULL) {
@@ -132,22 +139,29 @@ static int respond(FILE *out, struct MHD_Connection *client, const char *path, c
         return MHD_HTTP_NOT_FOUND;
     } else {
         PGconn *pg = take();
-        for (int i = 0; i < count; i++) changed[i] = number_of(pg, ids[i]);
+        int known = 1;
+        for (int i = 0; i < count; i++) known &= (changed[i] = number_of(pg, ids[i])) > 0;
         if (strcmp(path, "/db") == 0 && value[0] != NULL) {
-            fprintf(out, "{\"id\":%d,\"number\":%d}", atoi(value[0]), number_of(pg, atoi(value[0])));
+            int number = number_of(pg, atoi(value[0]));
+            known = number > 0;
+            fprintf(out, "{\"id\":%d,\"number\":%d}", atoi(value[0]), number);
         } else if (strcmp(path, "/queries") == 0 && count > 0) {
             worlds(out, ids, changed, count);
-        } else if (strcmp(path, "/updates") == 0 && count > 0 && integers(value[2], changed) == count) {
-            PQclear(run(pg, "update", 2, (const char *[]){value[1], value[2]}));
+        } else if (strcmp(path, "/updates") == 0 && count > 0 &&
+                   integers(value[2], changed) == count) {
+            PGresult *done = run(pg, "update", 2, (const char *[]){value[1], value[2]});
+            known &= done != NULL;
+            PQclear(done);
             worlds(out, ids, changed, count);
         } else if (strcmp(path, "/fortunes") == 0 && value[3] != NULL) {
-            fortunes(out, pg, value[3]);
+            known = fortunes(out, pg, value[3]);
         } else {
             done = 0;
         }
+        if (!known) status = MHD_HTTP_INTERNAL_SERVER_ERROR;
         give(pg);
     }
-    return done ? MHD_HTTP_OK : MHD_HTTP_BAD_REQUEST;
+    return done ? status : MHD_HTTP_BAD_REQUEST;
 }
 
 static enum MHD_Result answer(void *unused, struct MHD_Connection *client, const char *path,
@@ -212,7 +226,7 @@ int main(int count, char **arguments) {
     sigaddset(&term, SIGTERM);
     sigprocmask(SIG_BLOCK, &term, NULL);
     struct MHD_Daemon *daemon = MHD_start_daemon(
-        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_TURBO, 0, NULL,
+        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_TURBO, 0, NULL,
         NULL, answer, NULL, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED, ended,
         NULL, MHD_OPTION_CONNECTION_LIMIT, 20000, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1,
         MHD_OPTION_END);

@@ -64,7 +64,7 @@ pub struct Forecast {
 pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Duration) -> Forecast {
     let is_compared = experiment.objectives.is_empty() && experiment.explain != Explain::Only;
     let mut plain = Experiment {
-        // A forecast cannot know when the intervals will be narrow enough.
+        // A forecast cannot know whether the run will end early.
         precision: None,
         limit: None,
         objectives: Vec::new(),

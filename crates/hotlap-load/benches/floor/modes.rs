@@ -121,7 +121,8 @@ pub fn counts(options: &Options) {
     let load = Load { connections, seconds: short, body: 13 };
     let all: Vec<Counted> = generators::all(load, &server).iter().map(count).collect();
     println!(
-        "Per request, {connections} connections: a {short} s run taken from one twice as long.\n"
+        "Per request, {connections} connections: the difference between runs of {short} s and of \
+         twice that.\n"
     );
     instructions_of(&all, connections);
     println!();
@@ -239,8 +240,8 @@ pub fn fields(options: &Options) {
         rows.push(row);
     }
     println!(
-        "User instructions per request, by callgrind: a {short} s run taken from one twice as \
-         long.\n"
+        "User instructions per request, by callgrind: the difference between runs of {short} s \
+         and of twice that.\n"
     );
     let many = format!("{connections} connections: fixed");
     table::print(

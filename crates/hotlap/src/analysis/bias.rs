@@ -62,9 +62,10 @@ pub fn is_biased(in_slices: &Estimate) -> bool {
 /// change, the mean of the restart is off by half of the change. The limit is a convention.
 const CHANGED: f64 = 0.05;
 
-/// The limits for a smaller change that is fast: its share, and its share per second of CPU time. A
-/// warm-up permits changes at this speed, and such a server would change much more in a longer
-/// restart. Caches that fill in the first round of a restart cause smaller changes.
+/// The limits for a smaller change that is fast: the change as a share of the cost, and that share
+/// per second of CPU time. A warm-up permits changes at this speed, and such a server would change
+/// much more in a longer restart. Caches that fill in the first round of a restart cause smaller
+/// changes.
 const CHANGING: (f64, f64) = (0.03, 0.02);
 
 /// Changes with a larger p-value may be chance, because rounds on a busy machine are not

@@ -125,7 +125,8 @@ impl Analysis {
         (restarts < MIN_RESTARTS).then_some(few)
     }
 
-    /// Whether a server's figure in a measure shows the speed of a database that shares its cores.
+    /// Whether a server's figure in a measure mostly shows the speed of the database, because the
+    /// database runs on the server's cores.
     pub(super) fn is_database_bound(&self, server: &MeasuredServer, measure: Measure) -> bool {
         let cores = self.shared_with_database as f64;
         let is_over = |share: f64| share > DATABASE_BOUND * cores;
@@ -327,8 +328,8 @@ fn shared_with_database(run: &Run) -> usize {
 }
 
 /// Returns the confidence of every interval of a run. 1 − confidence is the accepted rate of false
-/// alarms over all comparisons of one table. The confidence is higher if the run was to stop once
-/// its intervals were narrow enough, see [`hotlap_stats::confidence`].
+/// alarms over all comparisons of one table. The confidence is higher if the run was allowed to end
+/// early, see [`hotlap_stats::confidence`].
 pub fn confidence(run: &Run) -> f64 {
     hotlap_stats::confidence(run.schedule.precision, run.schedule.limit.is_some())
 }

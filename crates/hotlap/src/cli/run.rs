@@ -273,10 +273,10 @@ pub struct Schedule {
     /// Stop earlier once all intervals are as narrow as this
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     pub precision: Option<f64>,
-    /// Stop as soon as the verdict on CPU time per request is certain, from three starts on
+    /// Stop once every verdict on CPU time per request is certain, after at least three starts
     ///
-    /// With a rule such as --fail-if 'cost +3%', stop as soon as the rule certainly fails or
-    /// passes. With several rules, or with a rule about another measure, the option has no effect.
+    /// With a rule such as --fail-if 'cost +3%', stop once the rule certainly passes or
+    /// fails. With several rules, or with a rule about another measure, the option has no effect.
     #[arg(long, conflicts_with = "precision")]
     pub stop_early: bool,
     /// How long a server runs before it is frozen while the others run (default: 12ms if no

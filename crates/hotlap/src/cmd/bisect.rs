@@ -385,6 +385,8 @@ impl Bisection<'_> {
     /// Removes the worktrees and the session.
     fn clean(&self) {
         for commit in &self.commits {
+            // If this hotlap is killed, the rest of a worktree must not count as built.
+            let _ = self.folder.set_built(commit, false);
             self.repository.remove(&self.folder.worktree(commit));
         }
         self.folder.remove();

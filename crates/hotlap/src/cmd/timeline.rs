@@ -51,7 +51,7 @@ pub fn run(args: &TimelineArgs, console: &Console) -> anyhow::Result<Exit> {
     let failed = BTreeMap::new();
     let mut timeline = Timeline { args, console, interrupt, source, races, folder, state, failed };
     let UnlessInterrupted::Done(()) = timeline.measure()? else { return Ok(Exit::Interrupted) };
-    timeline.clean();
+    timeline.clean()?;
     let view = timeline.view();
     exports.finish(&view)?;
     match args.json {
@@ -335,10 +335,14 @@ impl Timeline<'_> {
     }
 
     /// Removes the worktrees. What was measured is kept.
-    fn clean(&self) {
+    fn clean(&self) -> anyhow::Result<()> {
         if let Some(repository) = &self.source.repository {
             let commits = self.source.versions.iter().filter_map(|v| v.commit.as_ref());
-            commits.for_each(|commit| repository.remove(&self.folder.worktree(commit)));
+            for commit in commits {
+                self.folder.set_built(commit, false)?;
+                repository.remove(&self.folder.worktree(commit));
+            }
         }
+        Ok(())
     }
 }

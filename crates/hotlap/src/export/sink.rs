@@ -291,7 +291,11 @@ mod tests {
         sink.write("after").unwrap();
         sink.write("after all").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "after all");
-        assert_eq!(io::read_to_string(reader).unwrap(), "before", "a reader sees one content");
+        assert_eq!(
+            io::read_to_string(reader).unwrap(),
+            "before",
+            "an open file has the old content"
+        );
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(names(folder.path()), ["report.md"]);
     }

@@ -63,7 +63,7 @@ pub fn render(report: &Report) -> String {
     page(&title(report), &hiding(report, &palette), body)
 }
 
-/// Renders a page with this title, with these style rules besides the common ones.
+/// Renders a page with this title, and with these style rules in addition to the common ones.
 fn page(title: &str, style: &str, body: impl Into<Html>) -> String {
     let style = Html::own(format!("{STYLE}{style}"));
     let head = [

@@ -85,6 +85,7 @@ const OLDER: &str = "#!/bin/bash\necho 'an older hotlap was run' >&2\nexit 99\n"
 /// A stand-in for hotlap. It writes its arguments to a file, one per line, and writes the report if
 /// `REPORT` is `yes`.
 const STUB: &str = r##"#!/bin/bash
+if [ "$1" = --version ]; then exit; fi
 printf '%s\n' "$@" > "$RUNNER_TEMP/hotlap.args"
 if [ "$1" = selftest ]; then
   mkdir -p "$XDG_DATA_HOME/hotlap"
@@ -115,6 +116,7 @@ impl Runner {
             ("path", "/health"),
             ("fail-if", "cost +3%\nmemory +10%\n"),
             ("duration", "2m"),
+            ("options", "--requests-file\nrequests.toml\n"),
             ("trials", "20"),
             ("token", "secret"),
             ("head-sha", "c0ffee"),
@@ -134,6 +136,7 @@ impl Runner {
         bash.current_dir(self.scene.folder()).env("PATH", path);
         bash.env("CODE", code.to_string()).env("REPORT", report).env("RUN", RUN);
         bash.env("RUNNER_TEMP", self.scene.folder());
+        bash.env("XDG_DATA_HOME", self.scene.path("data"));
         bash.env("GITHUB_OUTPUT", self.scene.path("output"));
         bash.env("GITHUB_STEP_SUMMARY", self.scene.path("summary"));
         bash.env("GITHUB_REPOSITORY", "some/app").env("GITHUB_API_URL", &self.api);
@@ -176,7 +179,7 @@ fn the_action_runs_its_own_hotlap_with_what_it_is_given() {
     let runner = Runner::new();
     assert_eq!(runner.all("action.yml", (0, "yes")), Some(0));
     let installed = runner.scene.read("cargo.args");
-    assert!(installed.contains("/crates/hotlap --root "), "{installed}");
+    assert!(installed.contains("--path crates/hotlap --root "), "{installed}");
     let asked = runner.scene.read("hotlap.args");
     let asked: Vec<&str> = asked.lines().collect();
     let file = |name: &str| runner.scene.file(&format!("hotlap-gate/{name}"));
@@ -185,7 +188,16 @@ fn the_action_runs_its_own_hotlap_with_what_it_is_given() {
         &["run", "--name", "base", "--name", "head"][..],
         &["base/server --port $PORT", "head/server --port $PORT", "--reference", "base"],
         &["--path", "/health", "--duration", "2m", "--stop-early", "--fail-if", "cost +3%"],
-        &["--fail-if", "memory +10%", "--export-markdown", &report, "--export-junit", &junit],
+        &[
+            "--fail-if",
+            "memory +10%",
+            "--requests-file",
+            "requests.toml",
+            "--export-markdown",
+            &report,
+            "--export-junit",
+            &junit,
+        ],
         &["--export-json", &run],
     ];
     assert_eq!(asked, expected.concat());
@@ -252,17 +264,19 @@ fn no_script_contains_an_expression() {
     }
 }
 
-/// What the stand-in for GitHub knows of the repository.
+/// What the stand-in for GitHub knows about the repository.
 #[derive(Debug, Default)]
 struct Repository {
     comments: Vec<Value>,
     /// The files of the branch. `None` if there is no branch.
     files: Option<BTreeMap<String, String>>,
-    /// How many writes are refused because another job was faster.
+    /// How many writes will be refused because another job was faster.
     conflicts: u32,
+    /// The repository of the pull request, if it is a fork.
+    of_fork: Option<&'static str>,
 }
 
-/// A stand-in for GitHub's API of one repository.
+/// A stand-in for GitHub's API, with one repository.
 struct Github {
     repository: Arc<Mutex<Repository>>,
     address: String,
@@ -299,7 +313,7 @@ impl Github {
     }
 }
 
-/// Answers one request.
+/// Responds to one request.
 fn serve(stream: &mut TcpStream, repository: &mut Repository) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut head = Vec::new();
@@ -333,7 +347,8 @@ fn answer(own: &mut Repository, method: &str, path: &str, body: &Value) -> (u32,
     let of_comment = path.strip_prefix("issues/comments/");
     match (method, path, path.strip_prefix("contents/")) {
         ("GET", "pulls/7", _) => {
-            (200, json!({ "number": 7, "head": { "sha": "c0ffee" }, "base": { "sha": "ba5e" } }))
+            let repo = json!({ "full_name": own.of_fork.unwrap_or("some/app") });
+            (200, json!({ "number": 7, "head": { "sha": "c0ffee", "repo": repo } }))
         }
         ("GET", "issues/7/comments", _) => {
             let page: usize = query.rsplit('=').next().unwrap().parse().unwrap();
@@ -357,7 +372,9 @@ fn answer(own: &mut Repository, method: &str, path: &str, body: &Value) -> (u32,
         }
         ("GET", _, Some(file)) => match own.files.as_ref().and_then(|files| files.get(file)) {
             Some(text) => {
-                (200, json!({ "content": BASE64_STANDARD.encode(text), "sha": text.len() }))
+                let content = BASE64_STANDARD.encode(text);
+                let sha = text.len();
+                (200, json!({ "content": content, "encoding": "base64", "sha": sha }))
             }
             None => (404, json!({ "message": "Not Found" })),
         },
@@ -393,25 +410,30 @@ fn a_pull_request_has_one_comment_and_a_line_in_the_ledger_for_each_run() {
     let mut runner = Runner::new();
     assert_eq!(github.publish(&mut runner, 5), Some(0));
     let [first] = &github.comments()[..] else { panic!("{:?}", github.comments()) };
-    assert!(first.starts_with("<!-- hotlap -->\n# the report\n"), "{first}");
+    assert!(
+        first.starts_with(
+            "<!-- hotlap -->\nc0ffee, merged into its base: regression.\n\n# the report\n"
+        ),
+        "{first}"
+    );
     assert!(first.contains("Earlier runs on A fast one: none."), "{first}");
     assert_eq!(github.publish(&mut runner, 0), Some(0));
     let [second] = &github.comments()[..] else { panic!("{:?}", github.comments()) };
-    let earlier = "Earlier runs on A fast one: 0 passed, 1 regression, 0 undecided, 0 failed; noise \
-                   floor 1.2% to 1.2%.";
+    let earlier = "Earlier runs on A fast one: 0 passed, 1 regression, 0 undecided, 0 failed. Their \
+                   noise floors are 1.2% to 1.2%.";
     assert!(second.contains(earlier), "{second}");
     let ledger = github.file("ledger.jsonl").unwrap();
     let lines: Vec<Value> = ledger.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let [one, two] = &lines[..] else { panic!("{ledger}") };
     assert_eq!((&one["verdict"], &two["verdict"]), (&json!("regression"), &json!("passed")));
     assert_eq!(two["cost"], json!([1.05, 1.04, 1.06]));
-    assert_eq!((&two["commit"], &two["base"]), (&json!("c0ffee"), &json!("ba5e")));
+    assert_eq!((&two["commit"], &two["is_fork"]), (&json!("c0ffee"), &json!(false)));
     assert_eq!((&two["noise"], &two["cpu"]), (&json!(0.0123), &json!("A fast one")));
 }
 
 #[test]
 fn figures_of_another_cpu_model_are_not_compared() {
-    let other = json!({ "cpu": "A slow one", "verdict": "passed", "noise": 0.5 });
+    let other = json!({ "cpu": "A slow one", "verdict": "passed", "noise": 0.5, "is_fork": false });
     let files = BTreeMap::from([("ledger.jsonl".to_owned(), format!("{other}\n"))]);
     let github = Github::start(Repository { files: Some(files), ..Repository::default() });
     assert_eq!(github.publish(&mut Runner::new(), 0), Some(0));
@@ -420,17 +442,17 @@ fn figures_of_another_cpu_model_are_not_compared() {
     assert!(said.contains(left), "{said}");
 }
 
-/// The ledger is written by all pull requests, several of which may end at the same time.
+/// All pull requests write to the ledger, and several may do so at the same time.
 #[test]
 fn a_line_is_written_again_if_another_job_was_faster() {
-    let repository =
-        Repository { files: Some(BTreeMap::new()), conflicts: 2, comments: Vec::new() };
+    let files = Some(BTreeMap::new());
+    let repository = Repository { files, conflicts: 2, ..Repository::default() };
     let github = Github::start(repository);
     assert_eq!(github.publish(&mut Runner::new(), 0), Some(0));
     assert_eq!(github.file("ledger.jsonl").unwrap().lines().count(), 1);
 }
 
-/// The folder of a fork may name any pull request.
+/// A folder from a fork may name any pull request.
 #[test]
 fn a_commit_that_is_not_the_head_of_the_pull_request_publishes_nothing() {
     let github = Github::start(Repository::default());
@@ -440,7 +462,32 @@ fn a_commit_that_is_not_the_head_of_the_pull_request_publishes_nothing() {
     assert_eq!((github.comments().len(), github.file("ledger.jsonl")), (0, None));
 }
 
-/// A comment of someone else stays as it is, even if it starts like the gate's own.
+/// A fork may upload any figures, so they do not count as earlier runs of others.
+#[test]
+fn what_a_fork_measured_is_no_earlier_run() {
+    let of_fork = Some("somebody/app");
+    let github = Github::start(Repository { of_fork, ..Repository::default() });
+    assert_eq!(github.publish(&mut Runner::new(), 0), Some(0));
+    assert_eq!(github.publish(&mut Runner::new(), 0), Some(0));
+    assert_eq!(github.file("ledger.jsonl").unwrap().lines().count(), 2);
+    let said = &github.comments()[0];
+    assert!(said.contains("Earlier runs on A fast one: none."), "{said}");
+}
+
+/// Regression: after a job that ran out of time, the comment of an earlier push stayed.
+#[test]
+fn a_run_that_did_not_end_has_failed() {
+    let github = Github::start(Repository::default());
+    let mut runner = Runner::new();
+    runner.scene.write("hotlap-gate/number", "7\n");
+    runner.scene.write("hotlap-gate/run.json", "{");
+    runner.api.clone_from(&github.address);
+    assert_eq!(runner.all("gate/publish/action.yml", (0, "")), Some(0));
+    let said = &github.comments()[0];
+    assert!(said.contains("failed.\n\nhotlap wrote no report."), "{said}");
+}
+
+/// A comment of someone else does not change, even if it starts like the gate's own.
 #[test]
 fn only_the_own_comment_is_replaced() {
     let comment = |id: usize, login: &str| json!({ "id": id, "user": { "login": login }, "body": "<!-- hotlap -->\nan old text" });
@@ -454,24 +501,28 @@ fn only_the_own_comment_is_replaced() {
     assert!(said[..120].iter().all(|body| body.ends_with("an old text")));
 }
 
-/// What a fork uploads is text: it mentions nobody, and its figures are numbers or nothing.
+/// A fork's report is treated as text and mentions nobody. Its figures are numbers or nothing.
 #[test]
 fn what_a_fork_uploads_is_only_text() {
     let github = Github::start(Repository::default());
     let mut runner = Runner::new();
     assert_eq!(runner.all("action.yml", (0, "yes")), Some(0));
-    let long = format!("@somebody\n{}", "a line\n".repeat(20_000));
+    let long = format!("@somebody &#64;somebody\n{}", "a line\n".repeat(20_000));
     runner.scene.write("hotlap-gate/report.md", long);
-    let run = r#"{"host": {"machine": {"cpu": "x\n\u0007y"}}, "noise": {"cost": {"band": "$(id)"}},
+    let run = r#"{"host": {"machine": {"cpu": "x\n\u0007y @`id`"}}, "noise": {"cost": {"band": 1e300}},
       "tables": {"rows": 1}}"#;
     runner.scene.write("hotlap-gate/run.json", run);
     runner.api.clone_from(&github.address);
     assert_eq!(runner.all("gate/publish/action.yml", (0, "")), Some(0));
     let said = &github.comments()[0];
-    assert!(said.contains("@\u{200b}somebody") && said.len() < 65_536, "{}", said.len());
-    assert!(said.contains("a line\n\nThe rest is in the artifact.\n"));
+    assert!(
+        said.contains("@\u{200b}somebody &\u{200b}#64;somebody") && said.len() < 65_536,
+        "{}",
+        said.len()
+    );
+    assert!(said.contains("a line\n\nThe report is cut off here. The artifact has the rest.\n"));
     let ledger: Value = serde_json::from_str(&github.file("ledger.jsonl").unwrap()).unwrap();
-    assert_eq!((&ledger["cpu"], &ledger["noise"]), (&json!("xy"), &Value::Null));
+    assert_eq!((&ledger["cpu"], &ledger["noise"]), (&json!("xy id"), &Value::Null));
     assert_eq!(ledger["cost"], json!([null, null, null]));
 }
 
@@ -488,5 +539,5 @@ fn certificates_are_kept_at_night_and_restored_by_the_gate() {
     let mut runner = Runner::new();
     runner.api.clone_from(&github.address);
     assert_eq!(runner.all("action.yml", (0, "yes")), Some(0));
-    assert_eq!(runner.scene.read(&format!("hotlap-data/hotlap/{name}")), "{\"trials\":[]}\n");
+    assert_eq!(runner.scene.read(&format!("data/hotlap/{name}")), "{\"trials\":[]}\n");
 }

@@ -3,7 +3,7 @@
 use hotlap_testkit::{Scene, program};
 use serde_json::json;
 
-/// Runs a comparison of two servers with further words, on a machine with a certificate.
+/// Compares two equal servers. `words` are further options.
 fn run(scene: &Scene, words: &str) -> hotlap_testkit::Said {
     let server = program();
     let servers = format!(
@@ -27,7 +27,7 @@ fn a_certificate_is_kept_and_cited() {
     let file = files.iter().find(|name| name.starts_with("certificate-")).expect("a certificate");
     assert!(file.ends_with(".json") && !file.contains("unfinished"), "{files:?}");
     run(&scene, "").has("Certificate of").has("in 2 s for two servers");
-    // The same certificate, if its trials had found no difference of less than 5%.
+    // From now on, the certificate says that its trial found no difference below 5%.
     let file = format!("data/hotlap/{file}");
     let mut trials = scene.json(&file);
     trials["trials"][0]["smallest"] = json!(0.05);
@@ -54,7 +54,7 @@ fn a_run_ends_early_once_its_rule_is_certain() {
     };
     let (said, report) = early("--fail-if 'cost +3%'");
     said.fails(5).has("Regression: b has ");
-    // The number of restarts is a count, so that no test depends on a time.
+    // The test checks the number of restarts, because no test may depend on a time.
     let restarts = report["run"]["schedule"]["restarts"].as_u64();
     assert!(restarts.is_some_and(|restarts| (3..=5).contains(&restarts)), "{restarts:?}");
     let words = "--fail-if 'cost +3%' --fail-if 'memory +10%' --restarts 3";

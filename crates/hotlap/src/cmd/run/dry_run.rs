@@ -118,7 +118,7 @@ fn schedule(experiment: &Experiment, run: &Run, store: Option<&Store>) -> Vec<St
     }));
     lines.extend(
         experiment.limit.map(|_| {
-            "stops earlier once the verdict on CPU time per request is certain".to_owned()
+            "stops earlier once every verdict on CPU time per request is certain".to_owned()
         }),
     );
     lines
@@ -133,7 +133,10 @@ fn searches(experiment: &Experiment) -> Vec<String> {
     let goals: Vec<String> = experiment.objectives.iter().map(ToString::to_string).collect();
     vec![
         format!("searches for the highest rate that meets {}", goals.join(" and ")),
-        format!("open loop, Poisson arrivals, in random order (seed {})", experiment.seed),
+        format!(
+            "open loop with Poisson arrivals, servers in random order (seed {})",
+            experiment.seed
+        ),
     ]
 }
 

@@ -88,23 +88,24 @@ impl Rule {
         }
     }
 
-    /// Returns the ratio of costs at the limit. `None` if the rule is about another measure.
+    /// Returns the limit as a ratio of costs. `None` if the rule is about another measure.
     pub fn cost_limit(self) -> Option<f64> {
         (self.measure == Some(Measure::Cost)).then_some(limit_of(self.limit, false))
     }
 
-    /// Returns a warning if the rule is about CPU time per request and finer than what runs of this
-    /// length can tell apart according to the machine's certificate.
+    /// Returns a warning if the rule is about CPU time per request, and its limit is below the
+    /// smallest difference that runs of this length find according to the machine's certificate.
     pub fn too_fine(self, run: &Run) -> Option<String> {
         let certificate =
             run.host.certificate.as_ref().filter(|_| self.measure == Some(Measure::Cost))?;
         let duration_s = run.schedule.budget_s;
-        let smallest = certificate.smallest_in(duration_s, run.servers.len())?;
+        let servers = (0..run.servers.len()).filter(|&server| run.is_compared(server)).count();
+        let smallest = certificate.smallest_in(duration_s, servers, run.loads.len())?;
         (self.limit < smallest).then(|| {
             format!(
-                "--fail-if '{self}' is finer than this run can decide in 9 of 10 cases. By the \
-                 machine's certificate of {}, the smallest difference that it finds is about {}%. \
-                 Write a limit above that, or --duration {:.0}m.",
+                "--fail-if '{self}' is finer than this run can decide. According to the machine's \
+                 certificate of {}, the smallest difference that 9 of 10 runs of this length find \
+                 is about {}%. Raise the limit above that, or set --duration {:.0}m.",
                 certificate.day(),
                 number::grouped(100.0 * smallest, 1),
                 (duration_s * (smallest / self.limit).powi(2) / 60.0).ceil()

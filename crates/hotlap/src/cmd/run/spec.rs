@@ -96,8 +96,7 @@ pub struct RunSpec {
     pub budget: Option<Duration>,
     /// The relative half-width of the intervals at which the run stops early.
     pub precision: Option<f64>,
-    /// The cost ratio above or below which every server must certainly be for the run to stop
-    /// early.
+    /// The limit: the run stops early once every cost ratio is certainly above or below it.
     pub limit: Option<f64>,
     /// The length of a slice. `None` means the shortest length without bias, which probes find.
     pub slice: Option<Duration>,
@@ -199,8 +198,8 @@ impl RunSpec {
         let (requests, mut notes) = request::requests(&args.common.request, suite, seed)?;
         if schedule.stop_early && limit.is_none() {
             notes.push(
-                "--stop-early has no effect, because CPU time per request alone does not decide \
-                 whether these rules pass."
+                "--stop-early has no effect with these rules. It works with a single rule about \
+                 CPU time per request, such as --fail-if 'cost +3%', or without a rule."
                     .to_owned(),
             );
         }

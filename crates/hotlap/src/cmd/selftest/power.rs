@@ -1,9 +1,9 @@
-//! `hotlap selftest --power`: trials that find which differences a run on this machine can tell
-//! apart. The method bench measures with the same parts next to a neighbour.
+//! `hotlap selftest --power`: trials that show how small a difference a run on this machine can
+//! find. The method bench uses the same parts to measure next to a neighbour.
 //!
 //! A trial is a run of a reference, its A/A control, a server that costs as much, and a server for
 //! each planted difference. Each participant gets as much time as in a run of two servers, and each
-//! pair is judged as the only pair of its run.
+//! pair is judged as if it were the only pair of its run.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,7 +20,7 @@ use hotlap_stats::{Criterion, Reading, Share, Verdict, effect, median, pairs, ve
 
 use super::arena::Arena;
 use crate::analysis::{Analysis, Measure};
-use crate::certificate::{PAIR_PARTICIPANTS, PLANTED_PERCENT, PowerTrial, Trials};
+use crate::certificate::{PLANTED_PERCENT, PowerTrial, Trials, time_shares};
 use crate::cli::SelftestArgs;
 use crate::console::Console;
 use crate::exit::Exit;
@@ -31,18 +31,18 @@ use crate::text::number::plural;
 /// The number of connections.
 const CONNECTIONS: usize = 64;
 
-/// The warm-up time of the test servers, which need no warm-up.
+/// The warm-up time, which is short because the test servers need no warm-up.
 const WARM: Duration = Duration::from_secs(1);
 
-/// The `--duration` of a run of two servers that the certificate is about, unless the user gives
-/// another.
+/// The `--duration` of the runs that the certificate describes, unless the user gives another.
 const PAIR: Duration = Duration::from_secs(60);
 
-/// The indices of the reference and of the server that costs as much. The planted servers follow.
+/// The indices of the reference and of the server that costs as much. The A/A control lies between
+/// them, and the planted servers follow.
 const REFERENCE: usize = 0;
 const TWIN: usize = 2;
 
-/// Carries out the trials, and keeps the certificate.
+/// Runs the trials, and stores the certificate.
 pub fn run(
     args: &SelftestArgs,
     arena: &Arena,
@@ -64,8 +64,8 @@ pub fn run(
     }
     let left = args.trials.saturating_sub(trials.trials.len() as u32);
     console.note(&format!(
-        "Measuring {} of {} servers, for about {:.0} min. If you interrupt it, the same \
-         command continues.",
+        "Running {} with {} servers, for about {:.0} min. If you interrupt hotlap, the same \
+         command continues the trials.",
         plural(left as usize, "trial"),
         PLANTED_PERCENT.len() + TWIN + 1,
         (budget(pair).as_secs_f64() * f64::from(left) / 60.0).ceil()
@@ -94,7 +94,8 @@ pub fn run(
 
 /// Returns the duration of a trial.
 fn budget(pair: Duration) -> Duration {
-    pair.mul_f64((PLANTED_PERCENT.len() + TWIN + 1) as f64 / PAIR_PARTICIPANTS)
+    // The reference, the server that costs as much, and the planted servers.
+    pair.mul_f64(time_shares(2 + PLANTED_PERCENT.len()) / time_shares(2))
 }
 
 fn measure(
@@ -120,7 +121,7 @@ fn measure(
     };
     let run = arena.measure(&experiment, WARM, stop)?;
     let failed = run.servers.iter().find_map(|server| server.failure.as_ref());
-    ensure!(failed.is_none(), "a test server failed: {failed:?}");
+    ensure!(failed.is_none(), "a test server failed: {}", failed.map_or("", |why| &why.cause));
     Ok(trial(&Analysis::of(&run, 0)))
 }
 
@@ -131,7 +132,8 @@ fn trial(analysis: &Analysis) -> PowerTrial {
     let costs = |server: usize| &analysis.servers[server].readings[Measure::Cost][..];
     let restarts = found(TWIN).map_or(0, |(effect, _)| effect.restarts);
     let withheld = analysis.withheld(&[TWIN, REFERENCE], Measure::Cost, restarts);
-    // A pair has a second verdict, on requests/s. The stricter of the two corrected limits counts.
+    // Each pair also has a verdict on requests/s, so alpha is corrected for two verdicts. The
+    // stricter of the two corrected limits applies.
     let alpha = (1.0 - analysis.confidence) / 2.0;
     let criterion = Criterion { alpha, ..Measure::Cost.criterion(analysis.confidence, withheld) };
     PowerTrial {
@@ -145,7 +147,7 @@ fn trial(analysis: &Analysis) -> PowerTrial {
 
 /// Returns the smallest difference that would have got a verdict, as a share. The readings of a
 /// server that costs as much as the reference are raised in steps of a tenth of a per cent until
-/// hotlap gives a verdict. `None` if half as much again is not enough.
+/// hotlap gives a verdict. `None` if even 50% more is not enough.
 pub fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> Option<f64> {
     let called = |by: f64| {
         let raised = |r: &Reading| {
@@ -159,12 +161,12 @@ pub fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) 
     (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
 }
 
-/// Work of which a request to a test server does a given amount.
+/// A kind of work, of which each request to a test server does a given amount.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
     /// The kind of test server.
     known: &'static str,
-    /// The rounds of work per request of the reference.
+    /// The iterations of work per request to the reference.
     base: u64,
 }
 
@@ -175,14 +177,14 @@ impl Work {
     /// Reads from 10 MB of memory, which take most of a server's time.
     pub const DATA: Self = Self { known: "walking", base: 1_000 };
 
-    /// Returns a server that does this many more rounds than the reference, as text.
+    /// Returns the name of a test server that does this many more iterations than the reference.
     pub fn server(&self, rounds: u64) -> String {
         format!("{}:{}", self.known, self.base + rounds)
     }
 
-    /// Returns how many more rounds make a request cost the given per cent more. The result follows
-    /// from the cost of a request to the reference, and from the cost of a round that is timed
-    /// alone.
+    /// Returns how many more iterations make a request cost each of these percentages more. The
+    /// result follows from the cost of a request to the reference, and from the cost of an
+    /// iteration that is timed alone.
     pub fn rounds<const N: usize>(
         &self,
         arena: &Arena,
@@ -209,6 +211,6 @@ impl Work {
         let laps = (0..40).map_while(|_| live.whole_lap(0, 0, LapKind::Flat).ok());
         let costs: Vec<f64> = laps.filter_map(|lap| lap.cost_ns()).collect();
         live.stop(&[0]);
-        median(&costs).context("a test server has no lap that counts")
+        median(&costs).context("all laps of a test server were excluded")
     }
 }

@@ -186,7 +186,7 @@ impl CommitBuilder<'_> {
     /// cannot be raced, or `None`.
     ///
     /// # Errors
-    /// The worktree, a log or a mark cannot be created.
+    /// The worktree, the log or the mark of the build cannot be written.
     pub fn build(&self, commit: &Commit) -> anyhow::Result<UnlessInterrupted<Option<String>>> {
         if self.interrupt.asked() {
             return Ok(UnlessInterrupted::Interrupted);

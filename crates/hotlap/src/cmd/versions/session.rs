@@ -80,7 +80,7 @@ impl SessionFolder {
         self.mark(commit).exists() && self.worktree(commit).exists()
     }
 
-    /// Keeps whether the worktree of a commit is built.
+    /// Records whether the worktree of a commit is built.
     ///
     /// # Errors
     /// The disk is full, for example.
@@ -96,7 +96,7 @@ impl SessionFolder {
         kept.with_context(|| format!("cannot write {}", mark.display()))
     }
 
-    /// Returns the path of the file that exists if a commit is built.
+    /// Returns the path of the file whose existence marks a commit as built.
     fn mark(&self, commit: &Commit) -> PathBuf {
         self.path.join("worktrees").join(format!("{}.built", commit.hash))
     }

@@ -191,7 +191,7 @@ pub fn versions(found: &TimelineView) -> Chart {
     let series = vec![Series { server: 0, points: points.collect(), stroke: Stroke::Dots }];
     Chart {
         title: found.measure.clone(),
-        note: format!("A dot is the ratio to {}, the line its 95% interval.", found.reference),
+        note: format!("A dot is the ratio to {}. The line is its 95% interval.", found.reference),
         x: Axis::between("ratio to the oldest version", ends(&series), times),
         y: Vertical::Names(found.versions.iter().map(|v| short_name(&v.name)).collect()),
         series,

@@ -223,7 +223,7 @@ pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Ru
 }
 
 /// Returns the cost ratio that decides when a run with `--stop-early` ends: 1, or the limit of the
-/// rule. `None` if other measures decide whether rules pass.
+/// rule. `None` without `--stop-early`, with several rules, and with a rule about another measure.
 pub(super) fn limit(schedule: &Schedule, rules: &[Rule]) -> Option<f64> {
     match rules {
         _ if !schedule.stop_early => None,
