@@ -124,7 +124,7 @@ impl Budget {
 
     /// Records what probes found about slices.
     pub fn probed(&mut self, probed: &[Probed]) {
-        self.is_provisional |= probed.iter().any(|found| !found.ratio.contains(1.0));
+        self.is_provisional |= probed.iter().any(Probed::is_biased);
     }
 
     /// Records a lap that has ended.

@@ -28,7 +28,7 @@ mod slices;
 
 pub use forecast::{Expected, Forecast, forecast};
 pub use instance::Setting;
-pub use slices::{LENGTHS, TOLERANCE, longest_service, shortest_slice};
+pub use slices::{LENGTHS, longest_service, shortest_slice};
 
 /// Minimum length of a lap (METHODOLOGY, *A run*). At 20,000 requests/s, such a lap has 2,000
 /// requests. One lap of each of ten servers fits into a second.

@@ -173,6 +173,18 @@ pub struct Probed {
     pub rate: Estimate,
 }
 
+/// The ratio by which a server may cost more or less in the window of a slice than after it. The
+/// value is a convention: the goal for the bias.
+pub(crate) const TOLERANCE: f64 = 1.03;
+
+impl Probed {
+    /// Whether the probe proves that the server costs over 3% more or less in slices than alone.
+    pub fn is_biased(&self) -> bool {
+        let Estimate { low, high, .. } = self.ratio;
+        self.ratio.is_bounded() && (low > TOLERANCE || high < 1.0 / TOLERANCE)
+    }
+}
+
 /// A verified server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ready {

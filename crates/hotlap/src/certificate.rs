@@ -180,7 +180,7 @@ impl Certificate {
     /// Returns the certificate in words, with one line for each finding.
     pub fn lines(&self) -> Vec<String> {
         let first = format!(
-            "Verdicts on CPU time per request, in runs of two servers with --duration {}s:",
+            "Verdicts on CPU time per request in runs of two servers, --duration {}s:",
             number::grouped(self.pair_s, 0)
         );
         let equal = format!("equal servers: called different in {}", self.share(self.false_alarms));
@@ -257,7 +257,7 @@ mod tests {
     fn a_certificate_in_words() {
         let certificate = trials(20).certificate();
         insta::assert_snapshot!(certificate.lines().join("\n"), @"
-        Verdicts on CPU time per request, in runs of two servers with --duration 60s:
+        Verdicts on CPU time per request in runs of two servers, --duration 60s:
         equal servers: called different in 1 of 20 [1%, 24%]
         1% more: found in 10 of 20 [30%, 70%], median 1.010×
         3% more: found in 19 of 20 [76%, 99%], median 1.031×

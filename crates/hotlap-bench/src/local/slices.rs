@@ -22,6 +22,7 @@ use std::time::Duration;
 use hotlap_stats::{Estimate, median};
 
 use super::instance::Between;
+use crate::runner::TOLERANCE;
 
 /// The possible lengths of a slice's window, shortest first (METHODOLOGY, *One slice length*).
 pub const LENGTHS: [Duration; 2] = [Duration::from_millis(12), Duration::from_millis(100)];
@@ -35,10 +36,6 @@ pub(super) const PROBE_WINDOWS: f64 = 13.0 / 3.0;
 
 /// The number of probes of a server, in both orders, before an early decision.
 const PROBES_BEFORE_LOOK: u32 = 4;
-
-/// The ratio by which a server may cost more or less in the window of a slice than after it. The
-/// value is a convention: the goal for the bias.
-pub const TOLERANCE: f64 = 1.03;
 
 /// A slice is also too short if the interval of at least [`MANY`] ratios extends beyond this ratio.
 /// The effect of the slice on the server is then unknown. Jetty costs 6% less CPU time in slices of

@@ -13,8 +13,7 @@
 use std::collections::BTreeSet;
 
 use hotlap_bench::lap::readings;
-use hotlap_bench::local::TOLERANCE;
-use hotlap_stats::{Bursts, ByRestart, Drift, Estimate, Mean, Reading, apart, totals};
+use hotlap_stats::{Bursts, ByRestart, Drift, Mean, Reading, apart, totals};
 
 use super::Measure;
 use crate::model::{Class, Probed, Run};
@@ -40,7 +39,7 @@ pub fn of_alone(run: &Run, (server, load): (usize, usize), costs: &[Reading]) ->
 /// change that noise may explain is not corrected.
 pub fn shift(measure: Measure, [server, other]: [Option<&Probed>; 2]) -> Mean {
     let of = |probed: Option<&Probed>| {
-        let found = probed.filter(|probed| is_biased(&probed.ratio))?;
+        let found = probed.filter(|probed| probed.is_biased())?;
         let ratio = match measure {
             Measure::Cost => found.ratio,
             Measure::Rate => found.rate,
@@ -51,11 +50,6 @@ pub fn shift(measure: Measure, [server, other]: [Option<&Probed>; 2]) -> Mean {
     };
     let [server, other] = [server, other].map(|probed| of(probed).unwrap_or_default());
     Mean::known(server.0 - other.0, server.1.hypot(other.1))
-}
-
-/// Whether probes prove that a server costs over 3% more or less in slices than alone.
-pub fn is_biased(in_slices: &Estimate) -> bool {
-    in_slices.is_bounded() && (in_slices.low > TOLERANCE || in_slices.high < 1.0 / TOLERANCE)
 }
 
 /// The smallest change of cost within a restart that is always reported, as a share. With such a
@@ -152,6 +146,8 @@ fn at_limit(run: &Run, load: usize, server: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use hotlap_stats::Estimate;
+
     use super::*;
 
     #[test]

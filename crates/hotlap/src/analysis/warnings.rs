@@ -6,10 +6,10 @@ use hotlap_load::Failures;
 use hotlap_load::outcome::Negotiated;
 use hotlap_stats::{Bursts, Estimate, OddStarts};
 
-use super::bias::{self, Unsteady};
+use super::bias::Unsteady;
 use super::capacity::{Highest, ServerCapacity, TrialView};
 use super::{Analysis, CapacityAnalysis, Measure, MeasuredServer};
-use crate::model::{Lap, Role, Run, Violation};
+use crate::model::{Lap, Probed, Role, Run, Violation};
 
 /// A window of a search is far below the capacity if its rate is below this share of the capacity.
 const FAR_BELOW: f64 = 0.8;
@@ -223,11 +223,11 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     let behind = analysis.offered.zip(reached).filter(|_| !measured.keeps_up);
     let at_common_rate = measured.open_loop.filter(|found| found.is_behind);
     let behind = behind.or(at_common_rate.map(|o| (o.offered_per_s, o.reached_per_s)));
-    let in_slices = measured.probed.map(|probed| probed.ratio);
+    let in_slices = measured.probed.filter(Probed::is_biased).map(|probed| probed.ratio);
     let left_out = |are_main| left_out(run, analysis.load, server, are_main);
     [
         measured.unsteady.map(ServerWarning::Unsteady),
-        in_slices.filter(bias::is_biased).map(ServerWarning::InSlices),
+        in_slices.map(ServerWarning::InSlices),
         analysis.bursts(server).map(ServerWarning::Bursty),
         analysis.odd_starts(server).map(ServerWarning::OddStarts),
         failing(run, analysis.load, server).filter(|_| measured.is_measured()),

@@ -21,7 +21,7 @@ fn a_certificate_is_kept_and_cited() {
         .hotlap("selftest --power --trials 1 --duration 2s")
         .said()
         .succeeds()
-        .has("in runs of two servers with --duration 2s")
+        .has("in runs of two servers, --duration 2s")
         .has("10% more: ");
     let files = scene.names("data/hotlap");
     let file = files.iter().find(|name| name.starts_with("certificate-")).expect("a certificate");

@@ -12,7 +12,7 @@ use clap::{CommandFactory, Parser};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use hotlap::cli::Cli;
-use hotlap::model::Question;
+use hotlap::model::{Certificate, PlantedDifference, Question};
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
 use hotlap_servers::catalogue::Catalogue;
@@ -64,6 +64,29 @@ fn the_example_workflow_gives_the_action_its_inputs() {
     for input in inputs {
         assert!(action.contains(&format!("\n  {input}:\n")), "action.yml has no input {input}");
     }
+}
+
+#[test]
+fn the_page_about_ci_shows_a_certificate() {
+    let planted = [(1, 1.008, 8), (3, 1.028, 18), (10, 1.096, 18)];
+    let planted = planted.map(|(percent, ratio, found)| {
+        let ratio = Some(ratio);
+        PlantedDifference { percent, ratio, found }
+    });
+    let certificate = Certificate {
+        made_ms: 0,
+        hotlap: String::new(),
+        pair_s: 10.0,
+        trials: 20,
+        false_alarms: 0,
+        planted: planted.to_vec(),
+        smallest: Some(0.024),
+        noise: Some(0.009),
+    };
+    let page = read("docs/ci.md");
+    let shown = page.split("<!-- certificate -->").nth(1).unwrap().split("<!--").next().unwrap();
+    let shown: Vec<&str> = shown.trim().lines().map(str::trim).collect();
+    assert_eq!(shown, certificate.lines());
 }
 
 #[test]
