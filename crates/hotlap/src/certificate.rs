@@ -10,7 +10,7 @@ use anyhow::Context;
 use hotlap_stats::{Estimate, median, proportion};
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Certificate, PlantedDifference};
+use crate::model::{PlantedDifference, PowerCertificate};
 use crate::paths;
 use crate::text::number;
 
@@ -109,7 +109,7 @@ impl Trials {
     }
 
     /// Returns what the trials found.
-    pub fn certificate(&self) -> Certificate {
+    pub fn certificate(&self) -> PowerCertificate {
         let count = |is: &dyn Fn(&PowerTrial) -> bool| {
             self.trials.iter().filter(|trial| is(trial)).count() as u32
         };
@@ -122,7 +122,7 @@ impl Trials {
             found: count(&|trial| trial.is_found[at]),
         };
         let smallest = self.trials.iter().map(|trial| trial.smallest.unwrap_or(f64::INFINITY));
-        Certificate {
+        PowerCertificate {
             made_ms: self.made_ms,
             hotlap: self.hotlap.clone(),
             pair_s: self.pair_s,
@@ -148,7 +148,7 @@ pub fn nine_in_ten(values: impl Iterator<Item = f64>) -> Option<f64> {
     sorted.get(at.checked_sub(1)?).copied()
 }
 
-impl Certificate {
+impl PowerCertificate {
     /// Returns the certificate of the machine with this fingerprint. `None` if the machine has
     /// none.
     pub fn of_machine(fingerprint: &str) -> Option<Self> {
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn four_times_the_time_halves_the_smallest_difference() {
-        let certificate = Certificate { smallest: Some(0.02), ..trials(1).certificate() };
+        let certificate = PowerCertificate { smallest: Some(0.02), ..trials(1).certificate() };
         assert_eq!(certificate.smallest_in(240.0, 2, 1), Some(0.01));
         assert_eq!(certificate.smallest_in(60.0, 2, 1), Some(0.02));
         assert_eq!(certificate.smallest_in(120.0, 2, 2), Some(0.02));

@@ -179,13 +179,13 @@ pub struct Host {
     pub generators: Vec<GeneratorMachine>,
     /// How small a difference this machine can find, if `hotlap selftest --power` measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate: Option<Certificate>,
+    pub certificate: Option<PowerCertificate>,
 }
 
 /// How small a difference runs on a machine can find, according to trials with known differences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Certificate {
+pub struct PowerCertificate {
     /// The end of the last trial, in milliseconds since 1970 (UTC).
     pub made_ms: u64,
     /// The version of hotlap.

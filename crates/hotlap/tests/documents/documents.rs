@@ -12,7 +12,7 @@ use clap::{CommandFactory, Parser};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use hotlap::cli::Cli;
-use hotlap::model::{Certificate, PlantedDifference, Question};
+use hotlap::model::{PlantedDifference, PowerCertificate, Question};
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
 use hotlap_servers::catalogue::Catalogue;
@@ -73,7 +73,7 @@ fn the_page_about_ci_shows_a_certificate() {
         let ratio = Some(ratio);
         PlantedDifference { percent, ratio, found }
     });
-    let certificate = Certificate {
+    let certificate = PowerCertificate {
         made_ms: 0,
         hotlap: String::new(),
         pair_s: 10.0,

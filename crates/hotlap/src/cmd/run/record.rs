@@ -15,7 +15,7 @@ use super::participants::Participants;
 use super::shard;
 use super::spec::RunSpec;
 use crate::model::{
-    Certificate, Host, Machine, Observing, Question, Run, RunSchedule, RunState, Server,
+    Host, Machine, Observing, PowerCertificate, Question, Run, RunSchedule, RunState, Server,
 };
 use crate::redact;
 use crate::text::number::plural;
@@ -32,7 +32,7 @@ pub fn begin(
     let mut host = participants.hosts.facts(Host::of(Machine::describe()));
     host.doubts.extend(cores.notes.iter().cloned());
     if host.controller.is_none() && host.generators.is_empty() {
-        host.certificate = Certificate::of_machine(&host.machine.fingerprint);
+        host.certificate = PowerCertificate::of_machine(&host.machine.fingerprint);
     }
     host.node = spec.shard.is_some().then(shard::node);
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
