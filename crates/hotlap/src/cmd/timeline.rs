@@ -299,7 +299,7 @@ impl Timeline<'_> {
 
     /// Returns the timeline as a table with a chart, and sentences.
     fn text(&self, view: &TimelineView) -> String {
-        let table = layout::lines(&view.table(), self.console.width);
+        let table = layout::lines(&view.table_with_chart(), self.console.width);
         let mut lines: Vec<String> = table.all().map(ToString::to_string).collect();
         lines.push(String::new());
         lines.extend(view.sentences.iter().cloned());

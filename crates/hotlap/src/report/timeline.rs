@@ -47,17 +47,27 @@ impl fmt::Display for Ratio {
 }
 
 impl TimelineView {
-    /// Returns the versions as a table, with a chart as its last column.
+    /// Returns the versions as a table.
     pub fn table(&self) -> Table {
+        Table::new(self.columns())
+    }
+
+    /// Returns the versions as a table for a terminal, with a chart as its last column.
+    pub fn table_with_chart(&self) -> Table {
         let ends = self.versions.iter().flat_map(|version| version.ratio.ends);
         let scale = ends.fold((f64::MAX, f64::MIN), |(a, b), end| (a.min(end), b.max(end)));
+        let bars = self.versions.iter().map(|version| bar(version.ratio.ends, scale));
+        let mut columns = self.columns();
+        columns.push(Column::left("", bars).drop_order(1));
+        Table::new(columns)
+    }
+
+    fn columns(&self) -> Vec<Column> {
         let versions = || self.versions.iter();
-        Table::new(vec![
+        vec![
             Column::left("version", versions().map(|version| version.name.clone())),
             Column::left(&self.measure, versions().map(|version| version.ratio.to_string())),
-            Column::left("", versions().map(|version| bar(version.ratio.ends, scale)))
-                .drop_order(1),
-        ])
+        ]
     }
 }
 
