@@ -66,8 +66,8 @@ pub struct Budget {
     /// Requests/s of every valid lap under the first closed loop, by participant.
     rates: Vec<Vec<f64>>,
     out: Vec<bool>,
-    /// Whether the ratios of `costs` may not be those of the report: the CPU time of a server is
-    /// unknown, or probes found that slices change what a server costs.
+    /// Whether the report may have other ratios than `costs`. Either the CPU time of a server is
+    /// unknown, or probes proved that slices change what a server costs.
     is_provisional: bool,
 }
 

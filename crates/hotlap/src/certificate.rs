@@ -88,12 +88,10 @@ impl Trials {
     /// # Errors
     /// The file cannot be written.
     pub fn keep(&self) -> anyhow::Result<()> {
-        let file = |end| Self::file(&self.machine, end);
-        let (file, new) = (file("unfinished.json")?, file("unfinished.new")?);
+        let file = Self::file(&self.machine, "unfinished.json")?;
         let write = || -> io::Result<()> {
             file.parent().map_or(Ok(()), fs::create_dir_all)?;
-            fs::write(&new, serde_json::to_vec(self)?)?;
-            fs::rename(&new, &file)
+            paths::replace(&file, &serde_json::to_vec(self)?)
         };
         write().with_context(|| format!("cannot write the trials to {}", file.display()))
     }
@@ -193,7 +191,10 @@ impl PowerCertificate {
         });
         let smallest = match self.smallest {
             Some(share) => {
-                format!("smallest difference found in 9 of 10 runs: {}", percent(share))
+                format!(
+                    "smallest difference found in 9 of 10 runs: {}",
+                    number::percent(100.0 * share)
+                )
             }
             None => "smallest difference found in 9 of 10 runs: over 50%".to_owned(),
         };
@@ -206,7 +207,9 @@ impl PowerCertificate {
     /// the run.
     pub fn cited(&self, noise: Option<f64>) -> String {
         let finds = match self.smallest {
-            Some(share) => format!("9 of 10 runs find a difference of {}", percent(share)),
+            Some(share) => {
+                format!("9 of 10 runs find a difference of {}", number::percent(100.0 * share))
+            }
             None => "fewer than 9 of 10 runs find even a difference of 50%".to_owned(),
         };
         let change = match (self.noise, noise) {
@@ -224,11 +227,6 @@ impl PowerCertificate {
             self.trials
         )
     }
-}
-
-/// Formats a share with one decimal: `1.9%`.
-fn percent(share: f64) -> String {
-    format!("{}%", number::grouped(100.0 * share, 1))
 }
 
 #[cfg(test)]

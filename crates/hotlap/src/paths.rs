@@ -26,6 +26,16 @@ pub fn store() -> Option<PathBuf> {
     Some(data()?.join("hotlap.db"))
 }
 
+/// Writes a file in place of an earlier one. If the write is interrupted, the earlier file stays.
+///
+/// # Errors
+/// The disk is full, for example.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, content)?;
+    fs::rename(&new, path)
+}
+
 /// The folder for builds and unpacked files: `$HOTLAP_CACHE`, or else `hotlap` in `$XDG_CACHE_HOME`
 /// or `~/.cache`. If no variable is set, or the usual folder cannot be written, the cache is a
 /// private folder in the system's temporary folder. The cache is created if it does not exist.

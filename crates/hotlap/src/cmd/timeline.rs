@@ -53,11 +53,13 @@ pub fn run(args: &TimelineArgs, console: &Console) -> anyhow::Result<Exit> {
     let UnlessInterrupted::Done(()) = timeline.measure()? else { return Ok(Exit::Interrupted) };
     timeline.clean()?;
     let view = timeline.view();
+    // A closed pipe costs no export, and a full disk no output.
+    let printed = match args.json {
+        true => console.json(&timeline.json()),
+        false => console.print(&timeline.text(&view)).map_err(Into::into),
+    };
     exports.finish(&view)?;
-    match args.json {
-        true => console.json(&timeline.json())?,
-        false => console.print(&timeline.text(&view))?,
-    }
+    printed?;
     Ok(if timeline.levels().len() > 1 { Exit::Ok } else { Exit::Invalid })
 }
 

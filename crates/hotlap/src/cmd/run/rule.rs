@@ -105,9 +105,9 @@ impl Rule {
             format!(
                 "--fail-if '{self}' is finer than this run can decide. According to the machine's \
                  certificate of {}, the smallest difference that 9 of 10 runs of this length find \
-                 is about {}%. Raise the limit above that, or set --duration {:.0}m.",
+                 is about {}. Raise the limit above that, or set --duration {:.0}m.",
                 certificate.day(),
-                number::grouped(100.0 * smallest, 1),
+                number::percent(100.0 * smallest),
                 (duration_s * (smallest / self.limit).powi(2) / 60.0).ceil()
             )
         })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use hotlap_bench::experiment::Experiment;
 use hotlap_bench::lap::LapKind;
 use hotlap_bench::local::LocalRunner;
@@ -19,6 +19,7 @@ use hotlap_servers::machine::Machine;
 use hotlap_stats::{Criterion, Reading, Share, Verdict, effect, median, pairs, verdicts};
 
 use super::arena::Arena;
+use super::trials::told;
 use crate::analysis::{Analysis, Measure};
 use crate::certificate::{PLANTED_PERCENT, PowerTrial, Trials, time_shares};
 use crate::cli::SelftestArgs;
@@ -205,9 +206,8 @@ impl Work {
         let setting = arena.setting(Some(Duration::from_millis(12)), WARM);
         let stop = Arc::new(AtomicBool::new(false));
         let mut live = LocalRunner::new(setting, &participants, &loads, stop);
-        live.bring_up(0).map_err(|why| anyhow!("a test server failed: {}", why.cause))?;
-        live.warm(0, 0, &mut |_| ())
-            .map_err(|why| anyhow!("a test server failed: {}", why.cause))?;
+        live.bring_up(0).map_err(|why| told(self.known, &why))?;
+        live.warm(0, 0, &mut |_| ()).map_err(|why| told(self.known, &why))?;
         let laps = (0..40).map_while(|_| live.whole_lap(0, 0, LapKind::Flat).ok());
         let costs: Vec<f64> = laps.filter_map(|lap| lap.cost_ns()).collect();
         live.stop(&[0]);

@@ -91,7 +91,7 @@ impl<'a> Alone<'a> {
     }
 }
 
-fn told(known: &str, why: &ServerFailure) -> anyhow::Error {
+pub(super) fn told(known: &str, why: &ServerFailure) -> anyhow::Error {
     anyhow!("the test server {known} failed: {why} ({})", why.log_tail.join("; "))
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::repository::Commit;
+use crate::paths;
 
 /// The file with the state, in the folder of a session.
 const STATE: &str = "session.json";
@@ -58,10 +59,8 @@ impl SessionFolder {
     /// # Errors
     /// The disk is full, for example.
     pub fn write(&self, state: &impl Serialize) -> anyhow::Result<()> {
-        let (path, new) = (self.path.join(STATE), self.path.join("session.new"));
-        let written = fs::write(&new, serde_json::to_vec(state)?);
-        written
-            .and_then(|()| fs::rename(&new, &path))
+        let path = self.path.join(STATE);
+        paths::replace(&path, &serde_json::to_vec(state)?)
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
