@@ -1,8 +1,8 @@
-//! The protocol on one connection: responses of any bytes, cut anywhere, pipelined or not, with the
-//! templates that are learned on the way.
+//! Feeds arbitrary responses to one connection, cut at any byte, pipelined or not, with the
+//! templates that are learned from them.
 //!
-//! It must make no difference how the bytes are cut, and a response that is counted as correct must
-//! be correct according to the parser.
+//! How the bytes are cut must make no difference. The parser must agree that each response that is
+//! counted as correct is correct.
 
 #![no_main]
 

@@ -45,7 +45,7 @@ fn next(input: &mut &[u8]) -> u8 {
 fn push(bytes: &mut Vec<u8>, input: &mut &[u8]) {
     let what = next(input);
     let choice = next(input);
-    // Mostly one of the first streams.
+    // In 15 of 16 cases, this is one of the first streams.
     let stream = match choice >> 4 {
         15 => u32::from(next(input)),
         _ => u32::from(choice >> 4) * 2 + 1,

@@ -87,7 +87,7 @@ impl Budget {
             lap: Duration::ZERO,
             costs: vec![vec![Vec::new(); experiment.loads.len()]; n],
             rates: vec![Vec::new(); n],
-            is_provisional: false,
+            is_provisional: experiment.past.probed.iter().any(Probed::is_biased),
             out: (0..n).map(|i| experiment.past.out.contains(&i)).collect(),
             experiment: experiment.clone(),
         };
@@ -234,7 +234,7 @@ impl Budget {
             round_s: round.as_secs_f64().max(1e-3),
             lap_s: 2.0 * self.lap.as_secs_f64(),
         };
-        further_restarts(had, left.as_secs_f64(), &costs)
+        further_restarts(had, left.as_secs_f64(), &costs, self.experiment.limit.is_some())
     }
 
     /// Whether the budget has time for another round of this restart.

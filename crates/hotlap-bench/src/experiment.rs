@@ -37,9 +37,9 @@ pub struct Experiment {
     pub restarts: Option<u32>,
     /// An exact number of rounds per restart, regardless of the budget.
     pub rounds: Option<u32>,
-    /// The length of a slice's window. `None`: the shortest length at which every server recovers
-    /// from being frozen.
-    pub slice: Option<Duration>,
+    /// The length of a slice's window under each load. Empty: the shortest length at which every
+    /// server recovers from being frozen.
+    pub slices: Vec<Duration>,
     /// Whether the first restarts end with paced laps.
     pub paced: bool,
     /// The rate of paced laps, in requests/s. By default half of the slowest server's throughput.
@@ -79,6 +79,8 @@ pub struct Past {
     pub out: Vec<usize>,
     /// The rate of the run's paced laps, in requests/s.
     pub rate: Option<f64>,
+    /// The results of the probes.
+    pub probed: Vec<Probed>,
     /// The time spent so far.
     pub spent: Duration,
 }
@@ -141,18 +143,18 @@ pub enum Event<'a> {
         /// The result of the warm-up.
         warmup: &'a Warmup,
     },
-    /// A server is about to be probed, to choose the slice length.
+    /// A server is about to be probed, to choose the slice length of a load.
     Probing {
         /// The participant.
         participant: usize,
         /// The load.
         load: usize,
     },
-    /// The slice length of this run has been chosen.
+    /// The slice lengths of this run have been chosen.
     Sliced {
-        /// Length of a slice's window.
-        slice: Duration,
-        /// The results of the probes that led to the choice.
+        /// Length of a slice's window, under each load.
+        slices: Vec<Duration>,
+        /// The results of the probes that led to the choices.
         probed: Vec<Probed>,
     },
     /// A lap is about to begin.
@@ -238,7 +240,7 @@ impl Experiment {
             limit: None,
             restarts: None,
             rounds: None,
-            slice: None,
+            slices: Vec::new(),
             paced: false,
             common_rate: None,
             objectives: Vec::new(),
@@ -252,6 +254,11 @@ impl Experiment {
     /// The first load that has no fixed rate. Paced laps follow the laps of this load.
     pub fn closed_loop(&self) -> Option<usize> {
         self.loads.iter().position(|load| load.rate.is_none())
+    }
+
+    /// The lengths of the slices in milliseconds, for the record. Empty if probes choose them.
+    pub fn slices_ms(&self) -> Vec<f64> {
+        self.slices.iter().map(|slice| slice.as_secs_f64() * 1e3).collect()
     }
 
     /// The confidence level of the experiment's intervals.

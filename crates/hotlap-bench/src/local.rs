@@ -26,7 +26,7 @@ mod forecast;
 mod instance;
 mod slices;
 
-pub use forecast::{Expected, Forecast, forecast};
+pub use forecast::{Expected, ExpectedLoad, Forecast, forecast};
 pub use instance::Setting;
 pub use slices::{LENGTHS, longest_service, shortest_slice};
 
@@ -68,7 +68,8 @@ const VERIFIED_AT_ONCE: usize = 4;
 pub struct LocalRunner {
     run: Arc<Conditions>,
     instances: Vec<Instance>,
-    slices: Slices,
+    /// The slice length of each load.
+    slices: Vec<Slices>,
     /// Whether servers are frozen outside of their slices.
     freezes: bool,
 }
@@ -81,7 +82,7 @@ impl LocalRunner {
         loads: &[Load],
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let slices = Slices::new(setting.slice, setting.probe_limit);
+        let slices = Slices::of_loads(&setting.slices, loads.len(), setting.probe_limit);
         let freezes = setting.freeze;
         let (loads, began) = (loads.to_vec(), Instant::now());
         let run = Arc::new(Conditions { setting, loads, began, stop });
@@ -121,33 +122,43 @@ impl LocalRunner {
         known.find_map(|participant| self.instances[participant].known[load])
     }
 
-    /// The running servers' requirements for a slice, by program and load.
-    fn needs(&self) -> BTreeMap<(usize, usize), Needs> {
+    /// The running servers' requirements for a slice under this load, by program.
+    fn needs(&self, load: usize) -> BTreeMap<usize, Needs> {
         let mut needs = BTreeMap::new();
         for instance in self.running() {
-            for (load, known) in instance.known.iter().enumerate() {
-                let Some(known) = known else { continue };
-                let own = Needs {
-                    service: known.service,
-                    whole: self.run.loads[load].rate.is_some() || instance.has_log(),
-                    delay: instance.delay() + self.run.setting.generator.delay(),
-                    known: instance.is_known(),
-                };
-                needs.entry((self.program(instance.number), load)).or_insert(own);
-            }
+            let Some(known) = &instance.known[load] else { continue };
+            let own = Needs {
+                service: known.service,
+                whole: self.run.loads[load].rate.is_some() || instance.has_log(),
+                delay: instance.delay() + self.run.setting.generator.delay(),
+                known: instance.is_known(),
+            };
+            needs.entry(self.program(instance.number)).or_insert(own);
         }
         needs
     }
 
+    /// The participants to probe next under this load.
+    fn probes_under(&mut self, load: usize) -> Vec<usize> {
+        let needs = self.needs(load);
+        let mut next = self.slices[load].next(&needs);
+        // Without another server in between, a server would find its caches as it left them.
+        if let &[program] = &next[..] {
+            let is_other = |(other, needs): &(&usize, &Needs)| **other != program && needs.known;
+            next.extend(needs.iter().find(is_other).map(|(other, _)| *other));
+        }
+        next
+    }
+
     /// The length of a lap: the sum of its slices.
     fn lap_length(&self, load: usize) -> Duration {
-        self.slices.length() * self.slices_a_lap(load)
+        self.slices[load].length() * self.slices_a_lap(load)
     }
 
     fn slices_a_lap(&self, load: usize) -> u32 {
         let known = self.running().filter_map(|instance| instance.known[load]);
         let service = known.map(|known| known.service).max();
-        slices_a_lap(self.slices.length(), service.unwrap_or_default())
+        slices_a_lap(self.slices[load].length(), service.unwrap_or_default())
     }
 
     /// Applies `act` to a server, and freezes the server afterwards, whatever the result. If one
@@ -299,24 +310,18 @@ impl Runner for LocalRunner {
     fn probes(&mut self) -> Vec<(usize, usize)> {
         // Probes are not part of a lap, so the laps under way are dropped.
         self.instances.iter_mut().for_each(Instance::forget_lap);
-        let needs = self.needs();
-        let mut next = self.slices.next(&needs);
-        // Without another server in between, a server would find its caches as it left them.
-        if let &[(program, load)] = &next[..] {
-            let others =
-                needs.into_iter().filter(|((other, _), needs)| *other != program && needs.known);
-            next.extend(others.map(|((other, _), _)| (other, load)).next());
-        }
-        next
+        let loads = 0..self.run.loads.len();
+        let under = |load| self.probes_under(load).into_iter().map(move |program| (program, load));
+        loads.flat_map(under).collect()
     }
 
     fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
-        let (edges, rest) = (self.slices.probe_edges(), lead_in(self.slices.length()));
+        let (edges, rest) = (self.slices[load].probe_edges(), lead_in(self.slices[load].length()));
         match self.then_freeze(participant, |instance| instance.drive(load, edges, rest)) {
             Ok([opens, closes, ends]) => {
-                let program = (self.program(participant), load);
+                let program = self.program(participant);
                 let (within, after) = (Between::of(&opens, &closes), Between::of(&closes, &ends));
-                self.slices.probed(program, &within, &after);
+                self.slices[load].probed(program, &within, &after);
                 Ok(())
             }
             // A lost generator only means one probe less.
@@ -325,14 +330,14 @@ impl Runner for LocalRunner {
         }
     }
 
-    fn slice_length(&self) -> Duration {
-        self.slices.length()
+    fn slice_length(&self, load: usize) -> Duration {
+        self.slices[load].length()
     }
 
     fn probed(&self) -> Vec<Probed> {
         let each = |participant| (0..self.run.loads.len()).map(move |load| (participant, load));
         let found = |(participant, load): (usize, usize)| {
-            let found = self.slices.found((self.program(participant), load))?;
+            let found = self.slices[load].found(self.program(participant))?;
             let slice_ms = found.slice.as_secs_f64() * 1e3;
             Some(Probed { participant, load, slice_ms, ratio: found.ratio, rate: found.rate })
         };
@@ -344,7 +349,7 @@ impl Runner for LocalRunner {
     }
 
     fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
-        let window = self.slices.length();
+        let window = self.slices[load].length();
         let instance = &mut self.instances[participant];
         let driven = instance.slice(load, window);
         // A server whose side effect is counted must write its log before it is frozen.
@@ -388,7 +393,7 @@ impl Runner for LocalRunner {
         load: usize,
         instrument: Instrument,
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure> {
-        let times = (lead_in(self.slices.length()), OBSERVED.max(self.lap_length(load)));
+        let times = (lead_in(self.slices[load].length()), OBSERVED.max(self.lap_length(load)));
         self.then_freeze(participant, |instance| instance.observed_lap(load, instrument, times))
     }
 
@@ -515,7 +520,7 @@ mod tests {
             [participant("a", b"text"), participant("b", b"json"), participant("c", b"json")];
         let told = |against: BTreeMap<usize, usize>| -> Vec<usize> {
             let setting = Setting {
-                slice: None,
+                slices: vec![],
                 probe_limit: Duration::ZERO,
                 timeout: Duration::ZERO,
                 start_limit: Duration::ZERO,

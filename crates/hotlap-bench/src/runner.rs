@@ -49,7 +49,7 @@ pub trait Runner {
     ) -> Result<Warmup, ServerFailure>;
 
     /// Returns the participants and loads to probe next, in both orders, to choose the slice
-    /// length. The schedule calls this method again after the probes, until nothing is left to
+    /// lengths. The schedule calls this method again after the probes, until nothing is left to
     /// probe.
     fn probes(&mut self) -> Vec<(usize, usize)>;
 
@@ -59,8 +59,8 @@ pub trait Runner {
     /// The results of the probes, for each participant and load.
     fn probed(&self) -> Vec<Probed>;
 
-    /// Length of a slice's window.
-    fn slice_length(&self) -> Duration;
+    /// Length of a slice's window under a load.
+    fn slice_length(&self, load: usize) -> Duration;
 
     /// The number of slices per lap, the same for all participants.
     fn slices(&self, load: usize) -> u32;
@@ -162,7 +162,7 @@ pub struct Probed {
     pub participant: usize,
     /// The load, as an index.
     pub load: usize,
-    /// Length of the slices, in milliseconds. This is the run's slice length, or a shorter one at
+    /// Length of the slices, in milliseconds. This is the load's slice length, or a shorter one at
     /// which the server already recovered.
     pub slice_ms: f64,
     /// CPU time per request in the window of a slice, divided by the CPU time per request after it,
@@ -180,9 +180,13 @@ pub(crate) const TOLERANCE: f64 = 1.03;
 impl Probed {
     /// Whether the probe proves that the server costs over 3% more or less in slices than alone.
     pub fn is_biased(&self) -> bool {
-        let Estimate { low, high, .. } = self.ratio;
-        self.ratio.is_bounded() && (low > TOLERANCE || high < 1.0 / TOLERANCE)
+        self.ratio.is_bounded() && is_beyond(&self.ratio)
     }
+}
+
+/// Whether the whole interval of a probe's ratio lies beyond the tolerance.
+pub(crate) fn is_beyond(ratio: &Estimate) -> bool {
+    ratio.low > TOLERANCE || ratio.high < 1.0 / TOLERANCE
 }
 
 /// A verified server.

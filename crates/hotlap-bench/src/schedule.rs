@@ -185,7 +185,8 @@ impl Schedule<'_> {
         self.go_on()
     }
 
-    /// Probes servers until the runner has chosen the slice length. Does nothing in later restarts.
+    /// Probes servers until the runner has chosen the slice lengths. Does nothing in later
+    /// restarts.
     fn settle_slices(&mut self, restart: u32) -> Result<(), Over> {
         let place = Place { restart, round: 0 };
         let mut probes = self.runner.probes();
@@ -206,9 +207,11 @@ impl Schedule<'_> {
             probes = self.runner.probes();
         }
         if !std::mem::replace(&mut self.sliced, true) {
-            let (slice, probed) = (self.runner.slice_length(), self.runner.probed());
+            let length = |load| self.runner.slice_length(load);
+            let slices = (0..self.experiment.loads.len()).map(length).collect();
+            let probed = self.runner.probed();
             self.budget.probed(&probed);
-            (self.watch)(Event::Sliced { slice, probed });
+            (self.watch)(Event::Sliced { slices, probed });
         }
         Ok(())
     }
@@ -427,10 +430,13 @@ mod tests {
 
     use hotlap_servers::contract::{Contract, Name};
     use hotlap_servers::launch::Launch;
+    use hotlap_stats::Estimate;
 
     use super::*;
+    use crate::experiment::Past;
     use crate::lap::LapKind;
     use crate::participant::{Load, Origin};
+    use crate::runner::Probed;
     use crate::scripted::{Script, Scripted};
 
     fn load() -> Load {
@@ -650,6 +656,24 @@ mod tests {
         assert_eq!(laps(&precise, &mut runner).1, Over::Precise);
         let spent = runner.elapsed().as_secs_f64();
         assert!(spent < 100.0, "{spent} s");
+    }
+
+    /// Regression: a run ended early, although its report corrects the ratios for the slice bias.
+    #[test]
+    fn a_run_ends_early_once_its_differences_are_certain() {
+        let budget = Duration::from_secs(120);
+        let certain = Experiment { limit: Some(1.0), budget, ..experiment(None, None) };
+        let ratio = Estimate { value: 1.1, low: 1.08, high: 1.12 };
+        let probed = Probed { participant: 2, load: 0, slice_ms: 12.0, ratio, rate: ratio };
+        let over = |before: &[Probed], now: &[Probed]| {
+            let past = Past { probed: before.to_vec(), ..Past::default() };
+            let mut runner = runner(three());
+            runner.found = now.to_vec();
+            laps(&Experiment { past, ..certain.clone() }, &mut runner).1
+        };
+        assert_eq!(over(&[], &[]), Over::Certain);
+        assert_eq!(over(&[], &[probed]), Over::Budget);
+        assert_eq!(over(&[probed], &[]), Over::Budget, "a resumed run does not probe again");
     }
 
     /// Regression: suites of nine servers with slices of 1 s ended after one restart, without a

@@ -104,6 +104,8 @@ pub struct Scripted {
     pub slices: u32,
     /// The number of probes of each server, in both orders.
     pub probes: u32,
+    /// The results of the probes.
+    pub found: Vec<Probed>,
     /// The rate, in requests/s, from which the generator is late in trials.
     pub late_from: Option<f64>,
     /// Whether the generator is late whenever a server is held.
@@ -132,6 +134,7 @@ impl Scripted {
             laps: vec![0; n],
             slices: 1,
             probes: 0,
+            found: Vec::new(),
             late_from: None,
             late_when_held: false,
             held_share: 1.0,
@@ -308,12 +311,12 @@ impl Runner for Scripted {
         self.call("probe", participant)
     }
 
-    fn slice_length(&self) -> Duration {
+    fn slice_length(&self, _load: usize) -> Duration {
         self.lap / self.slices
     }
 
     fn probed(&self) -> Vec<Probed> {
-        Vec::new()
+        self.found.clone()
     }
 
     fn slices(&self, _load: usize) -> u32 {

@@ -1,9 +1,10 @@
-//! The PostgreSQL that hotlap starts for one run, and removes with the run.
+//! The PostgreSQL of a run. hotlap starts it for the run and removes it with the run, unless the
+//! user names a PostgreSQL that already runs.
 //!
 //! Each start of a server gets a fresh copy of one database. Rows written by one server therefore
-//! neither slow down nor warm up another server. hotlap uses only installed programs, and never
-//! touches a PostgreSQL that the user runs. The run's PostgreSQL has its own folder, port and
-//! password.
+//! neither slow down nor warm up another server. hotlap uses only installed programs. The
+//! PostgreSQL that it starts has its own folder, port and password. In a PostgreSQL of the user,
+//! hotlap creates its own databases, drops them with the run, and touches no other database.
 //!
 //! Like a server, PostgreSQL runs under a supervisor, which ends it even if hotlap is killed. If
 //! both were killed, [`remove_left`] ends PostgreSQL at the next start of hotlap, and removes its
@@ -29,11 +30,14 @@ use crate::launch::ServerFailure;
 use crate::machine::free_port;
 use crate::process::{Process, ProcessExit, ProcessSetting, Supervisor};
 
+mod cluster;
 mod folder;
 mod others;
 mod programs;
 mod proof;
 
+use cluster::Cluster;
+pub use cluster::ClusterUrl;
 use folder::{Folder, Owner};
 pub use folder::{LOG, remove_left};
 pub(crate) use others::connected;
@@ -78,15 +82,6 @@ fn pool_size() -> usize {
     std::thread::available_parallelism().map_or(POOL, |cores| cores.get().max(POOL))
 }
 
-/// The role that owns the servers' databases, which is not a superuser.
-const ROLE: &str = "app";
-
-/// The superuser that hotlap uses to create databases.
-const SUPERUSER: &str = "hotlap";
-
-/// The name of the database that is copied for every server.
-const TEMPLATE: &str = "original";
-
 /// The time limit for `initdb`, and again for the first connection.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
@@ -121,6 +116,8 @@ pub struct DatabaseSetting {
     pub programs: Programs,
     /// The source of the tables and rows. Every start of a server gets a copy of the result.
     pub schema: Schema,
+    /// A PostgreSQL that already runs. `None`: hotlap starts one.
+    pub url: Option<ClusterUrl>,
     /// The cores that PostgreSQL runs on. If empty, it is not pinned.
     pub cores: Vec<usize>,
 }
@@ -146,9 +143,12 @@ impl fmt::Display for Schema {
 impl DatabaseSetting {
     /// Returns the facts about the database for a report. `servers` are the cores of the servers.
     pub fn facts(&self, servers: &[usize]) -> DatabaseFacts {
-        let Self { programs, schema, cores } = self;
+        let Self { programs, schema, url, cores } = self;
         DatabaseFacts {
-            version: programs.version().to_owned(),
+            version: match url {
+                Some(url) => format!("PostgreSQL at {url}"),
+                None => programs.version().to_owned(),
+            },
             schema: schema.to_string(),
             cores: cores.clone(),
             shares_cores: cores.is_empty() || cores.iter().any(|core| servers.contains(core)),
@@ -160,7 +160,7 @@ impl DatabaseSetting {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DatabaseFacts {
-    /// The version, such as `PostgreSQL 15.18`.
+    /// The version, such as `PostgreSQL 15.18`, or the address: `PostgreSQL at 127.0.0.1:5432`.
     pub version: String,
     /// The SQL file, or `the tables of the contracts`.
     pub schema: String,
@@ -170,26 +170,29 @@ pub struct DatabaseFacts {
     pub shares_cores: bool,
 }
 
-/// A running PostgreSQL. Dropping this value ends PostgreSQL and removes its folder.
+/// A running PostgreSQL. Dropping this value ends PostgreSQL and removes its folder, or removes the
+/// run's databases from a PostgreSQL of the user.
 #[derive(Debug)]
 pub struct Database {
-    /// The process. `None` only while this value is dropped.
+    /// The process of a PostgreSQL that hotlap started.
     process: Option<Process>,
     setting: DatabaseSetting,
-    port: u16,
-    password: String,
+    cluster: Cluster,
+    /// The folder of the run.
+    logs: PathBuf,
     /// Set when the user interrupts.
     stop: Arc<AtomicBool>,
     /// Held while statements of a server are counted, because the counting is on or off for all
     /// servers.
     counting: Mutex<()>,
-    /// PostgreSQL's folder, which is removed after the process has ended.
-    folder: Folder,
+    /// The folder of a PostgreSQL that hotlap started, which is removed after the process has ended.
+    _folder: Option<Folder>,
 }
 
 impl Database {
-    /// Starts PostgreSQL and creates the database that is copied for servers. `logs` is the folder
-    /// of the run, which receives a note with the path of PostgreSQL's folder.
+    /// Starts PostgreSQL, unless the user runs it, and creates the database that is copied for
+    /// servers. `logs` is the folder of the run, which receives a note with the path of PostgreSQL's
+    /// folder.
     ///
     /// # Errors
     /// Returns the cause, what PostgreSQL printed, and a remedy.
@@ -199,10 +202,21 @@ impl Database {
         logs: &Path,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, ServerFailure> {
+        let unlikely = |what: &str, error: io::Error| failure(format!("{what}: {error}"), "");
+        if let Some(url) = &setting.url {
+            let cluster =
+                Cluster::of_the_user(url).map_err(|e| unlikely("cannot choose names", e))?;
+            let database = Self::within(setting, cluster, logs, stop);
+            database.drop_left().map_err(|failure| ServerFailure {
+                remedy: "see whether --database has the right URL".to_owned(),
+                ..failure
+            })?;
+            database.make_original()?;
+            return Ok(database);
+        }
         let failed = |what: &str, error: io::Error| {
             failure(format!("{what}: {error}"), "free disk space, or set TMPDIR to another folder")
         };
-        let unlikely = |what: &str, error: io::Error| failure(format!("{what}: {error}"), "");
         let owner = Owner::of_servers();
         let folder = Folder::new(logs, &owner).map_err(|e| failed("cannot make a folder", e))?;
         let password = random_text().map_err(|e| unlikely("cannot make a password", e))?;
@@ -212,11 +226,23 @@ impl Database {
         let place = Place { setting: &setting, owner, folder: folder.path(), logs, supervisor };
         place.make_cluster(&stop)?;
         let process = Some(place.serve(port)?);
-        let counting = Mutex::default();
-        let mut database = Self { process, setting, port, password, stop, counting, folder };
+        let cluster = Cluster::of_the_run(folder.path(), port, password);
+        let mut database = Self::within(setting, cluster, logs, stop);
+        (database.process, database._folder) = (process, Some(folder));
         database.await_connection()?;
         database.make_original()?;
         Ok(database)
+    }
+
+    /// Returns a PostgreSQL that is already running.
+    fn within(
+        setting: DatabaseSetting,
+        cluster: Cluster,
+        logs: &Path,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let (logs, counting) = (logs.to_owned(), Mutex::default());
+        Self { process: None, setting, cluster, logs, stop, counting, _folder: None }
     }
 
     /// Creates a fresh copy of the database for a server, in place of its earlier copy. Returns the
@@ -225,34 +251,69 @@ impl Database {
     /// # Errors
     /// Returns PostgreSQL's own message.
     pub fn copy_for(&self, server: usize) -> Result<Vec<(&'static str, String)>, ServerFailure> {
-        let name = Self::name(server);
-        self.sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
+        let name = self.cluster.name(server);
+        self.drop_database(&name)?;
         let limit = match self.setting.schema {
             // One more connection is for hotlap, which reads back what a server changed.
             Schema::Contracts => format!("CONNECTION LIMIT {}", pool_size() + 1),
             Schema::File(_) => String::new(),
         };
-        self.sql(&format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE} OWNER {ROLE} {limit}"))?;
-        let Self { port, password, .. } = self;
+        self.create_database(&name, &format!("TEMPLATE {} {limit}", self.cluster.original))?;
+        let Cluster { host, port, owner, password, .. } = &self.cluster;
         Ok(vec![
-            (DATABASE_URL, format!("postgres://{ROLE}:{password}@127.0.0.1:{port}/{name}")),
+            (DATABASE_URL, self.cluster.url(&name)),
             (POOL_SIZE, pool_size().to_string()),
-            ("PGHOST", "127.0.0.1".to_owned()),
+            ("PGHOST", host.clone()),
             ("PGPORT", port.to_string()),
-            ("PGUSER", ROLE.to_owned()),
+            ("PGUSER", owner.clone()),
             ("PGPASSWORD", password.clone()),
             ("PGDATABASE", name),
         ])
     }
 
-    /// Returns the name of a server's database.
-    fn name(server: usize) -> String {
-        format!("server_{server}")
+    /// Creates a database. In a PostgreSQL of the user, the database gets a comment, so that a later
+    /// run recognizes what a killed run left behind.
+    fn create_database(&self, name: &str, options: &str) -> Result<(), ServerFailure> {
+        let owner = quoted(&self.cluster.owner);
+        self.sql(&format!("CREATE DATABASE {name} OWNER {owner} {options}"))?;
+        if self.process.is_none() {
+            let comment = cluster::comment(&self.logs).replace('\'', "''");
+            self.sql(&format!("COMMENT ON DATABASE {name} IS '{comment}'"))?;
+        }
+        Ok(())
+    }
+
+    fn drop_database(&self, name: &str) -> Result<(), ServerFailure> {
+        self.sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).map(drop)
+    }
+
+    /// Removes the databases that killed runs left in a PostgreSQL of the user.
+    fn drop_left(&self) -> Result<(), ServerFailure> {
+        let all = self.sql(&cluster::databases_of_runs())?;
+        let left = all.lines().filter_map(|line| line.split_once(' '));
+        let mut left = left.filter(|(_, comment)| cluster::is_left(comment));
+        left.try_for_each(|(name, _)| self.drop_database(name))
+    }
+
+    /// Removes the databases of this run from a PostgreSQL of the user.
+    fn drop_own(&self) -> Result<(), ServerFailure> {
+        let comment = cluster::comment(&self.logs);
+        let all = self.sql(&cluster::databases_of_runs())?;
+        let own = all.lines().filter_map(|line| line.split_once(' '));
+        let mut own = own.filter(|(_, own)| *own == comment);
+        own.try_for_each(|(name, _)| self.drop_database(name))
+    }
+
+    /// Whether the statements of servers can be counted. They cannot in a PostgreSQL of the user,
+    /// whose settings hotlap does not change.
+    pub(crate) fn counts_statements(&self) -> bool {
+        self.process.is_some()
     }
 
     /// Returns a sampler for the CPU time of all PostgreSQL processes, including those that have
     /// ended. Only one server is loaded at a time. While a server is loaded, PostgreSQL and its
-    /// background processes work for that server only.
+    /// background processes work for that server only. `None` for a PostgreSQL of the user, which is
+    /// found by the server's connections.
     pub fn sampler(&self) -> Option<Sampler> {
         self.process.as_ref().map(|process| Sampler::new(process.roots()))
     }
@@ -264,20 +325,23 @@ impl Database {
 
     /// Creates the servers' role, and the database that is copied for servers.
     fn make_original(&self) -> Result<(), ServerFailure> {
-        let Self { password, .. } = self;
-        self.sql(&format!("CREATE ROLE {ROLE} LOGIN PASSWORD '{password}'"))?;
-        self.sql(&format!("CREATE DATABASE {TEMPLATE} OWNER {ROLE}"))?;
-        if self.setting.schema == Schema::Contracts {
+        let Cluster { creator, owner, original, password, .. } = &self.cluster;
+        let starts = self.process.is_some();
+        if starts {
+            self.sql(&format!("CREATE ROLE {owner} LOGIN PASSWORD '{password}'"))?;
+        }
+        self.create_database(original, "")?;
+        if starts && self.setting.schema == Schema::Contracts {
             self.sql("CREATE EXTENSION pg_stat_statements")?;
             // A setting from the command line could not be changed later.
             self.sql("ALTER SYSTEM SET pg_stat_statements.track = 'none'")?;
             self.sql("SELECT pg_reload_conf()")?;
         }
         let made = match &self.setting.schema {
-            Schema::Contracts => self.psql(ROLE, TEMPLATE, Sql::Text(contract::SCHEMA)),
+            Schema::Contracts => self.psql(owner, original, Sql::Text(contract::SCHEMA)),
             Schema::File(file) => File::open(file)
                 .map_err(|error| format!("{}: {error}", file.display()))
-                .and_then(|_| self.psql(ROLE, TEMPLATE, Sql::File(&file.display().to_string()))),
+                .and_then(|_| self.psql(owner, original, Sql::File(&file.display().to_string()))),
         };
         made.map_err(|cause| {
             failure(
@@ -287,21 +351,20 @@ impl Database {
             )
         })?;
         // Autovacuum is off, so nothing else collects the statistics that the planner needs.
-        let analyzed = self.psql(SUPERUSER, TEMPLATE, Sql::Text("VACUUM ANALYZE"));
+        let analyzed = self.psql(creator, original, Sql::Text("VACUUM ANALYZE"));
         analyzed.map_err(|cause| failure(cause, "")).map(drop)
     }
 
     fn await_connection(&mut self) -> Result<(), ServerFailure> {
         let began = Instant::now();
         loop {
-            let answer = self.psql(SUPERUSER, "postgres", Sql::Text("SELECT 1"));
-            let Err(cause) = answer else { return Ok(()) };
-            let Some(process) = &mut self.process else { return Err(failure(cause, "")) };
+            let Err(failure) = self.sql("SELECT 1") else { return Ok(()) };
+            let Some(process) = &mut self.process else { return Err(failure) };
             if let Some(exit) = process.wait(LOOK) {
                 return Err(printed(process, format!("PostgreSQL {exit}")));
             }
             if began.elapsed() > START_LIMIT {
-                return Err(printed(process, cause));
+                return Err(printed(process, failure.cause));
             }
             if self.stop.load(Ordering::Relaxed) {
                 return Err(interrupted());
@@ -309,15 +372,17 @@ impl Database {
         }
     }
 
-    /// Runs a statement in the database of a server, as the superuser.
+    /// Runs a statement in the database of a server, as the role that creates databases.
     fn sql_of(&self, server: usize, statement: &str) -> Result<String, ServerFailure> {
-        let done = self.psql(SUPERUSER, &Self::name(server), Sql::Text(statement));
+        let (creator, name) = (&self.cluster.creator, self.cluster.name(server));
+        let done = self.psql(creator, &name, Sql::Text(statement));
         done.map_err(|cause| failure(cause, ""))
     }
 
-    /// Runs a statement as the superuser.
+    /// Runs a statement as the role that creates databases.
     fn sql(&self, statement: &str) -> Result<String, ServerFailure> {
-        let done = self.psql(SUPERUSER, "postgres", Sql::Text(statement));
+        let Cluster { creator, first, .. } = &self.cluster;
+        let done = self.psql(creator, first, Sql::Text(statement));
         done.map_err(|cause| failure(cause, ""))
     }
 
@@ -329,10 +394,12 @@ impl Database {
             Sql::Text(text) => ("-", text),
         };
         let mut command = self.setting.programs.psql();
-        command.args(["--host", &self.folder.path().display().to_string()]);
-        command.args(["--port", &self.port.to_string()]);
-        command.args(["--username", role, "--dbname", database, "--file", file]);
-        command.env("PGPASSWORD", &self.password).env("PGCONNECT_TIMEOUT", "10");
+        let Cluster { psql_host, port, password, .. } = &self.cluster;
+        command.args(["--host", psql_host, "--port", &port.to_string(), "--username", role]);
+        command.args(["--dbname", &self.cluster.connection(database), "--file", file]);
+        // Without --no-password, psql would ask on the terminal.
+        command.arg("--no-password");
+        command.env("PGPASSWORD", password).env("PGCONNECT_TIMEOUT", "10");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut psql = command.spawn().map_err(|error| format!("psql: {error}"))?;
         // If psql has ended already, its output says why.
@@ -392,7 +459,7 @@ impl Place<'_> {
             "initdb",
             &[
                 format!("--pgdata={}", self.data()),
-                format!("--username={SUPERUSER}"),
+                format!("--username={}", Cluster::SUPERUSER),
                 "--auth=scram-sha-256".to_owned(),
                 format!("--pwfile={}", self.folder.join(PASSWORD).display()),
                 "--encoding=UTF8".to_owned(),
@@ -440,8 +507,13 @@ impl Place<'_> {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        if let Some(process) = self.process.take() {
-            process.stop(GRACE);
+        match self.process.take() {
+            Some(process) => drop(process.stop(GRACE)),
+            None => {
+                // An interrupt ends the run, but its databases must go too.
+                self.stop = Arc::default();
+                let _ = self.drop_own();
+            }
         }
     }
 }
@@ -464,6 +536,11 @@ fn exit_within(
             None => {}
         }
     }
+}
+
+/// Returns an SQL identifier for this name.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Returns 128 random bits as text that needs no escaping in SQL, in a URL or in a path.

@@ -23,8 +23,9 @@ const RESTARTS_MAX: u32 = 20;
 const RESTART_VARIANCE: f64 = 0.25;
 
 /// The time for which a process should be measured, in seconds, so that its laps include its
-/// bursts. The time may be shorter if that allows five restarts.
-const SERVES_S: f64 = 2.0;
+/// bursts. The time may be shorter if that allows five restarts. The second value is for runs that
+/// may end after any restart.
+const SERVES_S: [f64; 2] = [2.0, 1.0];
 
 /// The largest p-value that ends a run early. There are up to 18 looks, from the third restart to
 /// the twentieth, so their joint error is at most 1.8% (Bonferroni's inequality). The looks are
@@ -86,13 +87,14 @@ pub struct Costs {
 }
 
 /// Returns the number of further restarts that divides the remaining `left_s` seconds best. `had`
-/// is the number of rounds of each restart so far. The result is 0 if the time is better spent on
-/// rounds of the present restart.
+/// is the number of rounds of each restart so far. `looks` says whether the run may end early once
+/// it is certain ([`is_certain`]), so that short restarts save time. The result is 0 if the time is
+/// better spent on rounds of the present restart.
 ///
 /// The best number has the smallest expected width, t(restarts − 1) × √(sum of the restarts'
 /// variances) ÷ restarts. The formula is from Kalibera and Jones, ISMM 2013, section 6.3, here with
 /// the actual rounds of each restart.
-pub fn further_restarts(had: &[u32], left_s: f64, costs: &Costs) -> u32 {
+pub fn further_restarts(had: &[u32], left_s: f64, costs: &Costs, looks: bool) -> u32 {
     let before = had.len() as u32;
     let variance = |rounds: f64| RESTART_VARIANCE + 1.0 / rounds;
     let past: f64 = had.iter().map(|rounds| variance(f64::from((*rounds).max(1)))).sum();
@@ -101,7 +103,8 @@ pub fn further_restarts(had: &[u32], left_s: f64, costs: &Costs) -> u32 {
         let each_s = left_s / f64::from(further) - costs.restart_s;
         let rounds = (each_s / costs.round_s + 1e-9).floor();
         let restarts = before + further;
-        let is_short = rounds * costs.lap_s < SERVES_S && restarts > RESTARTS_BEFORE_LOOK;
+        let serves_s = SERVES_S[usize::from(looks)];
+        let is_short = rounds * costs.lap_s < serves_s && restarts > RESTARTS_BEFORE_LOOK;
         if rounds < 1.0 || is_short || restarts < MIN_RESTARTS {
             return None;
         }
@@ -123,13 +126,14 @@ mod tests {
 
     #[test]
     fn a_minute_has_room_for_some_restarts_of_some_seconds() {
-        assert_eq!(further_restarts(&[], 60.0, &COSTS), 8);
+        assert_eq!(further_restarts(&[], 60.0, &COSTS, false), 8);
         let slow = Costs { restart_s: 9.0, ..COSTS };
-        assert_eq!(further_restarts(&[], 60.0, &slow), 5);
+        assert_eq!(further_restarts(&[], 60.0, &slow, false), 5);
         // With more restarts, each process would be measured for less than two seconds.
         let long = Costs { round_s: 3.0, ..COSTS };
-        assert_eq!(further_restarts(&[], 60.0, &long), 5);
-        assert_eq!(further_restarts(&[], 1e6, &COSTS), 20);
+        assert_eq!(further_restarts(&[], 60.0, &long, false), 5);
+        assert_eq!(further_restarts(&[], 1e6, &COSTS, false), 20);
+        assert_eq!(further_restarts(&[], 60.0, &COSTS, true), 13, "it may end after each of them");
     }
 
     /// Regression: sixteen virtual machines that take three minutes to start had two restarts in
@@ -137,9 +141,9 @@ mod tests {
     #[test]
     fn if_three_restarts_are_too_expensive_there_is_one() {
         let costs = |restart_s| Costs { restart_s, round_s: 13.0, lap_s: 0.2 };
-        assert_eq!(further_restarts(&[0], 300.0, &costs(180.0)), 0);
-        assert_eq!(further_restarts(&[0], 300.0, &costs(100.0)), 2);
-        assert_eq!(further_restarts(&[4, 4], 20.0, &costs(100.0)), 0);
+        assert_eq!(further_restarts(&[0], 300.0, &costs(180.0), false), 0);
+        assert_eq!(further_restarts(&[0], 300.0, &costs(100.0), false), 2);
+        assert_eq!(further_restarts(&[4, 4], 20.0, &costs(100.0), false), 0);
     }
 
     /// Regression: past restarts were assumed to have as many rounds as the next one, so one
@@ -148,7 +152,7 @@ mod tests {
     fn the_time_is_divided_into_restarts_of_like_length() {
         let (mut had, mut left_s) = (Vec::new(), 60.0);
         loop {
-            let further = further_restarts(&had, left_s, &COSTS);
+            let further = further_restarts(&had, left_s, &COSTS, false);
             if further == 0 {
                 break;
             }

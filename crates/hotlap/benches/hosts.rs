@@ -98,7 +98,7 @@ fn main() {
     let command = |typed: String| typed.parse::<AgentCommand>().expect("a command");
     let (seconds, connections) = (whole("--seconds", 120), whole("--connections", 64) as usize);
     let arena = Arena::new(Path::new(env!("CARGO_BIN_EXE_hotlap"))).expect("an arena");
-    let plain = arena.setting(None, Duration::from_secs(10));
+    let plain = arena.setting(&[], Duration::from_secs(10));
     let servers = all("--server-on").next().map(command);
     let generators: Vec<AgentCommand> = all("--generator-on").map(command).collect();
     let mixed = Arc::new(Mixed {
@@ -129,7 +129,7 @@ fn main() {
     println!(
         "{}, {connections} connections, slices of {:.0} ms, {} restarts",
         typed.as_deref().unwrap_or("hotlap's ceiling"),
-        run.schedule.slice_ms.unwrap_or_default(),
+        run.schedule.slices_ms.first().copied().unwrap_or_default(),
         run.schedule.restarts,
     );
     println!("| server, load | rounds | CPU/req | ratio | 95% interval |");
@@ -159,7 +159,7 @@ fn placed(
     servers: Option<&AgentCommand>,
     generators: &[AgentCommand],
 ) -> Vec<Placed> {
-    let own = arena.setting(None, Duration::ZERO).host;
+    let own = arena.setting(&[], Duration::ZERO).host;
     let here: Arc<dyn LoadHost> = Arc::new(ThisProcess);
     let mut placed: Vec<Placed> = ["here", "here, again"]
         .map(|name| Placed {

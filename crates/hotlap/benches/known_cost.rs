@@ -53,8 +53,8 @@ const BURSTS: [(&str, &[&str]); 3] = [
     ("2 ms every 20 ms", &["--timer-ms", "20", "--tick-ms", "2"]),
 ];
 
-/// How a server becomes cheaper. Rounds of arithmetic that cost about as much as two requests go
-/// away.
+/// How a server becomes cheaper. At first, each response takes arithmetic that costs about as much
+/// as two requests. Later, the server leaves it out.
 const WARM: [(&str, &[&str]); 2] = [
     ("for 20 s of its CPU time", &["--warm", "6000", "--warm-cpu-ms", "20000"]),
     ("once the load has paused 40 times", &["--warm", "6000", "--warm-pauses", "40"]),

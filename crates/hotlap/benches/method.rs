@@ -262,7 +262,7 @@ fn best_of_three(arena: &Arena, options: &Options) -> f64 {
     let participants = ["one", "two"].map(|name| arena.participant(name, plain, Role::Plain));
     let loads = [Load::new(options.connections)];
     let setting =
-        arena.setting(Some(Duration::from_secs(options.best_seconds)), Duration::from_secs(1));
+        arena.setting(&[Duration::from_secs(options.best_seconds)], Duration::from_secs(1));
     let mut live =
         LocalRunner::new(setting, &participants, &loads, Arc::new(AtomicBool::new(false)));
     let mut best = |participant| {

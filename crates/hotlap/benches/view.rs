@@ -128,7 +128,7 @@ mod unix {
             (Duration::from_millis(options.lap_ms), Duration::from_secs(options.seconds));
         let experiment =
             arena.experiment(participants, options.connections, Some(lap), budget, seed);
-        let setting = arena.setting(Some(lap), (budget / 4).max(Duration::from_millis(500)));
+        let setting = arena.setting(&[lap], (budget / 4).max(Duration::from_millis(500)));
         let stop = Arc::new(AtomicBool::new(false));
         let mut runner =
             LocalRunner::new(setting, &experiment.participants, &experiment.loads, stop);

@@ -55,7 +55,7 @@ use crate::quantity::{self, RunNumbers};
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use run::{
     CapacityArgs, ExplainArgs, MeasureArgs, Placement, RequestArgs, RunArgs, Schedule, ShapeArgs,
-    StartLimit,
+    StartArgs, StartLimit,
 };
 pub use shared::{ExportArgs, ReplayArgs, ReplayMode, StoreArgs, TlsArgs};
 pub use versions::{BisectArgs, RaceArgs, RacedMeasure, TimelineArgs};

@@ -112,8 +112,9 @@ pub struct RunSchedule {
     pub restarts: u32,
     /// The planned number of rounds per restart.
     pub rounds: u32,
-    /// The length of a slice in milliseconds, once it is chosen.
-    pub slice_ms: Option<f64>,
+    /// The length of a slice under each load, in milliseconds. Empty until it is chosen.
+    #[serde(default)]
+    pub slices_ms: Vec<f64>,
     /// The slice bias of each server, as found by probes.
     pub probed: Vec<Probed>,
     /// The time to spend, in seconds.

@@ -202,9 +202,11 @@ impl<'a> Recorder<'a> {
                 self.live
                     .phase(format!("choosing the slice length: {}", name(&self.run, participant)));
             }
-            Event::Sliced { slice, ref probed } => {
-                let ms = slice.as_secs_f64() * 1e3;
-                self.run.set(ms, |run, ms| run.schedule.slice_ms = Some(ms));
+            Event::Sliced { ref slices, ref probed } => {
+                let slices_ms = slices.iter().map(|slice| slice.as_secs_f64() * 1e3).collect();
+                self.run.add(redact::record(slices_ms), |run, slices_ms: Vec<f64>| {
+                    run.schedule.slices_ms = slices_ms;
+                });
                 // A resumed run already has a slice length and does not probe.
                 for own in probed {
                     self.run.set(*own, |run, own| run.schedule.probed.push(own));

@@ -299,11 +299,14 @@ impl Store {
     }
 
     /// Returns how a server started when it was last measured, in the first restart of its run.
-    /// Also returns the length of that run's slices, in milliseconds. Only the newest 100 runs are
-    /// searched.
-    pub fn first_start(&self, server: &str) -> Result<Option<(Start, Option<f64>)>, StoreError> {
+    /// Also returns the length of that run's slices under each load, in milliseconds. Only the
+    /// newest 100 runs are searched.
+    pub fn first_start(&self, server: &str) -> Result<Option<(Start, Vec<f64>)>, StoreError> {
         let sql = "
-            SELECT start.value AS record, newest.record ->> '$.schedule.slice_ms' AS slice_ms
+            SELECT json_array(
+                json(start.value),
+                json(coalesce(newest.record -> '$.schedule.slices_ms', '[]'))
+            ) AS record
             FROM (SELECT number, record FROM run ORDER BY number DESC LIMIT 100) AS newest,
                  json_each(newest.record, '$.servers') AS server,
                  json_each(newest.record, '$.starts') AS start
@@ -312,8 +315,7 @@ impl Store {
                 AND start.value ->> 'restart' = 0
                 AND json_array_length(start.value, '$.warmups') > 0
             ORDER BY newest.number DESC LIMIT 1";
-        let read = |row: &Row| Ok((read_record(row)?, row.get("slice_ms")?));
-        self.read(|db| db.query_row(sql, [server], read).optional())
+        self.read(|db| db.query_row(sql, [server], read_record).optional())
     }
 
     /// Returns the stored runs, oldest first. With `server`, returns only runs with this server.

@@ -33,11 +33,18 @@ const CONNECTING: Duration = Duration::from_millis(100);
 const STOPPING: Duration = Duration::from_millis(100);
 
 /// What the forecast assumes about a participant.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Expected {
     /// Time from the server's start to its first response.
     pub ready: Duration,
-    /// Time of the server's first warm-up under one load.
+    /// What the forecast assumes about the participant under each load.
+    pub loads: Vec<ExpectedLoad>,
+}
+
+/// What the forecast assumes about a participant under a load.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpectedLoad {
+    /// Time of the server's first warm-up.
     pub warm_up: Duration,
     /// The server's mean service time.
     pub service: Duration,
@@ -77,11 +84,13 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
         plain.from = crate::experiment::Place::default();
     }
     // A search runs whole laps without slices.
-    let chosen = if experiment.objectives.is_empty() { experiment.slice } else { Some(WHOLE) };
+    let loads = experiment.loads.len();
+    let is_search = !experiment.objectives.is_empty();
+    let chosen = if is_search { vec![WHOLE; loads] } else { experiment.slices.clone() };
     let mut runner = Forecaster {
         experiment: &plain,
         expected,
-        slices: Slices::new(chosen, probe_limit),
+        slices: Slices::of_loads(&chosen, loads, probe_limit),
         clock: Duration::ZERO,
         starting: None,
         warm_ups: vec![0; expected.len()],
@@ -107,7 +116,7 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
 struct Forecaster<'a> {
     experiment: &'a Experiment,
     expected: &'a [Expected],
-    slices: Slices,
+    slices: Vec<Slices>,
     clock: Duration,
     /// When the first slice began.
     starting: Option<Duration>,
@@ -122,30 +131,28 @@ impl Forecaster<'_> {
         participant::program(self.experiment.participants.iter().map(|e| e.role), participant)
     }
 
-    fn needs(&self) -> BTreeMap<(usize, usize), Needs> {
-        let mut needs = BTreeMap::new();
-        for (participant, own) in self.expected.iter().enumerate() {
-            for (load, plan) in self.experiment.loads.iter().enumerate() {
-                let whole = plan.rate.is_some();
-                let own = Needs { service: own.service, whole, delay: Duration::ZERO, known: true };
-                needs.insert((self.program(participant), load), own);
-            }
-        }
-        needs
+    fn needs(&self, load: usize) -> BTreeMap<usize, Needs> {
+        let whole = self.experiment.loads[load].rate.is_some();
+        let own = |(participant, expected): (usize, &Expected)| {
+            let service = expected.loads[load].service;
+            let needs = Needs { service, whole, delay: Duration::ZERO, known: true };
+            (self.program(participant), needs)
+        };
+        self.expected.iter().enumerate().map(own).collect()
     }
 
-    fn service(&self) -> Duration {
-        self.expected.iter().map(|own| own.service).max().unwrap_or_default()
+    fn service(&self, load: usize) -> Duration {
+        self.expected.iter().map(|own| own.loads[load].service).max().unwrap_or_default()
     }
 
-    fn lap_length(&self) -> Duration {
-        self.slices.length() * slices_a_lap(self.slices.length(), self.service())
+    fn lap_length(&self, load: usize) -> Duration {
+        self.slices[load].length() * self.slices(load)
     }
 
     /// Adds the time of a window, with what comes before and after it.
-    fn window(&mut self, participant: usize, window: Duration) {
+    fn window(&mut self, (participant, load): (usize, usize), window: Duration) {
         self.starting.get_or_insert(self.clock);
-        let service = self.expected[participant].service;
+        let service = self.expected[participant].loads[load].service;
         self.clock += SWITCHING + lead_in(window) + service + window + service;
     }
 
@@ -153,7 +160,8 @@ impl Forecaster<'_> {
         let plan = &self.experiment.loads[load];
         let in_flight = plan.shape.in_flight() as f64;
         // Little's law gives the rate.
-        let rate = in_flight / self.expected[participant].service.as_secs_f64().max(1e-6);
+        let service = self.expected[participant].loads[load].service;
+        let rate = in_flight / service.as_secs_f64().max(1e-6);
         let outcome = Outcome {
             window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
             responses: (rate * window.as_secs_f64()) as u64,
@@ -192,7 +200,7 @@ impl Runner for Forecaster<'_> {
         load: usize,
         _watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure> {
-        let first = self.expected[participant].warm_up;
+        let first = self.expected[participant].loads[load].warm_up;
         let is_first = self.warm_ups[participant] < self.experiment.loads.len();
         self.warm_ups[participant] += 1;
         let warm_up = if is_first { first } else { WARM_WINDOW.min(first) };
@@ -201,13 +209,19 @@ impl Runner for Forecaster<'_> {
     }
 
     fn probes(&mut self) -> Vec<(usize, usize)> {
-        self.slices.next(&self.needs())
+        let mut next = Vec::new();
+        for load in 0..self.experiment.loads.len() {
+            let needs = self.needs(load);
+            let programs = self.slices[load].next(&needs);
+            next.extend(programs.into_iter().map(|program| (program, load)));
+        }
+        next
     }
 
     fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
-        let length = self.slices.length();
+        let length = self.slices[load].length();
         self.clock += SWITCHING + length.mul_f64(PROBE_WINDOWS);
-        let is_short = length == LENGTHS[0] && !self.expected[participant].recovers;
+        let is_short = length == LENGTHS[0] && !self.expected[participant].loads[load].recovers;
         let beyond = if is_short { TOLERANCE * TOLERANCE } else { 1.0 };
         let cost = |cpu_ns: f64| Between {
             requests: 1_000,
@@ -216,7 +230,8 @@ impl Runner for Forecaster<'_> {
             slices: 1,
             ..Between::default()
         };
-        self.slices.probed((self.program(participant), load), &cost(1e6 * beyond), &cost(1e6));
+        let program = self.program(participant);
+        self.slices[load].probed(program, &cost(1e6 * beyond), &cost(1e6));
         Ok(())
     }
 
@@ -224,21 +239,21 @@ impl Runner for Forecaster<'_> {
         Vec::new()
     }
 
-    fn slice_length(&self) -> Duration {
-        self.slices.length()
+    fn slice_length(&self, load: usize) -> Duration {
+        self.slices[load].length()
     }
 
-    fn slices(&self, _load: usize) -> u32 {
-        slices_a_lap(self.slices.length(), self.service())
+    fn slices(&self, load: usize) -> u32 {
+        slices_a_lap(self.slices[load].length(), self.service(load))
     }
 
-    fn slice(&mut self, participant: usize, _load: usize) -> Result<(), ServerFailure> {
-        self.window(participant, self.slices.length());
+    fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
+        self.window((participant, load), self.slices[load].length());
         Ok(())
     }
 
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
-        Ok(self.measured(participant, load, LapKind::Flat, self.lap_length()))
+        Ok(self.measured(participant, load, LapKind::Flat, self.lap_length(load)))
     }
 
     fn paced_lap(
@@ -247,8 +262,8 @@ impl Runner for Forecaster<'_> {
         load: usize,
         rate: f64,
     ) -> Result<Lap, ServerFailure> {
-        let window = paced_window(rate).max(self.lap_length());
-        self.window(participant, window);
+        let window = paced_window(rate).max(self.lap_length(load));
+        self.window((participant, load), window);
         Ok(self.measured(participant, load, LapKind::Paced { rate }, window))
     }
 
@@ -271,7 +286,7 @@ impl Runner for Forecaster<'_> {
         load: usize,
         _instrument: Instrument,
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure> {
-        let lap = self.measured(participant, load, LapKind::Flat, self.lap_length());
+        let lap = self.measured(participant, load, LapKind::Flat, self.lap_length(load));
         Ok((lap, Ok(Observation::SystemCalls(BTreeMap::new()))))
     }
 
@@ -320,7 +335,8 @@ mod tests {
 
     fn expected(service_ms: u64, recovers: bool) -> [Expected; 4] {
         let service = Duration::from_millis(service_ms);
-        [Expected { ready: READY, warm_up: WARM_UP, service, recovers }; 4]
+        let load = ExpectedLoad { warm_up: WARM_UP, service, recovers };
+        [(); 4].map(|()| Expected { ready: READY, loads: vec![load] })
     }
 
     /// Regression: probes, laps at the common rate and the end of the servers were left out. A run

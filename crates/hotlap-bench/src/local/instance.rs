@@ -56,9 +56,9 @@ const UNSURE: f64 = 0.03;
 /// How servers are run and laps are measured on this machine.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// The length of a slice's window. `None`: the shortest length at which every server recovers
-    /// from being frozen.
-    pub slice: Option<Duration>,
+    /// The length of a slice's window under each load. Empty: the shortest length at which every
+    /// server recovers from being frozen.
+    pub slices: Vec<Duration>,
     /// How long all servers together may be probed at each length that is tried.
     pub probe_limit: Duration,
     /// The timeout of a request. At least [`hotlap_servers::verify::LIMIT`] during verification.

@@ -1,5 +1,5 @@
-//! Chooses the slice length of a run, once, before the first lap that counts. All servers have the
-//! same slice length.
+//! Chooses the slice length of each load, once, before the first lap that counts. Under a load, all
+//! servers have the same slice length.
 //!
 //! After other servers have run, a server's caches are cold. A small server recovers within a few
 //! milliseconds. A runtime with a collector or a compiler may take half a second. If slices end
@@ -22,7 +22,7 @@ use std::time::Duration;
 use hotlap_stats::{Estimate, median};
 
 use super::instance::Between;
-use crate::runner::TOLERANCE;
+use crate::runner::{TOLERANCE, is_beyond};
 
 /// The possible lengths of a slice's window, shortest first (METHODOLOGY, *One slice length*).
 pub const LENGTHS: [Duration; 2] = [Duration::from_millis(12), Duration::from_millis(100)];
@@ -85,7 +85,7 @@ pub fn spread_lead_in(window: Duration, slice: u32, service: Duration) -> Durati
     mean / 2 + (mean + service * 2).mul_f64(place)
 }
 
-/// Chooses the slice length of a run. Servers are identified by program: the reference and its
+/// Chooses the slice length of one load. Servers are identified by program: the reference and its
 /// control are one program.
 #[derive(Debug)]
 pub(super) struct Slices {
@@ -94,7 +94,7 @@ pub(super) struct Slices {
     limit: Duration,
     stage: Stage,
     /// The results of the probes, at the length at which each server was probed last.
-    found: BTreeMap<(usize, usize), Found>,
+    found: BTreeMap<usize, Found>,
 }
 
 /// The result of probing a server.
@@ -124,14 +124,14 @@ enum Stage {
     /// These servers are probed at the current length. `probes` is the number of probes so far.
     Probing {
         probes: u32,
-        servers: BTreeMap<(usize, usize), Ratios>,
+        servers: BTreeMap<usize, Ratios>,
         passed: Passed,
     },
     Settled,
 }
 
-/// Programs that recover within the current length or a shorter one, by load.
-type Passed = BTreeSet<(usize, usize)>;
+/// Programs that recover within the current length or a shorter one.
+type Passed = BTreeSet<usize>;
 
 /// The requirements of a server for the length of a slice.
 #[derive(Debug, Clone, Copy)]
@@ -161,9 +161,15 @@ impl Needs {
 }
 
 impl Slices {
-    /// Starts with the length from the user or an interrupted run, or without a length. All servers
-    /// together are probed at one length for at most `limit`, but often enough for a decision.
-    pub fn new(chosen: Option<Duration>, limit: Duration) -> Self {
+    /// Returns the choices of this many loads. `chosen` has the lengths from the user or an
+    /// interrupted run, or is empty. All servers and loads together are probed at one length for at
+    /// most `limit`, but often enough for a decision.
+    pub fn of_loads(chosen: &[Duration], loads: usize, limit: Duration) -> Vec<Self> {
+        let limit = limit / loads.max(1) as u32;
+        (0..loads).map(|load| Self::new(chosen.get(load).copied(), limit)).collect()
+    }
+
+    fn new(chosen: Option<Duration>, limit: Duration) -> Self {
         let stage = if chosen.is_some() { Stage::Settled } else { Stage::Open };
         Self { length: chosen.unwrap_or(LENGTHS[0]), limit, stage, found: BTreeMap::new() }
     }
@@ -180,9 +186,9 @@ impl Slices {
         [opens, opens + self.length, opens + self.length * 4]
     }
 
-    /// Judges the probes so far. Returns the servers (by program and load) to probe next, in both
-    /// orders. Returns none once the length has been chosen.
-    pub fn next(&mut self, servers: &BTreeMap<(usize, usize), Needs>) -> Vec<(usize, usize)> {
+    /// Judges the probes so far. Returns the programs to probe next, in both orders. Returns none
+    /// once the length has been chosen.
+    pub fn next(&mut self, servers: &BTreeMap<usize, Needs>) -> Vec<usize> {
         if let Stage::Open = self.stage {
             let least = servers.values().map(Needs::least).max().unwrap_or_default();
             let fits = LENGTHS.into_iter().find(|length| *length >= least);
@@ -235,21 +241,20 @@ impl Slices {
         };
     }
 
-    /// The result of probing a program under a load. `None` if the program was not probed.
-    pub fn found(&self, server: (usize, usize)) -> Option<Found> {
-        self.found.get(&server).copied()
+    /// The result of probing a program. `None` if the program was not probed.
+    pub fn found(&self, program: usize) -> Option<Found> {
+        self.found.get(&program).copied()
     }
 
-    /// Records a probe of a program under a load: what happened in the window of a slice and after
-    /// it.
-    pub fn probed(&mut self, server: (usize, usize), within: &Between, after: &Between) {
+    /// Records a probe of a program: what happened in the window of a slice and after it.
+    pub fn probed(&mut self, program: usize, within: &Between, after: &Between) {
         let costs = within.cost_ns().zip(after.cost_ns());
         let rates = within.per_second().zip(after.per_second());
         let (Some(costs), Some(rates)) = (costs, rates) else { return };
         if let Stage::Probing { servers, passed, .. } = &mut self.stage
-            && !passed.contains(&server)
+            && !passed.contains(&program)
         {
-            let ratios = servers.entry(server).or_default();
+            let ratios = servers.entry(program).or_default();
             ratios.costs.push(costs.0 / costs.1);
             ratios.rates.push(rates.0 / rates.1);
         }
@@ -304,7 +309,7 @@ fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     match (is_within(found.low), is_within(found.high)) {
         _ if is_last => Some(is_within(found.value) && is_known),
         (true, true) => Some(true),
-        (false, false) if found.low > TOLERANCE || found.high < 1.0 / TOLERANCE => Some(false),
+        (false, false) if is_beyond(&found) => Some(false),
         _ => None,
     }
 }
@@ -354,7 +359,7 @@ mod tests {
     /// servers with these cost ratios at each length.
     fn settled(needs: &[Needs], ratio: impl Fn(usize, u128) -> f64) -> (u128, Vec<u32>) {
         let mut slices = Slices::new(None, LIMIT);
-        let servers: BTreeMap<_, _> = needs.iter().enumerate().map(|(n, s)| ((n, 0), *s)).collect();
+        let servers: BTreeMap<_, _> = needs.iter().copied().enumerate().collect();
         let mut probes = vec![0; needs.len()];
         for step in 0..1_000 {
             let next = slices.next(&servers);
@@ -363,11 +368,10 @@ mod tests {
             }
             for n in [0, 1] {
                 for &server in &next {
-                    probes[server.0] += 1;
+                    probes[server] += 1;
                     // The noise of ± 2% differs between servers.
-                    let noise =
-                        1.0 + 0.01 * f64::from((step * 7 + n * 3 + server.0 as i32) % 5 - 2);
-                    let cost = 5_000.0 * ratio(server.0, slices.length().as_millis()) * noise;
+                    let noise = 1.0 + 0.01 * f64::from((step * 7 + n * 3 + server as i32) % 5 - 2);
+                    let cost = 5_000.0 * ratio(server, slices.length().as_millis()) * noise;
                     let of = |cost_ns: f64| Between {
                         requests: 1_000,
                         wall_ns: 1_000,
@@ -418,7 +422,7 @@ mod tests {
         let noisy = |mean: f64, noise: f64| {
             let mut n = 0;
             let mut slices = Slices::new(None, LIMIT);
-            let servers = BTreeMap::from([((0, 0), NONE)]);
+            let servers = BTreeMap::from([(0, NONE)]);
             while let Some(&server) = slices.next(&servers).first() {
                 for _ in 0..2 {
                     n += 1;
@@ -486,12 +490,9 @@ mod tests {
     fn a_chosen_length_and_servers_of_unknown_cost_need_no_probes() {
         let chosen = Duration::from_millis(77);
         let mut slices = Slices::new(Some(chosen), LIMIT);
-        assert_eq!(
-            (slices.next(&BTreeMap::from([((0, 0), NONE)])), slices.length()),
-            (vec![], chosen)
-        );
+        assert_eq!((slices.next(&BTreeMap::from([(0, NONE)])), slices.length()), (vec![], chosen));
         let mut unknown = Slices::new(None, LIMIT);
-        let servers = BTreeMap::from([((0, 0), Needs { known: false, ..NONE })]);
+        let servers = BTreeMap::from([(0, Needs { known: false, ..NONE })]);
         assert_eq!((unknown.next(&servers), unknown.length()), (vec![], LENGTHS[0]));
     }
 }

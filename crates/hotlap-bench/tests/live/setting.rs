@@ -24,7 +24,7 @@ use crate::stand_in::{LIMIT, program, supervisor};
 /// Returns the settings of real runners in tests: one slice length, no pinning, no probes.
 pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
     local::Setting {
-        slice: Some(slice),
+        slices: vec![slice],
         probe_limit: Duration::ZERO,
         timeout: LIMIT,
         start_limit: LIMIT,

@@ -45,7 +45,7 @@ fn laps(
     let experiment = Experiment {
         restarts: Some(1),
         rounds: Some(rounds),
-        slice: Some(Duration::from_millis(12)),
+        slices: vec![Duration::from_millis(12)],
         seed: 1,
         ..Experiment::new(participants, vec![load()], Duration::from_secs(60))
     };

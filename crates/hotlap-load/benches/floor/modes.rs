@@ -130,10 +130,10 @@ pub fn counts(options: &Options) {
     let by =
         |counter: Option<Counter>| counter.map_or("nothing (not available here)", Counter::name);
     println!(
-        "\nUser instructions by {}; all by {}; calls by {}. Callgrind sees neither the kernel nor \
-         the vDSO, through which reading the clock takes about 60 instructions. A generator that \
-         is slowed down finds more responses at a wake-up; with 1 connection each request has its \
-         own.",
+        "\nUser instructions are counted by {}, all instructions by {}, and calls by {}. Callgrind \
+         sees neither the kernel nor the vDSO, in which reading the clock takes about 60 \
+         instructions. A generator that is slowed down finds more responses each time it wakes up. \
+         With 1 connection, it wakes up for every request.",
         by(callgrind),
         by(perf),
         by(calls)
@@ -439,9 +439,9 @@ pub fn scale(options: &Options) {
         ]);
     }
     println!(
-        "One process, one thread, {seconds} s of closed loop, so that every connection was used. \
-         Memory is the resident peak; a connection's share is the increase over that with 100 \
-         connections. Sockets belong to the kernel and are not included.\n"
+        "One thread ran a closed loop for {seconds} s, in which every connection was used. Memory \
+         is the resident peak. Memory per connection is the increase over 100 connections. Sockets \
+         belong to the kernel and are not included.\n"
     );
     let head = ["connections", "up", "correct responses", "resident, KiB", "bytes per connection"];
     table::print(&head, &rows);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The programs that a database needs.
+/// The programs that a database needs. A PostgreSQL that already runs needs only the last one.
 const NEEDED: [&str; 3] = ["initdb", "postgres", "psql"];
 
 /// The oldest version that can be used. Earlier versions do not end the connections to a database
@@ -29,14 +29,30 @@ impl Programs {
     /// # Errors
     /// If a program is missing or too old.
     pub fn find(folder: Option<&Path>) -> Result<Self, String> {
+        Self::with(&NEEDED, folder)
+    }
+
+    /// Finds `psql` in the same places. It suffices for a PostgreSQL that already runs.
+    ///
+    /// # Errors
+    /// If `psql` is missing or too old.
+    pub fn find_client(folder: Option<&Path>) -> Result<Self, String> {
+        Self::with(&NEEDED[2..], folder)
+    }
+
+    fn with(needed: &[&str], folder: Option<&Path>) -> Result<Self, String> {
+        let is_complete =
+            |folder: &Path| needed.iter().all(|program| folder.join(program).is_file());
         let folder = match folder {
             Some(folder) => {
                 let places = [folder.to_owned(), folder.join("bin")];
                 let found = places.into_iter().find(|folder| is_complete(folder));
-                found.ok_or_else(|| format!("{} lacks initdb, postgres or psql", folder.display()))
+                let needed = needed.join(" or ");
+                found.ok_or_else(|| format!("{} lacks {needed}", folder.display()))
             }
             None => {
-                newest(PLACES.map(Path::new)).ok_or_else(|| "PostgreSQL was not found".to_owned())
+                let newest = newest(PLACES.map(Path::new), is_complete);
+                newest.ok_or_else(|| "PostgreSQL was not found".to_owned())
             }
         }?;
         let version = version(&folder);
@@ -72,20 +88,19 @@ impl Programs {
 }
 
 fn version(folder: &Path) -> String {
-    let output = Command::new(folder.join("postgres")).arg("--version").output();
+    let output = Command::new(folder.join("psql")).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    // The output looks like `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
+    // The output looks like `psql (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
     let number = text.ok().and_then(|text| text.split(' ').nth(2).map(str::to_owned));
     format!("PostgreSQL {}", number.unwrap_or_default().trim()).trim_end().to_owned()
 }
 
-fn is_complete(folder: &Path) -> bool {
-    NEEDED.iter().all(|program| folder.join(program).is_file())
-}
-
-/// Returns the folder with the programs of the highest version in these places. The folder of a
-/// version has a name like `15`, `pgsql-15` or `postgresql@15`.
-fn newest<'a>(places: impl IntoIterator<Item = &'a Path>) -> Option<PathBuf> {
+/// Returns the complete folder with the programs of the highest version in these places. The folder
+/// of a version has a name like `15`, `pgsql-15` or `postgresql@15`.
+fn newest<'a>(
+    places: impl IntoIterator<Item = &'a Path>,
+    is_complete: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
     let version = |name: &str| -> Option<u32> {
         let rest = name.strip_prefix("pgsql-").or_else(|| name.strip_prefix("postgresql@"));
         match name {
@@ -117,16 +132,21 @@ mod tests {
     #[test]
     fn the_newest_complete_version_is_used() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(newest([root.path()]), None);
+        let newest = |of: fn(Option<&Path>) -> Result<Programs, String>| {
+            newest([root.path()], |folder| of(Some(folder)).is_ok())
+        };
+        assert_eq!(newest(Programs::find), None);
         install(root.path(), "9", &NEEDED);
         let expected = install(root.path(), "15", &NEEDED);
         install(root.path(), "16", &["postgres"]);
         install(root.path(), "notes", &NEEDED);
-        assert_eq!(newest([root.path()]), Some(expected.clone()));
+        assert_eq!(newest(Programs::find), Some(expected.clone()));
+        let client = install(root.path(), "17", &["psql"]);
+        assert_eq!(newest(Programs::find_client), Some(client));
         let of = |folder: &Path| Programs::find(Some(folder));
         let bin = Programs { folder: expected.clone(), version: "PostgreSQL".to_owned() };
         assert_eq!(of(&expected), Ok(bin.clone()));
         assert_eq!(of(&root.path().join("15")), Ok(bin));
-        assert!(of(&root.path().join("16")).unwrap_err().ends_with("initdb, postgres or psql"));
+        assert!(of(&root.path().join("16")).unwrap_err().ends_with("initdb or postgres or psql"));
     }
 }

@@ -182,7 +182,7 @@ impl Prover<'_> {
         let count = sql(&format!(
             "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements JOIN pg_database ON oid = dbid \
              WHERE datname = '{}'",
-            Database::name(self.server)
+            self.database.cluster.name(self.server)
         ));
         track("none")?;
         asked?;

@@ -210,7 +210,8 @@ impl RunningServer for LocalServer {
         target: &Target,
         stop: &AtomicBool,
     ) -> Proof {
-        let prover = self.copy.as_ref().map(|DatabaseCopy { database, number }| Prover {
+        let copy = self.copy.as_ref().filter(|copy| copy.database.counts_statements());
+        let prover = copy.map(|DatabaseCopy { database, number }| Prover {
             database,
             server: *number,
             target,

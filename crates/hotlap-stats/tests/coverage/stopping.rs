@@ -51,7 +51,9 @@ fn run(
     let (mut left_s, mut had) = (duration_s, Vec::<u32>::new());
     let (mut server, mut reference) = (Vec::new(), Vec::new());
     loop {
-        let further = further_restarts(&had, left_s, costs).max(u32::from(had.is_empty()));
+        let looks = matches!(stop, Stop::Certain(_));
+        let further = further_restarts(&had, left_s, costs, looks);
+        let further = further.max(u32::from(had.is_empty()));
         let compared = pairs(&server, &reference);
         if further == 0 || stop.is_over(std::slice::from_ref(&compared)) {
             return (effect(&compared, stop.confidence()).unwrap(), had);

@@ -99,7 +99,8 @@ fn database(
     else {
         return Ok(None);
     };
-    let setting = DatabaseSetting { programs, schema: Schema::Contracts, cores: Vec::new() };
+    let (schema, cores) = (Schema::Contracts, Vec::new());
+    let setting = DatabaseSetting { programs, schema, url: None, cores };
     start_database(&setting, supervisor, logs, interrupt, console).map(Some)
 }
 

@@ -326,10 +326,9 @@ fn schedule(run: &mut Run, shards: &[&Measured], servers: &Servers) {
         own.sort_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value));
         own[own.len() / 2]
     };
-    run.schedule.slice_ms = run
-        .schedule
-        .slice_ms
-        .filter(|ms| schedules().all(|schedule| schedule.slice_ms == Some(*ms)));
+    if schedules().any(|schedule| schedule.slices_ms != run.schedule.slices_ms) {
+        run.schedule.slices_ms.clear();
+    }
     run.schedule.restarts = run.laps.iter().map(|lap| lap.restart + 1).max().unwrap_or(0);
     run.schedule.rounds = run.laps.iter().map(|lap| lap.round + 1).max().unwrap_or(0);
     run.schedule.budget_s = schedules().map(|schedule| schedule.budget_s).sum();

@@ -383,7 +383,7 @@ fn differences(
     differ("The kernel", old.host.machine.kernel.clone(), new.host.machine.kernel.clone());
     differ("hotlap", old.hotlap.clone(), new.hotlap.clone());
     differ("The contract", old.contract.clone(), new.contract.clone());
-    let slice = |run: &Run| run.schedule.slice_ms.map_or("unknown".to_owned(), slice_words);
+    let slice = |run: &Run| slice_words(&run.schedule).unwrap_or_else(|| "unknown".to_owned());
     differ("The length of a slice", slice(old), slice(new));
     let cores = |run: &Run| format!("{:?}", run.schedule.server_cpus);
     differ("The servers' cores", cores(old), cores(new));

@@ -6,7 +6,7 @@ use hotlap_load::plan::{Protocol, Reuse, Shape};
 use serde::Serialize;
 
 use crate::model;
-use crate::model::{Load, Question, Run, RunState};
+use crate::model::{Load, Question, Run, RunSchedule, RunState};
 use crate::text::number;
 use crate::text::number::{plural, rounded};
 
@@ -194,7 +194,7 @@ fn title(run: &Run) -> Vec<String> {
     let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
     let rounds: BTreeSet<(u32, u32)> =
         run.laps.iter().filter(|l| run.is_main(l)).map(|l| (l.restart, l.round)).collect();
-    let slices = schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms)));
+    let slices = slice_words(schedule).map(|words| format!("slices of {words}"));
     match &run.pool {
         _ if run.question == Question::Capacity => {
             let goals: Vec<String> = schedule.objectives.iter().map(ToString::to_string).collect();
@@ -312,7 +312,15 @@ pub(super) fn with_load(under: &str, sentence: &str) -> String {
     }
 }
 
-/// Formats the length of a slice: `12 ms` or `0.3 s`.
-pub(super) fn slice_words(ms: f64) -> String {
-    if ms < 100.0 { format!("{ms} ms") } else { format!("{} s", (ms / 10.0).round() / 100.0) }
+/// Formats the length of slices: `12 ms`, or `12 ms to 0.3 s` for loads with different lengths.
+/// `None` if it is unknown.
+pub(super) fn slice_words(schedule: &RunSchedule) -> Option<String> {
+    let words = |ms: f64| match ms < 100.0 {
+        true => format!("{ms} ms"),
+        false => format!("{} s", (ms / 10.0).round() / 100.0),
+    };
+    let lengths = || schedule.slices_ms.iter().copied();
+    let shortest = words(lengths().min_by(f64::total_cmp)?);
+    let longest = words(lengths().max_by(f64::total_cmp)?);
+    Some(if shortest == longest { longest } else { format!("{shortest} to {longest}") })
 }

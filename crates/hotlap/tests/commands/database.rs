@@ -1,6 +1,9 @@
 //! Tests the PostgreSQL that hotlap starts for servers and ends again.
 
-use hotlap_servers::database::Programs;
+use std::process::Command;
+
+use hotlap_servers::database::{Database, DatabaseSetting, Programs, Schema};
+use hotlap_servers::process::Supervisor;
 use hotlap_testkit::{Scene, program};
 
 const SCHEMA: &str = "
@@ -66,12 +69,53 @@ fn rows_of_one_start_are_not_in_the_next() {
     assert_eq!(counts, "3000\n".repeat(9));
 }
 
+/// In a PostgreSQL of the user, only databases of hotlap come and go.
+#[test]
+fn a_postgres_of_the_user_is_left_as_it_was() {
+    let Some(scene) = scene() else { return };
+    let setting = DatabaseSetting {
+        programs: Programs::find(None).unwrap(),
+        schema: Schema::File(scene.path("schema.sql")),
+        url: None,
+        cores: Vec::new(),
+    };
+    let supervisor = Supervisor::new(program(), &["__supervisor"]);
+    let logs = scene.path("");
+    let theirs = Database::start(setting, &supervisor, &logs, Default::default()).unwrap();
+    let variables = theirs.copy_for(0).unwrap();
+    let url = variables[0].1.replace("//app:", "//hotlap:").replace("/server_0", "/postgres");
+    let sql = |statement: &str| {
+        let psql = Programs::find(None).unwrap().path("psql");
+        let done = Command::new(psql).args(["-qAtX", &url, "-c", statement]).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    // One is left of a killed run, and the other is the user's.
+    let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    sql("CREATE DATABASE hotlap_left");
+    sql(&format!("COMMENT ON DATABASE hotlap_left IS 'hotlap on {node}: /nowhere'"));
+    sql("CREATE DATABASE hotlap_theirs");
+    let run = "run --with-postgres schema.sql --restarts 1 --rounds 1 --slice 12ms --no-store \
+               --no-ceiling";
+    let server = asking("SELECT v FROM indexed WHERE k = $1");
+    let said = scene.hotlap(run).args(["--database", &url, &server, &server]).said().measured();
+    said.has("hotlap creates databases with schema.sql in the PostgreSQL at 127.0.0.1:")
+        .has("DB/req");
+    let all = sql("SELECT datname FROM pg_database ORDER BY 1");
+    let expected = ["hotlap_theirs", "original", "postgres", "server_0", "template0", "template1"];
+    assert_eq!(all.lines().collect::<Vec<_>>(), expected);
+    let wrong = url.replace("//hotlap:", "//nobody:");
+    let refused = scene.hotlap(run).args(["--database", &wrong, &server]).said();
+    refused.fails(1).has("see whether --database has the right URL");
+}
+
 #[test]
 fn what_is_missing_or_wrong_is_named_with_the_remedy() {
     let Some(scene) = scene() else { return };
     let run = |words: &str| scene.hotlap(&format!("run --no-store {words} 'sleep 9'")).said();
     run("--with-postgres none.sql").fails(2).has("--with-postgres: none.sql: No such file");
-    run("--with-postgres schema.sql --postgres .").fails(2).has(". lacks initdb, postgres or psql");
+    run("--with-postgres schema.sql --postgres .")
+        .fails(2)
+        .has(". lacks initdb or postgres or psql");
     scene.write("wrong.sql", "CREATE TABLE a (b int);\nCREATE TABLE c (d nothing);\n");
     run("--with-postgres wrong.sql")
         .fails(1)

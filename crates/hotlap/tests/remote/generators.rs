@@ -30,7 +30,7 @@ fn the_load_of_every_lap_comes_from_all_generators() {
     assert_eq!(hosts[0]["command"], agent());
     assert!(hosts.iter().all(|own| own["machine"]["allowed"].as_u64().unwrap() > 0), "{hosts:?}");
     // Readings take a round trip, so slices are as long as with a server on another host.
-    assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
+    assert!(export["run"]["schedule"]["slices_ms"][0].as_f64().is_some_and(|ms| ms >= 300.0));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn slices_that_are_too_short_for_the_way_to_a_generator_are_lengthened() {
     let scene = Scene::new();
     let said = run(&scene, &[agent()]).words("--slice 1ms").said();
     said.has("Warning: slices are ").has(" long instead of 1.0 ms: a round");
-    let slice_ms = scene.json("run.json")["run"]["schedule"]["slice_ms"].as_f64().unwrap();
+    let slice_ms = scene.json("run.json")["run"]["schedule"]["slices_ms"][0].as_f64().unwrap();
     assert!(slice_ms > 1.0, "{slice_ms}");
 }
 

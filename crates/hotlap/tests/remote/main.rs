@@ -45,7 +45,7 @@ fn laps(scene: &Scene) -> u64 {
 /// Asserts that every lap that counts has a cost, or has old requests without any response. On a
 /// busy host, a server may give no response for seconds, and an agent may be late.
 fn have_costs(export: &Value) {
-    let slice_ms = export["run"]["schedule"]["slice_ms"].as_f64();
+    let slice_ms = export["run"]["schedule"]["slices_ms"][0].as_f64();
     let laps = export["laps"].as_array().unwrap();
     assert!(!laps.is_empty(), "{export}");
     for lap in laps.iter().filter(|lap| lap["counts"] == true) {

@@ -332,7 +332,7 @@ fn a_slow_cable_that_loses_packets_is_no_fault() {
     let said = own.running.end();
     let export = own.scene.json("run.json");
     // Readings may be late by a round trip, which must be short compared with a slice.
-    let slice_ms = export["run"]["schedule"]["slice_ms"].as_f64().unwrap();
+    let slice_ms = export["run"]["schedule"]["slices_ms"][0].as_f64().unwrap();
     assert!(slice_ms >= 333.0 * 20.0, "{slice_ms}");
     let (laps, doubts) = counted(&export);
     // A packet of the channel that is lost twice in a row takes 0.6 s, which must not be part of a
@@ -361,7 +361,7 @@ fn the_address_between_two_hosts_is_found_or_named_with_a_remedy() {
     let export = scene.json("run.json");
     assert_eq!(export["host"]["controller"]["address"], "10.177.0.1");
     have_costs(&export);
-    assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
+    assert!(export["run"]["schedule"]["slices_ms"][0].as_f64().is_some_and(|ms| ms >= 300.0));
     run_between(&hosts, &scene, &ceiling(), "--server-address 10.177.0.9")
         .fails(1)
         .has("cannot be reached from here at any of its addresses")

@@ -68,7 +68,7 @@ fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     let (start, contract) = (Origin::Launch(launch), Contract::of(Name::Hello, None));
     let participant = Participant::new("it", Role::Reference, start, contract);
     let setting = Setting {
-        slice: Some(LATE / 10),
+        slices: vec![LATE / 10],
         probe_limit: Duration::ZERO,
         timeout: LIMIT,
         start_limit: LIMIT,

@@ -20,7 +20,7 @@ fn paced() -> Run {
     let mut scene = three();
     scene.experiment.paced = true;
     scene.experiment.common_rate = Some(20_000.0);
-    scene.experiment.slice = Some(Duration::from_millis(100));
+    scene.experiment.slices = vec![Duration::from_millis(100)];
     let mut run = hold(&scene, None).run;
     mix(&mut run);
     run

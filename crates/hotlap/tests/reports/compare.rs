@@ -135,7 +135,7 @@ fn another_machine_version_or_slice_is_a_warning() {
     let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
     after.host.machine.fingerprint = "other".to_owned();
     after.servers[0].version = "go/net-http 2.0".to_owned();
-    after.schedule.slice_ms = Some(250.0);
+    after.schedule.slices_ms = vec![250.0];
     let comparison = compared(&before, &after).unwrap();
     let told = comparison.warnings.join("\n");
     for part in ["The machine differs", "The version of go/net-http", "of a slice"] {

@@ -49,7 +49,7 @@ fn explained(reference: Script, server: Script) -> Scene {
     scene.experiment.restarts = Some(6);
     scene.experiment.rounds = Some(4);
     // A lap is as long as an observed lap.
-    scene.experiment.slice = Some(hotlap_bench::runner::OBSERVED);
+    scene.experiment.slices = vec![hotlap_bench::runner::OBSERVED];
     scene
 }
 

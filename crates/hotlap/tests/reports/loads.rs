@@ -30,7 +30,7 @@ fn at_a_rate() -> Scene {
         ("lean (again)", Role::Control, script(50_000.0, 10_000.0, 7, &[0.01, 0.0, -0.01])),
     ]);
     scene.experiment.loads[0].rate = Some(2_000.0);
-    scene.experiment.slice = Some(Duration::from_millis(500));
+    scene.experiment.slices = vec![Duration::from_millis(500)];
     scene.experiment.paced = true;
     scene
 }
@@ -112,7 +112,7 @@ fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
 fn at_a_common_rate() -> Run {
     let mut scene = three();
     (scene.experiment.paced, scene.experiment.common_rate) = (true, Some(5_000.0));
-    scene.experiment.slice = Some(Duration::from_millis(200));
+    scene.experiment.slices = vec![Duration::from_millis(200)];
     let mut run = hold(&scene, None).run;
     for lap in run.laps.iter_mut().filter(|lap| lap.rate().is_some()) {
         (lap.outcome.window_ns, lap.outcome.due, lap.outcome.responses) =

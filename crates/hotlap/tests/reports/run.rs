@@ -40,7 +40,7 @@ fn the_whole_table_at_120_columns() {
 fn the_head_says_how_long_slices_were() {
     let head = |ms| {
         let mut scene = three();
-        scene.experiment.slice = Some(Duration::from_millis(ms));
+        scene.experiment.slices = vec![Duration::from_millis(ms)];
         let text = table(&scene, 200);
         let line = text.lines().find(|line| line.contains("restarts")).unwrap_or_default();
         line.rsplit(" · ").next().unwrap_or_default().to_owned()
@@ -183,7 +183,7 @@ fn percentiles_are_of_the_common_rate_where_there_is_one() {
     let mut paced = three();
     paced.experiment.paced = true;
     paced.experiment.common_rate = Some(20_000.0);
-    paced.experiment.slice = Some(Duration::from_millis(500));
+    paced.experiment.slices = vec![Duration::from_millis(500)];
     let text = table(&paced, 120);
     let is_shown = |line: &&str| line.contains("p99*") || line.contains("* open");
     let shown: Vec<&str> = text.lines().filter(is_shown).collect();

@@ -51,7 +51,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         experiment: Experiment {
             restarts: Some(3),
             rounds: Some(6),
-            slice: Some(Duration::from_millis(20)),
+            slices: vec![Duration::from_millis(20)],
             seed: 7,
             ..Experiment::new(participants, vec![load], Duration::from_secs(60))
         },
@@ -139,7 +139,7 @@ pub fn record(scene: &Scene) -> Run {
         schedule: RunSchedule {
             restarts: scene.experiment.restarts.unwrap_or(0),
             rounds: scene.experiment.rounds.unwrap_or(0),
-            slice_ms: Some(500.0),
+            slices_ms: vec![500.0],
             probed: Vec::new(),
             budget_s: 60.0,
             needed_s: None,
@@ -184,7 +184,7 @@ pub fn hold(scene: &Scene, store: Option<Store>) -> Kept {
 /// Runs a scene like [`hold`], but with the test's own record.
 pub fn hold_as(scene: &Scene, run: Run, store: Option<Store>) -> Kept {
     let (scripts, loads) = (scene.scripts.clone(), scene.experiment.loads.clone());
-    let mut runner = Scripted::new(scripts, loads, scene.experiment.slice.expect("scripted"));
+    let mut runner = Scripted::new(scripts, loads, scene.experiment.slices[0]);
     runner.interrupted_at = scene.interrupted_at;
     let (mut exports, console) =
         (Exports::default(), Console { quiet: true, ..Console::plain(80) });

@@ -68,8 +68,8 @@ fn how_a_server_started_last_is_known() {
         hold(&scene, Some(Store::open(&path).unwrap()));
     }
     let store = Store::open(&path).unwrap();
-    let (start, slice_ms) = store.first_start("node/http:cluster").unwrap().unwrap();
-    assert_eq!(slice_ms, Some(20.0));
+    let (start, slices_ms) = store.first_start("node/http:cluster").unwrap().unwrap();
+    assert_eq!(slices_ms, [20.0]);
     assert_eq!((start.restart, start.ready.ready_ms, start.warmups.len()), (0, Some(700.0), 1));
     assert_eq!(store.first_start("nobody").unwrap(), None);
 }

@@ -155,7 +155,7 @@ fn rounds(experiment: &Experiment, run: &Run, forecast: &Forecast) -> Vec<String
         plural(rounds as usize, "round"),
         experiment.seed
     ));
-    lines.push(match experiment.slice {
+    lines.push(match experiment.slices.first() {
         Some(slice) => format!("slices of {} ms", slice.as_secs_f64() * 1e3),
         None => "slices of 12 ms, or of 100 ms if a server costs more or less in slices of 12 ms \
              than when left running"

@@ -113,19 +113,24 @@ impl RunHosts {
 
     /// Finds PostgreSQL if the run needs it, and gives it its own core if there are enough cores.
     fn place_database(&mut self, spec: &RunSpec) -> anyhow::Result<()> {
-        let Some(DatabaseSpec { schema, programs }) = &spec.database else { return Ok(()) };
-        let programs = Programs::find(programs.as_deref()).or_else(|why| {
+        let Some(DatabaseSpec { schema, url, programs }) = &spec.database else { return Ok(()) };
+        let find = if url.is_some() { Programs::find_client } else { Programs::find };
+        let programs = find(programs.as_deref()).or_else(|why| {
             usage(format!(
                 "{why}: install it with `apt install postgresql` or `brew install postgresql`, or \
                  name the folder with its programs by --postgres"
             ))
         })?;
-        let cores = self.cores.take_for_database(spec.server_cpus.is_none());
+        let cores = match url {
+            Some(_) => Vec::new(),
+            None => self.cores.take_for_database(spec.server_cpus.is_none()),
+        };
         if self.generators.is_none() {
             let own = self.cores.generator.len();
             self.loads.iter_mut().for_each(|load| load.use_cores(own));
         }
-        self.database = Some(DatabaseSetting { programs, schema: schema.clone(), cores });
+        let (schema, url) = (schema.clone(), url.clone());
+        self.database = Some(DatabaseSetting { programs, schema, url, cores });
         Ok(())
     }
 

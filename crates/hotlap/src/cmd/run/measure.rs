@@ -67,11 +67,17 @@ impl Prepared {
             };
             return Ok(Self { experiment: None, cores, run });
         }
-        let slice = match &earlier {
-            None => spec.slice,
-            Some(run) => run.schedule.slice_ms.map(|ms| Duration::from_secs_f64(ms / 1e3)),
-        };
         let (ready, loads) = (participants.ready.clone(), participants.hosts.loads.clone());
+        let slices = match &earlier {
+            None => {
+                let slice = participants.hosts.slice(spec.slice, console);
+                slice.map_or_else(Vec::new, |slice| vec![slice; loads.len()])
+            }
+            Some(run) => {
+                let slices_ms = run.schedule.slices_ms.iter();
+                slices_ms.map(|ms| Duration::from_secs_f64(ms / 1e3)).collect()
+            }
+        };
         let budget = spec.budget.unwrap_or_default();
         let mut experiment = Experiment {
             may_grow: spec.budget.is_none(),
@@ -79,7 +85,7 @@ impl Prepared {
             limit: spec.limit,
             restarts: spec.restarts,
             rounds: spec.rounds,
-            slice: participants.hosts.slice(slice, console),
+            slices,
             paced: true,
             common_rate: spec.rate,
             objectives: spec.objectives.clone(),
@@ -188,7 +194,7 @@ fn setting(
         None => Arc::new(ThisProcess),
     };
     Setting {
-        slice: experiment.slice,
+        slices: experiment.slices.clone(),
         probe_limit: experiment.budget / timing::PROBING,
         timeout: spec.timeout,
         start_limit: spec.start_timeout,
@@ -238,8 +244,15 @@ pub fn start_database(
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<Arc<Database>> {
-    let DatabaseSetting { programs, schema, .. } = setting;
-    console.note(&format!("Starting {} with {schema}.", programs.version()));
+    let DatabaseSetting { programs, schema, url, .. } = setting;
+    match url {
+        None => console.note(&format!("Starting {} with {schema}.", programs.version())),
+        Some(url) => console.warn(&format!(
+            "Warning: hotlap creates databases with {schema} in the PostgreSQL at {url}, and drops \
+             them at the end. Their names begin with hotlap_, and no other database is touched. \
+             Statements are not counted."
+        )),
+    }
     let started = Database::start(setting.clone(), supervisor, logs.folder(), interrupt.shared());
     started.map(Arc::new).map_err(|failure| anyhow::anyhow!(in_lines(&failure)))
 }

@@ -54,7 +54,7 @@ pub fn begin(
         schedule: RunSchedule {
             restarts: experiment.and_then(|e| e.restarts).unwrap_or(0),
             rounds: experiment.and_then(|e| e.rounds).unwrap_or(0),
-            slice_ms: experiment.and_then(|e| e.slice).map(|slice| slice.as_secs_f64() * 1e3),
+            slices_ms: experiment.map_or_else(Vec::new, Experiment::slices_ms),
             probed: Vec::new(),
             budget_s: experiment.map_or(0.0, |e| e.budget.as_secs_f64()),
             needed_s: None,

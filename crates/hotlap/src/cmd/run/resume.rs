@@ -162,6 +162,7 @@ fn past(earlier: &Run) -> Past {
     Past {
         laps: good.map(without_times).collect(),
         out: earlier.servers.iter().enumerate().filter_map(failure).collect(),
+        probed: earlier.schedule.probed.clone(),
         rate: earlier.laps.iter().find(|l| !earlier.is_main(l)).and_then(|l| l.rate()),
         spent: Duration::from_millis(ended),
     }

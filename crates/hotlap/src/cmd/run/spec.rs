@@ -23,7 +23,7 @@ use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
 use hotlap_load::plan::{Protocol, Reuse, Tls};
-use hotlap_servers::database::Schema;
+use hotlap_servers::database::{ClusterUrl, Schema};
 
 use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
@@ -154,6 +154,8 @@ pub enum Reference {
 pub struct DatabaseSpec {
     /// The source of the tables and rows.
     pub schema: Schema,
+    /// A PostgreSQL that already runs, if one is given.
+    pub url: Option<ClusterUrl>,
     /// The folder with PostgreSQL's programs, if one is given.
     pub programs: Option<PathBuf>,
 }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use hotlap_bench::experiment::{Experiment, Explain};
-use hotlap_bench::local::{self, Expected, Forecast, LENGTHS, longest_service};
-use hotlap_bench::participant::{Participant, Role};
+use hotlap_bench::local::{self, Expected, ExpectedLoad, Forecast, LENGTHS, longest_service};
+use hotlap_bench::participant::{Load, Participant, Role};
 use hotlap_bench::slo::usual_window;
 use hotlap_bench::stress::{Scenario, Subject};
 
@@ -83,36 +83,45 @@ pub fn level_for(experiment: &Experiment) -> Duration {
     (experiment.budget / warmups.saturating_mul(part)).clamp(least, most)
 }
 
+/// Returns what a server's last warm-up under a load, in slices of this length, shows about the next
+/// one.
+fn expected_load(load: &Load, warmup: &Warmup, slice_ms: f64) -> Option<ExpectedLoad> {
+    let rate = warmup.curve.last().filter(|rate| **rate > 0.0)?;
+    let slice = Duration::from_secs_f64(slice_ms / 1e3);
+    // With few connections up, the service time computed from the rate would be too long.
+    let service = Duration::from_secs_f64(load.shape.in_flight() as f64 / rate);
+    Some(ExpectedLoad {
+        warm_up: Duration::from_secs_f64(warmup.window_ms * warmup.curve.len() as f64 / 1e3),
+        service: service.min(longest_service(slice)),
+        recovers: slice <= LENGTHS[0],
+    })
+}
+
 /// Forecasts how long an experiment takes. Starts, warm-ups and service times are assumed to be as
 /// in the last run of a server.
 pub fn forecast(experiment: &Experiment, store: Option<&Store>) -> Forecast {
-    let warm_up = FIRST_START.1 + level_for(experiment);
-    let in_flight =
-        |w: &Warmup| experiment.loads.get(w.load).map_or(0, |load| load.shape.in_flight()) as f64;
-    let of = |participant: &Participant| {
+    let expected = |participant: &Participant| {
         // The forecast is only an estimate, so errors of the store are not reported.
-        let (last, slice_ms) = store?.first_start(&participant.name).ok()??;
-        let warm_ms = |w: &Warmup| w.window_ms * w.curve.len() as f64;
-        let each_ms = last.warmups.iter().map(warm_ms).sum::<f64>() / last.warmups.len() as f64;
-        let service_s = |w: &Warmup| w.curve.last().filter(|r| **r > 0.0).map(|r| in_flight(w) / r);
-        let service_s = last.warmups.iter().filter_map(service_s).fold(0.0, f64::max);
-        let slice = Duration::from_secs_f64(slice_ms? / 1e3);
-        Some(Expected {
-            ready: Duration::from_secs_f64(last.ready.ready_ms.unwrap_or(0.0) / 1e3),
-            warm_up: Duration::from_secs_f64(each_ms / 1e3),
-            // With few connections up, the service time computed from the rate would be too long.
-            service: Duration::from_secs_f64(service_s).min(longest_service(slice)),
-            recovers: slice <= LENGTHS[0],
-        })
+        let last = store.and_then(|store| store.first_start(&participant.name).ok()?);
+        let ready_ms = last.as_ref().and_then(|(start, _)| start.ready.ready_ms);
+        let ready = match &last {
+            Some(_) => Duration::from_secs_f64(ready_ms.unwrap_or(0.0) / 1e3),
+            None => FIRST_START.0,
+        };
+        let usual = ExpectedLoad {
+            warm_up: FIRST_START.1 + level_for(experiment),
+            service: SERVICE,
+            recovers: participant.role == Role::Ceiling,
+        };
+        let load = |(number, load): (usize, &Load)| {
+            let (start, slices_ms) = last.as_ref()?;
+            let warmup = start.warmups.iter().find(|warmup| warmup.load == number)?;
+            expected_load(load, warmup, *slices_ms.get(number)?)
+        };
+        let loads = experiment.loads.iter().enumerate();
+        Expected { ready, loads: loads.map(|own| load(own).unwrap_or(usual)).collect() }
     };
-    let usual = |participant: &Participant| Expected {
-        ready: FIRST_START.0,
-        warm_up,
-        service: SERVICE,
-        recovers: participant.role == Role::Ceiling,
-    };
-    let each = |participant: &Participant| of(participant).unwrap_or_else(|| usual(participant));
-    let expected: Vec<Expected> = experiment.participants.iter().map(each).collect();
+    let expected: Vec<Expected> = experiment.participants.iter().map(expected).collect();
     local::forecast(experiment, &expected, experiment.budget / PROBING)
 }
 

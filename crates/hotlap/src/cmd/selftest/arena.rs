@@ -103,10 +103,11 @@ impl Arena {
         }
     }
 
-    /// The settings for laps in slices of the given length, or of a length that probes choose.
-    pub fn setting(&self, slice: Option<Duration>, warm_limit: Duration) -> Setting {
+    /// The settings for laps in slices of the given length under each load. If no length is given,
+    /// probes choose it.
+    pub fn setting(&self, slices: &[Duration], warm_limit: Duration) -> Setting {
         Setting {
-            slice,
+            slices: slices.to_vec(),
             probe_limit: PROBE_LIMIT,
             timeout: TIMEOUT,
             start_limit: START_LIMIT,
@@ -133,7 +134,8 @@ impl Arena {
         seed: u64,
     ) -> Experiment {
         let loads = vec![Load::new(connections)];
-        Experiment { slice, seed, ..Experiment::new(participants, loads, budget) }
+        let slices = slice.into_iter().collect();
+        Experiment { slices, seed, ..Experiment::new(participants, loads, budget) }
     }
 
     /// Carries out an experiment as `run` does.
@@ -144,7 +146,7 @@ impl Arena {
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Run> {
         let mut runner = LocalRunner::new(
-            self.setting(experiment.slice, warm_limit),
+            self.setting(&experiment.slices, warm_limit),
             &experiment.participants,
             &experiment.loads,
             Arc::clone(stop),
@@ -174,7 +176,7 @@ impl Arena {
             schedule: RunSchedule {
                 restarts: 0,
                 rounds: 0,
-                slice_ms: experiment.slice.map(|slice| slice.as_secs_f64() * 1e3),
+                slices_ms: experiment.slices_ms(),
                 probed: Vec::new(),
                 budget_s: experiment.budget.as_secs_f64(),
                 needed_s: None,

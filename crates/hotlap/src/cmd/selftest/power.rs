@@ -203,7 +203,7 @@ impl Work {
     fn request_ns(&self, arena: &Arena, connections: usize) -> anyhow::Result<f64> {
         let participants = [arena.participant("reference", &self.server(0), Role::Plain)];
         let loads = [Load::new(connections)];
-        let setting = arena.setting(Some(Duration::from_millis(12)), WARM);
+        let setting = arena.setting(&[Duration::from_millis(12)], WARM);
         let stop = Arc::new(AtomicBool::new(false));
         let mut live = LocalRunner::new(setting, &participants, &loads, stop);
         live.bring_up(0).map_err(|why| told(self.known, &why))?;

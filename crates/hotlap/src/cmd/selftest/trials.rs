@@ -67,7 +67,7 @@ impl<'a> Alone<'a> {
     ) -> anyhow::Result<Self> {
         let participants = [arena.participant(known, known, Role::Plain)];
         // The server is not frozen, because the minimal client needs it running.
-        let setting = Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
+        let setting = Setting { freeze: false, ..arena.setting(&[lap], WARM) };
         let loads = [Load::new(CONNECTIONS)];
         let mut live = LocalRunner::new(setting, &participants, &loads, Arc::clone(stop));
         live.bring_up(0).map_err(|why| told(known, &why))?;

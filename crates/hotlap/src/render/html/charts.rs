@@ -396,9 +396,9 @@ pub fn capacity(found: &CapacityResults, palette: &Palette) -> Vec<Chart> {
     let y = heights(&series).chain(spans).chain([limit_ms]);
     vec![Chart {
         title: format!("{} over the offered rate", found.latency_name()),
-        note: "Open loop, from the moment each request was due. The line is the median of the \
-               windows at about one rate, the band their range. A dot marks the capacity with its \
-               interval; the dashed line is the goal."
+        note: "Times in an open loop, counted from when each request was due. The line is the \
+               median of the windows at about the same rate, and the band is their range. The dot \
+               is the capacity with its interval, and the dashed line is the goal."
             .to_owned(),
         x: Axis::over("requests/s offered", plain, extent(&series)),
         y: Vertical::Axis(Axis::over("", millis, y)),
@@ -542,7 +542,7 @@ fn within(
         }
         points
     };
-    let mut note = "A point per tenth of a second, a line per lap.".to_owned();
+    let mut note = "Each point is a tenth of a second, and each line is a lap.".to_owned();
     if every > 1 {
         note += &format!(" One lap in {every} is drawn.");
     }

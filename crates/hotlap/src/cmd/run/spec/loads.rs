@@ -12,8 +12,8 @@ use crate::cli::{RunArgs, ShapeArgs};
 use crate::exit::usage;
 
 /// Returns the loads, with one thread each unless a number was given. `contracts` define the
-/// request names that a suite may use. Without loads in a suite, each of several contracts gets a
-/// load. With `sends_all`, a load sends all requests unless it names one.
+/// request names that a suite may use. A load that names no request is repeated for each of several
+/// contracts. With `sends_all`, a load sends all requests unless it names one.
 pub fn loads(
     args: &RunArgs,
     suite: Option<&Suite>,
@@ -22,17 +22,14 @@ pub fn loads(
 ) -> anyhow::Result<Vec<Load>> {
     let (shape, rate) = (&args.common.shape, args.rate);
     let loadings = match suite.filter(|suite| !suite.loads.is_empty()) {
-        None if contracts.len() > 1 => {
-            let first = |name: &Name| Contract::of(*name, None).exchanges.swap_remove(0).name;
-            let load = |name| Ok(Loading { request: Some(first(name)), ..typed(shape)? });
-            contracts.iter().map(load).collect::<anyhow::Result<_>>()?
-        }
         None => vec![typed(shape)?],
         Some(suite) => {
             options::have_no_loads(args, suite)?;
             suite.loads.clone()
         }
     };
+    let loadings: Vec<Loading> =
+        loadings.into_iter().flat_map(|loading| for_each_contract(loading, contracts)).collect();
     let https = shape.https || suite.is_some_and(|suite| suite.https);
     let loads = loadings.iter().map(|loading| load(loading, https, suite, contracts));
     let mut loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
@@ -52,6 +49,22 @@ pub fn loads(
         return usage("the suite gives each load a rate: leave out --rate");
     }
     Ok(loads)
+}
+
+/// Returns the load for each of several contracts, or the load itself if it names a request.
+fn for_each_contract(loading: Loading, contracts: &[Name]) -> Vec<Loading> {
+    if contracts.len() < 2 || loading.request.is_some() {
+        return vec![loading];
+    }
+    let of = |contract: &Name| {
+        let first = Contract::of(*contract, None).exchanges.swap_remove(0).name;
+        let name = match loading.name.is_empty() {
+            true => String::new(),
+            false => format!("{}, {first}", loading.name),
+        };
+        Loading { name, request: Some(first), ..loading.clone() }
+    };
+    contracts.iter().map(of).collect()
 }
 
 /// Returns the single load that the command line describes.

@@ -12,7 +12,7 @@ use hotlap_servers::database::Schema;
 use super::super::rule::Rule;
 use super::DatabaseSpec;
 use super::server::{ServerSpec, Source};
-use crate::cli::{ExportArgs, RunArgs, Schedule};
+use crate::cli::{ExportArgs, RunArgs, Schedule, StartArgs};
 use crate::exit::usage;
 use crate::slo;
 
@@ -69,12 +69,15 @@ pub(super) fn database(
     };
     let schema = match (file, servers.iter().find(needs)) {
         (None, None) => {
-            return match args.common.start.postgres {
-                Some(_) => {
-                    usage("--postgres has no effect without --with-postgres: add that option")
-                }
-                None => Ok(None),
-            };
+            let start = &args.common.start;
+            let own = [
+                ("--postgres", start.postgres.is_some()),
+                ("--database", start.database.is_some()),
+            ];
+            refuse(&own, |option| {
+                format!("{option} has no effect without --with-postgres: add that option")
+            })?;
+            return Ok(None);
         }
         (None, Some(_)) => Schema::Contracts,
         (Some(file), None) => match std::fs::File::open(file) {
@@ -94,9 +97,10 @@ pub(super) fn database(
     let elsewhere =
         [("--shard", args.shard.is_some()), ("--server-on", placement.server_on.is_some())];
     refuse(&elsewhere, |option| {
-        format!("hotlap starts PostgreSQL on this machine only: leave out {option}")
+        format!("hotlap gives databases only to servers of this machine: leave out {option}")
     })?;
-    Ok(Some(DatabaseSpec { schema, programs: args.common.start.postgres.clone() }))
+    let StartArgs { postgres, database, .. } = &args.common.start;
+    Ok(Some(DatabaseSpec { schema, url: database.clone(), programs: postgres.clone() }))
 }
 
 /// Rejects options of the load if a suite defines its loads.
