@@ -185,14 +185,14 @@ pub struct Database {
     /// Held while statements of a server are counted, because the counting is on or off for all
     /// servers.
     counting: Mutex<()>,
-    /// The folder of a PostgreSQL that hotlap started, which is removed after the process has ended.
+    /// The folder of a PostgreSQL that hotlap started. It is removed after the process has ended.
     _folder: Option<Folder>,
 }
 
 impl Database {
     /// Starts PostgreSQL, unless the user runs it, and creates the database that is copied for
-    /// servers. `logs` is the folder of the run, which receives a note with the path of PostgreSQL's
-    /// folder.
+    /// servers. `logs` is the folder of the run, which receives a note with the path of
+    /// PostgreSQL's folder.
     ///
     /// # Errors
     /// Returns the cause, what PostgreSQL printed, and a remedy.
@@ -271,8 +271,8 @@ impl Database {
         ])
     }
 
-    /// Creates a database. In a PostgreSQL of the user, the database gets a comment, so that a later
-    /// run recognizes what a killed run left behind.
+    /// Creates a database. In a PostgreSQL of the user, the database gets a comment, so that a
+    /// later run recognizes what a killed run left behind.
     fn create_database(&self, name: &str, options: &str) -> Result<(), ServerFailure> {
         let owner = quoted(&self.cluster.owner);
         self.sql(&format!("CREATE DATABASE {name} OWNER {owner} {options}"))?;
@@ -312,8 +312,8 @@ impl Database {
 
     /// Returns a sampler for the CPU time of all PostgreSQL processes, including those that have
     /// ended. Only one server is loaded at a time. While a server is loaded, PostgreSQL and its
-    /// background processes work for that server only. `None` for a PostgreSQL of the user, which is
-    /// found by the server's connections.
+    /// background processes work for that server only. `None` for a PostgreSQL of the user, which
+    /// is found by the server's connections.
     pub fn sampler(&self) -> Option<Sampler> {
         self.process.as_ref().map(|process| Sampler::new(process.roots()))
     }
