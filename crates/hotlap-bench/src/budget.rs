@@ -107,6 +107,15 @@ impl Budget {
         self.again = again;
     }
 
+    /// Records warm-ups that belong to the start of the latest restart, as [`Self::restart_started`]
+    /// does.
+    pub fn restart_warmed(&mut self, took: Duration, again: Duration) {
+        if let Some(started) = self.started.last_mut() {
+            *started += took;
+        }
+        self.again += again;
+    }
+
     /// Records that a round has ended, and whether it was the first round of its restart.
     pub fn round_run(&mut self, is_first: bool, took: Duration) {
         if is_first { &mut self.first_rounds } else { &mut self.rounds }.push(took);

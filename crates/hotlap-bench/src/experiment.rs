@@ -150,11 +150,13 @@ pub enum Event<'a> {
         /// The load.
         load: usize,
     },
-    /// The slice lengths of this run have been chosen.
+    /// The slice length of a load has been chosen.
     Sliced {
-        /// Length of a slice's window, under each load.
-        slices: Vec<Duration>,
-        /// The results of the probes that led to the choices.
+        /// The load.
+        load: usize,
+        /// Length of a slice's window.
+        slice: Duration,
+        /// The results of the probes that led to the choice.
         probed: Vec<Probed>,
     },
     /// A lap is about to begin.

@@ -138,18 +138,6 @@ impl LocalRunner {
         needs
     }
 
-    /// The participants to probe next under this load.
-    fn probes_under(&mut self, load: usize) -> Vec<usize> {
-        let needs = self.needs(load);
-        let mut next = self.slices[load].next(&needs);
-        // Without another server in between, a server would find its caches as it left them.
-        if let &[program] = &next[..] {
-            let is_other = |(other, needs): &(&usize, &Needs)| **other != program && needs.known;
-            next.extend(needs.iter().find(is_other).map(|(other, _)| *other));
-        }
-        next
-    }
-
     /// The length of a lap: the sum of its slices.
     fn lap_length(&self, load: usize) -> Duration {
         self.slices[load].length() * self.slices_a_lap(load)
@@ -307,12 +295,17 @@ impl Runner for LocalRunner {
         self.then_freeze(participant, |instance| instance.warm(load, earlier, watch))
     }
 
-    fn probes(&mut self) -> Vec<(usize, usize)> {
+    fn probes(&mut self, load: usize) -> Vec<usize> {
         // Probes are not part of a lap, so the laps under way are dropped.
         self.instances.iter_mut().for_each(Instance::forget_lap);
-        let loads = 0..self.run.loads.len();
-        let under = |load| self.probes_under(load).into_iter().map(move |program| (program, load));
-        loads.flat_map(under).collect()
+        let needs = self.needs(load);
+        let mut next = self.slices[load].next(&needs);
+        // Without another server in between, a server would find its caches as it left them.
+        if let &[program] = &next[..] {
+            let is_other = |(other, needs): &(&usize, &Needs)| **other != program && needs.known;
+            next.extend(needs.iter().find(is_other).map(|(other, _)| *other));
+        }
+        next
     }
 
     fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {

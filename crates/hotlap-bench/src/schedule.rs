@@ -33,6 +33,10 @@ const FLAT_AGAIN: Duration = Duration::from_millis(600);
 /// every round, it would take a third of the time of two servers.
 const CONTROL_EVERY: u32 = 4;
 
+/// With several loads, each server is measured for this long in a round, because it is warmed up
+/// first. A round has at most this many pairs of laps.
+const SWITCHED: (Duration, f64) = (Duration::from_millis(500), 3.0);
+
 /// The number of windows over which the throughput at the end of a warm-up is measured.
 const LAST_WINDOWS: usize = 10;
 
@@ -48,7 +52,7 @@ pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnM
         out: (0..experiment.participants.len()).map(|n| experiment.past.out.contains(&n)).collect(),
         budget: Budget::new(experiment),
         rate: experiment.common_rate.or(experiment.past.rate),
-        sliced: false,
+        sliced: vec![false; experiment.loads.len()],
         reached: vec![vec![0.0; experiment.loads.len()]; experiment.participants.len()],
         restarts: 0,
         explains: false,
@@ -78,8 +82,8 @@ struct Schedule<'a> {
     budget: Budget,
     /// The rate of paced laps. The first restart sets the rate for all restarts.
     rate: Option<f64>,
-    /// Whether the slice length has been chosen.
-    sliced: bool,
+    /// Whether the slice length of each load has been chosen.
+    sliced: Vec<bool>,
     /// Requests/s at the end of the latest warm-up, by participant and load.
     reached: Vec<Vec<f64>>,
     /// The number of restarts begun, including restarts of an earlier part of the run.
@@ -132,25 +136,43 @@ impl Schedule<'_> {
         }
     }
 
-    /// Starts and warms up all remaining servers, in random order.
+    /// Starts all remaining servers, and warms them up unless each round does.
     fn start_restart(&mut self, restart: u32) -> Result<(), Over> {
         (self.watch)(Event::Restart { restart });
         self.restarts = restart + 1;
         let began = self.elapsed();
-        let order =
-            shuffled(self.experiment.seed, Place { restart, round: 0 }, 0, self.running.len());
+        let place = Place { restart, round: 0 };
+        let mut starts = shuffled(self.experiment.seed, place, 0, self.running.len());
         // At first, the control starts last. If a program cannot run twice, because of a fixed port
         // or a lock, the control is the copy that does not start. Later, the control is treated as
         // the reference is, since it would otherwise be the server that was warmed up last.
-        let mut starts = order.clone();
         if restart == 0 {
             starts.sort_by_key(|n| self.experiment.participants[*n].role == Role::Control);
         }
         let mut again = self.bring_up(restart, &starts)?;
-        let each =
-            |participant| (0..self.experiment.loads.len()).map(move |load| (participant, load));
-        let pairs = order.into_iter().flat_map(each);
-        for (participant, load) in pairs {
+        if !self.switches_loads() {
+            let all = 0..self.experiment.loads.len();
+            let explained = self.experiment.closed_loop().filter(|_| self.explains);
+            for load in explained.map_or(all, |load| load..load + 1) {
+                again += self.warm_up(place, load)?;
+            }
+        }
+        self.budget.restart_started(self.elapsed().saturating_sub(began), again);
+        self.go_on()
+    }
+
+    /// Whether servers are warmed up under a load right before its laps, in every round. After
+    /// another load, a server still has requests of that load in its queue, and its code is
+    /// compiled again: Node's first slices then cost 2 to 5 times as much (docs/lab-notebook.md).
+    fn switches_loads(&self) -> bool {
+        self.experiment.loads.len() > 1 && self.experiment.objectives.is_empty() && !self.explains
+    }
+
+    /// Warms up all remaining servers under a load, in random order, and settles the length of its
+    /// slices. Returns the expected time of the next warm-ups.
+    fn warm_up(&mut self, place: Place, load: usize) -> Result<Duration, Over> {
+        let mut again = Duration::ZERO;
+        for participant in shuffled(self.experiment.seed, place, 0, self.running.len()) {
             if self.running[participant] {
                 self.go_on()?;
                 let since = self.elapsed();
@@ -161,7 +183,7 @@ impl Schedule<'_> {
                 match runner.warm(participant, load, &mut seen) {
                     Ok(warmup) => {
                         let took = self.elapsed().saturating_sub(since);
-                        let expected = match warmup.class {
+                        again += match warmup.class {
                             Class::NeverSteady => took / UNSTEADY_AGAIN,
                             Class::Flat if !warmup.compiles => took.min(FLAT_AGAIN),
                             _ => took,
@@ -170,8 +192,10 @@ impl Schedule<'_> {
                         let windows = &warmup.curve[last..];
                         let sum: f64 = windows.iter().sum();
                         self.reached[participant][load] = sum / windows.len().max(1) as f64;
-                        again += expected;
-                        (self.watch)(Event::Warmed { participant, load, restart, warmup: &warmup });
+                        if place.round == 0 {
+                            let (restart, warmup) = (place.restart, &warmup);
+                            (self.watch)(Event::Warmed { participant, load, restart, warmup });
+                        }
                     }
                     Err(why) => self.retire(participant, &why)?,
                 }
@@ -179,21 +203,19 @@ impl Schedule<'_> {
         }
         // A search has no slices.
         if self.experiment.objectives.is_empty() {
-            self.settle_slices(restart)?;
+            self.settle_slices(place, load)?;
         }
-        self.budget.restart_started(self.elapsed().saturating_sub(began), again);
-        self.go_on()
+        Ok(again)
     }
 
-    /// Probes servers until the runner has chosen the slice lengths. Does nothing in later
-    /// restarts.
-    fn settle_slices(&mut self, restart: u32) -> Result<(), Over> {
-        let place = Place { restart, round: 0 };
-        let mut probes = self.runner.probes();
+    /// Probes servers until the runner has chosen the slice length of a load. Does nothing in later
+    /// rounds.
+    fn settle_slices(&mut self, place: Place, load: usize) -> Result<(), Over> {
+        let mut probes = self.runner.probes(load);
         let mut step = 0;
         while !probes.is_empty() {
-            for at in order(self.experiment.seed, place, (0, step), probes.len()) {
-                let (participant, load) = probes[at];
+            for at in order(self.experiment.seed, place, (load, step), probes.len()) {
+                let participant = probes[at];
                 self.go_on()?;
                 if !self.running[participant] {
                     continue;
@@ -204,14 +226,13 @@ impl Schedule<'_> {
                 }
             }
             step += 1;
-            probes = self.runner.probes();
+            probes = self.runner.probes(load);
         }
-        if !std::mem::replace(&mut self.sliced, true) {
-            let length = |load| self.runner.slice_length(load);
-            let slices = (0..self.experiment.loads.len()).map(length).collect();
-            let probed = self.runner.probed();
+        if !std::mem::replace(&mut self.sliced[load], true) {
+            let mut probed = self.runner.probed();
+            probed.retain(|probed| probed.load == load);
             self.budget.probed(&probed);
-            (self.watch)(Event::Sliced { slices, probed });
+            (self.watch)(Event::Sliced { load, slice: self.runner.slice_length(load), probed });
         }
         Ok(())
     }
@@ -244,12 +265,23 @@ impl Schedule<'_> {
         Ok(took)
     }
 
-    /// Runs two laps of every server under every load.
+    /// Runs laps of every server under every load, with warm-ups if there are several loads.
     fn round(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
+        let mut warming = Duration::ZERO;
         for load in 0..self.experiment.loads.len() {
+            if self.switches_loads() {
+                let since = self.elapsed();
+                let again = self.warm_up(place, load)?;
+                // The first warm-ups of a restart belong to its start.
+                if place.round == 0 {
+                    let took = self.elapsed().saturating_sub(since);
+                    self.budget.restart_warmed(took, again);
+                    warming += took;
+                }
+            }
             match self.experiment.loads[load].rate {
-                None => self.sliced_laps(place, load, 1)?,
+                None => self.sliced_laps(place, load, self.pairs(load))?,
                 Some(rate) => {
                     let order = self.order(place, (load, 0));
                     for (nth, participant) in (0..).zip(order) {
@@ -258,8 +290,23 @@ impl Schedule<'_> {
                 }
             }
         }
-        self.budget.round_run(place.round == 0, self.elapsed().saturating_sub(began));
+        let took = self.elapsed().saturating_sub(began + warming);
+        self.budget.round_run(place.round == 0, took);
         Ok(())
+    }
+
+    /// Returns the number of pairs of laps in a round. A pair is enough, unless servers were warmed
+    /// up for the round.
+    fn pairs(&self, load: usize) -> u32 {
+        let lap = self.runner.slice_length(load) * self.runner.slices(load).max(1);
+        match self.switches_loads() {
+            true => {
+                let (least, most) = SWITCHED;
+                let pairs = least.as_secs_f64() / (2.0 * lap.as_secs_f64());
+                pairs.ceil().clamp(1.0, most) as u32
+            }
+            false => 1,
+        }
     }
 
     /// Returns the order of a step of a round. The ceiling is measured in the first round of each
@@ -560,6 +607,30 @@ mod tests {
         let mut participants: Vec<usize> = laps.iter().map(|l| l.3).collect();
         participants.sort_unstable();
         assert_eq!(participants, [0, 0, 1, 1, 2, 2]);
+    }
+
+    /// Regression: after the warm-ups of other loads, Node's first slices cost up to five times as
+    /// much.
+    #[test]
+    fn with_several_loads_each_is_warmed_up_right_before_its_laps() {
+        let one = experiment(Some(1), Some(2));
+        let loads = vec![load(), Load { request: Some(1), ..load() }];
+        let two = Experiment { loads: loads.clone(), ..one };
+        let mut runner = Scripted::new(three(), loads, Duration::from_millis(500));
+        let mut recorded = Vec::new();
+        run(&two, &mut runner, &mut |event| match event {
+            Event::Warmed { participant, load, .. } => recorded.push((participant, load)),
+            _ => {}
+        });
+        let kind = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
+        let mut kinds: Vec<String> = runner.log.iter().map(kind).collect();
+        kinds.retain(|kind| kind != "lap");
+        kinds.dedup();
+        let each = ["warm-up", "slice"];
+        let expected = [&["start"][..], &each.repeat(4), &["stop"]].concat();
+        assert_eq!(kinds, expected);
+        recorded.sort_unstable();
+        assert_eq!(recorded, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]);
     }
 
     #[test]

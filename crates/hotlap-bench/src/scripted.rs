@@ -298,12 +298,12 @@ impl Runner for Scripted {
         })
     }
 
-    fn probes(&mut self) -> Vec<(usize, usize)> {
-        if self.probes == 0 {
+    fn probes(&mut self, load: usize) -> Vec<usize> {
+        if self.probes == 0 || load > 0 {
             return Vec::new();
         }
         self.probes -= 1;
-        (0..self.scripts.len()).map(|participant| (participant, 0)).collect()
+        (0..self.scripts.len()).collect()
     }
 
     fn probe(&mut self, participant: usize, _load: usize) -> Result<(), ServerFailure> {

@@ -202,10 +202,14 @@ impl<'a> Recorder<'a> {
                 self.live
                     .phase(format!("choosing the slice length: {}", name(&self.run, participant)));
             }
-            Event::Sliced { ref slices, ref probed } => {
-                let slices_ms = slices.iter().map(|slice| slice.as_secs_f64() * 1e3).collect();
-                self.run.add(redact::record(slices_ms), |run, slices_ms: Vec<f64>| {
-                    run.schedule.slices_ms = slices_ms;
+            Event::Sliced { load, slice, ref probed } => {
+                let ms = slice.as_secs_f64() * 1e3;
+                self.run.set((load, ms), |run, (load, ms)| {
+                    // A resumed run already has the lengths.
+                    match run.schedule.slices_ms.get_mut(load) {
+                        Some(own) => *own = ms,
+                        None => run.schedule.slices_ms.push(ms),
+                    }
                 });
                 // A resumed run already has a slice length and does not probe.
                 for own in probed {

@@ -208,14 +208,9 @@ impl Runner for Forecaster<'_> {
         Ok(Warmup::flat(load))
     }
 
-    fn probes(&mut self) -> Vec<(usize, usize)> {
-        let mut next = Vec::new();
-        for load in 0..self.experiment.loads.len() {
-            let needs = self.needs(load);
-            let programs = self.slices[load].next(&needs);
-            next.extend(programs.into_iter().map(|program| (program, load)));
-        }
-        next
+    fn probes(&mut self, load: usize) -> Vec<usize> {
+        let needs = self.needs(load);
+        self.slices[load].next(&needs)
     }
 
     fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {

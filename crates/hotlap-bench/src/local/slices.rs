@@ -195,6 +195,10 @@ impl Slices {
             self.length = fits.unwrap_or(least);
             let unknown = servers.iter().filter(|(_, needs)| !needs.known);
             self.begin(unknown.map(|(server, _)| *server).collect());
+            // A slow server leaves no choice.
+            if self.length > LENGTHS[0] {
+                self.stage = Stage::Settled;
+            }
         }
         if let Stage::Probing { probes, servers: probed, passed } = &mut self.stage {
             let most = most_probes(self.length, self.limit / servers.len().max(1) as u32);
@@ -470,6 +474,8 @@ mod tests {
             settled(&[NONE, Needs { service, whole, ..NONE }], |_, _| 1.0).0
         };
         assert_eq!((length(3, false), length(4, false), length(40, false)), (12, 100, 160));
+        let slow = Needs { service: Duration::from_millis(4), ..NONE };
+        assert_eq!(settled(&[NONE, slow], |_, _| 1.0).1, [0, 0], "there is no choice");
         assert_eq!((length(1, true), length(200, false)), (300, 800));
         assert_eq!((length(400, false), length(60_000, false)), (1_600, 10_000));
     }

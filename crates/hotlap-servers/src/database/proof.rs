@@ -9,8 +9,8 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -74,6 +74,41 @@ pub struct Proof {
     pub work: Vec<Option<DatabaseWork>>,
 }
 
+/// Statements are counted from [`Counting::begin`] to [`Counting::end`], for one server at a time.
+struct Counting<'a> {
+    database: &'a Database,
+    /// Whether counting could be switched on.
+    begun: Result<(), String>,
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl<'a> Counting<'a> {
+    fn begin(database: &'a Database) -> Self {
+        let _alone = database.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { database, begun: track(database, "top"), _alone }
+    }
+
+    /// Ends the counting, which would add to the database's CPU time under load.
+    fn end(self) -> Result<(), String> {
+        track(self.database, "none")
+    }
+}
+
+fn check(name: &str, expected: String, outcome: Result<(), String>) -> Check {
+    let (name, pass) = (name.to_owned(), outcome.is_ok());
+    Check { name, expected, pass, got: outcome.err().unwrap_or_default() }
+}
+
+/// Sets which statements are counted, `top` or `none`, and waits until all processes know it.
+fn track(database: &Database, what: &str) -> Result<(), String> {
+    let set = format!("ALTER SYSTEM SET pg_stat_statements.track = '{what}'");
+    for statement in [&set, "SELECT pg_reload_conf()"] {
+        database.sql(statement).map_err(|failure| failure.cause)?;
+    }
+    thread::sleep(TOLD);
+    Ok(())
+}
+
 /// A server whose statements are counted.
 pub(crate) struct Prover<'a> {
     pub(crate) database: &'a Database,
@@ -88,19 +123,24 @@ impl Prover<'_> {
     /// their verified responses. Contracts without a database are not checked.
     pub(crate) fn prove(&self, contract: &Contract, requests: &[Request]) -> Proof {
         let mut proof = Proof::default();
+        let needs_database = contract.names.iter().any(|name| name.needs_database());
+        let counting = needs_database.then(|| Counting::begin(self.database));
         let mut asks = contract.exchanges.iter().zip(requests);
         for name in &contract.names {
             let own = asks.by_ref().take(Contract::of(*name, None).exchanges.len());
             for (exchange, request) in own {
-                let work = match name.needs_database() {
-                    true => {
-                        let load = (exchange, request, &contract.fields);
-                        self.prove_one(&mut proof.checks, *name, load)
-                    }
-                    false => None,
-                };
-                proof.work.push(work);
+                let load = (exchange, request, &contract.fields);
+                let counting = counting.as_ref().filter(|_| name.needs_database());
+                proof.work.push(
+                    counting.and_then(|counting| {
+                        self.prove_one(&mut proof.checks, counting, *name, load)
+                    }),
+                );
             }
+        }
+        if let Some(Err(why)) = counting.map(Counting::end) {
+            let expected = "no statement is counted under load".to_owned();
+            proof.checks.push(check("statements", expected, Err(why)));
         }
         proof
     }
@@ -109,6 +149,7 @@ impl Prover<'_> {
     fn prove_one(
         &self,
         checks: &mut Vec<Check>,
+        counting: &Counting,
         name: Name,
         (exchange, request, fields): (&Exchange, &Request, &Fields),
     ) -> Option<DatabaseWork> {
@@ -131,18 +172,12 @@ impl Prover<'_> {
         let all = right.start() * REQUESTS..=right.end().saturating_mul(REQUESTS);
         // The first requests may make the server open its connections and read rows into memory.
         let ready = self.load(&Plan { first_value: 0, ..plan.clone() });
-        let mut counted = ready.and_then(|()| self.counted(&plan));
+        let mut counted = ready.and_then(|()| self.counted(counting, &plan));
         for _ in 1..ROUNDS {
             if counted.as_ref().is_ok_and(|(statements, _)| statements > all.end()) {
-                counted = self.counted(&plan);
+                counted = self.counted(counting, &plan);
             }
         }
-        let check = |name: &str, expected: String, outcome: Result<(), String>| Check {
-            name: name.to_owned(),
-            expected,
-            pass: outcome.is_ok(),
-            got: outcome.err().unwrap_or_default(),
-        };
         let per_request = |count: u64| count as f64 / REQUESTS as f64;
         let work = counted.as_ref().ok().map(|(statements, waits)| DatabaseWork {
             statements: per_request(*statements),
@@ -163,29 +198,20 @@ impl Prover<'_> {
 
     /// Counts the statements that a server executes for the requests of a plan, and how often the
     /// database waited for the server meanwhile.
-    fn counted(&self, plan: &Plan) -> Result<(u64, Option<u64>), String> {
+    fn counted(&self, counting: &Counting, plan: &Plan) -> Result<(u64, Option<u64>), String> {
+        counting.begun.clone()?;
         let sql = |statement: &str| self.database.sql(statement).map_err(|failure| failure.cause);
-        let track = |what: &str| {
-            sql(&format!("ALTER SYSTEM SET pg_stat_statements.track = '{what}'"))?;
-            sql("SELECT pg_reload_conf()")?;
-            thread::sleep(TOLD);
-            Ok::<(), String>(())
-        };
-        let _alone = self.database.counting.lock().unwrap_or_else(PoisonError::into_inner);
-        track("top")?;
-        let is_reset = sql("SELECT pg_stat_statements_reset()");
+        sql("SELECT pg_stat_statements_reset()")?;
         let mut sampler = self.database.sampler();
         let mut waits = || Some(sampler.as_mut()?.switches().ok()?.voluntary);
         let before = waits();
-        let asked = is_reset.and_then(|_| self.load(plan));
+        self.load(plan)?;
         let waited = waits().zip(before).map(|(after, before)| after.saturating_sub(before));
         let count = sql(&format!(
             "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements JOIN pg_database ON oid = dbid \
              WHERE datname = '{}'",
             self.database.cluster.name(self.server)
         ));
-        track("none")?;
-        asked?;
         let count = count?.parse().map_err(|_| "PostgreSQL did not count them".to_owned())?;
         Ok((count, waited))
     }
