@@ -163,7 +163,8 @@ impl Schedule<'_> {
 
     /// Whether servers are warmed up under a load right before its laps, in every round. After
     /// another load, a server still has requests of that load in its queue, and its code is
-    /// compiled again: Node's first slices then cost 2 to 5 times as much (docs/lab-notebook.md).
+    /// compiled again. Node's first slices then cost 2 to 5 times as much (docs/lab-notebook.md, *A
+    /// load after another load*).
     fn switches_loads(&self) -> bool {
         self.experiment.loads.len() > 1 && self.experiment.objectives.is_empty() && !self.explains
     }
@@ -353,6 +354,9 @@ impl Schedule<'_> {
         let began = self.elapsed();
         // The first closed loop represents all loads, so there is only one rate.
         let Some(load) = self.experiment.closed_loop() else { return Ok(()) };
+        if self.switches_loads() {
+            self.warm_up(place, load)?;
+        }
         let rate = match self.rate.or_else(|| self.budget.common_rate()) {
             Some(rate) => *self.rate.insert(rate),
             None => return Ok(()),
