@@ -235,8 +235,8 @@ fn warnings_about_one_of_several_loads_name_it() {
         lap.failed = vec![Violation::Connections { asked: 64, up: 12, most: None }];
     }
     let told = Report::of(&run).warnings.join("\n");
-    let expected = "python3 app.py under POST /x: 4 of 108 laps do not count: only 12 of 64 connections \
-                    were up in the first of them. Check whether the server limits its \
+    let expected = "python3 app.py under POST /x: 4 of 108 laps do not count: only 12 of 64 \
+                    connections were up in the first of them. Check whether the server limits its \
                     connections (backlog, `ulimit -n`), or use fewer (-c).";
     assert!(told.contains(expected), "{told}");
 }
