@@ -107,8 +107,8 @@ impl Budget {
         self.again = again;
     }
 
-    /// Records warm-ups that belong to the start of the latest restart, as [`Self::restart_started`]
-    /// does.
+    /// Records warm-ups that belong to the start of the latest restart, like
+    /// [`Self::restart_started`].
     pub fn restart_warmed(&mut self, took: Duration, again: Duration) {
         if let Some(started) = self.started.last_mut() {
             *started += took;

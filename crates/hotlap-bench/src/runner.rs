@@ -48,8 +48,8 @@ pub trait Runner {
         watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure>;
 
-    /// Returns the participants to probe next, in both orders, to choose the slice length of a load.
-    /// The schedule calls this method again after the probes, until nothing is left to probe.
+    /// Returns the participants to probe next, in both orders, to choose the slice length of a
+    /// load. The schedule calls this method again after the probes, until nothing is left to probe.
     fn probes(&mut self, load: usize) -> Vec<usize>;
 
     /// Probes a participant under a load. A probe does not count as a lap.

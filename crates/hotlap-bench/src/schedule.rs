@@ -622,9 +622,10 @@ mod tests {
         let two = Experiment { loads: loads.clone(), ..one };
         let mut runner = Scripted::new(three(), loads, Duration::from_millis(500));
         let mut recorded = Vec::new();
-        run(&two, &mut runner, &mut |event| match event {
-            Event::Warmed { participant, load, .. } => recorded.push((participant, load)),
-            _ => {}
+        run(&two, &mut runner, &mut |event| {
+            if let Event::Warmed { participant, load, .. } = event {
+                recorded.push((participant, load));
+            }
         });
         let kind = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
         let mut kinds: Vec<String> = runner.log.iter().map(kind).collect();

@@ -224,8 +224,8 @@ pub struct StartArgs {
     pub with_postgres: Option<PathBuf>,
     /// Use the PostgreSQL at URL instead of starting one
     ///
-    /// hotlap creates databases whose names begin with hotlap_ there, and drops them at the end. The
-    /// role must be allowed to create databases. Statements are not counted.
+    /// hotlap creates databases whose names begin with hotlap_ there, and drops them at the end.
+    /// The role must be allowed to create databases. Statements are not counted.
     #[arg(long, value_name = "URL")]
     pub database: Option<ClusterUrl>,
     /// The folder with PostgreSQL's programs (default: the newest installed version)
