@@ -295,6 +295,13 @@ impl Runner for LocalRunner {
         self.then_freeze(participant, |instance| instance.warm(load, earlier, watch))
     }
 
+    fn wake(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
+        match self.then_freeze(participant, |instance| instance.wake(load)) {
+            Ok(()) | Err(Trouble::Generator(_)) => Ok(()),
+            Err(Trouble::Server(failure)) => Err(failure),
+        }
+    }
+
     fn probes(&mut self, load: usize) -> Vec<usize> {
         // Probes are not part of a lap, so the laps under way are dropped.
         self.instances.iter_mut().for_each(Instance::forget_lap);

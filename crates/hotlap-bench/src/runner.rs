@@ -48,6 +48,10 @@ pub trait Runner {
         watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure>;
 
+    /// Loads a participant for a moment, outside of laps, if it was frozen for long while others
+    /// were warmed up.
+    fn wake(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
+
     /// Returns the participants to probe next, in both orders, to choose the slice length of a
     /// load. The schedule calls this method again after the probes, until nothing is left to probe.
     fn probes(&mut self, load: usize) -> Vec<usize>;

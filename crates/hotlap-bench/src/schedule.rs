@@ -202,6 +202,14 @@ impl Schedule<'_> {
                 }
             }
         }
+        for participant in shuffled(self.experiment.seed, place, 0, self.running.len()) {
+            self.go_on()?;
+            if self.running[participant]
+                && let Err(why) = self.runner.wake(participant, load)
+            {
+                self.retire(participant, &why)?;
+            }
+        }
         // A search has no slices.
         if self.experiment.objectives.is_empty() {
             self.settle_slices(place, load)?;

@@ -298,6 +298,10 @@ impl Runner for Scripted {
         })
     }
 
+    fn wake(&mut self, _participant: usize, _load: usize) -> Result<(), ServerFailure> {
+        Ok(())
+    }
+
     fn probes(&mut self, load: usize) -> Vec<usize> {
         if self.probes == 0 || load > 0 {
             return Vec::new();

@@ -11,7 +11,7 @@ use hotlap_observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::launch::ServerFailure;
 
 use super::instance::{Between, COUNTED, WARM_WINDOW};
-use super::slices::{LENGTHS, Needs, PROBE_WINDOWS, Slices, WHOLE, lead_in};
+use super::slices::{AWAKE, LENGTHS, LONG_FREEZE, Needs, PROBE_WINDOWS, Slices, WHOLE, lead_in};
 use super::{VERIFIED_AT_ONCE, paced_window, slices_a_lap};
 use crate::experiment::{Event, Experiment, Explain};
 use crate::lap::{Lap, LapKind};
@@ -93,7 +93,7 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
         slices: Slices::of_loads(&chosen, loads, probe_limit),
         clock: Duration::ZERO,
         starting: None,
-        warm_ups: vec![0; expected.len()],
+        warm_ups: vec![(0, Duration::ZERO); expected.len()],
         is_verified: false,
     };
     let (mut restarts, mut rounds) = (0, 0);
@@ -120,8 +120,8 @@ struct Forecaster<'a> {
     clock: Duration,
     /// When the first slice began.
     starting: Option<Duration>,
-    /// The number of warm-ups so far, by participant.
-    warm_ups: Vec<usize>,
+    /// The number of warm-ups so far, and the time at which the last one ended, by participant.
+    warm_ups: Vec<(usize, Duration)>,
     /// Whether the servers of the first restart have been verified.
     is_verified: bool,
 }
@@ -201,11 +201,19 @@ impl Runner for Forecaster<'_> {
         _watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure> {
         let first = self.expected[participant].loads[load].warm_up;
-        let is_first = self.warm_ups[participant] < self.experiment.loads.len();
-        self.warm_ups[participant] += 1;
+        let is_first = self.warm_ups[participant].0 < self.experiment.loads.len();
         let warm_up = if is_first { first } else { WARM_WINDOW.min(first) };
         self.clock += CONNECTING + warm_up + COUNTED;
+        let (count, ended) = &mut self.warm_ups[participant];
+        (*count, *ended) = (*count + 1, self.clock);
         Ok(Warmup::flat(load))
+    }
+
+    fn wake(&mut self, participant: usize, _load: usize) -> Result<(), ServerFailure> {
+        if self.clock - self.warm_ups[participant].1 >= LONG_FREEZE {
+            self.clock += SWITCHING + lead_in(AWAKE) + AWAKE;
+        }
+        Ok(())
     }
 
     fn probes(&mut self, load: usize) -> Vec<usize> {
@@ -343,7 +351,10 @@ mod tests {
         let found = forecast(&own, &expected(0, true), limit);
         // Each of three programs recovers after four probes in both orders.
         let probe = SWITCHING + LENGTHS[0].mul_f64(PROBE_WINDOWS);
-        let starting = READY * 4 + VERIFYING[0] + (CONNECTING + WARM_UP + COUNTED) * 4 + probe * 24;
+        // The first two servers are frozen for more than 5 s while the others are warmed up.
+        let awake = SWITCHING + lead_in(AWAKE) + AWAKE;
+        let warm_ups = (CONNECTING + WARM_UP + COUNTED) * 4 + awake * 2;
+        let starting = READY * 4 + VERIFYING[0] + warm_ups + probe * 24;
         let slice = SWITCHING + lead_in(LENGTHS[0]) + LENGTHS[0];
         // A lap has eight slices. All four servers take part in the first round of a restart.
         let rounds = slice * 16 * (4 + 2) * 2;

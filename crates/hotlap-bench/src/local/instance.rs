@@ -156,6 +156,8 @@ pub(super) struct Instance {
     pub lost: Option<String>,
     /// The server's context switches and side-effect lines before the lap under way.
     before_lap: Option<(Option<Switches>, u64)>,
+    /// When the server was last frozen.
+    frozen: Option<Instant>,
     /// The number of the server's slices so far.
     slices: u32,
     /// The number of the server's paced laps so far.
@@ -339,6 +341,7 @@ impl Instance {
             held: None,
             lost: None,
             before_lap: None,
+            frozen: None,
             slices: 0,
             paced: 0,
             memory: None,
@@ -483,6 +486,7 @@ impl Instance {
     /// # Errors
     /// Fails if the server could not be frozen and keeps running. The error is the cause.
     pub fn freeze(&mut self) -> Result<(), String> {
+        self.frozen = Some(Instant::now());
         self.server.as_mut().map_or(Ok(()), |server| server.freeze())
     }
 

@@ -52,6 +52,14 @@ const MANY: usize = 16;
 /// first, which takes 50 ms or more.
 pub(super) const WHOLE: Duration = Duration::from_millis(300);
 
+/// A server that was frozen for this long is loaded before its slices, because its timers went on.
+/// Node's pool of connections to PostgreSQL, for example, closes them after 10 s without a request.
+pub(super) const LONG_FREEZE: Duration = Duration::from_secs(5);
+
+/// How long a server is then loaded. Node has opened its connections to PostgreSQL again after half
+/// a second.
+pub(super) const AWAKE: Duration = Duration::from_millis(500);
+
 /// The minimum length of a slice, in mean service times. In shorter slices, the requests in flight
 /// at the edges would dominate.
 const SERVICE_TIMES: u32 = 4;

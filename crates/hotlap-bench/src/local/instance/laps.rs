@@ -11,7 +11,7 @@ use hotlap_servers::launch::ServerFailure;
 use hotlap_servers::running::Sample;
 use hotlap_servers::verify::LIMIT;
 
-use super::super::slices::{lead_in, spread_lead_in};
+use super::super::slices::{AWAKE, LONG_FREEZE, lead_in, spread_lead_in};
 use super::{Between, Held, Instance, Trouble};
 use crate::lap::{Contribution, Lap, LapKind, Usage, Violation};
 use crate::participant::Load;
@@ -137,6 +137,16 @@ impl Instance {
         }
         self.held = Some(held);
         Ok(samples.try_into().expect("one sample for each edge"))
+    }
+
+    /// Loads the server for [`AWAKE`] outside of laps, if it was frozen for [`LONG_FREEZE`].
+    pub fn wake(&mut self, load: usize) -> Result<(), Trouble> {
+        if self.frozen.is_some_and(|since| since.elapsed() >= LONG_FREEZE) {
+            let opens = lead_in(AWAKE);
+            self.drive(load, [opens, opens + AWAKE], opens)?;
+            self.forget_lap();
+        }
+        Ok(())
     }
 
     /// The server's mean service time. Zero before its warm-up.
