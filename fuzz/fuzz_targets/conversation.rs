@@ -1,8 +1,8 @@
-//! Feeds arbitrary responses to one connection, cut at any byte, pipelined or not, with the
-//! templates that are learned from them.
+//! Feeds arbitrary bytes to one connection as responses, with or without pipelining. The connection
+//! learns templates from these responses.
 //!
-//! How the bytes are cut must make no difference. The parser must agree that each response that is
-//! counted as correct is correct.
+//! It must make no difference where the bytes are cut. Every response that is counted as correct
+//! must also be correct according to the parser.
 
 #![no_main]
 

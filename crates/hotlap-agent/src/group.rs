@@ -157,8 +157,8 @@ impl Generators {
         let tried = tried.join(", ");
         Err(format!(
             "{who}: while looking for the servers' address: no address of this machine can be \
-             reached by all generators (tried {tried}). Open its ports in the firewall between \
-             the two, or name an address with --server-address"
+             reached by all generators (tried {tried}). Open this machine's ports to the \
+             generators in the firewall, or name another address with --server-address"
         ))
     }
 

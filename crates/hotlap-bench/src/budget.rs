@@ -59,8 +59,9 @@ pub struct Budget {
     had: Vec<u32>,
     /// The current restart, and when the next restart should begin.
     until: Option<(u32, Duration)>,
-    /// Length of a lap.
+    /// Length of a lap, and the number of pairs of laps in a round.
     lap: Duration,
+    pairs: u32,
     /// Restart, round and share of the cost of every valid lap, by participant and load.
     costs: Vec<Vec<Vec<(u32, u32, Share)>>>,
     /// Requests/s of every valid lap under the first closed loop, by participant.
@@ -85,6 +86,7 @@ impl Budget {
             had: vec![0; experiment.from.restart as usize],
             until: None,
             lap: Duration::ZERO,
+            pairs: 1,
             costs: vec![vec![Vec::new(); experiment.loads.len()]; n],
             rates: vec![Vec::new(); n],
             is_provisional: experiment.past.probed.iter().any(Probed::is_biased),
@@ -107,7 +109,7 @@ impl Budget {
         self.again = again;
     }
 
-    /// Records warm-ups that belong to the start of the latest restart, like
+    /// Adds warm-ups of the latest restart to the time of its start. The arguments are as in
     /// [`Self::restart_started`].
     pub fn restart_warmed(&mut self, took: Duration, again: Duration) {
         if let Some(started) = self.started.last_mut() {
@@ -116,8 +118,10 @@ impl Budget {
         self.again += again;
     }
 
-    /// Records that a round has ended, and whether it was the first round of its restart.
-    pub fn round_run(&mut self, is_first: bool, took: Duration) {
+    /// Records that a round with this many pairs of laps has ended, and whether it was the first
+    /// round of its restart.
+    pub fn round_run(&mut self, is_first: bool, took: Duration, pairs: u32) {
+        self.pairs = pairs;
         if is_first { &mut self.first_rounds } else { &mut self.rounds }.push(took);
     }
 
@@ -241,7 +245,7 @@ impl Budget {
         let costs = Costs {
             restart_s: restart.as_secs_f64(),
             round_s: round.as_secs_f64().max(1e-3),
-            lap_s: 2.0 * self.lap.as_secs_f64(),
+            lap_s: f64::from(2 * self.pairs) * self.lap.as_secs_f64(),
         };
         further_restarts(had, left.as_secs_f64(), &costs, self.experiment.limit.is_some())
     }

@@ -2,11 +2,13 @@
 //! budget is spent.
 //!
 //! A restart starts every server again, in random order, and warms it up. A round runs every server
-//! for two laps, slice by slice. In each step, every server runs once in random order, and then
-//! once in the mirrored order, `C A B · B A C`. The next step has another order, so disturbances
-//! affect all servers alike. The ceiling is measured in the first round of each restart, and the
-//! A/A control in every fourth round. If requested, a restart ends with a paced lap of each server
-//! at a common rate.
+//! for two laps, slice by slice. With several loads, a round has up to six laps of a server under
+//! each load, and warms the servers up right before these laps.
+//!
+//! In each step, every server runs once in random order, and then once in the mirrored order,
+//! `C A B · B A C`. The next step has another order, so disturbances affect all servers alike. The
+//! ceiling is measured in the first round of each restart, and the A/A control in every fourth
+//! round. If requested, a restart ends with a paced lap of each server at a common rate.
 
 use std::time::Duration;
 
@@ -28,13 +30,18 @@ mod search;
 /// has been timed.
 const FLAT_AGAIN: Duration = Duration::from_millis(600);
 
+/// The expected length of a later warm-up of a server with a compiler, as a share of the first one.
+/// Spring Boot, Express and Fastify took 0.5 to 0.9 of the first (2026-11-27).
+const COMPILED_AGAIN: f64 = 0.75;
+
 /// The A/A control is measured in one of this many rounds. When it ran only in the first round of
 /// each restart, one disturbed round in five made a 17% noise floor next to intervals of 2%. In
 /// every round, it would take a third of the time of two servers.
 const CONTROL_EVERY: u32 = 4;
 
-/// With several loads, each server is measured for this long in a round, because it is warmed up
-/// first. A round has at most this many pairs of laps.
+/// The time for which a round measures each server under a load, if there are several loads. A
+/// shorter time would not be worth the warm-up before it. The second value is the maximum number of
+/// pairs of laps.
 const SWITCHED: (Duration, f64) = (Duration::from_millis(500), 3.0);
 
 /// The number of windows over which the throughput at the end of a warm-up is measured.
@@ -136,7 +143,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Starts all remaining servers, and warms them up unless each round does.
+    /// Starts all remaining servers. Also warms them up, unless each round does.
     fn start_restart(&mut self, restart: u32) -> Result<(), Over> {
         (self.watch)(Event::Restart { restart });
         self.restarts = restart + 1;
@@ -154,26 +161,28 @@ impl Schedule<'_> {
             let all = 0..self.experiment.loads.len();
             let explained = self.experiment.closed_loop().filter(|_| self.explains);
             for load in explained.map_or(all, |load| load..load + 1) {
-                again += self.warm_up(place, load)?;
+                again += self.warm_up(place, load, true)?;
             }
         }
         self.budget.restart_started(self.elapsed().saturating_sub(began), again);
         self.go_on()
     }
 
-    /// Whether servers are warmed up under a load right before its laps, in every round. After
-    /// another load, a server still has requests of that load in its queue, and its code is
-    /// compiled again. Node's first slices then cost 2 to 5 times as much (docs/lab-notebook.md, *A
-    /// load after another load*).
+    /// Whether every round warms servers up under a load, right before the laps under that load.
+    /// After another load, a server still has requests of the other load in its queue. Possibly,
+    /// its code is also compiled again. Node's first slices then cost 2 to 6 times as much
+    /// (docs/lab-notebook.md, *A load after another load*).
     fn switches_loads(&self) -> bool {
         self.experiment.loads.len() > 1 && self.experiment.objectives.is_empty() && !self.explains
     }
 
-    /// Warms up all remaining servers under a load, in random order, and settles the length of its
-    /// slices. Returns the expected time of the next warm-ups.
-    fn warm_up(&mut self, place: Place, load: usize) -> Result<Duration, Over> {
+    /// Warms up the remaining servers under a load, in random order, and settles the load's slice
+    /// length. Unless `all`, servers that are not measured in this round are left out. Returns the time that these warm-ups will probably take after the next start.
+    fn warm_up(&mut self, place: Place, load: usize, all: bool) -> Result<Duration, Over> {
         let mut again = Duration::ZERO;
-        for participant in shuffled(self.experiment.seed, place, 0, self.running.len()) {
+        let mut order = shuffled(self.experiment.seed, place, 0, self.running.len());
+        order.retain(|participant| all || self.takes_part(*participant, place));
+        for &participant in &order {
             if self.running[participant] {
                 self.go_on()?;
                 let since = self.elapsed();
@@ -187,6 +196,7 @@ impl Schedule<'_> {
                         again += match warmup.class {
                             Class::NeverSteady => took / UNSTEADY_AGAIN,
                             Class::Flat if !warmup.compiles => took.min(FLAT_AGAIN),
+                            _ if warmup.compiles => took.mul_f64(COMPILED_AGAIN),
                             _ => took,
                         };
                         let last = warmup.curve.len().saturating_sub(LAST_WINDOWS);
@@ -202,7 +212,7 @@ impl Schedule<'_> {
                 }
             }
         }
-        for participant in shuffled(self.experiment.seed, place, 0, self.running.len()) {
+        for participant in order {
             self.go_on()?;
             if self.running[participant]
                 && let Err(why) = self.runner.wake(participant, load)
@@ -217,8 +227,8 @@ impl Schedule<'_> {
         Ok(again)
     }
 
-    /// Probes servers until the runner has chosen the slice length of a load. Does nothing in later
-    /// rounds.
+    /// Probes servers until the runner has chosen the slice length of a load. Does nothing once the
+    /// length has been chosen.
     fn settle_slices(&mut self, place: Place, load: usize) -> Result<(), Over> {
         let mut probes = self.runner.probes(load);
         let mut step = 0;
@@ -281,7 +291,7 @@ impl Schedule<'_> {
         for load in 0..self.experiment.loads.len() {
             if self.switches_loads() {
                 let since = self.elapsed();
-                let again = self.warm_up(place, load)?;
+                let again = self.warm_up(place, load, false)?;
                 // The first warm-ups of a restart belong to its start.
                 if place.round == 0 {
                     let took = self.elapsed().saturating_sub(since);
@@ -300,12 +310,13 @@ impl Schedule<'_> {
             }
         }
         let took = self.elapsed().saturating_sub(began + warming);
-        self.budget.round_run(place.round == 0, took);
+        let pairs = self.experiment.closed_loop().map_or(1, |load| self.pairs(load));
+        self.budget.round_run(place.round == 0, took, pairs);
         Ok(())
     }
 
-    /// Returns the number of pairs of laps in a round. A pair is enough, unless servers were warmed
-    /// up for the round.
+    /// Returns the number of pairs of laps under a load in a round. One pair is enough, unless the
+    /// servers were warmed up for these laps.
     fn pairs(&self, load: usize) -> u32 {
         let lap = self.runner.slice_length(load) * self.runner.slices(load).max(1);
         match self.switches_loads() {
@@ -322,14 +333,18 @@ impl Schedule<'_> {
     /// restart, and the A/A control in some rounds. They only show how the machine behaves, so most
     /// of the time is spent on servers.
     fn order(&self, place: Place, step: (usize, u32)) -> Vec<usize> {
-        let participants = &self.experiment.participants;
-        let mut order = order(self.experiment.seed, place, step, participants.len());
-        order.retain(|n| match participants[*n].role {
+        let mut order = order(self.experiment.seed, place, step, self.running.len());
+        order.retain(|n| self.takes_part(*n, place));
+        order
+    }
+
+    /// Whether a participant is measured in this round.
+    fn takes_part(&self, participant: usize, place: Place) -> bool {
+        match self.experiment.participants[participant].role {
             Role::Ceiling => place.round == 0,
             Role::Control => place.round.is_multiple_of(CONTROL_EVERY),
             Role::Reference | Role::Plain => true,
-        });
-        order
+        }
     }
 
     /// Runs this many pairs of laps of every server. A pair takes as many steps as a lap has
@@ -363,7 +378,7 @@ impl Schedule<'_> {
         // The first closed loop represents all loads, so there is only one rate.
         let Some(load) = self.experiment.closed_loop() else { return Ok(()) };
         if self.switches_loads() {
-            self.warm_up(place, load)?;
+            self.warm_up(place, load, true)?;
         }
         let rate = match self.rate.or_else(|| self.budget.common_rate()) {
             Some(rate) => *self.rate.insert(rate),
@@ -621,7 +636,7 @@ mod tests {
         assert_eq!(participants, [0, 0, 1, 1, 2, 2]);
     }
 
-    /// Regression: after the warm-ups of other loads, Node's first slices cost up to five times as
+    /// Regression: after the warm-ups of other loads, Node's first slices cost up to six times as
     /// much.
     #[test]
     fn with_several_loads_each_is_warmed_up_right_before_its_laps() {

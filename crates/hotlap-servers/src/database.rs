@@ -1,10 +1,11 @@
-//! The PostgreSQL of a run. hotlap starts it for the run and removes it with the run, unless the
-//! user names a PostgreSQL that already runs.
+//! The PostgreSQL of a run. hotlap starts it for the run and removes it at the end, unless the user
+//! names a PostgreSQL that already runs.
 //!
 //! Each start of a server gets a fresh copy of one database. Rows written by one server therefore
 //! neither slow down nor warm up another server. hotlap uses only installed programs. The
-//! PostgreSQL that it starts has its own folder, port and password. In a PostgreSQL of the user,
-//! hotlap creates its own databases, drops them with the run, and touches no other database.
+//! PostgreSQL that hotlap starts has its own folder, port and password. In a PostgreSQL of the
+//! user, hotlap creates its own databases, and drops them at the end of the run. hotlap touches no
+//! other database there.
 //!
 //! Like a server, PostgreSQL runs under a supervisor, which ends it even if hotlap is killed. If
 //! both were killed, [`remove_left`] ends PostgreSQL at the next start of hotlap, and removes its
@@ -170,11 +171,11 @@ pub struct DatabaseFacts {
     pub shares_cores: bool,
 }
 
-/// A running PostgreSQL. Dropping this value ends PostgreSQL and removes its folder, or removes the
-/// run's databases from a PostgreSQL of the user.
+/// A running PostgreSQL. Dropping this value ends a PostgreSQL that hotlap started, and removes its
+/// folder. In a PostgreSQL of the user, it drops the databases of the run.
 #[derive(Debug)]
 pub struct Database {
-    /// The process of a PostgreSQL that hotlap started.
+    /// The process of a PostgreSQL that hotlap started. `None` for a PostgreSQL of the user.
     process: Option<Process>,
     setting: DatabaseSetting,
     cluster: Cluster,
@@ -182,6 +183,8 @@ pub struct Database {
     logs: PathBuf,
     /// Set when the user interrupts.
     stop: Arc<AtomicBool>,
+    /// Whether there may be databases of this run in a PostgreSQL of the user.
+    has_databases: bool,
     /// Held while statements of a server are counted, because the counting is on or off for all
     /// servers.
     counting: Mutex<()>,
@@ -190,9 +193,9 @@ pub struct Database {
 }
 
 impl Database {
-    /// Starts PostgreSQL, unless the user runs it, and creates the database that is copied for
-    /// servers. `logs` is the folder of the run, which receives a note with the path of
-    /// PostgreSQL's folder.
+    /// Starts PostgreSQL, unless the user named one that already runs. Then creates the database
+    /// that is copied for servers. `logs` is the folder of the run. If PostgreSQL is started, a
+    /// note with the path of its folder is written to `logs`.
     ///
     /// # Errors
     /// Returns the cause, what PostgreSQL printed, and a remedy.
@@ -206,11 +209,12 @@ impl Database {
         if let Some(url) = &setting.url {
             let cluster =
                 Cluster::of_the_user(url).map_err(|e| unlikely("cannot choose names", e))?;
-            let database = Self::within(setting, cluster, logs, stop);
+            let mut database = Self::within(setting, cluster, logs, stop);
             database.drop_left().map_err(|failure| ServerFailure {
                 remedy: "see whether --database has the right URL".to_owned(),
                 ..failure
             })?;
+            database.has_databases = true;
             database.make_original()?;
             return Ok(database);
         }
@@ -242,7 +246,8 @@ impl Database {
         stop: Arc<AtomicBool>,
     ) -> Self {
         let (logs, counting) = (logs.to_owned(), Mutex::default());
-        Self { process: None, setting, cluster, logs, stop, counting, _folder: None }
+        let (process, has_databases, _folder) = (None, false, None);
+        Self { process, setting, cluster, logs, stop, counting, has_databases, _folder }
     }
 
     /// Creates a fresh copy of the database for a server, in place of its earlier copy. Returns the
@@ -259,8 +264,8 @@ impl Database {
             Schema::File(_) => String::new(),
         };
         self.create_database(&name, &format!("TEMPLATE {} {limit}", self.cluster.original))?;
-        let Cluster { host, port, owner, password, .. } = &self.cluster;
-        Ok(vec![
+        let Cluster { host, port, owner, password, sslmode, .. } = &self.cluster;
+        let mut variables = vec![
             (DATABASE_URL, self.cluster.url(&name)),
             (POOL_SIZE, pool_size().to_string()),
             ("PGHOST", host.clone()),
@@ -268,52 +273,66 @@ impl Database {
             ("PGUSER", owner.clone()),
             ("PGPASSWORD", password.clone()),
             ("PGDATABASE", name),
-        ])
+        ];
+        variables.extend(sslmode.clone().map(|mode| ("PGSSLMODE", mode)));
+        Ok(variables)
     }
 
-    /// Creates a database. In a PostgreSQL of the user, the database gets a comment, so that a
-    /// later run recognizes what a killed run left behind.
+    /// Creates a database. In a PostgreSQL of the user, the database gets a comment. By this
+    /// comment, a later run recognizes the databases of a killed run.
     fn create_database(&self, name: &str, options: &str) -> Result<(), ServerFailure> {
         let owner = quoted(&self.cluster.owner);
-        self.sql(&format!("CREATE DATABASE {name} OWNER {owner} {options}"))?;
+        let mut sql = format!("CREATE DATABASE {name} OWNER {owner} {options};");
         if self.process.is_none() {
             let comment = cluster::comment(&self.logs).replace('\'', "''");
-            self.sql(&format!("COMMENT ON DATABASE {name} IS '{comment}'"))?;
+            sql += &format!("\nCOMMENT ON DATABASE {name} IS '{comment}';");
         }
-        Ok(())
+        self.sql(&sql).map(drop)
     }
 
     fn drop_database(&self, name: &str) -> Result<(), ServerFailure> {
         self.sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).map(drop)
     }
 
-    /// Removes the databases that killed runs left in a PostgreSQL of the user.
+    /// Removes the databases that killed runs left in a PostgreSQL of the user. A database that is
+    /// still in use stays.
+    ///
+    /// # Errors
+    /// If PostgreSQL cannot be asked.
     fn drop_left(&self) -> Result<(), ServerFailure> {
-        let all = self.sql(&cluster::databases_of_runs())?;
-        let left = all.lines().filter_map(|line| line.split_once(' '));
-        let mut left = left.filter(|(_, comment)| cluster::is_left(comment));
-        left.try_for_each(|(name, _)| self.drop_database(name))
+        for (name, comment) in self.databases_of_runs()? {
+            if cluster::is_left(&name, &comment) {
+                let _ = self.sql(&format!("DROP DATABASE {name}"));
+            }
+        }
+        Ok(())
     }
 
     /// Removes the databases of this run from a PostgreSQL of the user.
-    fn drop_own(&self) -> Result<(), ServerFailure> {
-        let comment = cluster::comment(&self.logs);
-        let all = self.sql(&cluster::databases_of_runs())?;
-        let own = all.lines().filter_map(|line| line.split_once(' '));
-        let mut own = own.filter(|(_, own)| *own == comment);
-        own.try_for_each(|(name, _)| self.drop_database(name))
+    fn drop_own(&self) {
+        let all = self.databases_of_runs().unwrap_or_default();
+        for (name, _) in all.iter().filter(|(name, _)| self.cluster.is_own(name)) {
+            let _ = self.drop_database(name);
+        }
     }
 
-    /// Whether the statements of servers can be counted. They cannot in a PostgreSQL of the user,
-    /// whose settings hotlap does not change.
+    /// The names and comments of the databases of all runs.
+    fn databases_of_runs(&self) -> Result<Vec<(String, String)>, ServerFailure> {
+        let all = self.sql(&cluster::databases_of_runs())?;
+        let each = all.lines().filter_map(|line| line.split_once(' '));
+        Ok(each.map(|(name, comment)| (name.to_owned(), comment.to_owned())).collect())
+    }
+
+    /// Whether the statements of servers can be counted. hotlap would have to change settings for
+    /// that, which it does not do in a PostgreSQL of the user.
     pub(crate) fn counts_statements(&self) -> bool {
         self.process.is_some()
     }
 
     /// Returns a sampler for the CPU time of all PostgreSQL processes, including those that have
     /// ended. Only one server is loaded at a time. While a server is loaded, PostgreSQL and its
-    /// background processes work for that server only. `None` for a PostgreSQL of the user, which
-    /// is found by the server's connections.
+    /// background processes work for that server only. Returns `None` for a PostgreSQL of the user,
+    /// because hotlap finds its processes through the server's connections.
     pub fn sampler(&self) -> Option<Sampler> {
         self.process.as_ref().map(|process| Sampler::new(process.roots()))
     }
@@ -323,7 +342,8 @@ impl Database {
         &self.setting.cores
     }
 
-    /// Creates the servers' role, and the database that is copied for servers.
+    /// Creates the database that is copied for servers. In a PostgreSQL that hotlap started, also
+    /// creates the servers' role.
     fn make_original(&self) -> Result<(), ServerFailure> {
         let Cluster { creator, owner, original, password, .. } = &self.cluster;
         let starts = self.process.is_some();
@@ -339,17 +359,25 @@ impl Database {
         }
         let made = match &self.setting.schema {
             Schema::Contracts => self.psql(owner, original, Sql::Text(contract::SCHEMA)),
-            Schema::File(file) => File::open(file)
-                .map_err(|error| format!("{}: {error}", file.display()))
-                .and_then(|_| self.psql(owner, original, Sql::File(&file.display().to_string()))),
+            Schema::File(file) => {
+                let name = file.display().to_string();
+                File::open(file).map_err(|error| {
+                    failure(format!("{name}: {error}"), "name a readable file by --with-postgres")
+                })?;
+                self.psql(owner, original, Sql::File(&name))
+            }
         };
-        made.map_err(|cause| {
-            failure(
-                // The message looks like `psql:schema.sql:2: ERROR: …`.
-                cause.trim_start_matches("psql:").to_owned(),
-                "correct the SQL, which runs as the owner of an empty database, not as a superuser",
-            )
-        })?;
+        let remedy = match (&self.setting.schema, starts) {
+            (Schema::Contracts, _) => "",
+            (Schema::File(_), true) => {
+                "correct the SQL, which runs as the owner of an empty database, not as a superuser"
+            }
+            (Schema::File(_), false) => {
+                "correct the SQL, which runs in an empty database, as the role of --database"
+            }
+        };
+        // The message looks like `psql:schema.sql:2: ERROR: …`.
+        made.map_err(|cause| failure(cause.trim_start_matches("psql:").to_owned(), remedy))?;
         // Autovacuum is off, so nothing else collects the statistics that the planner needs.
         let analyzed = self.psql(creator, original, Sql::Text("VACUUM ANALYZE"));
         analyzed.map_err(|cause| failure(cause, "")).map(drop)
@@ -397,7 +425,7 @@ impl Database {
         let Cluster { psql_host, port, password, .. } = &self.cluster;
         command.args(["--host", psql_host, "--port", &port.to_string(), "--username", role]);
         command.args(["--dbname", &self.cluster.connection(database), "--file", file]);
-        // Without --no-password, psql would ask on the terminal.
+        // Without --no-password, psql would ask for a password on the terminal.
         command.arg("--no-password");
         command.env("PGPASSWORD", password).env("PGCONNECT_TIMEOUT", "10");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -509,10 +537,11 @@ impl Drop for Database {
     fn drop(&mut self) {
         match self.process.take() {
             Some(process) => drop(process.stop(GRACE)),
+            None if !self.has_databases => {}
             None => {
-                // An interrupt ends the run, but its databases must go too.
+                // An interrupt must not stop psql before the run's databases are dropped.
                 self.stop = Arc::default();
-                let _ = self.drop_own();
+                self.drop_own();
             }
         }
     }

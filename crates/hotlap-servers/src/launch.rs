@@ -80,9 +80,9 @@ impl Launch {
     }
 }
 
-/// The identity of a file at one moment. A program that was built again is another file. An
-/// executable file is also another file once it has been written to. A data file remains the same
-/// file.
+/// The identity of a file at one moment. A rebuilt program counts as a different file.
+/// An executable file also counts as a different file once it has been written to. A data file
+/// remains the same file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedFile {
     /// The path of the file.

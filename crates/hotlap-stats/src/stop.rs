@@ -24,7 +24,7 @@ const RESTART_VARIANCE: f64 = 0.25;
 
 /// The time for which a process should be measured, in seconds, so that its laps include its
 /// bursts. The time may be shorter if that allows five restarts. The second value is for runs that
-/// may end after any restart.
+/// may end early.
 const SERVES_S: [f64; 2] = [2.0, 1.0];
 
 /// The largest p-value that ends a run early. There are up to 18 looks, from the third restart to
@@ -87,9 +87,9 @@ pub struct Costs {
 }
 
 /// Returns the number of further restarts that divides the remaining `left_s` seconds best. `had`
-/// is the number of rounds of each restart so far. `looks` says whether the run may end early once
-/// it is certain ([`is_certain`]), so that short restarts save time. The result is 0 if the time is
-/// better spent on rounds of the present restart.
+/// is the number of rounds of each restart so far. `looks` says whether the run may end early, as
+/// soon as its ratios are certain ([`is_certain`]). In such a run, short restarts save time. The
+/// result is 0 if the time is better spent on rounds of the present restart.
 ///
 /// The best number has the smallest expected width, t(restarts − 1) × √(sum of the restarts'
 /// variances) ÷ restarts. The formula is from Kalibera and Jones, ISMM 2013, section 6.3, here with
@@ -133,7 +133,7 @@ mod tests {
         let long = Costs { round_s: 3.0, ..COSTS };
         assert_eq!(further_restarts(&[], 60.0, &long, false), 5);
         assert_eq!(further_restarts(&[], 1e6, &COSTS, false), 20);
-        assert_eq!(further_restarts(&[], 60.0, &COSTS, true), 13, "it may end after each of them");
+        assert_eq!(further_restarts(&[], 60.0, &COSTS, true), 13, "the run may end early");
     }
 
     /// Regression: sixteen virtual machines that take three minutes to start had two restarts in

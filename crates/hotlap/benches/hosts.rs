@@ -189,7 +189,7 @@ fn placed(
         };
         group.place(vec![placement; count]);
         placed.push(Placed {
-            name: format!("load by {count} of the generators, at {ip}"),
+            name: format!("load from {count} agents, server at {ip}"),
             host: Arc::new(LocalHost { network, ..arena.host() }),
             generator: Arc::new(group),
         });

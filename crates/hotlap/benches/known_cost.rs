@@ -54,7 +54,7 @@ const BURSTS: [(&str, &[&str]); 3] = [
 ];
 
 /// How a server becomes cheaper. At first, each response takes arithmetic that costs about as much
-/// as two requests. Later, the server leaves it out.
+/// as two requests. The arithmetic either shrinks to nothing gradually or ends all at once.
 const WARM: [(&str, &[&str]); 2] = [
     ("for 20 s of its CPU time", &["--warm", "6000", "--warm-cpu-ms", "20000"]),
     ("once the load has paused 40 times", &["--warm", "6000", "--warm-pauses", "40"]),

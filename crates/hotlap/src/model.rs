@@ -112,7 +112,8 @@ pub struct RunSchedule {
     pub restarts: u32,
     /// The planned number of rounds per restart.
     pub rounds: u32,
-    /// The length of a slice under each load, in milliseconds. Empty until it is chosen.
+    /// The length of a slice under each load, in milliseconds. A load has no entry until its length
+    /// is chosen. Empty if the shards of a pool have different lengths.
     #[serde(default)]
     pub slices_ms: Vec<f64>,
     /// The slice bias of each server, as found by probes.

@@ -205,13 +205,13 @@ impl<'a> Recorder<'a> {
             Event::Sliced { load, slice, ref probed } => {
                 let ms = slice.as_secs_f64() * 1e3;
                 self.run.set((load, ms), |run, (load, ms)| {
-                    // A resumed run already has the lengths.
+                    // A resumed run may already have this length.
                     match run.schedule.slices_ms.get_mut(load) {
                         Some(own) => *own = ms,
                         None => run.schedule.slices_ms.push(ms),
                     }
                 });
-                // A resumed run already has a slice length and does not probe.
+                // A load of a resumed run that already has a slice length is not probed.
                 for own in probed {
                     self.run.set(*own, |run, own| run.schedule.probed.push(own));
                 }

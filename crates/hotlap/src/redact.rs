@@ -109,6 +109,11 @@ pub fn surroundings() {
     learn(secrets.iter().map(|(_, value)| value.as_str()));
 }
 
+/// Keeps this text secret.
+pub fn secret(text: &str) {
+    learn(std::iter::once(text));
+}
+
 fn learn<'a>(found: impl Iterator<Item = &'a str>) {
     let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
     for secret in found.map(str::trim) {

@@ -93,6 +93,7 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
         slices: Slices::of_loads(&chosen, loads, probe_limit),
         clock: Duration::ZERO,
         starting: None,
+        further: Duration::ZERO,
         warm_ups: vec![(0, Duration::ZERO); expected.len()],
         is_verified: false,
     };
@@ -102,7 +103,8 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
         Event::Round { .. } => rounds += 1,
         _ => {}
     });
-    let (whole, starting) = (runner.clock, runner.starting.unwrap_or(runner.clock));
+    let whole = runner.clock;
+    let starting = runner.starting.map_or(whole, |starting| starting + runner.further);
     match is_compared {
         true => Forecast { starting, whole, restarts, rounds },
         false => {
@@ -120,6 +122,8 @@ struct Forecaster<'a> {
     clock: Duration,
     /// When the first slice began.
     starting: Option<Duration>,
+    /// The time of first warm-ups after the first slice, under further loads.
+    further: Duration,
     /// The number of warm-ups so far, and the time at which the last one ended, by participant.
     warm_ups: Vec<(usize, Duration)>,
     /// Whether the servers of the first restart have been verified.
@@ -203,7 +207,11 @@ impl Runner for Forecaster<'_> {
         let first = self.expected[participant].loads[load].warm_up;
         let is_first = self.warm_ups[participant].0 < self.experiment.loads.len();
         let warm_up = if is_first { first } else { WARM_WINDOW.min(first) };
-        self.clock += CONNECTING + warm_up + COUNTED;
+        let took = CONNECTING + warm_up + COUNTED;
+        self.clock += took;
+        if is_first && self.starting.is_some() {
+            self.further += took;
+        }
         let (count, ended) = &mut self.warm_ups[participant];
         (*count, *ended) = (*count + 1, self.clock);
         Ok(Warmup::flat(load))

@@ -1,12 +1,12 @@
-//! Chooses the slice length of each load, once, before the first lap that counts. Under a load, all
-//! servers have the same slice length.
+//! Chooses the slice length of each load, once, before the first lap under that load. All servers
+//! have the same slice length under a load.
 //!
 //! After other servers have run, a server's caches are cold. A small server recovers within a few
 //! milliseconds. A runtime with a collector or a compiler may take half a second. If slices end
 //! before a server has recovered, the server costs more than it does alone. Timers have the
 //! opposite effect. A timer that was due while the server was frozen fires before the window of a
 //! slice opens, so its work is not measured. But only short slices make a noisy machine usable. A
-//! run therefore uses the shorter of [`LENGTHS`] if every server costs the same in it as alone.
+//! load therefore has the shorter of [`LENGTHS`] if every server costs the same in it as alone.
 //! What the longer length still adds or hides is taken off the comparison (`analysis::bias` of the
 //! tool).
 //!
@@ -169,9 +169,9 @@ impl Needs {
 }
 
 impl Slices {
-    /// Returns the choices of this many loads. `chosen` has the lengths from the user or an
-    /// interrupted run, or is empty. All servers and loads together are probed at one length for at
-    /// most `limit`, but often enough for a decision.
+    /// Returns the state of the choice for each of this many loads. `chosen` has the lengths from
+    /// the user or an interrupted run. Loads beyond `chosen` are probed. At one length, the probes
+    /// of all servers and loads together take at most `limit`, but are enough for a decision.
     pub fn of_loads(chosen: &[Duration], loads: usize, limit: Duration) -> Vec<Self> {
         let limit = limit / loads.max(1) as u32;
         (0..loads).map(|load| Self::new(chosen.get(load).copied(), limit)).collect()
@@ -203,7 +203,7 @@ impl Slices {
             self.length = fits.unwrap_or(least);
             let unknown = servers.iter().filter(|(_, needs)| !needs.known);
             self.begin(unknown.map(|(server, _)| *server).collect());
-            // A slow server leaves no choice.
+            // There is no choice if a server needs more than the shortest length.
             if self.length > LENGTHS[0] {
                 self.stage = Stage::Settled;
             }

@@ -1,7 +1,7 @@
 //! Laps that explain where the difference in cost between servers comes from.
 //!
-//! A restart begins like the restart of a comparison. Each round then runs laps of each server
-//! without an instrument, which measure the difference, and two laps with the profile on. All laps
+//! A restart begins like the restart of a comparison. Each round then runs plain laps of each
+//! server, which measure the difference, and two laps of each server with the profiler on. All laps
 //! are interleaved and mirrored as in a run. Some rounds also have a lap with each of the other
 //! instruments, which count events. Counts per request are nearly exact, so these instruments need
 //! little time.

@@ -193,7 +193,7 @@ impl Schedule<'_> {
                 self.driven(place, nth, participant, lap)?;
             }
         }
-        self.budget.round_run(false, self.elapsed().saturating_sub(began));
+        self.budget.round_run(false, self.elapsed().saturating_sub(began), 1);
         Ok(())
     }
 

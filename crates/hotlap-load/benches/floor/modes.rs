@@ -131,9 +131,9 @@ pub fn counts(options: &Options) {
         |counter: Option<Counter>| counter.map_or("nothing (not available here)", Counter::name);
     println!(
         "\nUser instructions are counted by {}, all instructions by {}, and calls by {}. Callgrind \
-         sees neither the kernel nor the vDSO, in which reading the clock takes about 60 \
+         sees neither the kernel nor the vDSO. In the vDSO, reading the clock takes about 60 \
          instructions. A generator that is slowed down finds more responses each time it wakes up. \
-         With 1 connection, it wakes up for every request.",
+         With 1 connection, a generator wakes up for every request.",
         by(callgrind),
         by(perf),
         by(calls)
@@ -439,9 +439,10 @@ pub fn scale(options: &Options) {
         ]);
     }
     println!(
-        "One thread ran a closed loop for {seconds} s, in which every connection was used. Memory \
-         is the resident peak. Memory per connection is the increase over 100 connections. Sockets \
-         belong to the kernel and are not included.\n"
+        "One thread ran a closed loop for {seconds} s, in which every connection was used. \
+         Resident memory is the peak. Bytes per connection are the increase over the peak with 100 \
+         connections, for each further connection. Sockets belong to the kernel and are not \
+         included.\n"
     );
     let head = ["connections", "up", "correct responses", "resident, KiB", "bytes per connection"];
     table::print(&head, &rows);

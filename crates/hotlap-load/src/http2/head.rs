@@ -92,7 +92,7 @@ impl HeadReader {
             return Err(":status occurs twice");
         }
         let [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] = *value else {
-            return Err(":status is not a number of three digits");
+            return Err(":status is not a three-digit number");
         };
         let digit = |byte: u8| u16::from(byte - b'0');
         self.status = Some(digit(a) * 100 + digit(b) * 10 + digit(c));
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(wrong(":", ""), Some("a pseudo-header field other than :status"));
         for status in ["", "20", "2000", "2x0", "099", "+20", "200 "] {
             let found = head(&[(":status", status)]);
-            assert_eq!(found, Err(":status is not a number of three digits"), "{status:?}");
+            assert_eq!(found, Err(":status is not a three-digit number"), "{status:?}");
         }
         assert_eq!(head(&[(":status", "999")]).map(|head| head.status), Ok(999));
     }

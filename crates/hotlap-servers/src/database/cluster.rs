@@ -9,13 +9,16 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 
 use super::random_text;
 
-/// The beginning of the names of all databases in a PostgreSQL that the user runs.
+/// The beginning of the names of hotlap's databases in a PostgreSQL that the user runs.
 const PREFIX: &str = "hotlap_";
+
+/// The name of the database that is copied for every server, after the prefix of a run.
+const ORIGINAL: &str = "original";
 
 /// The port on which PostgreSQL usually listens.
 const PORT: u16 = 5432;
 
-/// A PostgreSQL that the user runs, as its URL says.
+/// The parts of the URL of a PostgreSQL that the user runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterUrl {
     host: String,
@@ -23,8 +26,19 @@ pub struct ClusterUrl {
     role: String,
     password: String,
     database: String,
-    /// The parameters of the connection, for example `sslmode=require`.
-    parameters: String,
+    /// Whether and how connections are encrypted, as in libpq: for example `require`.
+    sslmode: Option<String>,
+}
+
+/// Characters that must be escaped in a URL. If they were not, the end of the password would be
+/// unclear, so it could not be removed from what is stored and shown.
+const UNSAFE: [char; 9] = ['#', '"', '\'', '`', '<', '>', '\\', ' ', '|'];
+
+impl ClusterUrl {
+    /// Returns the password as it is, and as it is in the URLs of servers.
+    pub fn password(&self) -> [String; 2] {
+        [self.password.clone(), utf8_percent_encode(&self.password, NON_ALPHANUMERIC).to_string()]
+    }
 }
 
 impl FromStr for ClusterUrl {
@@ -32,12 +46,23 @@ impl FromStr for ClusterUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            "a PostgreSQL's URL looks like postgres://role:password@127.0.0.1:5432/postgres"
+            "the URL of a PostgreSQL looks like postgres://role:password@127.0.0.1:5432/postgres"
                 .to_owned()
         };
         let schemes = ["postgres://", "postgresql://"];
         let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).ok_or_else(wrong)?;
+        if rest.contains(UNSAFE) || rest.contains(|c: char| c.is_control()) {
+            return Err("escape special characters in the URL: # is %23, / is %2F".to_owned());
+        }
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        // Others, such as `dbname`, would lead clients to another database.
+        let sslmode = match parameters.strip_prefix("sslmode=") {
+            Some(mode) if mode.chars().all(|c| c.is_ascii_lowercase() || c == '-') => {
+                Some(mode.to_owned())
+            }
+            None if parameters.is_empty() => None,
+            _ => return Err("the URL may have no parameter except sslmode".to_owned()),
+        };
         let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, address) = place.rsplit_once('@').ok_or_else(wrong)?;
         let (role, password) = login.split_once(':').unwrap_or((login, ""));
@@ -57,8 +82,8 @@ impl FromStr for ClusterUrl {
         if host.is_empty() || role.is_empty() {
             return Err(wrong());
         }
-        let (password, parameters) = (decoded(password)?, parameters.to_owned());
-        Ok(Self { host, port, role, password, database, parameters })
+        let password = decoded(password)?;
+        Ok(Self { host, port, role, password, database, sslmode })
     }
 }
 
@@ -69,7 +94,7 @@ impl fmt::Display for ClusterUrl {
     }
 }
 
-/// How clients reach a PostgreSQL, and the names in it.
+/// How clients reach a PostgreSQL, and the names of the roles and databases in it.
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// The host for `psql`, or the folder of the socket.
@@ -77,8 +102,9 @@ pub(super) struct Cluster {
     /// The host for servers.
     pub host: String,
     pub port: u16,
-    /// The role that creates databases, and the role that owns the servers' databases.
+    /// The role that creates databases.
     pub creator: String,
+    /// The role that owns the servers' databases.
     pub owner: String,
     /// The password of both roles.
     pub password: String,
@@ -88,14 +114,14 @@ pub(super) struct Cluster {
     pub original: String,
     /// The name of a server's database, without the server's number.
     prefix: String,
-    parameters: String,
+    pub sslmode: Option<String>,
 }
 
 impl Cluster {
     /// The superuser of a PostgreSQL that hotlap starts.
     pub const SUPERUSER: &str = "hotlap";
 
-    /// Returns the PostgreSQL of a run, whose socket is in this folder.
+    /// Returns the PostgreSQL that hotlap starts for a run. Its socket is in this folder.
     pub fn of_the_run(folder: &Path, port: u16, password: String) -> Self {
         Self {
             psql_host: folder.display().to_string(),
@@ -105,15 +131,15 @@ impl Cluster {
             owner: "app".to_owned(),
             password,
             first: "postgres".to_owned(),
-            original: "original".to_owned(),
+            original: ORIGINAL.to_owned(),
             prefix: "server".to_owned(),
-            parameters: String::new(),
+            sslmode: None,
         }
     }
 
     /// Returns a PostgreSQL that the user runs, with new names for this run.
     pub fn of_the_user(url: &ClusterUrl) -> io::Result<Self> {
-        let ClusterUrl { host, port, role, password, database, parameters } = url.clone();
+        let ClusterUrl { host, port, role, password, database, sslmode } = url.clone();
         let prefix = format!("{PREFIX}{}", &random_text()?[..8]);
         Ok(Self {
             psql_host: host.clone(),
@@ -123,15 +149,20 @@ impl Cluster {
             owner: role,
             password,
             first: database,
-            original: format!("{prefix}_original"),
+            original: format!("{prefix}_{ORIGINAL}"),
             prefix,
-            parameters,
+            sslmode,
         })
     }
 
     /// Returns the name of a server's database.
     pub fn name(&self, server: usize) -> String {
         format!("{}_{server}", self.prefix)
+    }
+
+    /// Whether a database in a PostgreSQL of the user belongs to this run.
+    pub fn is_own(&self, name: &str) -> bool {
+        is_name(name) && name.starts_with(&format!("{}_", self.prefix))
     }
 
     /// Returns the URL of a database for its server.
@@ -144,38 +175,50 @@ impl Cluster {
     }
 
     /// Returns the connection string of a database for `psql`. Host, port and role are separate
-    /// arguments, and the password is a variable, which other users cannot read.
+    /// arguments. The password is in an environment variable, which other users cannot read.
     pub fn connection(&self, database: &str) -> String {
         let database = utf8_percent_encode(database, NON_ALPHANUMERIC);
         format!("postgresql:///{database}{}", self.parameters())
     }
 
     fn parameters(&self) -> String {
-        match self.parameters.is_empty() {
-            true => String::new(),
-            false => format!("?{}", self.parameters),
-        }
+        self.sslmode.as_ref().map_or_else(String::new, |mode| format!("?sslmode={mode}"))
     }
 }
 
-/// Returns the statement that finds the databases of all runs of hotlap, with their comments.
+/// Whether hotlap gives such a name to a database in a PostgreSQL of the user. Such a name needs no
+/// quotes in SQL.
+fn is_name(name: &str) -> bool {
+    let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
+    rest.is_some_and(|(run, server)| {
+        let is_number = !server.is_empty() && server.bytes().all(|byte| byte.is_ascii_digit());
+        run.len() == 8
+            && run.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && (is_number || server == ORIGINAL)
+    })
+}
+
+/// Returns the statement that finds databases with the names of hotlap's databases, if they belong
+/// to the role, with their comments.
 pub(super) fn databases_of_runs() -> String {
     format!(
         "SELECT datname || ' ' || coalesce(shobj_description(oid, 'pg_database'), '') \
-         FROM pg_database WHERE starts_with(datname, '{PREFIX}')"
+         FROM pg_database WHERE starts_with(datname, '{PREFIX}') AND pg_has_role(datdba, 'USAGE')"
     )
 }
 
-/// The comment on a database in a PostgreSQL that the user runs. It names the folder of the run,
-/// which exists until the run ends, and the machine.
+/// Returns the comment on a database in a PostgreSQL that the user runs. The comment names the
+/// machine and the folder of the run. This folder exists until the run ends.
 pub(super) fn comment(logs: &Path) -> String {
     format!("hotlap on {}: {}", node(), logs.display())
 }
 
-/// Whether a run that has ended left the database with this comment behind.
-pub(super) fn is_left(comment: &str) -> bool {
+/// Whether a run that has ended left the database with this name and comment behind.
+pub(super) fn is_left(name: &str, comment: &str) -> bool {
     let folder = comment.strip_prefix(&format!("hotlap on {}: ", node()));
-    folder.is_some_and(|folder| Path::new(folder).is_absolute() && !Path::new(folder).exists())
+    let folder = folder.map(Path::new).filter(|folder| folder.is_absolute());
+    // Another user's folder cannot be read, so it may exist.
+    is_name(name) && folder.is_some_and(|folder| folder.try_exists().is_ok_and(|exists| !exists))
 }
 
 fn node() -> String {
@@ -212,8 +255,18 @@ mod tests {
         for (url, parts) in expected {
             assert_eq!(of(url).as_deref(), Ok(parts), "{url}");
         }
-        for wrong in ["db", "mysql://me@db", "postgres://db", "postgres://me@db:x", "postgres://@d"]
-        {
+        let wrong = [
+            "db",
+            "mysql://me@db",
+            "postgres://db",
+            "postgres://me@db:x",
+            "postgres://@d",
+            "postgres://me:p#ss@db",
+            "postgres://me:p/ss@db",
+            "postgres://me@db/x?dbname=prod",
+            "postgres://me@db/x?sslmode=require&host=y",
+        ];
+        for wrong in wrong {
             assert!(of(wrong).is_err(), "{wrong}");
         }
     }
@@ -222,12 +275,16 @@ mod tests {
     fn only_databases_of_ended_runs_of_this_machine_are_left() {
         let logs = tempfile::tempdir().unwrap();
         let comment = comment(logs.path());
-        assert!(!is_left(&comment));
+        let name = "hotlap_0123abcd_1";
+        assert!(!is_left(name, &comment));
         drop(logs);
-        assert!(is_left(&comment));
+        assert!(is_left(name, &comment) && is_left("hotlap_0123abcd_original", &comment));
+        for theirs in ["hotlap_theirs", "hotlap_0123abcd_", "hotlap_0123abcd_1;x", "shop"] {
+            assert!(!is_left(theirs, &comment), "{theirs}");
+        }
         let elsewhere = "hotlap on another.example: /nowhere";
         for theirs in ["", "/nowhere", elsewhere, &format!("hotlap on {}: x", node())] {
-            assert!(!is_left(theirs), "{theirs}");
+            assert!(!is_left(name, theirs), "{theirs}");
         }
     }
 }

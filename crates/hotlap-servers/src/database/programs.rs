@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The programs that a database needs. A PostgreSQL that already runs needs only the last one.
+/// The programs that hotlap needs for a database. If PostgreSQL already runs, hotlap needs only the
+/// last one.
 const NEEDED: [&str; 3] = ["initdb", "postgres", "psql"];
 
 /// The oldest version that can be used. Earlier versions do not end the connections to a database
@@ -32,7 +33,8 @@ impl Programs {
         Self::with(&NEEDED, folder)
     }
 
-    /// Finds `psql` in the same places. It suffices for a PostgreSQL that already runs.
+    /// Finds `psql` in the same places as [`Self::find`]. A PostgreSQL that already runs needs no
+    /// other program.
     ///
     /// # Errors
     /// If `psql` is missing or too old.
@@ -47,7 +49,7 @@ impl Programs {
             Some(folder) => {
                 let places = [folder.to_owned(), folder.join("bin")];
                 let found = places.into_iter().find(|folder| is_complete(folder));
-                let needed = needed.join(" or ");
+                let needed = needed.join(", ").replace(", psql", " or psql");
                 found.ok_or_else(|| format!("{} lacks {needed}", folder.display()))
             }
             None => {
@@ -95,8 +97,8 @@ fn version(folder: &Path) -> String {
     format!("PostgreSQL {}", number.unwrap_or_default().trim()).trim_end().to_owned()
 }
 
-/// Returns the complete folder with the programs of the highest version in these places. The folder
-/// of a version has a name like `15`, `pgsql-15` or `postgresql@15`.
+/// Returns the folder with the programs of the highest version in these places. Only complete
+/// folders count. The folder of a version has a name like `15`, `pgsql-15` or `postgresql@15`.
 fn newest<'a>(
     places: impl IntoIterator<Item = &'a Path>,
     is_complete: impl Fn(&Path) -> bool,
@@ -147,6 +149,6 @@ mod tests {
         let bin = Programs { folder: expected.clone(), version: "PostgreSQL".to_owned() };
         assert_eq!(of(&expected), Ok(bin.clone()));
         assert_eq!(of(&root.path().join("15")), Ok(bin));
-        assert!(of(&root.path().join("16")).unwrap_err().ends_with("initdb or postgres or psql"));
+        assert!(of(&root.path().join("16")).unwrap_err().ends_with("initdb, postgres or psql"));
     }
 }

@@ -74,7 +74,8 @@ pub struct Proof {
     pub work: Vec<Option<DatabaseWork>>,
 }
 
-/// Statements are counted from [`Counting::begin`] to [`Counting::end`], for one server at a time.
+/// A stretch in which the statements of one server are counted. The statements of other servers
+/// cannot be counted until it ends.
 struct Counting<'a> {
     database: &'a Database,
     /// Whether counting could be switched on.
@@ -88,7 +89,7 @@ impl<'a> Counting<'a> {
         Self { database, begun: track(database, "top"), _alone }
     }
 
-    /// Ends the counting, which would add to the database's CPU time under load.
+    /// Switches counting off, because it would add to the database's CPU time under load.
     fn end(self) -> Result<(), String> {
         track(self.database, "none")
     }
@@ -99,7 +100,8 @@ fn check(name: &str, expected: String, outcome: Result<(), String>) -> Check {
     Check { name, expected, pass, got: outcome.err().unwrap_or_default() }
 }
 
-/// Sets which statements are counted, `top` or `none`, and waits until all processes know it.
+/// Sets which statements are counted, `top` or `none`. Waits until all processes of PostgreSQL know
+/// the setting.
 fn track(database: &Database, what: &str) -> Result<(), String> {
     let set = format!("ALTER SYSTEM SET pg_stat_statements.track = '{what}'");
     for statement in [&set, "SELECT pg_reload_conf()"] {

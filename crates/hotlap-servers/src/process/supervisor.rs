@@ -41,9 +41,9 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// The interval between checks of the length of the server's log.
 const LOOK_AT_LOG: Duration = Duration::from_millis(250);
 
-/// The server's limit of open files, if the machine permits it: 64 Ki. The limit is higher than any
-/// load here needs, and low enough for programs that loop over all possible descriptors when they
-/// start.
+/// The soft limit of open files that a server gets at least, if the hard limit permits it: 64 Ki.
+/// This is enough for about 65,000 connections, and low enough for programs that loop over all
+/// possible descriptors when they start.
 const OPEN_FILES: u64 = 65_536;
 
 /// The entry point of the hidden command, which expects one end of a socket pair on stdin, and a

@@ -8,7 +8,6 @@ use std::time::Duration;
 use clap::Args;
 use hotlap_agent::AgentCommand;
 use hotlap_bench::slo::Objective;
-use hotlap_servers::database::ClusterUrl;
 
 use super::shared::{AskArgs, ConnectionArgs, ExportArgs, StoreArgs, TlsArgs};
 use crate::quantity::{self, ShardNumber};
@@ -218,16 +217,17 @@ pub struct StartArgs {
     ///
     /// Each start of a server gets a fresh copy of the database. The server finds the copy through
     /// DATABASE_URL, or through PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. POOL_SIZE is the
-    /// number of connections to keep open. A PostgreSQL that already runs is not touched, except
-    /// with --database. See docs/databases.md.
+    /// number of connections to keep open. Without --database, hotlap does not touch a PostgreSQL
+    /// that already runs. See docs/databases.md.
     #[arg(long, value_name = "FILE")]
     pub with_postgres: Option<PathBuf>,
     /// Use the PostgreSQL at URL instead of starting one
     ///
-    /// hotlap creates databases whose names begin with hotlap_ there, and drops them at the end.
-    /// The role must be allowed to create databases. Statements are not counted.
+    /// hotlap creates databases there, and drops them at the end of the run. Their names begin with
+    /// hotlap_. The role in URL must be allowed to create databases. hotlap does not count
+    /// statements there.
     #[arg(long, value_name = "URL")]
-    pub database: Option<ClusterUrl>,
+    pub database: Option<String>,
     /// The folder with PostgreSQL's programs (default: the newest installed version)
     #[arg(long, value_name = "DIR")]
     pub postgres: Option<PathBuf>,

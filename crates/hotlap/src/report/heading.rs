@@ -313,7 +313,7 @@ pub(super) fn with_load(under: &str, sentence: &str) -> String {
 }
 
 /// Formats the length of slices: `12 ms`, or `12 ms to 0.3 s` for loads with different lengths.
-/// `None` if it is unknown.
+/// Returns `None` if no length is known.
 pub(super) fn slice_words(schedule: &RunSchedule) -> Option<String> {
     let words = |ms: f64| match ms < 100.0 {
         true => format!("{ms} ms"),

@@ -187,13 +187,14 @@ fn the_action_runs_its_own_hotlap_with_what_it_is_given() {
     let expected = [
         &["run", "--name", "base", "--name", "head"][..],
         &["base/server --port $PORT", "head/server --port $PORT", "--reference", "base"],
-        &["--path", "/health", "--duration", "2m", "--stop-early", "--no-ceiling"],
+        &["--path", "/health", "--duration", "2m", "--stop-early"],
         &["--fail-if", "cost +3%"],
         &[
             "--fail-if",
             "memory +10%",
             "--requests-file",
             "requests.toml",
+            "--no-ceiling",
             "--export-markdown",
             &report,
             "--export-junit",

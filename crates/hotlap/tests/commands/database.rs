@@ -89,7 +89,7 @@ fn a_postgres_of_the_user_is_left_as_it_was() {
         let done = Command::new(psql).args(["-qAtX", &url, "-c", statement]).output().unwrap();
         String::from_utf8(done.stdout).unwrap()
     };
-    // One is left of a killed run, and the other is the user's.
+    // A killed run left the first database behind. The second database is the user's.
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
     sql("CREATE DATABASE hotlap_left");
     sql(&format!("COMMENT ON DATABASE hotlap_left IS 'hotlap on {node}: /nowhere'"));
@@ -113,9 +113,7 @@ fn what_is_missing_or_wrong_is_named_with_the_remedy() {
     let Some(scene) = scene() else { return };
     let run = |words: &str| scene.hotlap(&format!("run --no-store {words} 'sleep 9'")).said();
     run("--with-postgres none.sql").fails(2).has("--with-postgres: none.sql: No such file");
-    run("--with-postgres schema.sql --postgres .")
-        .fails(2)
-        .has(". lacks initdb or postgres or psql");
+    run("--with-postgres schema.sql --postgres .").fails(2).has(". lacks initdb, postgres or psql");
     scene.write("wrong.sql", "CREATE TABLE a (b int);\nCREATE TABLE c (d nothing);\n");
     run("--with-postgres wrong.sql")
         .fails(1)

@@ -131,9 +131,10 @@ impl Ledger {
         Some(ledger)
     }
 
-    /// Decides which lines differ. The p-values of groups are corrected for the number of groups.
-    /// The p-values of functions, in groups that differ, are then corrected for the number of these
-    /// functions. So if nothing differs, at most one explanation in 20 calls any line different.
+    /// Decides which lines differ. First, the p-values of groups are corrected for the number of
+    /// groups. In groups that differ, the p-values of functions are then corrected for the number
+    /// of these functions. So if nothing differs, at most one explanation in 20 calls any line
+    /// different.
     fn judge(&mut self) {
         let p: Vec<f64> = self.groups.iter().map(|group| group.cost.p).collect();
         for (group, p) in self.groups.iter_mut().zip(holm(&p)) {

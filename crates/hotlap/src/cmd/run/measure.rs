@@ -249,8 +249,8 @@ pub fn start_database(
         None => console.note(&format!("Starting {} with {schema}.", programs.version())),
         Some(url) => console.warn(&format!(
             "Warning: hotlap creates databases with {schema} in the PostgreSQL at {url}, and drops \
-             them at the end. Their names begin with hotlap_, and no other database is touched. \
-             Statements are not counted."
+             them at the end of the run. Their names begin with hotlap_, and hotlap touches no \
+             other database. It does not count statements there."
         )),
     }
     let started = Database::start(setting.clone(), supervisor, logs.folder(), interrupt.shared());

@@ -86,6 +86,12 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
              --generator-on, or none if it had none"
         ));
     }
+    if earlier.database != now.database {
+        return usage(format!(
+            "run {number} cannot be resumed: its servers had another database. Give the same \
+             --with-postgres, --postgres and --database, or none if it had none"
+        ));
+    }
     let unbuilt = ["toolchain", "build"];
     let is_out =
         |s: &Server| s.failure.as_ref().is_some_and(|r| !unbuilt.contains(&r.phase.as_str()));

@@ -83,8 +83,9 @@ pub fn level_for(experiment: &Experiment) -> Duration {
     (experiment.budget / warmups.saturating_mul(part)).clamp(least, most)
 }
 
-/// Returns what a server's last warm-up under a load, in slices of this length, shows about the
-/// next warm-up.
+/// Returns what the forecast assumes about a server under a load. The assumption is based on the
+/// warm-up and the slice length of the server's last run. Returns `None` if the warm-up ended
+/// without responses.
 fn expected_load(load: &Load, warmup: &Warmup, slice_ms: f64) -> Option<ExpectedLoad> {
     let rate = warmup.curve.last().filter(|rate| **rate > 0.0)?;
     let slice = Duration::from_secs_f64(slice_ms / 1e3);

@@ -103,8 +103,8 @@ impl Arena {
         }
     }
 
-    /// The settings for laps in slices of the given length under each load. If no length is given,
-    /// probes choose it.
+    /// The settings for laps in slices of the given lengths, one for each load. If no length is
+    /// given, probes choose the lengths.
     pub fn setting(&self, slices: &[Duration], warm_limit: Duration) -> Setting {
         Setting {
             slices: slices.to_vec(),

@@ -396,9 +396,9 @@ pub fn capacity(found: &CapacityResults, palette: &Palette) -> Vec<Chart> {
     let y = heights(&series).chain(spans).chain([limit_ms]);
     vec![Chart {
         title: format!("{} over the offered rate", found.latency_name()),
-        note: "Times in an open loop, counted from when each request was due. The line is the \
-               median of the windows at about the same rate, and the band is their range. The dot \
-               is the capacity with its interval, and the dashed line is the goal."
+        note: "The load is an open loop, and times count from when each request was due. The line \
+               is the median of the windows at about the same rate, and the band is their range. \
+               The dot is the capacity with its interval, and the dashed line is the goal."
             .to_owned(),
         x: Axis::over("requests/s offered", plain, extent(&series)),
         y: Vertical::Axis(Axis::over("", millis, y)),

@@ -12,8 +12,8 @@ use crate::cli::{RunArgs, ShapeArgs};
 use crate::exit::usage;
 
 /// Returns the loads, with one thread each unless a number was given. `contracts` define the
-/// request names that a suite may use. A load that names no request is repeated for each of several
-/// contracts. With `sends_all`, a load sends all requests unless it names one.
+/// request names that a suite may use. With several contracts, a load that names no request is
+/// repeated for each contract. With `sends_all`, a load sends all requests unless it names one.
 pub fn loads(
     args: &RunArgs,
     suite: Option<&Suite>,
@@ -51,7 +51,8 @@ pub fn loads(
     Ok(loads)
 }
 
-/// Returns the load for each of several contracts, or the load itself if it names a request.
+/// Returns a copy of the load for each contract. If the load names a request, or there are not
+/// several contracts, returns only the load itself.
 fn for_each_contract(loading: Loading, contracts: &[Name]) -> Vec<Loading> {
     if contracts.len() < 2 || loading.request.is_some() {
         return vec![loading];

@@ -7,13 +7,14 @@ use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Question, Suite};
-use hotlap_servers::database::Schema;
+use hotlap_servers::database::{ClusterUrl, Schema};
 
 use super::super::rule::Rule;
 use super::DatabaseSpec;
 use super::server::{ServerSpec, Source};
 use crate::cli::{ExportArgs, RunArgs, Schedule, StartArgs};
 use crate::exit::usage;
+use crate::redact;
 use crate::slo;
 
 /// Rejects the first of these options that was given.
@@ -97,10 +98,19 @@ pub(super) fn database(
     let elsewhere =
         [("--shard", args.shard.is_some()), ("--server-on", placement.server_on.is_some())];
     refuse(&elsewhere, |option| {
-        format!("hotlap gives databases only to servers of this machine: leave out {option}")
+        format!("hotlap creates databases only for servers on this machine: leave out {option}")
     })?;
     let StartArgs { postgres, database, .. } = &args.common.start;
-    Ok(Some(DatabaseSpec { schema, url: database.clone(), programs: postgres.clone() }))
+    let url = match database {
+        Some(text) => {
+            let url: ClusterUrl =
+                text.parse().or_else(|why| usage(format!("--database: {why}")))?;
+            url.password().iter().for_each(|password| redact::secret(password));
+            Some(url)
+        }
+        None => None,
+    };
+    Ok(Some(DatabaseSpec { schema, url, programs: postgres.clone() }))
 }
 
 /// Rejects options of the load if a suite defines its loads.
