@@ -177,7 +177,8 @@ impl Schedule<'_> {
     }
 
     /// Warms up the remaining servers under a load, in random order, and settles the load's slice
-    /// length. Unless `all`, servers that are not measured in this round are left out. Returns the time that these warm-ups will probably take after the next start.
+    /// length. Unless `all`, servers that are not measured in this round are left out. Returns the
+    /// time that these warm-ups will probably take after the next start.
     fn warm_up(&mut self, place: Place, load: usize, all: bool) -> Result<Duration, Over> {
         let mut again = Duration::ZERO;
         let mut order = shuffled(self.experiment.seed, place, 0, self.running.len());

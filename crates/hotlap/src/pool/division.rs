@@ -3,9 +3,9 @@
 //! Only servers that were measured on one machine within one hour are compared with one another. So
 //! every shard measures the reference, its A/A control and the ceiling. The other servers are
 //! divided into groups. Several shards measure each group, because intervals come from the
-//! differences between nodes. Groups are as large as possible, for two reasons. The three servers that every shard repeats take the
-//! same time, however large the group is. And servers that were measured together are compared
-//! directly.
+//! differences between nodes. Groups are as large as possible, for two reasons. The three servers
+//! that every shard repeats take the same time, however large the group is. And servers that were
+//! measured together are compared directly.
 //!
 //! The shards of a group have consecutive numbers. A scheduler starts tasks in order. If enough
 //! nodes are free, the shards of a group run at about the same time, on different nodes. The other

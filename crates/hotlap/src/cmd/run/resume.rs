@@ -65,11 +65,9 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     usage(format!("run {number} cannot be resumed: its suite has been changed since"))
 }
 
-/// Turns an experiment into the rest of an earlier one, with the earlier schedule. `now` is the
-/// record that a new run would have.
-pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::Result<()> {
+/// Checks that servers, load and database come from the same places as in the earlier run.
+fn same_place(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let number = earlier.number.unwrap_or(0);
-    same_suite(earlier, now)?;
     let place = |run: &Run| run.host.controller.as_ref().map(|other| other.command.clone());
     if place(earlier) != place(now) {
         return usage(format!(
@@ -92,6 +90,15 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
              --with-postgres, --postgres and --database, or none if it had none"
         ));
     }
+    Ok(())
+}
+
+/// Turns an experiment into the rest of an earlier one, with the earlier schedule. `now` is the
+/// record that a new run would have.
+pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::Result<()> {
+    let number = earlier.number.unwrap_or(0);
+    same_suite(earlier, now)?;
+    same_place(earlier, now)?;
     let unbuilt = ["toolchain", "build"];
     let is_out =
         |s: &Server| s.failure.as_ref().is_some_and(|r| !unbuilt.contains(&r.phase.as_str()));
