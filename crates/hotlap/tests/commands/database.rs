@@ -91,8 +91,8 @@ fn a_postgres_of_the_user_is_left_as_it_was() {
     };
     // A killed run left the first database behind. The second database is the user's.
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    sql("CREATE DATABASE hotlap_left");
-    sql(&format!("COMMENT ON DATABASE hotlap_left IS 'hotlap on {node}: /nowhere'"));
+    sql("CREATE DATABASE hotlap_0123abcd_1");
+    sql(&format!("COMMENT ON DATABASE hotlap_0123abcd_1 IS 'hotlap on {node}: /nowhere'"));
     sql("CREATE DATABASE hotlap_theirs");
     let run = "run --with-postgres schema.sql --restarts 1 --rounds 1 --slice 12ms --no-store \
                --no-ceiling";
