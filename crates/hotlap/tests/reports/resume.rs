@@ -132,13 +132,13 @@ fn what_is_left_is_announced() {
         |scene: &Scene, run: &Run| timing::announcement(run, &scene.experiment, &overload, None);
     assert_eq!(
         said(&scene, &run),
-        "Measuring 3 servers takes about 85 s: 25 s until all are warmed up, then 60 s (--duration); \
+        "Measuring 3 servers takes about 88 s: 28 s until all are warmed up, then 60 s (--duration); \
          then stress for about 18 s."
     );
     run.number = Some(7);
     scene.experiment.past.spent = Duration::from_secs(20);
     assert!(
-        said(&scene, &run).starts_with("Continuing run 7: measuring 3 servers takes about 65 s: ")
+        said(&scene, &run).starts_with("Continuing run 7: measuring 3 servers takes about 68 s: ")
     );
     run.stress = vec![stressed("go/net-http")];
     assert_eq!(said(&scene, &run), "Continuing run 7 after its measurement: stress, about 12 s.");
