@@ -319,15 +319,17 @@ impl Schedule<'_> {
     /// Returns the number of pairs of laps under a load in a round. One pair is enough, unless the
     /// servers were warmed up for these laps.
     fn pairs(&self, load: usize) -> u32 {
-        let lap = self.runner.slice_length(load) * self.runner.slices(load).max(1);
-        match self.switches_loads() {
-            true => {
-                let (least, most) = SWITCHED;
-                let pairs = least.as_secs_f64() / (2.0 * lap.as_secs_f64());
-                pairs.ceil().clamp(1.0, most) as u32
-            }
-            false => 1,
+        if !self.switches_loads() {
+            return 1;
         }
+        let (least, most) = SWITCHED;
+        let pairs = least.as_secs_f64() / (2.0 * self.lap_length(load).as_secs_f64());
+        pairs.ceil().clamp(1.0, most) as u32
+    }
+
+    /// The length of a lap under a load: the sum of its slices.
+    fn lap_length(&self, load: usize) -> Duration {
+        self.runner.slice_length(load) * self.runner.slices(load).max(1)
     }
 
     /// Returns the order of a step of a round. The ceiling is measured in the first round of each

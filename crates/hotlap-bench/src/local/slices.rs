@@ -56,8 +56,9 @@ pub(super) const WHOLE: Duration = Duration::from_millis(300);
 /// Node's pool of connections to PostgreSQL, for example, closes them after 10 s without a request.
 pub(super) const LONG_FREEZE: Duration = Duration::from_secs(5);
 
-/// How long a server is then loaded. Node has opened its connections to PostgreSQL again after half
-/// a second.
+/// How long a server is then loaded, by convention. In one run, Fastify cost as usual from the
+/// second lap on, and Express after six laps of 0.1 s (docs/lab-notebook.md, *Timers during a long
+/// freeze*).
 pub(super) const AWAKE: Duration = Duration::from_millis(500);
 
 /// The minimum length of a slice, in mean service times. In shorter slices, the requests in flight

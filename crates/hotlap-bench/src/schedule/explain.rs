@@ -127,8 +127,7 @@ impl Schedule<'_> {
     /// as much time as the profiled laps.
     fn plain_laps(&mut self, place: Place, load: usize) -> Result<(), Over> {
         self.go_on_comparing()?;
-        let slices = self.runner.slices(load).max(1);
-        let lap = (self.runner.slice_length(load) * slices).as_secs_f64();
+        let lap = self.lap_length(load).as_secs_f64();
         let pairs = (OBSERVED.as_secs_f64() / lap).max(1.0).round() as u32;
         self.sliced_laps(place, load, pairs)
     }
