@@ -23,9 +23,9 @@ const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
 
 /// A budget that may grow always has time for this many restarts: enough to judge by. If that many
 /// take longer than [`LONG`], it has time for the fewest that allow a verdict. Each restart has
-/// more than one round, because nothing shows whether a single round was disturbed.
+/// more than one pair of laps, because nothing shows whether a single pair was disturbed.
 const USEFUL_RESTARTS: [u32; 2] = [RESTARTS_BEFORE_LOOK, MIN_RESTARTS];
-const USEFUL_ROUNDS: u32 = 2;
+const USEFUL_PAIRS: u32 = 2;
 
 /// The longest time that a budget grows to, unless even the fewest useful restarts take longer.
 const LONG: Duration = Duration::from_secs(600);
@@ -50,8 +50,10 @@ pub struct Budget {
     started: Vec<Duration>,
     /// Expected time to start all servers once more.
     again: Duration,
+    /// The part of `again` that a later round takes too, if every round has warm-ups.
+    warming: Duration,
     /// How long each round took. The first round of a restart includes the A/A control and the
-    /// ceiling.
+    /// ceiling. Its warm-ups count as part of the start.
     first_rounds: Vec<Duration>,
     rounds: Vec<Duration>,
     paced: Vec<Duration>,
@@ -80,6 +82,7 @@ impl Budget {
             total: experiment.budget,
             started: Vec::new(),
             again: Duration::ZERO,
+            warming: Duration::ZERO,
             first_rounds: Vec::new(),
             rounds: Vec::new(),
             paced: Vec::new(),
@@ -107,6 +110,7 @@ impl Budget {
     pub fn restart_started(&mut self, took: Duration, again: Duration) {
         self.started.push(took);
         self.again = again;
+        self.warming = Duration::ZERO;
     }
 
     /// Adds warm-ups of the latest restart to the time of its start. The arguments are as in
@@ -116,6 +120,7 @@ impl Budget {
             *started += took;
         }
         self.again += again;
+        self.warming += again;
     }
 
     /// Records that a round with this many pairs of laps has ended, and whether it was the first
@@ -240,10 +245,10 @@ impl Budget {
 
     fn further_restarts(&self, had: &[u32], left: Duration) -> u32 {
         let round = self.round_takes();
-        let extra = mean(&self.first_rounds).saturating_sub(round);
-        let restart = self.start_takes() + extra + self.paced_takes(had.len() as u32);
+        let paced = self.paced_takes(had.len() as u32);
+        let restart = self.start_takes() + self.first_round_takes() + paced;
         let costs = Costs {
-            restart_s: restart.as_secs_f64(),
+            restart_s: restart.saturating_sub(round).as_secs_f64(),
             round_s: round.as_secs_f64().max(1e-3),
             lap_s: f64::from(2 * self.pairs) * self.lap.as_secs_f64(),
         };
@@ -263,7 +268,7 @@ impl Budget {
     /// Whether the rest of the budget has time for another restart with its paced laps.
     fn fits(&self, elapsed: Duration, rounds: u32) -> bool {
         let paced = self.paced_takes(self.had.len() as u32 + 1);
-        elapsed + self.start_takes() + self.round_takes() * rounds + paced <= self.total
+        elapsed + self.start_takes() + self.rounds_take(rounds) + paced <= self.total
     }
 
     /// Extends a budget that may grow, once the length of rounds and starts is known.
@@ -271,24 +276,29 @@ impl Budget {
         if !self.experiment.may_grow {
             return;
         }
-        let [usual, fewest] = USEFUL_RESTARTS.map(|restarts| self.takes(restarts, USEFUL_ROUNDS));
+        let [usual, fewest] = USEFUL_RESTARTS.map(|restarts| self.usefully_takes(restarts));
         self.total = self.total.max(if usual <= LONG { usual } else { fewest });
     }
 
-    /// The time that three restarts with a useful number of rounds take. `None` unless servers are
+    /// The time that three restarts with enough pairs of laps take. `None` unless servers are
     /// compared and the budget is too short for three restarts of one round.
     pub fn is_too_short(&self) -> Option<Duration> {
         let Experiment { participants, restarts, rounds, .. } = &self.experiment;
         let is_compared = participants.iter().any(|participant| participant.role == Role::Plain);
         let is_given = restarts.is_some() || rounds.is_some();
         let fits = self.takes(MIN_RESTARTS, 1) <= self.total;
-        (is_compared && !is_given && !fits).then(|| self.takes(MIN_RESTARTS, USEFUL_ROUNDS))
+        (is_compared && !is_given && !fits).then(|| self.usefully_takes(MIN_RESTARTS))
     }
 
     /// The part of the budget that this many restarts take, each with this many rounds.
     fn takes(&self, restarts: u32, rounds: u32) -> Duration {
         let paced: Duration = (0..restarts).map(|restart| self.paced_takes(restart)).sum();
-        self.round_takes() * (restarts * rounds) + self.start_takes() * (restarts - 1) + paced
+        self.rounds_take(rounds) * restarts + self.start_takes() * (restarts - 1) + paced
+    }
+
+    /// The part of the budget that this many restarts take, each with enough pairs of laps.
+    fn usefully_takes(&self, restarts: u32) -> Duration {
+        self.takes(restarts, USEFUL_PAIRS.div_ceil(self.pairs.max(1)))
     }
 
     /// The whole budget, including what it has grown by.
@@ -307,7 +317,7 @@ impl Budget {
         let paced: Duration = (next.restart..next.restart + 1 + restarts_after)
             .map(|restart| self.paced_takes(restart))
             .sum();
-        let restart = self.start_takes() + self.round_takes() * rounds;
+        let restart = self.start_takes() + self.rounds_take(rounds);
         self.round_takes() * rounds_here + paced + restart * restarts_after
     }
 
@@ -331,15 +341,31 @@ impl Budget {
         match (self.is_paced(restart), &self.paced[..]) {
             (false, _) => Duration::ZERO,
             (true, []) => {
-                self.round_takes() / 2 / u32::try_from(self.experiment.loads.len()).unwrap_or(1)
+                let loads = u32::try_from(self.experiment.loads.len()).unwrap_or(1);
+                self.first_round_takes() / 2 / loads
             }
             (true, paced) => mean(paced),
         }
     }
 
-    /// The time of a round that is not the first round of its restart.
+    /// The time of the first rounds of a restart, without its warm-ups.
+    fn rounds_take(&self, rounds: u32) -> Duration {
+        let later = self.round_takes() * rounds.saturating_sub(1);
+        if rounds == 0 { Duration::ZERO } else { self.first_round_takes() + later }
+    }
+
+    /// The time of the first round of a restart, without its warm-ups.
+    fn first_round_takes(&self) -> Duration {
+        if self.first_rounds.is_empty() { mean(&self.rounds) } else { mean(&self.first_rounds) }
+    }
+
+    /// The time of a round that is not the first round of its restart, with its warm-ups.
     fn round_takes(&self) -> Duration {
-        if self.rounds.is_empty() { mean(&self.first_rounds) } else { mean(&self.rounds) }
+        if self.rounds.is_empty() {
+            mean(&self.first_rounds) + self.warming
+        } else {
+            mean(&self.rounds)
+        }
     }
 
     /// Whether every cost ratio is certainly above or below the limit. If the A/A control differs,

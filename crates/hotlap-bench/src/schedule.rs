@@ -664,6 +664,22 @@ mod tests {
         assert_eq!(recorded, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]);
     }
 
+    /// Regression: the plan left out the warm-ups of later rounds, so the first restarts got so
+    /// many rounds that no third restart was possible.
+    #[test]
+    fn with_several_loads_a_later_round_contains_its_warm_ups() {
+        let seconds = Duration::from_secs;
+        let next = |warming| {
+            let mut budget = Budget::new(&experiment(Some(3), None));
+            budget.restart_started(seconds(2), seconds(11) - warming);
+            budget.restart_warmed(seconds(14), warming);
+            budget.round_run(true, seconds(6), 3);
+            budget.next(Place { restart: 0, round: 1 }, seconds(2 + 14 + 6))
+        };
+        assert_eq!(next(seconds(0)), Next::Round, "two rounds fit in a third of the time");
+        assert_eq!(next(seconds(10)), Next::Restart);
+    }
+
     #[test]
     fn the_slice_length_is_settled_once_before_the_first_slice() {
         let mut runner = runner(three());
