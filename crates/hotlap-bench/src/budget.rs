@@ -11,7 +11,7 @@ use hotlap_stats::{
     further_restarts, is_certain, is_precise, median, pairs,
 };
 
-use crate::experiment::{Experiment, Over, Place};
+use crate::experiment::{Experiment, Growth, Over, Place};
 use crate::lap::{Lap, LapKind, readings};
 use crate::participant::Role;
 use crate::runner::Probed;
@@ -273,11 +273,13 @@ impl Budget {
 
     /// Extends a budget that may grow, once the length of rounds and starts is known.
     fn grow(&mut self) {
-        if !self.experiment.may_grow {
-            return;
-        }
         let [usual, fewest] = USEFUL_RESTARTS.map(|restarts| self.usefully_takes(restarts));
-        self.total = self.total.max(if usual <= LONG { usual } else { fewest });
+        let needed = match self.experiment.growth {
+            Growth::None => return,
+            Growth::Usual if usual <= LONG => usual,
+            Growth::Usual | Growth::Verdict => fewest,
+        };
+        self.total = self.total.max(needed);
     }
 
     /// The time that three restarts with enough pairs of laps take. `None` unless servers are

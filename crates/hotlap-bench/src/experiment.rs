@@ -17,6 +17,19 @@ use crate::slo::Objective;
 use hotlap_observe::ObserveError;
 use hotlap_servers::launch::ServerFailure;
 
+/// How far a budget may grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Growth {
+    /// The user set the budget, so it does not grow.
+    None,
+    /// To the time of the fewest restarts that allow a verdict. A suite's budget was chosen on
+    /// another machine, which may be faster.
+    Verdict,
+    /// To the time of the usual number of restarts. If that is longer than ten minutes, then as
+    /// [`Growth::Verdict`].
+    Usual,
+}
+
 /// What to measure, and for how long.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
@@ -26,9 +39,8 @@ pub struct Experiment {
     pub loads: Vec<Load>,
     /// The time limit, counted from the end of the first start and warm-up of all servers.
     pub budget: Duration,
-    /// Whether the budget may grow to the time that a useful result takes. That time is known once
-    /// some rounds and starts have been timed.
-    pub may_grow: bool,
+    /// How far the budget may grow once some rounds and starts have been timed.
+    pub growth: Growth,
     /// Stop when every cost interval's relative half-width is at most this share, for example 0.01.
     pub precision: Option<f64>,
     /// Stop once every cost ratio is certainly above or below this limit, for example 1 or 1.03.
@@ -237,7 +249,7 @@ impl Experiment {
             participants,
             loads,
             budget,
-            may_grow: false,
+            growth: Growth::None,
             precision: None,
             limit: None,
             restarts: None,

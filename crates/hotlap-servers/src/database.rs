@@ -152,7 +152,8 @@ impl DatabaseSetting {
             },
             schema: schema.to_string(),
             cores: cores.clone(),
-            shares_cores: cores.is_empty() || cores.iter().any(|core| servers.contains(core)),
+            shares_cores: url.as_ref().is_none_or(ClusterUrl::is_loopback)
+                && (cores.is_empty() || cores.iter().any(|core| servers.contains(core))),
         }
     }
 }

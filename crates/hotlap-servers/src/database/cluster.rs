@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -35,6 +36,12 @@ pub struct ClusterUrl {
 const UNSAFE: [char; 9] = ['#', '"', '\'', '`', '<', '>', '\\', ' ', '|'];
 
 impl ClusterUrl {
+    /// Whether the host is this machine, as far as its name shows.
+    pub fn is_loopback(&self) -> bool {
+        let is_loopback = self.host.parse().map(|address: IpAddr| address.is_loopback());
+        is_loopback.unwrap_or(self.host == "localhost")
+    }
+
     /// Returns the password as it is, and as it is in the URLs of servers.
     pub fn password(&self) -> [String; 2] {
         [self.password.clone(), utf8_percent_encode(&self.password, NON_ALPHANUMERIC).to_string()]
@@ -228,6 +235,15 @@ fn node() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_on_a_loopback_address_is_on_this_machine() {
+        let is_loopback = |host: &str| {
+            format!("postgres://me@{host}/x").parse::<ClusterUrl>().unwrap().is_loopback()
+        };
+        assert!(["localhost", "127.0.0.2:1", "[::1]"].into_iter().all(is_loopback));
+        assert!(!["db", "10.0.0.1", "localhost.example"].into_iter().any(is_loopback));
+    }
 
     #[test]
     fn a_url_says_how_to_reach_a_database() {

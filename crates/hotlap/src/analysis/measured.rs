@@ -19,6 +19,10 @@ use crate::model::{Lap, Probed, Run, Violation, Warmup};
 /// become due.
 const KEEPS_UP: f64 = 0.98;
 
+/// A database that uses less than this share of a server's CPU time is idle. Its own background
+/// tasks use about this much. The limit is a convention.
+const IDLE: f64 = 0.01;
+
 /// The figures of one server under one load.
 #[derive(Debug)]
 pub struct MeasuredServer {
@@ -113,11 +117,15 @@ impl MeasuredServer {
             paced.into_iter().filter(counts).filter(|lap| has_responses(lap)).collect();
         let limited = good.iter().filter(|l| l.is_generator_limited()).count();
         let generator_limited = limited * 2 > good.len();
-        let (readings, rests_on_unanswered) = readings_of(&good, offered);
+        let (mut readings, rests_on_unanswered) = readings_of(&good, offered);
         let mut failures = Failures::default();
         laps.iter().for_each(|lap| failures.merge(&lap.outcome.failures));
         let starts = || run.starts.iter().filter(move |start| start.server == server);
         let warmups = || starts().flat_map(|s| &s.warmups).filter(|w| w.load == load);
+        let used = Used::of(&main, &good, &warmups().collect::<Vec<_>>());
+        if used.is_database_idle() {
+            (readings.database, readings.total) = (Vec::new(), Vec::new());
+        }
         let middle = |values: Vec<f64>| median(&values);
         let level = |logs| Some(Level::of(run).mean(logs)?.exp(confidence));
         let is_own = |probed: &&Probed| probed.participant == server && probed.load == load;
@@ -144,7 +152,7 @@ impl MeasuredServer {
             response_laps: paced.iter().map(|lap| Times::merged([Times::of(lap, true)])).collect(),
             open_loop: OpenLoop::over(paced.iter().map(|lap| &lap.outcome)),
             requests: MeasuredRequest::all_of(requests, &laps, &good, &paced),
-            used: Used::of(&main, &good, &warmups().collect::<Vec<_>>()),
+            used,
             failures,
             ready_ms: middle(starts().filter_map(|start| start.ready.ready_ms).collect()),
             steady_ms: middle(warmups().map(|warmup| warmup.steady_ms).collect()),
@@ -164,6 +172,13 @@ impl MeasuredServer {
 }
 
 impl Used {
+    /// Whether requests do not use the database. The little CPU time that the database then has
+    /// would differ from server to server by large factors.
+    fn is_database_idle(&self) -> bool {
+        let shares = self.database_share.zip(self.cpu_share);
+        shares.is_some_and(|(database, cpu)| database < IDLE * cpu)
+    }
+
     /// Computes usage from all main laps, the main laps that count, and the warm-ups of all starts.
     fn of(main: &[&Lap], good: &[&Lap], warmups: &[&Warmup]) -> Self {
         let most = |bytes: fn(&Usage) -> Option<u64>| {
@@ -336,4 +351,23 @@ fn times_of(count: usize, laps: &[&Lap]) -> Vec<RequestTimes> {
     let both = times.iter().zip(shares);
     both.map(|(times, stall_share)| RequestTimes { survival: times.survival(), stall_share })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: under a load that does not use the database, its background tasks made a server
+    /// cost the database 11.7 times as much as another.
+    #[test]
+    fn a_database_that_only_does_its_background_tasks_has_no_figures() {
+        let used = |database: f64, cpu: f64| Used {
+            database_share: Some(database),
+            cpu_share: Some(cpu),
+            ..Used::default()
+        };
+        assert!(used(0.0002, 0.95).is_database_idle());
+        assert!(!used(0.02, 0.95).is_database_idle());
+        assert!(!Used::default().is_database_idle());
+    }
 }

@@ -80,7 +80,7 @@ impl Prepared {
         };
         let budget = spec.budget.unwrap_or_default();
         let mut experiment = Experiment {
-            may_grow: spec.budget.is_none(),
+            growth: spec.growth,
             precision: spec.precision,
             limit: spec.limit,
             restarts: spec.restarts,
@@ -97,7 +97,7 @@ impl Prepared {
             _ if spec.explains_after => Explain::After(timing::explaining(&experiment)),
             _ => Explain::No,
         };
-        if experiment.may_grow {
+        if spec.budget.is_none() {
             experiment.budget = timing::usual_budget(&experiment);
         }
         allow_files(experiment.participants.len(), &experiment.loads)

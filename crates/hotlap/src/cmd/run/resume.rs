@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use hotlap_bench::experiment::{Experiment, Past, Place};
+use hotlap_bench::experiment::{Experiment, Growth, Past, Place};
 use hotlap_bench::participant::Participant;
 use hotlap_stats::Histogram;
 
@@ -133,7 +133,7 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
     experiment.participants = participants;
     experiment.seed = earlier.seed;
     experiment.budget = Duration::from_secs_f64(schedule.budget_s);
-    experiment.may_grow = false;
+    experiment.growth = Growth::None;
     (experiment.precision, experiment.limit) = (schedule.precision, schedule.limit);
     (experiment.restarts, experiment.rounds) = (some(schedule.restarts), some(schedule.rounds));
     experiment.from = from(earlier);

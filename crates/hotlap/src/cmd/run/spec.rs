@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hotlap_agent::AgentCommand;
+use hotlap_bench::experiment::Growth;
 use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
@@ -94,6 +95,8 @@ pub struct RunSpec {
 
     /// The time to spend on measuring. `None` means the default for this number of servers.
     pub budget: Option<Duration>,
+    /// How far that time may grow.
+    pub growth: Growth,
     /// The relative half-width of the intervals at which the run stops early.
     pub precision: Option<f64>,
     /// The limit: the run stops early once every cost ratio is certainly above or below it.
@@ -233,6 +236,7 @@ impl RunSpec {
             let place = servers.iter().position(|server| server.name == shard.reference);
             reference = Reference::Server(place.unwrap_or(0));
         }
+        let budget = or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?;
         let database = options::database(args, suite, &servers)?;
         let scenarios = scenarios(args, suite, question, sends_all)?;
         options::have_hosts(args, &loads, &scenarios)?;
@@ -265,7 +269,12 @@ impl RunSpec {
             rate: args.rate,
             timeout: options::timeout(shape.connection.timeout, &objectives),
             start_timeout: shape.start.start_timeout,
-            budget: or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?,
+            budget,
+            growth: match (schedule.duration, budget) {
+                (Some(_), _) => Growth::None,
+                (None, Some(_)) => Growth::Verdict,
+                (None, None) => Growth::Usual,
+            },
             precision: or_written(schedule.precision, suite, |s| &s.precision, quantity::share)?
                 .or((!objectives.is_empty()).then_some(options::PRECISION)),
             limit,
