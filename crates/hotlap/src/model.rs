@@ -119,7 +119,7 @@ pub struct RunSchedule {
     /// The slice bias of each server, as found by probes.
     pub probed: Vec<Probed>,
     /// The time to spend, in seconds.
-    pub budget_s: f64,
+    pub duration_s: f64,
     /// The duration in seconds that verdicts need, if the time to spend is shorter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed_s: Option<f64>,

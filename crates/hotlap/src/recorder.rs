@@ -242,8 +242,8 @@ impl<'a> Recorder<'a> {
                 self.updated();
             }
             Event::Extended { budget } => {
-                let budget_s = budget.as_secs_f64();
-                self.run.set(budget_s, |run, budget_s| run.schedule.budget_s = budget_s);
+                let duration_s = budget.as_secs_f64();
+                self.run.set(duration_s, |run, duration_s| run.schedule.duration_s = duration_s);
                 self.updated();
                 self.extended(budget);
             }

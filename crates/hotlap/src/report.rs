@@ -212,7 +212,7 @@ impl Report {
             ("seed of the order", run.seed.to_string()),
         ];
         facts.extend(run.loads_in_words.iter().map(|load| ("load", load.clone())));
-        facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.budget_s)));
+        facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.duration_s)));
         let controller = self.host.facts.controller.as_ref();
         facts.extend(controller.map(|controller| {
             let at = controller.address.iter().map(|address| format!(", at {address}"));

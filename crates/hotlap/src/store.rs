@@ -25,7 +25,7 @@ use error::{Refused, explain, refused};
 use record::{put_lap, put_run, read_explain_lap, read_lap, read_record, record};
 
 /// The version of the schema, in `user_version`. This version also changes with the records.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// The number that marks a store of hotlap, in `application_id`: "hotl".
 const APPLICATION: i64 = 0x686f_746c;

@@ -45,7 +45,7 @@ pub struct Suite {
     /// The server that the others are compared with. By default, the first one.
     pub reference: usize,
     /// The time to spend, as written: `4m`.
-    pub budget: Option<Written>,
+    pub duration: Option<Written>,
     /// The relative half-width of the intervals at which to stop early, as written: `1%`.
     pub precision: Option<Written>,
     /// The length of a slice, as written: `48ms`.

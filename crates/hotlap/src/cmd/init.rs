@@ -23,7 +23,7 @@ question = "compare"
 # reference = "NAME"
 
 # How long to measure, and how narrow the intervals must be to stop early.
-budget = "2m"
+duration = "2m"
 # precision = "1%"
 
 # How long a server runs before it is frozen and the others run. Without this key, 12ms if a server

@@ -331,7 +331,7 @@ fn schedule(run: &mut Run, shards: &[&Measured], servers: &Servers) {
     }
     run.schedule.restarts = run.laps.iter().map(|lap| lap.restart + 1).max().unwrap_or(0);
     run.schedule.rounds = run.laps.iter().map(|lap| lap.round + 1).max().unwrap_or(0);
-    run.schedule.budget_s = schedules().map(|schedule| schedule.budget_s).sum();
+    run.schedule.duration_s = schedules().map(|schedule| schedule.duration_s).sum();
     run.schedule.probed = probes.into_values().map(median).collect();
     // A shard may stop early if its own intervals are narrow. Its intervals say nothing about the
     // merged intervals, so the merged intervals need no correction.

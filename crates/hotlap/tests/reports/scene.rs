@@ -141,7 +141,7 @@ pub fn record(scene: &Scene) -> Run {
             rounds: scene.experiment.rounds.unwrap_or(0),
             slices_ms: vec![500.0],
             probed: Vec::new(),
-            budget_s: 60.0,
+            duration_s: 60.0,
             needed_s: None,
             precision: None,
             limit: None,

@@ -56,7 +56,7 @@ pub fn begin(
             rounds: experiment.and_then(|e| e.rounds).unwrap_or(0),
             slices_ms: experiment.map_or_else(Vec::new, Experiment::slices_ms),
             probed: Vec::new(),
-            budget_s: experiment.map_or(0.0, |e| e.budget.as_secs_f64()),
+            duration_s: experiment.map_or(0.0, |e| e.budget.as_secs_f64()),
             needed_s: None,
             precision: experiment.and_then(|e| e.precision),
             limit: experiment.and_then(|e| e.limit),

@@ -132,7 +132,7 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
     let some = |count: u32| (count > 0).then_some(count);
     experiment.participants = participants;
     experiment.seed = earlier.seed;
-    experiment.budget = Duration::from_secs_f64(schedule.budget_s);
+    experiment.budget = Duration::from_secs_f64(schedule.duration_s);
     experiment.growth = Growth::None;
     (experiment.precision, experiment.limit) = (schedule.precision, schedule.limit);
     (experiment.restarts, experiment.rounds) = (some(schedule.restarts), some(schedule.rounds));

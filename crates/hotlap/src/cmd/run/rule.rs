@@ -98,7 +98,7 @@ impl Rule {
     pub fn too_fine(self, run: &Run) -> Option<String> {
         let certificate =
             run.host.certificate.as_ref().filter(|_| self.measure == Some(Measure::Cost))?;
-        let duration_s = run.schedule.budget_s;
+        let duration_s = run.schedule.duration_s;
         let servers = (0..run.servers.len()).filter(|&server| run.is_compared(server)).count();
         let smallest = certificate.smallest_in(duration_s, servers, run.loads.len())?;
         (self.limit < smallest).then(|| {

@@ -236,7 +236,7 @@ impl RunSpec {
             let place = servers.iter().position(|server| server.name == shard.reference);
             reference = Reference::Server(place.unwrap_or(0));
         }
-        let budget = or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?;
+        let budget = or_written(schedule.duration, suite, |s| &s.duration, quantity::span)?;
         let database = options::database(args, suite, &servers)?;
         let scenarios = scenarios(args, suite, question, sends_all)?;
         options::have_hosts(args, &loads, &scenarios)?;

@@ -178,7 +178,7 @@ impl Arena {
                 rounds: 0,
                 slices_ms: experiment.slices_ms(),
                 probed: Vec::new(),
-                budget_s: experiment.budget.as_secs_f64(),
+                duration_s: experiment.budget.as_secs_f64(),
                 needed_s: None,
                 precision: experiment.precision,
                 limit: experiment.limit,
