@@ -408,8 +408,8 @@ pub enum PlanError {
     NoThreads,
     /// A thread without a connection would be idle.
     #[error(
-        "{threads} threads are too many for {connections} connections: each thread needs one, so \
-         use at most {connections} threads"
+        "there are more threads ({threads}) than connections ({connections}): each thread needs a \
+         connection, so use fewer threads or more connections"
     )]
     MoreThreadsThanConnections {
         /// The requested number of threads.

@@ -331,7 +331,7 @@ pub enum Error {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The system refused a resource that the generator needs.
-    #[error("{what}: {why}")]
+    #[error("cannot {what}: {why}")]
     System {
         /// What the generator tried, and what the user can do about the error.
         what: String,
@@ -505,8 +505,8 @@ fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
     let maximum = limit.maximum.map(|hard| hard.max(needed));
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|errno| {
         let what = format!(
-            "open {} connections: at most {} open files are allowed (ulimit -Hn {needed} raises \
-             that, as root)",
+            "open {} connections, because at most {} open files are allowed (as root, `ulimit -Hn \
+             {needed}` raises the limit)",
             plan.shape.connections,
             limit.maximum.unwrap_or_default(),
         );

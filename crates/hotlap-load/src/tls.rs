@@ -354,7 +354,7 @@ fn certificate(wrong: &CertificateError) -> String {
         }
         CertificateError::Revoked => "it was revoked",
         CertificateError::UnknownIssuer => {
-            "no trusted authority issued it: name its authority's certificate with --cacert"
+            "no trusted authority issued it: pass the certificate of its authority with --cacert"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "it is for another name: give that name with --sni"

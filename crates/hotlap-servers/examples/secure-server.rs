@@ -1,6 +1,6 @@
-//! A program that is a server behind TLS, for tests that start one. The server listens on `PORT` at
-//! `HOST` with the certificate of `TLS_CERT` and `TLS_KEY`. Without `TLS_CERT` and `TLS_KEY`, the
-//! server does not use TLS.
+//! A server that speaks TLS, for tests that start a server as a program. The server listens on
+//! `PORT` at `HOST` with the certificate of `TLS_CERT` and `TLS_KEY`. Without `TLS_CERT` and
+//! `TLS_KEY`, the server does not use TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

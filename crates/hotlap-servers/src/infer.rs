@@ -44,7 +44,7 @@ const DIGITS_THAT_STAY: usize = 10;
 pub struct Inferred {
     /// The original exchanges, completed with the expected responses.
     pub contract: Contract,
-    /// An acceptable response to each exchange.
+    /// For each exchange, an acceptable response that the server sent.
     pub answers: Vec<Response>,
     /// Notes for the user.
     pub notes: Vec<String>,

@@ -548,7 +548,8 @@ fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
     let local = program.contains('/');
     match errno {
         libc::ENOENT if local && cwd.join(program).exists() => {
-            "install the interpreter named in its first line, which is missing"
+            "its interpreter is missing: install the one that its first line names, or build it for \
+             this machine"
         }
         libc::ENOENT if local => "check the path, and that it has been built",
         libc::ENOENT => "install it or give its full path",

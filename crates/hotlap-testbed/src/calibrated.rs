@@ -174,7 +174,7 @@ impl CalibratedServer {
     /// Serves the contract `hello` until the process ends, with one event loop per thread.
     ///
     /// # Errors
-    /// The address is unavailable, or the system refuses an event loop.
+    /// The address is unavailable, or the system cannot create an event loop.
     pub fn serve(&self, address: SocketAddr, threads: usize) -> Result<(), ServeError> {
         // All requests must share one queue, but each event loop would have its own queue.
         let has_queue = self.0.iter().any(|kind| matches!(kind, Calibrated::Queue { .. }));

@@ -90,7 +90,7 @@ pub enum ServeError {
 /// share nothing.
 ///
 /// # Errors
-/// The address is unavailable, or the system refuses an event loop.
+/// The address is unavailable, or the system cannot create an event loop.
 pub(crate) fn serve<B: Behaviour>(
     address: SocketAddr,
     threads: usize,
@@ -126,7 +126,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// does only the work that a correct response needs on this machine.
 ///
 /// # Errors
-/// The address is unavailable, or the system refuses an event loop.
+/// The address is unavailable, or the system cannot create an event loop.
 pub fn serve_ceiling(address: SocketAddr, threads: usize) -> Result<(), ServeError> {
     serve(address, threads, || Ceiling)
 }

@@ -96,7 +96,7 @@ impl FromStr for Cheat {
 /// database only if `PGHOST` is set. The other variables of libpq complete the database's address.
 ///
 /// # Errors
-/// The address is unavailable, the system refuses an event loop, or the database or the files
+/// The address is unavailable, the system cannot create an event loop, or the database or the files
 /// cannot be used.
 ///
 /// # Panics

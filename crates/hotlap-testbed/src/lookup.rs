@@ -25,7 +25,7 @@ impl Lookup {
     /// Serves until the process ends, with one database connection per thread.
     ///
     /// # Errors
-    /// The address is unavailable, or the system refuses an event loop.
+    /// The address is unavailable, or the system cannot create an event loop.
     ///
     /// # Panics
     /// If the database cannot be used.

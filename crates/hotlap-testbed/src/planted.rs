@@ -78,7 +78,7 @@ impl Planted {
     /// [`Planted::Body`] and [`Planted::Gzip`] fulfil the contract `hello`.
     ///
     /// # Errors
-    /// The address is unavailable, or the system refuses an event loop.
+    /// The address is unavailable, or the system cannot create an event loop.
     pub fn serve(self, address: SocketAddr, threads: usize) -> Result<(), ServeError> {
         let rounds = if self == Self::Arithmetic { rounds_in(ARITHMETIC_NS) } else { 0 };
         let file = std::env::current_exe()?;

@@ -162,7 +162,7 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Load one URL with the load generator alone. wrk's flags work
     Load(Box<LoadArgs>),
-    /// Find the highest rate at which servers keep a latency goal
+    /// Find the highest rate at which servers meet a latency goal
     Capacity(Box<CapacityArgs>),
     /// Explain where the difference in CPU time between two servers comes from
     Explain(Box<ExplainArgs>),

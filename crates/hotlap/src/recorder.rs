@@ -300,9 +300,9 @@ impl<'a> Recorder<'a> {
             return;
         }
         self.live.say(&format!(
-            "Rounds and starts take longer than expected: a verdict needs about {} s. --duration \
-             limits the run.",
-            budget.as_secs()
+            "Rounds and starts take longer than expected, so measuring will take about {}. To \
+             limit the run, set --duration.",
+            duration(budget)
         ));
     }
 

@@ -246,15 +246,11 @@ impl Report {
     pub fn hint(&self) -> String {
         let rows = || self.tables.iter().filter(|t| t.is_measured).flat_map(|t| &t.rows);
         let has_requests = self.tables.iter().any(|table| !table.by_request.is_empty());
-        let more = if has_requests { ", each request" } else { "" };
+        let more = if has_requests { "Figures of each request, and more" } else { "More figures" };
         match (rows().next(), rows().any(|row| row.errors > 0)) {
             (None, _) => String::new(),
-            (_, true) => {
-                format!("Errors by kind, intervals of levels, conformance{more}: --details")
-            }
-            (_, false) => {
-                format!("No request errors. Intervals of levels, conformance{more}: --details")
-            }
+            (_, true) => format!("{more}, and errors by kind: --details"),
+            (_, false) => format!("No request errors. {more}: --details"),
         }
     }
 

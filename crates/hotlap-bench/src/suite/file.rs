@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use hotlap_load::PlanError;
 use hotlap_load::plan::{CONNECTIONS, Protocol, Reuse, Shape};
 use hotlap_servers::catalogue::line_of;
 use hotlap_servers::contract;
@@ -454,10 +455,7 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
     for load in &loads {
         let Shape { threads, connections, .. } = load.shape;
         if threads > connections {
-            let what = format!(
-                "{threads} threads are too many for {connections} connections: each thread needs \
-                 one"
-            );
+            let what = PlanError::MoreThreadsThanConnections { threads, connections }.to_string();
             let at = keys.load.iter().find(|l| line(l.span().start) == load.line);
             return Err((at.map_or(0..0, Spanned::span), what));
         }
@@ -605,7 +603,7 @@ mod tests {
             ("servers = ['a']\n[[load]]\nconnections = 'x'", "mine.toml:3: invalid type: string"),
             (
                 "servers = ['a']\n[[load]]\nconnections = 2\nthreads = 4",
-                "2: 4 threads are too many",
+                "2: there are more threads (4) than connections",
             ),
             (
                 "servers = ['a']\n[[published]]\nsource = ''\nyear = 1\nrows = [\n\

@@ -62,7 +62,7 @@ fn another_port_is_measured_only_if_port_stays_closed() {
     assert_eq!(own, (None, vec![]));
     let note = format!(
         "$PORT stayed closed, so the server is measured on port {second}, where it responds as \
-         expected. To make it listen on $PORT, write $PORT into its command"
+         expected. To make the server listen on $PORT, put $PORT in its command"
     );
     let other = port_of(&format!("exec $STAND_IN two {first} 404 {second} 200"));
     assert_eq!(other, (Some(second), vec![note]));

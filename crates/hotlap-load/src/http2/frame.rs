@@ -213,8 +213,8 @@ pub(super) const INITIAL_WINDOW: u32 = 65_535;
 
 /// The window that a server gets for each response. The window must not limit the throughput. It is
 /// used up only if a server sends 8 MiB before the client reacts. At 5 GB/s, about the speed of
-/// loopback, this takes 1.6 ms, some 100 times as long as the client needs. The window costs no
-/// memory, because bodies are not buffered.
+/// loopback, this takes 1.7 ms, some 100 times as long as the client needs to react. The window
+/// costs no memory, because bodies are not buffered.
 pub(super) const STREAM_WINDOW: u32 = (1 << 24) - 1;
 
 /// The window that a server gets for all responses of a connection together: 1 GiB. This is enough

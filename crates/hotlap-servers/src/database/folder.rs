@@ -125,17 +125,27 @@ impl Drop for Folder {
 }
 
 /// Removes what the database of a killed run left behind. `logs` is the folder of that run. The
-/// processes of the run have already been ended.
-pub fn remove_left(logs: &Path) {
+/// processes of the run have already been killed. Returns false if the database's folder is still
+/// there. Its note then remains, so that the next command tries again.
+pub fn remove_left(logs: &Path) -> bool {
     let _ = fs::remove_file(logs.join(LOG));
-    let Ok(path) = fs::read_to_string(logs.join(NOTE)).map(PathBuf::from) else { return };
+    let Ok(path) = fs::read_to_string(logs.join(NOTE)).map(PathBuf::from) else { return true };
     let is_ours = |name: &str| name.starts_with(PREFIX);
+    let until = Instant::now() + END_LIMIT;
     if path.is_absolute() && path.file_name().and_then(|name| name.to_str()).is_some_and(is_ours) {
-        end(&path);
-        remove_memory(&path);
-        let _ = fs::remove_dir_all(&path);
+        // A process that was just killed may still write, so the folder can fill up again.
+        while path.exists() {
+            if Instant::now() > until {
+                return false;
+            }
+            end(&path);
+            remove_memory(&path);
+            let _ = fs::remove_dir_all(&path);
+            thread::sleep(Duration::from_millis(5));
+        }
     }
     let _ = fs::remove_file(logs.join(NOTE));
+    true
 }
 
 /// Ends the PostgreSQL of this folder if it still runs, which happens if hotlap and its supervisor
@@ -187,8 +197,29 @@ mod tests {
         let killed = Folder::new(logs.path(), &Owner(None)).unwrap();
         let path = killed.path().to_owned();
         std::mem::forget(killed);
-        remove_left(logs.path());
+        assert!(remove_left(logs.path()));
         assert!(!path.exists() && !logs.path().join(NOTE).exists());
+    }
+
+    /// Regression: a killed PostgreSQL wrote once more while its folder was removed. The folder
+    /// then remained for good.
+    #[test]
+    fn a_folder_that_fills_up_again_is_removed_too() {
+        let logs = tempfile::tempdir().unwrap();
+        let killed = Folder::new(logs.path(), &Owner(None)).unwrap();
+        let path = killed.path().to_owned();
+        std::mem::forget(killed);
+        let folder = path.clone();
+        let writer = thread::spawn(move || {
+            for n in 0..100 {
+                let _ = fs::write(folder.join(n.to_string()), "x");
+                thread::sleep(Duration::from_micros(300));
+            }
+        });
+        while fs::read_dir(&path).unwrap().next().is_none() {}
+        assert!(remove_left(logs.path()));
+        assert!(!path.exists() && !logs.path().join(NOTE).exists());
+        writer.join().unwrap();
     }
 
     /// A note that names any other folder removes nothing.
@@ -198,7 +229,7 @@ mod tests {
         let theirs = tempfile::tempdir().unwrap();
         for path in [theirs.path(), &theirs.path().join("..")] {
             fs::write(logs.path().join(NOTE), path.as_os_str().as_encoded_bytes()).unwrap();
-            remove_left(logs.path());
+            assert!(remove_left(logs.path()));
             assert!(theirs.path().exists());
         }
     }

@@ -159,7 +159,7 @@ impl Starting<'_> {
         notes.extend(fixed_port.map(|own| {
             format!(
                 "$PORT stayed closed, so the server is measured on port {own}, where it responds \
-                 as expected. To make it listen on $PORT, write $PORT into its command"
+                 as expected. To make the server listen on $PORT, put $PORT in its command"
             )
         }));
         let owner = owner(&target.endpoint, &process.members().unwrap_or_default());

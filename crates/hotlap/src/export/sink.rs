@@ -52,8 +52,8 @@ impl Sink {
         }
         opened(path).map_err(|cause| {
             anyhow::anyhow!(
-                "cannot write {}: {cause}. Name a file in an existing folder that you can write \
-                 to",
+                "cannot write {}: {cause}. Name another file, in an existing folder that you can \
+                 write to",
                 path.display()
             )
         })
@@ -133,7 +133,7 @@ impl Replaced {
         if there.len() > 0 && !is_replaceable(&path) {
             return Err(io::Error::new(
                 ErrorKind::AlreadyExists,
-                "it exists already, and does not look like an export",
+                "it already exists and does not look like an export, so it is not replaced",
             ));
         }
         // Opening the file for writing fails if it is read-only, so that it is not replaced.

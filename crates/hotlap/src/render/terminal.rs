@@ -131,6 +131,7 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
     }
     if report.tables.len() > 1 {
         answer(out, load);
+        out.blank();
     }
     layers(out, report, load);
     load.sources().iter().for_each(|source| published(out, source));

@@ -638,7 +638,7 @@ impl LoadResults {
         }
         Some(match self.common_rate().or(self.rate) {
             Some(rate) => format!(
-                "* open loop at {} req/s, counted from when each request was due",
+                "* open loop at {} req/s, latency from when each request was due",
                 number::rate(rate)
             ),
             None => "* closed loop, at saturation".to_owned(),

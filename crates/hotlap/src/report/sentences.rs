@@ -11,14 +11,15 @@ use crate::analysis::{Analysis, Limited, Measure, ServerComparison};
 use crate::model::{Lap, Question, Run};
 use crate::text::number::{self, count, plural};
 
-/// The maximum number of comparisons in sentences. More comparisons are easier to read in the
-/// table.
+/// The maximum number of comparisons in sentences. Beyond this number, comparisons are easier to
+/// read in the table.
 const MOST: usize = 5;
 
 /// Returns the sentences of a table. The first ones compare each server with the reference, in the
 /// order of the table. Others state how many servers the generator limits, which servers sent wrong
 /// responses, and why there are no figures. The last one states what would decide inconclusive
-/// comparisons. A suite about layers has a sentence per step instead of comparisons.
+/// comparisons. A suite about layers has a sentence per step instead of comparisons. If one reason
+/// withholds all verdicts, only the last sentence remains.
 pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     if run.question != Question::Layers {
@@ -78,9 +79,13 @@ fn verdicts(run: &Run, analysis: &Analysis) -> Vec<String> {
         |i: &usize| *i != reference && run.is_compared(*i) && analysis.servers[*i].is_measured();
     let mut others: Vec<usize> = (0..run.servers.len()).filter(is_other).collect();
     analysis.sort(run, &mut others);
+    let against = |i: &usize| analysis.servers[*i].against.as_ref();
+    if others.iter().filter_map(against).all(is_withheld) {
+        return Vec::new();
+    }
     let name = |i: usize| run.servers[i].name.as_str();
     let sentence = |&i: &usize| {
-        let against = analysis.servers[i].against.as_ref()?;
+        let against = against(&i)?;
         let sentence = verdict(name(i), name(reference), against);
         Some(match database(against) {
             Some(database) => format!("{}; {database}.", sentence.trim_end_matches('.')),
@@ -93,6 +98,18 @@ fn verdicts(run: &Run, analysis: &Analysis) -> Vec<String> {
         sentences.push(format!("({} in the table.)", plural(left, "more comparison")));
     }
     sentences
+}
+
+/// Whether a comparison has no verdict, for a reason that applies to the whole table.
+fn is_withheld(against: &ServerComparison) -> bool {
+    let whole = |(_, verdict): (Effect, Verdict)| {
+        let Verdict::Inconclusive(why) = verdict else { return false };
+        matches!(
+            why,
+            Inconclusive::TooFewRestarts | Inconclusive::TooFewNodes | Inconclusive::ControlDiffers
+        )
+    };
+    [against.found.requests_per_s, against.found.cost].into_iter().flatten().all(whole)
 }
 
 /// States how many servers the generator limits, and how those servers are ordered.

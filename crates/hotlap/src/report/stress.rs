@@ -264,9 +264,10 @@ fn rules() -> Vec<String> {
             P99_LEAST_NS as f64 / 1e6
         ),
         format!(
-            "degraded: serves again, but at under a third of its throughput, or keeps over \
-             {MEMORY_TIMES:.0} times the memory and {} MB more, over {THREADS_TIMES:.0} times the \
-             threads and {THREADS_LEAST} more, or stays busy",
+            "degraded: serves again, but at under a third of its previous throughput, or stays \
+             busy, or keeps too much: over {MEMORY_TIMES:.0} times its previous memory (and {} MB \
+             more), or over {THREADS_TIMES:.0} times its previous threads (and {THREADS_LEAST} \
+             more)",
             MEMORY_LEAST_BYTES / 1_000_000
         ),
         format!("failing: over {:.1}% of the normal clients' requests failed", ERRORS * 100.0),

@@ -80,9 +80,7 @@ fn control(run: &Run) -> Option<String> {
     let (reference, control) = (of(Role::Reference)?, of(Role::Control)?);
     let why = control.failure.as_ref().filter(|_| reference.failure.is_none())?;
     let remedy = match why.is_port_taken() {
-        true => {
-            "A server with a fixed port cannot run twice. Write $PORT into its command.".to_owned()
-        }
+        true => "A server with a fixed port cannot run twice. Put $PORT in its command.".to_owned(),
         false => why.log_tail.last().map_or_else(String::new, |line| format!("It printed: {line}")),
     };
     let failed = format!(
@@ -106,7 +104,8 @@ fn common(run: &Run, warning: &Warning) -> String {
             "{}{}: with all connections busy, hardly any response takes less than 40 ms, although \
              the server is mostly idle. This is how a response looks that is sent in two writes, \
              with the second held back until the first is acknowledged (Nagle's algorithm). The \
-             wait limits requests/s. Send it in one write, or set TCP_NODELAY.",
+             wait limits requests/s. At a lower rate, percentiles may not show it. Send the \
+             response in one write, or set TCP_NODELAY.",
             names(run, servers),
             under(run, *load)
         ),
@@ -153,11 +152,11 @@ fn found_of(warning: &ServerWarning) -> String {
             ratio(found).spread
         ),
         ServerWarning::Bursty(Bursts { factor, rounds, of, .. }) => format!(
-            " costs {} times as much as usual in {rounds} of {of} rounds",
+            " used {} times its usual CPU time per request in {rounds} of {of} rounds",
             grouped(*factor, 1)
         ),
         ServerWarning::OddStarts(OddStarts { factor, starts, of }) => format!(
-            " cost {} times as much as usual after {starts} of {of} starts",
+            " used {} times its usual CPU time per request after {starts} of {of} starts",
             grouped(*factor, 2)
         ),
         ServerWarning::Failing { failures, requests } => {
@@ -207,12 +206,12 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
                 false => "its timers fire before a slice is measured",
             }
         ),
-        ServerWarning::Bursty(_) => "Those rounds count: look for garbage collection, checkpoints \
-             or other work that comes in bursts."
+        ServerWarning::Bursty(_) => "The result includes those rounds. Look for garbage \
+             collection, checkpoints or other work that comes in bursts."
             .to_owned(),
         ServerWarning::OddStarts(_) => {
-            "Those starts count. Possibly its runtime compiled the same \
-             code differently. More --restarts show how often that happens."
+            "The result includes those starts. Possibly the machine was disturbed, or the runtime \
+             compiled the same code differently. More --restarts show how often that happens."
                 .to_owned()
         }
         ServerWarning::Failing { failures, .. } => {
@@ -226,8 +225,9 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
         ServerWarning::Goaways { .. } => "Look for a limit on streams or on requests per \
              connection in its configuration, and for the cause in its log."
             .to_owned(),
-        ServerWarning::Silent(_) => "Those rounds count: requests/s in such a restart are all \
-             responses ÷ all of the time. Look for what made it wait, for instance in its log."
+        ServerWarning::Silent(_) => "The result includes those rounds: requests/s in such a \
+             restart are all responses ÷ all of the time. Look for what made it wait, for instance \
+             in its log."
             .to_owned(),
         ServerWarning::Behind { .. } => format!("{QUEUE_GREW} Offer a lower rate to compare them."),
         ServerWarning::LeftOut(laps) => {
@@ -285,10 +285,10 @@ fn laps_left_out(left_out: &ExcludedLaps) -> String {
     let ExcludedLaps { are_main, laps, checks } = left_out;
     let kind = if *are_main { "" } else { " at a common rate" };
     let out = match (*laps, left_out.count()) {
-        (1, 1) => format!("its only lap{kind} does"),
-        (all, out) if all == out => format!("all {all} laps{kind} do"),
-        (all, 1) => format!("1 of {all} laps{kind} does"),
-        (all, out) => format!("{out} of {all} laps{kind} do"),
+        (1, 1) => format!("its only lap{kind} is"),
+        (all, out) if all == out => format!("all {all} laps{kind} are"),
+        (all, 1) => format!("1 of {all} laps{kind} is"),
+        (all, out) => format!("{out} of {all} laps{kind} are"),
     };
     let why = match checks.as_slice() {
         [(only, 1)] => violation(only),
@@ -300,7 +300,7 @@ fn laps_left_out(left_out: &ExcludedLaps) -> String {
             many.iter().map(each).collect::<Vec<_>>().join(", ")
         }
     };
-    format!("{out} not count: {why}")
+    format!("{out} excluded: {why}")
 }
 
 fn names(run: &Run, servers: &[usize]) -> String {

@@ -65,7 +65,8 @@ fn rows_of_one_start_are_not_in_the_next() {
     let server = asking("SELECT v FROM indexed WHERE k = $1");
     scene.hotlap(run).args(["--prepare", &prepare, &server, &server]).said().measured();
     let counts = scene.read("counts");
-    // Two servers and the control: two restarts, and once before that to be verified.
+    // Two servers and the control are each started three times: once to be verified, and once in
+    // each restart.
     assert_eq!(counts, "3000\n".repeat(9));
 }
 

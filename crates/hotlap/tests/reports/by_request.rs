@@ -65,7 +65,7 @@ fn a_terminal_of_80_columns_shows_them_under_details() {
 ";
     assert_eq!(section(&details, "Each request"), expected.trim_start_matches('\n'));
     let short = terminal::render(&report, 80, false);
-    assert!(!short.contains("Each request") && short.contains("each request: --details"));
+    assert!(!short.contains("Each request") && short.contains("each request, and more: --details"));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn percentiles_are_response_times_at_the_common_rate_if_it_was_reached() {
     let row = report.tables[0].rows.iter().find(|row| row.name == "node/http:cluster").unwrap();
     let user = of_node(&run, USER);
     assert_eq!(user.rate, Some(rate));
-    // This request takes as long as all requests did before.
+    // `mix` gives this request the times that all requests of the lap had.
     assert_eq!(text(&user.p50), text(&row.response.as_ref().unwrap().p50));
     assert_ne!(text(&user.p50), text(&row.service.p50));
     // A server that does not reach the rate has no percentiles.

@@ -29,7 +29,7 @@ fn layers_shows_what_each_step_costs() {
     wall time a request.
     json, on route: +0.00 µs [−0.01, +0.02] of CPU (not decided), +0.01 µs
     [−0.05, +0.08] of wall time (not decided) a request.
-    No request errors. Intervals of levels, conformance: --details
+    No request errors. More figures: --details
     ");
 }
 

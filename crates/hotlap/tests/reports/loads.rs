@@ -50,10 +50,10 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
        server  req/s  CPU/req    CPU vs reference     p50*     p99*  memory
     1  lean    2,000  10.0 µs           reference  31.7 ms  31.7 ms  7.0 MB
     2  rich    2,000  20.0 µs  2.00× [2.00, 2.00]  31.7 ms  31.7 ms  9.0 MB
-    * open loop at 2,000 req/s, counted from when each request was due
+    * open loop at 2,000 req/s, latency from when each request was due
 
     Noise floor (lean against itself): ± 0.00% in requests/s, ± 0.3% in CPU per request.
-    No request errors. Intervals of levels, conformance: --details
+    No request errors. More figures: --details
 
     rich: 2.00× the CPU per request of lean [2.00, 2.00].
     ");
@@ -235,7 +235,7 @@ fn warnings_about_one_of_several_loads_name_it() {
         lap.failed = vec![Violation::Connections { asked: 64, up: 12, most: None }];
     }
     let told = Report::of(&run).warnings.join("\n");
-    let expected = "python3 app.py under POST /x: 4 of 108 laps do not count: only 12 of 64 \
+    let expected = "python3 app.py under POST /x: 4 of 108 laps are excluded: only 12 of 64 \
                     connections were up in the first of them. Check whether the server limits its \
                     connections (backlog, `ulimit -n`), or use fewer (-c).";
     assert!(told.contains(expected), "{told}");
@@ -254,7 +254,7 @@ fn warnings_with_the_same_remedy_are_one_that_names_the_servers() {
     }
     let told = Report::of(&run).warnings;
     let about = |word: &str| told.iter().filter(|w| w.contains(word)).collect::<Vec<_>>();
-    let late = "go/net-http, node/http:cluster: 2 of 6 laps at a common rate do not count: the \
+    let late = "go/net-http, node/http:cluster: 2 of 6 laps at a common rate are excluded: the \
                 generator sent 2.7 ms late (p99) in the first of them. Give the generator more \
                 cores (-t), or lower the rate. Requests/s and CPU time are not affected.";
     assert_eq!(about("late"), [late]);
@@ -289,7 +289,7 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     assert!(said.contains("All 126 laps failed a validity check"), "{text}");
     let why = "× side effect (first: ";
     let which =
-        "go/net-http, node/http:cluster, python3 app.py, ceiling: all 114 laps do not count";
+        "go/net-http, node/http:cluster, python3 app.py, ceiling: all 114 laps are excluded";
     assert!(said.contains(which), "{text}");
     assert!(said.contains(why) && said.contains("× connections (first: only 12 of 64"), "{text}");
     assert!(said.contains("Check whether the server drops work"), "{text}");
@@ -371,7 +371,7 @@ fn a_server_with_many_wrong_responses_has_no_figures() {
     assert!(line.contains("wrong responses"), "{text}");
     let said = flat(&text);
     assert!(said.contains("of its responses were wrong, so it has no figures."), "{text}");
-    assert!(said.contains("34 of 36 laps do not count:") && said.contains("status 500"), "{text}");
+    assert!(said.contains("34 of 36 laps are excluded:") && said.contains("status 500"), "{text}");
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn a_control_that_fails_has_the_remedy_for_a_port_only_if_its_port_is_taken() {
         let found = Report::of(&run).warnings.into_iter().find(|w| w.starts_with("The A/A"));
         found.unwrap().split_once("is unknown. ").unwrap().1.to_owned()
     };
-    let remedy = "A server with a fixed port cannot run twice. Write $PORT into its command.";
+    let remedy = "A server with a fixed port cannot run twice. Put $PORT in its command.";
     assert_eq!(told("OSError: [Errno 98] Address already in use"), remedy);
     assert_eq!(told("Error: listen EADDRINUSE :::8080"), remedy);
     assert_eq!(told("the file db.lock is in use"), "It printed: the file db.lock is in use");

@@ -29,7 +29,7 @@ fn the_whole_table_at_120_columns() {
     p99 is left out (–) where it is known only roughly: a longer --duration measures more
 
     Noise floor (go/net-http against itself): ± 1.5% in requests/s, ± 0.3% in CPU per request.
-    No request errors. Intervals of levels, conformance: --details
+    No request errors. More figures: --details
 
     node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51% more CPU per request [51, 52].
     python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.036], 27.8× the CPU per request [27.8, 27.8].
@@ -66,7 +66,7 @@ fn the_whole_table_at_80_columns() {
 
     Noise floor (go/net-http against itself): ± 1.5% in requests/s, ± 0.3% in CPU
     per request.
-    No request errors. Intervals of levels, conformance: --details
+    No request errors. More figures: --details
 
     node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.67], 51% more
     CPU per request [51, 52].
@@ -171,7 +171,7 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
     * closed loop, at saturation
 
     Noise floor (first against itself): ± 2.4% in requests/s, ± 0.5% in CPU per request.
-    No request errors. Intervals of levels, conformance: --details
+    No request errors. More figures: --details
 
     second and first: throughput equal within ±0.6% (1.00× [0.99, 1.01]); CPU per request equal within ±0.2% (1.00×
     [1.00, 1.00]).
@@ -189,7 +189,7 @@ fn percentiles_are_of_the_common_rate_where_there_is_one() {
     let shown: Vec<&str> = text.lines().filter(is_shown).collect();
     insta::assert_snapshot!(shown.join("\n"), @"
        server               req/s           vs reference   CPU/req         CPU vs ref.    p50*    p99*  memory
-    * open loop at 20,000 req/s, counted from when each request was due
+    * open loop at 20,000 req/s, latency from when each request was due
     ");
 }
 
@@ -209,7 +209,7 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     * closed loop, at saturation
     p99 is left out (–) where it is known only roughly: a longer --duration measures more
 
-    No request errors. Intervals of levels, conformance: --details
+    No request errors. More figures: --details
 
     Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2), or the
     server fewer (--server-cpus 1).
@@ -242,7 +242,7 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
     insta::assert_snapshot!(told(90_000.0), @"
     Note: app, new: with all connections busy, hardly any response takes less than 40 ms, although the server is mostly
     idle. This is how a response looks that is sent in two writes, with the second held back until the first is
-    acknowledged (Nagle's algorithm). The wait limits requests/s. Send it in one write, or set TCP_NODELAY.
+    acknowledged (Nagle's algorithm). The wait limits requests/s. At a lower rate, percentiles may not show it. Send the
     ");
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
 }
@@ -282,7 +282,7 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
     p99 is not shown, because it is known only roughly: a longer --duration
     measures more
 
-    No request errors. Intervals of levels, conformance: --details
+    No request errors. More figures: --details
 
     bad failed (lap): exited with code 3
       $ ./serve bad
@@ -428,7 +428,7 @@ fn every_row_holds_its_numbers_and_its_place_among_sixty() {
         })
         .collect();
     let mut scene = scene(&servers);
-    (scene.experiment.restarts, scene.experiment.rounds) = (Some(2), Some(2));
+    (scene.experiment.restarts, scene.experiment.rounds) = (Some(3), Some(2));
     let report = Report::of(&hold(&scene, None).run);
     assert_eq!(report.tables[0].rows.len(), 60);
     assert!(report.sentences.iter().any(|s| s.contains("(54 more comparisons in the table.)")));

@@ -142,8 +142,8 @@ fn two_scenarios_are_a_table_a_server_and_a_sentence() {
 
     slowed: normal clients had under 50% of their fair throughput, or a p99 over 10 times the fair one and 100
     ms longer
-    degraded: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB
-    more, over 2 times the threads and 16 more, or stays busy
+    degraded: serves again, but at under a third of its previous throughput, or stays busy, or keeps too much:
+    over 2 times its previous memory (and 64 MB more), or over 2 times its previous threads (and 16 more)
     failing: over 0.1% of the normal clients' requests failed
     down: ended, or did not serve once the stress was over
     ");
@@ -166,8 +166,8 @@ fn one_scenario_is_one_table_with_errors_by_kind_and_what_was_published() {
       go      unaffected     104%  1.0 ms → 25.0 ms       0  9,300 requests/s  none                                 0.40 ms
 
     slowed: normal clients had under 50% of their fair throughput, or a p99 over 10 times the fair one and 100 ms longer
-    degraded: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB more, over 2 times the threads and 16
-    more, or stays busy
+    degraded: serves again, but at under a third of its previous throughput, or stays busy, or keeps too much: over 2 times its previous memory (and 64
+    MB more), or over 2 times its previous threads (and 16 more)
     failing: over 0.1% of the normal clients' requests failed
     down: ended, or did not serve once the stress was over
     ");

@@ -136,8 +136,9 @@ fn remove_those_of_dead_runs(all: &Path) {
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             // Servers outlive their run if hotlap and its supervisors were killed together.
             let _ = kill_marked(&entry.path());
-            database::remove_left(&entry.path());
-            remove(&entry.path());
+            if database::remove_left(&entry.path()) {
+                remove(&entry.path());
+            }
         }
     }
 }
