@@ -39,7 +39,8 @@ pub struct Channel {
     state: Mutex<State>,
     /// Whether the user has interrupted.
     stop: Arc<AtomicBool>,
-    /// The command's process. It is dropped after the link, whose end tells the command to end.
+    /// The command's process. It is dropped after the link, because the end of the link tells the
+    /// command to end.
     child: Option<Child>,
 }
 
@@ -48,7 +49,8 @@ pub struct Channel {
 struct Patience {
     until: Instant,
     limit: Duration,
-    /// Whether the wait began after an interrupt. Calls that clean up get their full time limit.
+    /// Whether the wait began after an interrupt. Calls that clean up after an interrupt get their
+    /// full time limit.
     is_after_interrupt: bool,
 }
 
@@ -193,8 +195,8 @@ impl Channel {
         state.close_on(report)
     }
 
-    /// The longest time since the last call of this method in which an answer was due and nothing
-    /// came.
+    /// The longest time, since the last call of this method, for which an answer was due and
+    /// nothing arrived.
     pub fn silence(&self) -> Duration {
         self.lock().link.silence()
     }
@@ -381,8 +383,8 @@ struct Shared {
     heard_ns: AtomicU64,
     /// When the latest stamped message was written.
     sent_ns: AtomicU64,
-    /// Since when an answer is due: the first message after the latest byte that arrived. 0 if no
-    /// answer is due.
+    /// The time since which an answer has been due: when the first message after the latest arrival
+    /// was sent. 0 if no answer is due.
     due_ns: AtomicU64,
     /// The longest time that an answer took since the latest call of [`Link::silence`].
     longest_ns: AtomicU64,
@@ -446,9 +448,9 @@ impl Link {
         self.shared.heard_ns.load(Ordering::Relaxed)
     }
 
-    /// The longest time since the last call of this method in which an answer was due and nothing
-    /// came. The agent answers heartbeats at once, so only a break shorter than their interval may
-    /// be missed.
+    /// The longest time, since the last call of this method, for which an answer was due and
+    /// nothing arrived. The agent answers heartbeats at once, so only a gap that is shorter than
+    /// the heartbeat interval may be missed.
     fn silence(&self) -> Duration {
         let longest = self.shared.longest_ns.swap(0, Ordering::Relaxed);
         let present = match self.shared.due_ns.load(Ordering::Relaxed) {

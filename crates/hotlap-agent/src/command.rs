@@ -101,7 +101,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const KEPT_BYTES: usize = 4096;
 
 /// The command's process, in a separate session. A terminal's Ctrl-C does not reach the command,
-/// and the command cannot wait for a password that is typed there.
+/// and the command cannot wait for a password from the terminal.
 #[derive(Debug)]
 pub(crate) struct Child {
     command: AgentCommand,

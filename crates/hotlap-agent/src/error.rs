@@ -48,7 +48,7 @@ pub enum ChannelFault {
         /// The hello of this program.
         ours: Box<Hello>,
     },
-    /// The agent ended, or the connection to it.
+    /// The agent or the connection to it ended.
     #[error(
         "the agent ended{}. Check that its host and the connection to it are up, and try again",
         quoted(.said)
@@ -89,7 +89,8 @@ pub enum ChannelFault {
 fn quoted(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(MAX_LINES)..];
-    if last.is_empty() { String::new() } else { format!(". It printed \"{}\"", last.join(" / ")) }
+    let last = last.join(" / ");
+    if last.is_empty() { String::new() } else { format!(". The command printed \"{last}\"") }
 }
 
 /// How many lines are quoted, counted from the last one.
@@ -110,8 +111,8 @@ mod tests {
         let said = "bash: hotlap: command not found\n\n".to_owned();
         assert_eq!(
             message(ChannelFault::NoAgent { said, remedy: "Install it".to_owned() }),
-            "ssh b: while connecting: no agent answered. It printed \"bash: hotlap: command not \
-             found\". Install it"
+            "ssh b: while connecting: no agent answered. The command printed \"bash: hotlap: \
+             command not found\". Install it"
         );
         let ours = Hello {
             protocol: 1,
@@ -132,8 +133,8 @@ mod tests {
         let said = (1..=9).map(|n| format!("line {n}\n")).collect();
         assert_eq!(
             ChannelFault::Ended { said }.to_string(),
-            "the agent ended. It printed \"line 5 / line 6 / line 7 / line 8 / line 9\". Check that \
-             its host and the connection to it are up, and try again"
+            "the agent ended. The command printed \"line 5 / line 6 / line 7 / line 8 / line 9\". \
+             Check that its host and the connection to it are up, and try again"
         );
     }
 }

@@ -50,8 +50,8 @@ orders! {
         /// Open the connections of a load that has one window.
         Prepare { plan: Plan } -> u64, "opening connections", TRANSFER
             => generator.keep(|clock, pauses| Load::prepare(&plan, clock, pauses))?;
-        /// Open the connections of a load that is held between windows, and that also sends
-        /// requests between windows.
+        /// Open the connections of a held load, which also sends requests between windows unless it
+        /// is paused.
         Hold { plan: Plan } -> u64, "opening connections", TRANSFER
             => generator.keep(|clock, pauses| Load::hold(&plan, clock, pauses))?;
         /// Begin to send at this time of the generator's clock.
@@ -226,7 +226,7 @@ struct Load {
     warmup: Duration,
     /// A function that returns how many field values the load has used.
     used: ValuesUsed,
-    /// When each window that is not collected yet opened and closed.
+    /// The times at which each window opened and closed, except for windows that were collected.
     windows: Vec<(u64, u64)>,
     /// The pauses since the load began to open its connections.
     pauses: Arc<Pauses>,

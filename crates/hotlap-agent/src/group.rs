@@ -27,7 +27,7 @@ use crate::message::AgentRole;
 use crate::reach::{self, Door};
 use running::{Parts, RunningGroup};
 
-/// How long agents may take to answer at first. `ssh` may have to connect before that.
+/// The time limit for an agent's first answer. `ssh` may have to connect before that.
 const CONNECT: Duration = Duration::from_secs(30);
 
 /// Several generators that send loads together.
@@ -40,7 +40,7 @@ pub struct Generators {
     has_sampler: bool,
     /// The longest round trip to any generator.
     delay: Duration,
-    /// The cores of each generator. Empty: the plan's cores.
+    /// The cores of each generator. Empty means the plan's cores.
     cores: Vec<GeneratorCores>,
     /// Whether the user has interrupted.
     stop: Arc<AtomicBool>,
@@ -252,7 +252,7 @@ fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
 /// The cores on which a generator runs its threads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GeneratorCores {
-    /// The cores that the threads are pinned to. Empty: not pinned.
+    /// The cores that the threads are pinned to. Empty if the threads are not pinned.
     pub cpus: Vec<usize>,
     /// Whether nothing else uses these cores, so that the threads need not sleep while they wait.
     pub is_alone: bool,

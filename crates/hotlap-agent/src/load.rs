@@ -44,8 +44,8 @@ pub trait RunningLoad: Debug + Send {
     /// Opens a window of a held load, after `warmup` and for `length`.
     fn open_window(&self, warmup: Duration, length: Duration);
 
-    /// Stops sending until the next window, and waits until every request in flight is answered or
-    /// has failed, for at most `limit`. Returns whether none is left in flight.
+    /// Stops sending until the next window, and waits until every request in flight has a response
+    /// or has failed, for at most `limit`. Returns whether none is left in flight.
     fn pause(&self, limit: Duration) -> bool;
 
     /// Returns the outcome of a held load's windows since the last call. `None` if the load has
@@ -59,7 +59,7 @@ pub trait RunningLoad: Debug + Send {
     /// The progress of the load.
     fn progress(&self) -> Progress;
 
-    /// The number of requests that were answered or failed so far.
+    /// The number of requests that have got a response or failed so far.
     fn answered(&self) -> u64 {
         self.progress().completed()
     }
@@ -67,8 +67,8 @@ pub trait RunningLoad: Debug + Send {
     /// Whether the load had ended when [`progress`](Self::progress) was last called.
     fn is_finished(&self) -> bool;
 
-    /// Returns a function for an upper bound on the field values that the load used, once it has
-    /// ended.
+    /// Returns a function for an upper bound on the number of field values that the load used, once
+    /// it has ended.
     fn values_used(&self) -> ValuesUsed;
 
     /// Ends the load now and keeps what was measured so far.

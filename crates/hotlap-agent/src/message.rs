@@ -95,9 +95,9 @@ pub fn report<O: Order>(report: O::Report) -> Answer {
     serde_json::value::to_raw_value(&report).map_err(|e| format!("a report: {e}"))
 }
 
-/// Defines the orders of a role. An order has fields, a report, a description in words, and a time
-/// limit for the answer. It also has the code with which the agent carries it out. Each order is a
-/// type. The messages contain values of an enum of all orders.
+/// Defines the orders of a role. An order has fields, a report, a description in words, a time
+/// limit for the answer, and the code that carries it out. Each order is a type. The messages
+/// contain values of an enum of all orders.
 #[macro_export]
 macro_rules! orders {
     (

@@ -29,11 +29,11 @@ const DEVIATIONS: f64 = 3.0;
 /// not wait that long.
 const PAUSED: Duration = Duration::from_millis(200);
 
-/// The number of tenths of a second without a response from which a generator counts as silent.
+/// A generator counts as silent after this many tenths of a second without a response.
 const SILENT_TICKS: usize = 3;
 
 /// The smallest number of expected responses for which a silence counts. With this many expected, a
-/// silence happens by chance in one of 10⁸ cases (Poisson).
+/// silence happens by chance in fewer than one in 10⁸ cases (Poisson).
 const EXPECTED: f64 = 20.0;
 
 /// The contributions of several generators, and whether the generators measured one load.
@@ -98,7 +98,7 @@ pub struct GeneratorOutcome {
 }
 
 impl GeneratorOutcome {
-    /// The number of requests that were answered or failed.
+    /// The number of requests that got a response or failed.
     pub fn completed(&self) -> u64 {
         self.responses + self.failures
     }
@@ -197,8 +197,8 @@ impl fmt::Display for Invalid {
 }
 
 /// The longest time for which one of several generators got no response while the others did. 0 if
-/// that can be chance. If no generator gets a response, the server is silent, which is a valid
-/// result.
+/// the silence may be chance. If no generator gets a response, the server is silent, which is a
+/// valid result.
 pub(crate) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
     const TICK_NS: u64 = 100_000_000;
     let own = series[index];

@@ -56,9 +56,9 @@ pub struct RemoteHost {
 /// The caller's requirements for a host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
-    /// The host's address. `None`: the address is searched for.
+    /// The host's address. If `None`, hotlap searches for the address.
     pub address: Option<IpAddr>,
-    /// The number of cores that the host's servers want. `None`: all cores.
+    /// The number of cores that the host's servers want. `None` means all cores.
     pub cpus: Option<usize>,
     /// Whether servers will be started on the host. Otherwise the servers run already, and their
     /// addresses are known.
@@ -252,7 +252,7 @@ impl RemoteHost {
         };
         if let Err(why) = TcpStream::connect_timeout(&address, REACH) {
             let cause = format!(
-                "it answers on {}, but {address} cannot be reached from here: {why}",
+                "it responds on {}, but {address} cannot be reached from here: {why}",
                 self.name()
             );
             let remedy = "open its port in the firewall between the two, or name another address \
@@ -293,7 +293,7 @@ impl RemoteHost {
     }
 
     /// Whether the host may have this address. Loopback addresses and unix sockets belong to this
-    /// machine, unless both share a network.
+    /// machine, unless the host shares its network.
     fn may_have(&self, endpoint: &Endpoint) -> bool {
         let shares_network = self.address.is_some_and(|ip| ip.is_loopback());
         match endpoint {
@@ -326,8 +326,8 @@ impl ServerHost for RemoteHost {
         let Some(kept) = kept else {
             let name = self.name();
             let note = format!(
-                "CPU time is unknown: {target} is no address of {name}. Name the server's own host \
-                 with --server-on, and use its own address"
+                "CPU time is unknown: {target} is not an address of {name}. Name the server's own \
+                 host with --server-on, and use its own address"
             );
             return Ok(Found { server: None, notes: vec![note] });
         };
@@ -366,7 +366,7 @@ impl Line {
             command: self.channel.command().to_owned(),
             phase: Interrupt::PHASE.to_owned(),
             fault: ChannelFault::Refused(
-                "the build or start continues: end it on that host".to_owned(),
+                "a build or start on that host did not stop: end its processes there".to_owned(),
             ),
         }
     }
@@ -417,7 +417,7 @@ impl RemoteServer {
         ObserveError {
             what: "the server".into(),
             why: self.unanswered(),
-            remedy: "repeat it".to_owned(),
+            remedy: "repeat the run".to_owned(),
         }
     }
 }

@@ -27,7 +27,7 @@ pub enum Ending {
     Closed,
     /// Nothing had arrived from the controller for 15 s.
     Silent,
-    /// The controller has another version, or is no controller at all.
+    /// The controller has another version, or is not a controller at all.
     Mismatch,
 }
 

@@ -135,7 +135,7 @@ pub struct Description {
     pub cores: Vec<usize>,
     /// What the user should know about the cores, as sentences.
     pub notes: Vec<String>,
-    /// The path of hotlap on the machine. Its minimal server is the ceiling.
+    /// The path of hotlap on the machine. hotlap's own minimal server is the ceiling.
     pub program: PathBuf,
     /// The folder in which commands are started.
     pub folder: PathBuf,
@@ -414,7 +414,7 @@ struct Task<T> {
     news: Receiver<News<T>>,
 }
 
-/// The sender with which a task reports its steps, from any thread.
+/// Reports the steps of a task, from any thread.
 struct Steps<T>(Sender<News<T>>);
 
 impl<T> Steps<T> {

@@ -196,7 +196,7 @@ fn an_agent_serves_no_controller_of_another_version() {
 #[test]
 fn what_is_no_agent_is_quoted() {
     let error = error_of(b"bash: hotlap: command not found\n").to_string();
-    assert!(error.contains(r#"It printed "bash: hotlap: command not found""#), "{error}");
+    assert!(error.contains(r#"The command printed "bash: hotlap: command not found""#), "{error}");
     // The bytes are a message that is cut off, no message, one that is too long, and one that is
     // not JSON.
     for bytes in [&[5, 0, 0, 0, b'"'][..], &[], &[0xff; 4], &[1, 0, 0, 0, b'?']] {
@@ -214,7 +214,7 @@ fn a_command_that_cannot_be_started_or_says_why_it_ends_is_an_error() {
     let error = open("/no/such/program").expect_err("no program").to_string();
     assert!(error.contains("cannot start /no/such/program: "), "{error}");
     let error = open("sh -c 'echo Permission denied >&2; exit 255' sh").expect_err("no agent");
-    let expected = r#"while connecting: no agent answered. It printed "Permission denied". Check"#;
+    let expected = r#"no agent answered. The command printed "Permission denied". Check"#;
     assert!(error.to_string().contains(expected), "{error}");
 }
 

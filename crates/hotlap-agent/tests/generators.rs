@@ -332,7 +332,7 @@ fn the_windows_of_several_generators_add_up_to_what_the_server_counted() {
     assert_eq!(progress.responses, server.requests() as u64);
 }
 
-/// All requests are answered when the group is paused, so the count does not depend on the moment.
+/// No request is in flight while the group is paused, so the count does not depend on the moment.
 #[test]
 fn requests_are_counted_at_a_moment_between_readings() {
     let server = TestServer::responding(HELLO);

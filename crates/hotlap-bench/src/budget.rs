@@ -21,9 +21,10 @@ use crate::runner::Probed;
 const PACED_RESTARTS: u32 = 4;
 const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
 
-/// A budget that may grow always has time for this many restarts: enough to judge by. If that many
-/// take longer than [`LONG`], it has time for the fewest that allow a verdict. Each restart has
-/// more than one pair of laps, because nothing shows whether a single pair was disturbed.
+/// A budget that may grow has time for at least this many restarts. The first number is for
+/// [`Growth::Usual`]. The second is for [`Growth::Verdict`], and for [`Growth::Usual`] if the first
+/// takes longer than [`LONG`]. Each restart has more than one pair of laps, because nothing shows
+/// whether a single pair was disturbed.
 const USEFUL_RESTARTS: [u32; 2] = [RESTARTS_BEFORE_LOOK, MIN_RESTARTS];
 const USEFUL_PAIRS: u32 = 2;
 
@@ -69,13 +70,13 @@ pub struct Budget {
     /// Requests/s of every valid lap under the first closed loop, by participant.
     rates: Vec<Vec<f64>>,
     out: Vec<bool>,
-    /// Whether the report may have other ratios than `costs`. Either the CPU time of a server is
+    /// Whether the report may have ratios other than `costs`. Either the CPU time of a server is
     /// unknown, or probes proved that slices change what a server costs.
     is_provisional: bool,
 }
 
 impl Budget {
-    /// Creates a budget of which no time is spent yet.
+    /// Creates a budget with no time spent yet.
     pub fn new(experiment: &Experiment) -> Self {
         let n = experiment.participants.len();
         let mut budget = Self {
@@ -371,8 +372,8 @@ impl Budget {
     }
 
     /// Whether every cost ratio is certainly above or below the limit. If the A/A control differs,
-    /// verdicts would be withheld, so the run goes on. It also goes on if the report may have other
-    /// ratios.
+    /// verdicts would be withheld, so the run goes on. The run also goes on if the report may have
+    /// other ratios.
     fn is_certain(&self, limit: f64) -> bool {
         let differs =
             |pairs: &ByRestart| Mean::of(pairs.clone()).is_some_and(|m| m.p() < CONTROL_ALPHA);

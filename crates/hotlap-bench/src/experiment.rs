@@ -22,11 +22,11 @@ use hotlap_servers::launch::ServerFailure;
 pub enum Growth {
     /// The user set the budget, so it does not grow.
     None,
-    /// To the time of the fewest restarts that allow a verdict. A suite's budget was chosen on
-    /// another machine, which may be faster.
+    /// The budget may grow to the time of the fewest restarts that allow a verdict. A suite's
+    /// budget was chosen on another machine, which may be faster.
     Verdict,
-    /// To the time of the usual number of restarts. If that is longer than ten minutes, then as
-    /// [`Growth::Verdict`].
+    /// The budget may grow to the time of the usual number of restarts. If that time is longer than
+    /// ten minutes, [`Growth::Verdict`] applies.
     Usual,
 }
 

@@ -209,7 +209,7 @@ pub enum Violation {
 impl Violation {
     /// Whether the lap is left out of every estimate. A busy generator only makes the lap a lower
     /// bound. Laps with failures stay in, because without them a server would be compared by its
-    /// good laps.
+    /// good laps alone.
     pub fn invalidates(&self) -> bool {
         !matches!(self, Self::Generator { .. } | Self::Failures { .. })
     }
@@ -302,7 +302,7 @@ impl Lap {
 }
 
 /// A lap that explains where a difference in cost comes from. It enters no figure of the
-/// experiment, because instruments cost CPU time. Its runtimes are also started with flags that
+/// experiment, because instruments cost CPU time. In addition, runtimes are started with flags that
 /// make them name their functions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExplainLap {

@@ -12,9 +12,9 @@
 //!    [ended](experiment::Over).
 //! 3. **The runner.** The schedule knows only the trait [`Runner`](runner::Runner), and nothing
 //!    about processes. [`LocalRunner`](local::LocalRunner) starts, warms up, loads, freezes and
-//!    samples servers on this machine. [`Scripted`](scripted::Scripted) laps test the schedule in
-//!    milliseconds. Given [`Objective`](slo::Objective)s, `run` searches for the highest rate at
-//!    which each server meets them.
+//!    samples servers on this machine. [`Scripted`](scripted::Scripted) takes its laps from a
+//!    script, so a test of the schedule takes milliseconds. Given [`Objective`](slo::Objective)s,
+//!    `run` searches for the highest rate at which each server meets them.
 //! 4. **The laps.** A [`Lap`](lap::Lap) is the sum of one server's slices. It
 //!    [counts](lap::Lap::counts) unless it failed a validity check that
 //!    [excludes it](lap::Violation::invalidates).

@@ -324,7 +324,7 @@ impl Runner for LocalRunner {
                 self.slices[load].probed(program, &within, &after);
                 Ok(())
             }
-            // A lost generator only means one probe less.
+            // A lost generator only means one probe fewer.
             Err(Trouble::Generator(_)) => Ok(()),
             Err(Trouble::Server(failure)) => Err(failure),
         }

@@ -48,8 +48,8 @@ pub trait Runner {
         watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure>;
 
-    /// Loads a participant for a moment, outside of laps, if it was frozen for long while others
-    /// were warmed up.
+    /// Loads a participant for a moment, outside of laps, if it was frozen for a long time while
+    /// others were warmed up.
     fn wake(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
 
     /// Returns the participants to probe next, in both orders, to choose the slice length of a
@@ -85,7 +85,7 @@ pub trait Runner {
     ) -> Result<Lap, ServerFailure>;
 
     /// Runs one lap of a search: an open loop with Poisson arrivals, in one slice. Failures are
-    /// data here, see [`crate::validity::judge_trial`]. Afterwards, the server gets time to
+    /// data here (see [`crate::validity::judge_trial`]). Afterwards, the server gets time to
     /// recover. A server that does not recover has failed.
     fn trial_lap(
         &mut self,
@@ -123,7 +123,7 @@ pub trait Runner {
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure>;
 
     /// Stops participants one after another, so that each has the machine to itself while it ends.
-    /// If the user is waiting, all participants are stopped at once. Returns a description of each
+    /// If the user interrupted, all participants are stopped at once. Returns a description of each
     /// problem.
     fn stop(&mut self, participants: &[usize]) -> Vec<(usize, String)>;
 
@@ -143,8 +143,8 @@ pub struct TrialWindow {
     pub length: Duration,
     /// The seed of the times at which requests are due.
     pub seed: u64,
-    /// Whether the window tests if the server meets the goals for longer. Other windows search for
-    /// the rate.
+    /// Whether the window tests if the server meets the goals over a longer time. Other windows
+    /// search for the rate.
     pub holds: bool,
 }
 
@@ -177,7 +177,7 @@ pub struct Probed {
 }
 
 /// The ratio by which a server may cost more or less in the window of a slice than after it. The
-/// value is a convention: the goal for the bias.
+/// value is a convention: the largest slice bias that is accepted.
 pub(crate) const TOLERANCE: f64 = 1.03;
 
 impl Probed {

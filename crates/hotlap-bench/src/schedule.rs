@@ -34,9 +34,9 @@ const FLAT_AGAIN: Duration = Duration::from_millis(600);
 /// Spring Boot, Express and Fastify took 0.5 to 0.9 of the first (2026-11-27).
 const COMPILED_AGAIN: f64 = 0.75;
 
-/// The A/A control is measured in one of this many rounds. When it ran only in the first round of
-/// each restart, one disturbed round in five made a 17% noise floor next to intervals of 2%. In
-/// every round, it would take a third of the time of two servers.
+/// The A/A control is measured in one of this many rounds. With the control only in the first round
+/// of each restart, one disturbed round in five made the noise floor 17%. The intervals were 2%. In
+/// every round, the control would take a third of the time of a run with two servers.
 const CONTROL_EVERY: u32 = 4;
 
 /// The time for which a round measures each server under a load, if there are several loads. A
@@ -151,8 +151,9 @@ impl Schedule<'_> {
         let place = Place { restart, round: 0 };
         let mut starts = shuffled(self.experiment.seed, place, 0, self.running.len());
         // At first, the control starts last. If a program cannot run twice, because of a fixed port
-        // or a lock, the control is the copy that does not start. Later, the control is treated as
-        // the reference is, since it would otherwise be the server that was warmed up last.
+        // or a lock, the control is the copy that does not start. Later, the control starts in
+        // random order like any other server. Otherwise, it would always be the server that started
+        // last.
         if restart == 0 {
             starts.sort_by_key(|n| self.experiment.participants[*n].role == Role::Control);
         }
@@ -776,7 +777,8 @@ mod tests {
         assert!(spent < 100.0, "{spent} s");
     }
 
-    /// Regression: a run ended early, although its report corrects the ratios for the slice bias.
+    /// Regression: a run ended early, although its report then corrected the ratios for the slice
+    /// bias.
     #[test]
     fn a_run_ends_early_once_its_differences_are_certain() {
         let budget = Duration::from_secs(120);
@@ -812,7 +814,8 @@ mod tests {
             (last.restart + 1, last.round + 1, grown.len())
         };
         assert_eq!(restarts(Growth::None), (1, 1, 0));
-        // Three starts of two rounds take about as long as five of one round, which say more.
+        // Three restarts of two rounds take about as long as five restarts of one round, which say
+        // more.
         assert_eq!(restarts(Growth::Verdict), (5, 1, 1));
         assert_eq!(restarts(Growth::Usual), (5, 3, 1));
     }

@@ -245,7 +245,7 @@ impl Scripted {
     }
 }
 
-/// The share of its rate at which a scripted server still meets a latency goal. The limit may be
+/// The highest share of its rate at which a scripted server meets a latency goal. The limit may be
 /// anything between 1 ms and 1 s, and the goal must allow 1% of misses.
 pub const KEEPS: f64 = 0.9;
 

@@ -34,8 +34,8 @@ pub const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from
 /// The shortest and the longest window in which a server is held at the rate that a search found.
 pub const HELD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
-/// A window takes this many times as long as the longest latency that a goal allows. At a rate that
-/// is 1% above a server's capacity, it takes that long until requests wait for too long.
+/// A window takes this many times as long as the longest latency that a goal allows. At a rate 1%
+/// above a server's capacity, the queue needs that long to grow to a wait of this latency.
 const GOALS: u32 = 100;
 
 /// Returns the length of a window for these goals, at a rate with enough requests.
@@ -48,10 +48,11 @@ pub fn usual_window(objectives: &[Objective]) -> Duration {
 /// The number of requests of a window that missed a goal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Misses {
-    /// Requests whose outcome is known. Not a whole number if some requests were unanswered at the
-    /// end.
+    /// Requests that count, with or without a response. Requests that were never sent count only
+    /// once they are older than the limit.
     pub requests: f64,
-    /// Requests that missed the goal.
+    /// Requests that missed the goal. Not a whole number if some requests were unanswered at the
+    /// end.
     pub missed: f64,
 }
 

@@ -1,10 +1,10 @@
 //! Measures what an attack does to a server and its normal clients.
 //!
 //! The normal clients' load is measured before, during and after each [`Scenario`]. The results
-//! show if the clients got responses, how the server treated the attackers' connections, and if it
-//! recovered ([`judge()`]). Servers are not compared with each other. Each server runs alone and is
-//! compared with its own results from a second earlier. A server that is down is started again for
-//! the next scenario.
+//! show whether the clients got responses, how the server treated the attackers' connections, and
+//! whether the server recovered ([`judge()`]). Servers are not compared with each other. Each
+//! server runs alone and is compared with its own results from a second earlier. A server that is
+//! down is started again for the next scenario.
 //!
 //! A server that is already running is attacked only if it is on this machine, unless the caller
 //! allows other machines.
@@ -44,14 +44,14 @@ pub use scenario::{Attack, Rude, Says, Scenario};
 /// machine, a server may have to wait that long for a core.
 const WARMUP_ATTEMPTS: usize = 5;
 
-/// The maximum number of readings of a server's CPU time without requests. A collector or compiler
-/// may still be at work during the first readings.
+/// The maximum number of readings of a server's CPU time without requests. A garbage collector or
+/// compiler may still be at work during the first readings.
 const IDLE_LOOKS: usize = 5;
 
-/// The maximum number of times that the load after a scenario is measured while it is slow.
+/// The maximum number of times that the load after a scenario is measured while the server is slow.
 const AFTER_LOOKS: usize = 4;
 
-/// A server that uses less than this share of a core counts as idle.
+/// The share of a core that an idle server may use, in addition to its use after the warm-up.
 const IS_IDLE: f64 = 0.1;
 
 /// The interval between attempts to get a response after the scenario.
@@ -61,7 +61,7 @@ const RETRY: Duration = Duration::from_millis(10);
 /// window has closed, and must not end earlier.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// The settings of a stress.
+/// The settings of a stress test.
 #[derive(Debug, Clone)]
 pub struct StressSetting {
     /// The scenarios, in order.
@@ -107,7 +107,7 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// The usual durations add up to about two and a half seconds per scenario.
+    /// The usual durations add up to about 2.8 s per scenario.
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {
@@ -127,7 +127,7 @@ impl Default for Timing {
     }
 }
 
-/// The results of a stress of one server.
+/// The results of a stress test of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
     /// The server's name in tables.
@@ -258,7 +258,7 @@ pub fn stress(
     subject
 }
 
-/// The progress of a stress.
+/// The progress of a stress test.
 #[derive(Debug)]
 pub enum StressEvent<'a> {
     /// A scenario is about to begin.
@@ -371,7 +371,7 @@ impl<'a> Attacked<'a> {
         Ok(())
     }
 
-    /// Runs a scenario, and runs it again if its normal clients fared badly, because other work on
+    /// Runs a scenario, and runs it again if the normal clients fared badly, because other work on
     /// this machine may be the cause. The better trial counts. `None` if interrupted.
     fn run_and_confirm(
         &mut self,
@@ -500,7 +500,8 @@ impl<'a> Attacked<'a> {
 
     /// Starts the attack of a scenario.
     fn attack(&self, scenario: &Scenario) -> Result<RunningAttack, ServerFailure> {
-        let refused = |what: String| failure("stress", what, "raise that limit");
+        let remedy = "raise the limit of open files (ulimit -n)";
+        let refused = |what: String| failure("stress", what, remedy);
         match &scenario.attack {
             Attack::Load { connections, threads, reuse } => {
                 let mut plan = self.normal_plan(LINGER);

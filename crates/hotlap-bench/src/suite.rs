@@ -2,7 +2,7 @@
 //!
 //! The file's keys and the resulting suite have separate types, as for manifests. An unknown key,
 //! an unknown name, or a published figure for a server that is not in the suite is an error. The
-//! error names file and line (`suite/file.rs`).
+//! error names the file and the line.
 
 use std::path::Path;
 
@@ -18,12 +18,12 @@ pub use definition::{
 };
 
 impl Suite {
-    /// Opens a suite of the folder by its name, or a file by its path. An argument that contains
+    /// Opens a suite in the folder by its name, or a file by its path. An argument that contains
     /// `/` or ends in `.toml` is a path.
     ///
     /// # Errors
-    /// Fails if there is no such suite, or if the suite is invalid. The first error lists similar
-    /// names.
+    /// Fails if there is no such suite, or if the suite is invalid. For an unknown suite, the error
+    /// suggests names.
     pub fn open(named: &str, folder: &Path) -> Result<Self, SuiteError> {
         if named.contains('/') || named.ends_with(".toml") {
             return Self::read(Path::new(named));
@@ -38,7 +38,7 @@ impl Suite {
     /// Reads a suite from a file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or is invalid. The error has file and line.
+    /// Fails if the file cannot be read or is invalid. The error names the file and the line.
     pub fn read(file: &Path) -> Result<Self, SuiteError> {
         let text = files::read_to_string(file).map_err(|error| SuiteError::Wrong {
             file: file.to_owned(),
@@ -51,7 +51,7 @@ impl Suite {
     /// Parses a suite.
     ///
     /// # Errors
-    /// Fails if the suite is invalid. The error has file and line.
+    /// Fails if the suite is invalid. The error names the file and the line.
     pub fn parse(text: &str, file: &Path) -> Result<Self, SuiteError> {
         file::parse(text, file)
     }

@@ -1,9 +1,10 @@
 //! Validity checks: the figures of a lap must agree with each other. A lap that fails a check is
-//! left out, unless [`Violation::invalidates`] makes an exception.
+//! excluded, unless [`Violation::invalidates`] makes an exception.
 //!
 //! The checks are pure functions from a lap and its load to the failed checks. Facts that a lap
-//! does not contain are passed to [`silence`] and [`side_effect`]. Several generators check
-//! themselves (`hotlap_agent::outcome`). `local::instance::laps` combines all of these checks.
+//! does not contain are passed to [`silence`] and [`side_effect`]. `hotlap_agent::outcome` checks
+//! whether several generators measured one load. `local::instance::laps` combines all of these
+//! checks.
 
 use std::time::Duration;
 
@@ -25,12 +26,12 @@ const FAILING: f64 = 0.01;
 /// *Validity checks*).
 pub const LITTLE: f64 = 0.03;
 
-/// How late a paced request may be sent at the 99th percentile. The first value is a share of the
-/// mean gap between two requests of one connection. The second value is an allowance in
-/// nanoseconds.
+/// How late a paced request may be sent at the 99th percentile. The limit is the larger of two
+/// values. The first value is a share of the mean gap between two requests of one connection. The
+/// second value is in nanoseconds.
 pub const LATE: (f64, u64) = (0.5, 200_000);
 
-/// How long a server's host may be silent. A lost packet is only sent again after 0.2 s or more.
+/// How long a server's host may be silent. A lost packet is sent again only after 0.2 s or more.
 pub const SILENCE: Duration = Duration::from_millis(500);
 
 /// Returns the validity checks that a lap fails. The limits are part of the method, so no option
@@ -57,16 +58,16 @@ pub fn judge_trial(lap: &Lap, load: &Load) -> Vec<Violation> {
     late(lap, load).into_iter().collect()
 }
 
-/// Checks the number of lines that a server wrote. There must be at least one line for each
-/// response. There may be at most one for each request sent, because some are in flight when a lap
-/// ends. This check is separate from [`judge`] because the lines are counted outside of the lap.
+/// Checks the number of lines that a server wrote. There must be enough lines for all responses,
+/// and no more than for all requests sent. Some of these requests are in flight when a lap ends.
+/// This check is separate from [`judge`] because the lines are counted outside of the lap.
 pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation> {
     let right = (least..=most).contains(&counted);
     (!right).then_some(Violation::SideEffect { expected: least, counted })
 }
 
 /// Checks the connection to the server's host. While the connection is down, the server looks slow.
-/// This check is separate from [`judge`] because a lap does not contain the silence.
+/// This check is separate from [`judge`] because a lap does not record the silence.
 pub fn silence(longest: Duration) -> Option<Violation> {
     (longest >= SILENCE).then_some(Violation::Silence { ms: longest.as_secs_f64() * 1e3 })
 }
@@ -125,8 +126,8 @@ fn streams(lap: &Lap, load: &Load) -> Option<Violation> {
 }
 
 /// Checks that all bytes belong to correct responses, except for bytes in flight at the window's
-/// two edges. In HTTP/1.1 that is one response for each connection, and in HTTP/2 one for each
-/// stream.
+/// two edges. At an edge, one response may be in flight on each connection in HTTP/1.1, and on each
+/// stream in HTTP/2.
 fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
     if o.responses == 0 || o.failures.total() > 0 {
@@ -430,7 +431,7 @@ mod tests {
             failing(101),
             [Violation::Failures { failures: 101, requests: 10_001, most: Some(Failure::Timeout) }]
         );
-        // A server that sent no response, with and without failures.
+        // The server sends no response, with and without failures.
         let silent = |failures| {
             judged(|lap| {
                 in_system(lap, ALL_NS);

@@ -202,8 +202,8 @@ impl ResponseTemplate {
         (self.head, self.known) = (Some(*head), Some(*head));
     }
 
-    /// Accepts only responses with this body from now on. If the body has another length than the
-    /// last one, no response can match, because a header differs too.
+    /// Accepts only responses with this body from now on. If the length of the body differs from
+    /// the last one, no response can match, because a header differs too.
     pub(crate) fn expect_body(&mut self, body: &[u8]) {
         let fits = |head: &Head| {
             matches!(head.framing, Framing::Length(_)) && self.last.len() == head.size + body.len()
@@ -232,7 +232,7 @@ fn varying_body(
     };
     match expected {
         ExpectedBody::Bytes { varies, .. } if varies.is_empty() => Some(Vec::new()),
-        // Does not occur here, because a body with inserted values is an `ExpectedBody::Bytes`.
+        // This does not occur, because a body with inserted values is an `ExpectedBody::Bytes`.
         ExpectedBody::Fields(_) => None,
         ExpectedBody::Bytes { varies, .. } if is_plain && head.framing != Framing::NoBody => {
             Some(varies.iter().map(|r| r.start + head.size..r.end + head.size).collect())
@@ -336,8 +336,8 @@ mod tests {
                 parsed += 1;
             }
         }
-        // The first response, the counted misses, and the response that the template is learned
-        // from.
+        // These are the first response, the counted misses, and the response that the template is
+        // learned from.
         assert_eq!(parsed, RELEARN_AFTER + 2);
     }
 

@@ -63,7 +63,7 @@ pub struct ResponseReader {
 }
 
 /// The maximum number of interim responses (RFC 9110 section 15.2) before a final one. The RFC sets
-/// no limit, but a server that never stops sending interim responses never answers.
+/// no limit, but a server that never stops sending interim responses never sends a final one.
 const INTERIM_LIMIT: usize = 100;
 
 #[derive(Debug, Default)]

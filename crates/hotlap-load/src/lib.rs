@@ -38,7 +38,7 @@
 //!
 //! ```text
 //! session       starts workers, waits for them, merges their outcomes
-//!   worker      one loop; worker/requests sends, receives and counts
+//!   worker      one loop, in which worker/requests sends, receives and counts
 //!     tally         counts             schedule    due times of an open loop
 //!     connection    the protocol on one connection, without sockets: HTTP/1.1 or HTTP/2
 //!       requests      the next request, rendered      expected    whether a response is right

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 /// What a load sent and what came back, within the measurement window unless a field says
 /// otherwise.
 ///
-/// Times are in nanoseconds. Outcomes of generators that ran at the same time, and of successive
-/// windows of one load, can be [merged](Self::merge).
+/// Times are in nanoseconds. Outcomes of generators that ran at the same time can be
+/// [merged](Self::merge).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// The backend that waited for events (`epoll`, `kqueue`).
@@ -20,8 +20,8 @@ pub struct Outcome {
     /// The number of correct responses.
     pub responses: u64,
     /// The service time of each correct response, from the first byte sent to the last byte
-    /// received. With [`crate::plan::Reuse::Close`], the service time begins with the start of
-    /// connecting.
+    /// received. With [`crate::plan::Reuse::Close`], the service time begins when connecting
+    /// begins.
     pub service_time: Histogram,
     /// The response time of each correct response, from the moment the request was due to the last
     /// byte received. Empty in a closed loop, which has no due times.
@@ -36,8 +36,8 @@ pub struct Outcome {
     /// because the server keeps connections busy. Waiting behind a stall of the generator is
     /// included. Empty in a closed loop.
     pub lag: Histogram,
-    /// The time to connect. If connections are kept, the histogram has all of them. If each request
-    /// has its own connection, the histogram has those opened within the window.
+    /// The time to connect. If a load with one window keeps its connections, the histogram has all
+    /// of them. Otherwise it has only those opened within a window.
     pub connect_time: Histogram,
     /// The time of the TLS handshakes after connecting, of the same connections as in
     /// `connect_time`.
@@ -60,7 +60,7 @@ pub struct Outcome {
     pub first_wrong: Option<WrongResponse>,
     /// Counts of connections, over the whole load unless a field says otherwise.
     pub connections: ConnectionCounts,
-    /// Why the first connection attempt failed, among the attempts made before any load was sent.
+    /// Why a connection failed: the first failure before any load was sent.
     pub first_connect_error: Option<String>,
     /// The numbers of bytes received and sent.
     pub bytes: ByteCounts,
@@ -68,14 +68,13 @@ pub struct Outcome {
     pub in_flight: u64,
     /// The ages of the requests in flight when the window opened and when it closed.
     pub edge_ages: EdgeAges,
-    /// Open loop: the number of requests that were due when the window closed but not sent, because
-    /// no connection was free.
+    /// Open loop: the number of requests that were due but not sent when the window closed.
     pub queued: u64,
     /// The age of the oldest request in flight or queued when the window closed. The age begins
     /// when the request was due in an open loop, and when it was sent in a closed loop.
     pub oldest_ns: u64,
-    /// The number of stalled connections when the window closed. On a stalled connection, no byte
-    /// of a response has arrived for more than half of the timeout.
+    /// The number of stalled connections when the window closed. On a stalled connection, the
+    /// oldest request has waited more than half of the timeout for the first byte of its response.
     pub stalled: u64,
     /// Counts for each tenth of a second of the window, in order.
     pub series: Vec<Tick>,
@@ -112,8 +111,8 @@ pub struct OpenLoop {
     pub is_behind: bool,
 }
 
-/// The share of the requests that became due by which the queue may grow. Beyond it, the offered
-/// rate is not reached.
+/// The maximum growth of the queue, as a share of the requests that became due. A server whose
+/// queue grows more has fallen behind.
 const BEHIND: f64 = 0.01;
 
 impl Outcome {
@@ -373,7 +372,7 @@ impl Failures {
 pub struct Totals {
     /// The number of correct responses.
     pub responses: u64,
-    /// The number of requests of which at least one byte was sent.
+    /// The number of requests with at least one byte sent.
     pub sent: u64,
 }
 
@@ -431,7 +430,7 @@ impl Tick {
 pub struct Negotiated {
     /// The version, such as `TLS 1.3`.
     pub version: String,
-    /// The cipher suite, by its name in the IANA's registry, such as `TLS_AES_256_GCM_SHA384`.
+    /// The cipher suite, by its name in the IANA registry, such as `TLS_AES_256_GCM_SHA384`.
     pub cipher: String,
 }
 
@@ -504,7 +503,8 @@ pub struct ConnectionCounts {
     /// The number of TLS handshakes within the window that resumed a session.
     #[serde(default)]
     pub resumed: u64,
-    /// HTTP/2: the highest number of streams that were open at the same time on one connection.
+    /// HTTP/2: the highest number of streams open at the same time on one connection, within the
+    /// window.
     #[serde(default)]
     pub streams: u64,
 }
@@ -520,14 +520,14 @@ impl ConnectionCounts {
     }
 }
 
-/// The numbers of bytes on the wire. Each field says whether it includes the bytes of TLS.
+/// The numbers of bytes on the wire. Each field says whether it includes the bytes that TLS adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ByteCounts {
-    /// All bytes from the server, without those of TLS.
+    /// All bytes from the server, without the bytes that TLS adds.
     pub received: u64,
-    /// The bytes of correct responses, with head and body, without those of TLS.
+    /// The bytes of correct responses, head and body, without the bytes that TLS adds.
     pub responses: u64,
-    /// All bytes to the server, including those of TLS.
+    /// All bytes to the server, including the bytes that TLS adds.
     pub sent: u64,
 }
 

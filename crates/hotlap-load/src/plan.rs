@@ -26,9 +26,9 @@ pub struct Plan {
     pub target: Target,
     /// The requests to send, in proportion to their weights unless there is an order.
     pub requests: Vec<Request>,
-    /// The order in which requests are sent. After the last entry, it starts again from the first.
-    /// `None` means by weights. Each of n threads sends every n-th entry, so that all together send
-    /// the order.
+    /// The order in which requests are sent. After the last entry, the order starts again. `None`
+    /// means that the weights decide. Each of n threads sends every n-th entry, so that together
+    /// they send the whole order.
     #[serde(default)]
     pub order: Option<Shared<OrderEntry>>,
     /// The fields that requests and expected bodies refer to.
@@ -53,11 +53,11 @@ pub struct Plan {
     /// When the load ends.
     pub stop: Stop,
     /// How long a request may take, from its first byte sent to the last byte of the response.
-    /// Connecting may take as long. In an open loop, waiting for a free connection has no limit,
+    /// Connecting has the same limit. In an open loop, waiting for a free connection has no limit,
     /// and counts as response time.
     pub timeout: Duration,
-    /// The body of one response in this many is checked. The status and the length are checked in
-    /// all.
+    /// The body of one response in this many is checked. The status and the length are checked for
+    /// every response.
     pub check_one_in: u32,
     /// The cores that the worker threads are pinned to, one after the other. If empty, threads are
     /// not pinned.
@@ -120,8 +120,8 @@ pub struct Shape {
     /// Keep-alive, or a new connection for each request.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub reuse: Reuse,
-    /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2, of which a
-    /// server may allow fewer.
+    /// Requests in flight per connection: pipelined in HTTP/1.1, and streams in HTTP/2. A server
+    /// may allow fewer streams.
     pub pipeline: usize,
 }
 
@@ -237,11 +237,12 @@ impl Pace {
 pub enum Stop {
     /// The load ends this long after the warm-up.
     After(Duration),
-    /// The load ends after this many requests were answered or failed.
+    /// The load ends once this many requests have a response or have failed.
     Requests(u64),
 }
 
-/// The maximum number of connections of one generator. The key of a socket's events limits it.
+/// The maximum number of connections of one generator. The key of a socket's events has 24 bits for
+/// the connection.
 const MAX_CONNECTIONS: usize = 1 << 24;
 
 /// The highest rate, which is about ten times what a generator can send on a large machine. When a
@@ -390,7 +391,10 @@ impl Plan {
         }
         match self.stop {
             Stop::Requests(count) if count > due.count() as u64 => {
-                out_of_range(format!("{count} requests, but only {} have times", due.count()))
+                let all = due.count();
+                out_of_range(format!(
+                    "{count} requests, but only {all} have times: use at most {all}"
+                ))
             }
             _ => Ok(()),
         }
@@ -480,13 +484,12 @@ pub struct Tls {
     /// all handshakes are full.
     #[serde(default)]
     pub resumes: bool,
-    /// The cipher suites to offer, by their names in the IANA's registry. If empty, all are
-    /// offered.
+    /// The cipher suites to offer, by their names in the IANA registry. If empty, all are offered.
     #[serde(default)]
     pub ciphers: Vec<String>,
 }
 
-/// A certificate with which the client identifies itself.
+/// A certificate that identifies the client.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The certificate in DER, followed by the certificates that lead to an authority.
@@ -502,8 +505,8 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Tls {
-    /// Returns settings for full handshakes with a server. Its certificate must be valid for this
-    /// name, and must come from an authority that the system trusts.
+    /// Returns settings for full handshakes with a server. The server's certificate must be valid
+    /// for this name, and must come from an authority that the system trusts.
     pub fn with(server_name: String) -> Self {
         Self {
             server_name,
@@ -570,7 +573,7 @@ mod tests {
         };
         assert_eq!(why(&|p| p.shape.connections = 0), "a load needs at least 1 connection");
         assert_eq!(why(&|p| p.shape.threads = 0), "a load needs at least 1 thread");
-        assert!(why(&|p| p.shape.threads = 5).contains("at most 4 threads"));
+        assert!(why(&|p| p.shape.threads = 5).contains("more threads (5) than connections (4)"));
         assert_eq!(why(&|p| p.requests.clear()), "no request to send");
         assert!(why(&|p| p.part = LoadPart { index: 2, of: 2 }).contains("part 2 of 2"));
         let rate = |rate| move |p: &mut Plan| p.pace = Pace::Constant { rate };
@@ -602,7 +605,7 @@ mod tests {
         assert!(why(&|p| p.pace = recorded(&[0, 1], 0.0)).contains("positive"));
         assert!(why(&|p| p.pace = recorded(&[7_000, 9_000, 8_000], 1.0)).contains("ascend"));
         let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));
-        assert_eq!(why(&longer), "3 requests, but only 2 have times");
+        assert_eq!(why(&longer), "3 requests, but only 2 have times: use at most 2");
         let closing = |p: &mut Plan| (p.shape.reuse, p.shape.pipeline) = (Reuse::Close, 2);
         assert!(why(&closing).contains("cannot be pipelined"));
     }

@@ -74,7 +74,7 @@ pub(crate) struct RequestMix {
 }
 
 impl RequestMix {
-    /// Creates the mix of one worker. Each worker starts at another position in the order.
+    /// Creates the mix of one worker. Each worker starts at a different position in the order.
     pub(crate) fn new(plan: &Plan, worker: usize) -> Self {
         let mut order = order(&plan.requests.iter().map(|r| r.weight).collect::<Vec<_>>());
         let position = plan.worker(worker) * order.len() / plan.workers();
@@ -278,8 +278,8 @@ const POOL_BYTES: usize = 16 << 20;
 
 impl Pool {
     /// Renders a pool. The pool stays empty if values may not repeat. It also stays empty if a
-    /// field has more than a quarter as many values as the pool has requests. Many of its values
-    /// would never be sent.
+    /// field has more than a quarter as many values as the pool has requests. Otherwise many of the
+    /// field's values would never be sent.
     fn new(
         plan: &Plan,
         order: &[u32],

@@ -19,8 +19,8 @@ use crate::worker::Worker;
 /// There are two kinds of sessions. [`Session::start`] runs a plan with one measurement window, and
 /// [`Session::join`] returns the outcome. [`Session::start_waiting`] does the same at a time that
 /// is set once all connections are open. [`Session::start_held`] keeps the load running between any
-/// number of windows. Each [`Session::open_window`] opens a window, and [`Session::collect`]
-/// returns the outcome of the windows.
+/// number of windows. [`Session::open_window`] opens a window, and [`Session::collect`] returns the
+/// outcome of the windows.
 #[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
@@ -137,7 +137,7 @@ impl Session {
     }
 
     /// Waits until each connection is open or has failed once. Returns when the window opens and
-    /// closes, or `None` if the session ends before.
+    /// closes, or `None` if the session ends first.
     pub fn wait_for_window(&self) -> Option<Window> {
         self.shared.wait_for_window()
     }
@@ -149,8 +149,8 @@ impl Session {
     }
 
     /// Stops sending until the next window, and waits at most `limit` until every request in flight
-    /// is answered or has failed. Returns whether no request is in flight, so that the server can
-    /// be stopped.
+    /// has a response or has failed. Returns whether no request is in flight, so that the server
+    /// can be stopped.
     pub fn pause(&self, limit: Duration) -> bool {
         self.shared.pause(limit)
     }

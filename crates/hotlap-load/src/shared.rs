@@ -30,7 +30,8 @@ pub(crate) struct Shared {
     windows: AtomicU64,
     collects: AtomicU64,
     pauses: AtomicU64,
-    /// When the last pause ended. From then on, the server may have been stopped.
+    /// When the last call of [`pause`](Self::pause) ended. From then on, the server may have been
+    /// stopped.
     paused_ns: AtomicU64,
     /// The number of workers that are still opening connections.
     connecting: AtomicUsize,
@@ -130,7 +131,7 @@ impl Shared {
         }
     }
 
-    // Methods with which workers read the state.
+    // Methods that workers call to read the state.
 
     #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
@@ -160,12 +161,12 @@ impl Shared {
         Commands { windows: read(&self.windows), collects, pauses }
     }
 
-    /// Returns when the last pause ended. From then on, the server may have been stopped.
+    /// Returns when the last call of [`pause`](Self::pause) ended.
     pub(crate) fn paused_ns(&self) -> u64 {
         self.paused_ns.load(Ordering::Acquire)
     }
 
-    // Methods with which workers report.
+    // Methods that workers call to report.
 
     /// Reports that each connection of a worker has opened or failed at least once, and that
     /// `reached` connections have opened. The last worker to report sets the times.
@@ -288,7 +289,7 @@ impl Shared {
         self.lock().is_ready && !self.is_stopped()
     }
 
-    /// Returns why the first connection failed, among those that failed before any load was sent.
+    /// Returns why a connection failed: the first failure before any load was sent.
     pub(crate) fn first_connect_error(&self) -> Option<(Failure, String)> {
         self.lock().first_connect_error.clone()
     }
@@ -313,7 +314,7 @@ impl Shared {
 
     fn wake(&self) {
         for waker in &self.wakers {
-            // A worker that cannot be woken checks at least ten times a second.
+            // A worker that cannot be woken notices the change at its next event or check.
             let _ = waker.wake();
         }
     }
@@ -393,7 +394,7 @@ impl WorkerProgress {
 }
 
 impl Progress {
-    /// Returns the number of requests that were answered or have failed so far.
+    /// Returns the number of requests that have a response or have failed so far.
     pub fn completed(&self) -> u64 {
         self.responses + self.failures
     }
@@ -534,8 +535,8 @@ mod tests {
 
     /// The data that a thread writes at each wake-up shares no cache line with the data of another
     /// thread. The progress of all workers is one allocation, and the only data that threads share
-    /// and write while a load runs. A worker itself is moved to the stack of its thread. That
-    /// thread also allocates its slots, counts and events.
+    /// and write while a load runs. A worker itself is on the stack of its thread. That thread also
+    /// allocates the slots, counts and events.
     #[test]
     fn no_two_workers_share_a_cache_line_or_a_pair_of_lines() {
         const PAIR: usize = 128;

@@ -402,8 +402,8 @@ mod tests {
         assert_eq!(outcome.series.iter().map(|t| t.failures).collect::<Vec<_>>(), [3]);
     }
 
-    /// Returns the outcome of correct responses, one each microsecond, that take 1 ms. After a
-    /// million responses, each takes 5 ms.
+    /// Returns the outcome of `count` correct responses, one every microsecond. The first million
+    /// take 1 ms each, and later ones take 5 ms each.
     fn responses(count: u64) -> Outcome {
         let mut tally = Tally::new(0, 0);
         for number in 0..count {

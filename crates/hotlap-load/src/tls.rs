@@ -123,7 +123,7 @@ fn provider(ciphers: &[String]) -> Result<CryptoProvider, PlanError> {
     Ok(provider)
 }
 
-/// Returns the name of a cipher suite in the IANA's registry. For TLS 1.3, rustls uses other names.
+/// Returns the name of a cipher suite in the IANA registry. For TLS 1.3, rustls uses other names.
 fn name_of(suite: CipherSuite) -> String {
     suite.as_str().unwrap_or("unknown").replace("TLS13_", "TLS_")
 }

@@ -8,7 +8,7 @@
 //! The clock is read once per wake-up and once after each read, which is when one request ends and
 //! the next begins. The bytes of the next request leave a fraction of a microsecond later. With one
 //! reading per wake-up, the hundredth response of a wake-up would be recorded 0.6 ms early. The
-//! service time of the next request would be too long by the same time. The second reading costs
+//! service time of the next request would be too long by the same amount. The second reading costs
 //! about 50 of 14,000 instructions.
 
 mod connect;
@@ -58,8 +58,8 @@ pub(crate) struct Worker {
     scratch: Vec<u8>,
     /// The sockets that have more to read.
     unread: Vec<Unread>,
-    /// The length of a stall of the worker behind which requests still wait, in nanoseconds. 0 if
-    /// requests wait only for the server.
+    /// The length of the worker's stall that still delays requests, in nanoseconds. 0 if requests
+    /// wait only for the server.
     behind_ns: u64,
     timeout_ns: u64,
     /// When to check for timed-out requests next.
@@ -141,7 +141,7 @@ impl Worker {
             behind_ns: 0,
             timeout_ns,
             scan_ns: 0,
-            // A timeout is detected at most a 32nd of its length late.
+            // A timeout is detected at most a 32nd of its length late, or 1 ms if it is short.
             scan_every_ns: (timeout_ns / 32).clamp(1_000_000, 100_000_000),
             done: Commands::default(),
             closed_ns: 0,
@@ -183,7 +183,7 @@ impl Worker {
             if !self.unread.is_empty() {
                 now = self.read_on(now, &mut buffer);
             }
-            // Everything that has arrived has been read by now. No response is late because the
+            // Everything that has arrived has been read by now. No request times out because the
             // worker itself was late.
             if now >= self.scan_ns {
                 self.scan_ns = now + self.scan_every_ns;
@@ -366,8 +366,8 @@ impl Worker {
         self.activate_all(now);
     }
 
-    /// Handles the moment when all permitted requests are answered or failed. This is the end of
-    /// the load, or the start of a pause.
+    /// Handles the moment when all permitted requests have a response or have failed. This is the
+    /// end of the load, or the start of a pause.
     #[cold]
     fn requests_done(&mut self) {
         if !self.shared.is_held() {
@@ -450,8 +450,8 @@ impl Worker {
 }
 
 /// The number of polls per mean service time. On average, a response waits for a sixteenth of its
-/// service time, which a saturated server does not notice. Differences of 0.5 to 4 µs were found
-/// within 6%, both with 8 and with 16 polls.
+/// service time, which a saturated server does not notice. In a test, extra costs of 0.5 to 4 µs
+/// were found to within 6%, both with 8 and with 16 polls.
 const POLLS: u64 = 8;
 
 /// The longest interval between two polls. It limits how much polling adds to the response time of
@@ -467,20 +467,20 @@ const ADAPT_NS: u64 = 1_000_000;
 
 /// Decides when a worker polls while it waits for responses without sleeping.
 ///
-/// The cost of a response to a server depends on what its client does meanwhile. If the client
-/// sleeps, the server's `write` wakes it, which takes up to 1 µs. If the client polls all the time,
-/// each poll takes the cache lines of its event queue away from the server's core. This costs
-/// 0.2 µs. A client at its limit does neither, because it finds a dozen responses whenever it
-/// polls. A fast server would therefore get a bonus over a slow one (METHODOLOGY, *The generator is
-/// not in the figure*).
+/// What a response costs a server depends on what the client does meanwhile. If the client sleeps,
+/// the server's `write` wakes it, which takes up to 1 µs. If the client polls all the time, each
+/// poll takes the cache lines of its event queue away from the server's core. This costs 0.2 µs. A
+/// client at its limit causes neither cost, because it finds a dozen responses whenever it polls. A
+/// fast server would therefore get a bonus over a slow one (METHODOLOGY, *The generator is not in
+/// the figure*).
 ///
 /// For this reason, a worker with a core to itself never sleeps while a load is under way. It polls
-/// at intervals at which it finds several responses, however fast the server is.
+/// at intervals that are long enough to find several responses, however fast the server is.
 #[derive(Debug)]
 struct Polling {
     /// Whether responses may wait for a poll. They may not in an open loop, where their times are
-    /// the result. They also may not if each request has its own connection, because each would
-    /// wait twice.
+    /// the result. They also may not if each request has its own connection, because each request
+    /// would wait twice.
     may_wait: bool,
     interval_ns: u64,
     last_ns: u64,
@@ -489,7 +489,7 @@ struct Polling {
 }
 
 impl Polling {
-    /// Creates the state without an interval, until the service time is known.
+    /// Creates the state without an interval, because the service time is not known yet.
     fn new(plan: &Plan) -> Self {
         let may_wait = !plan.is_open_loop() && plan.shape.reuse == Reuse::KeepAlive;
         Self { may_wait, interval_ns: 0, last_ns: 0, adapted: (0, 0) }
@@ -585,7 +585,7 @@ mod tests {
         let shared = Shared::new(&plan, Mode::Once, vec![waker]);
         let mut worker = Worker::new(0, &Arc::new(plan), &Arc::new(shared), None, io);
         worker.requests.start(Schedule::new(&worker.plan.pace, 0, 1, 0));
-        // Only requests are due.
+        // Apart from requests, nothing becomes due.
         worker.scan_ns = clock::FAR_NS;
         worker.slots.take_new(0).for_each(drop);
         worker.slots.settle(0);
@@ -614,8 +614,8 @@ mod tests {
         // The server took long, so this request waited for the server.
         responded(&mut worker, 12 * MS);
         assert_eq!(late(&worker), (0, 0));
-        // Then the worker is stopped for a second. In that time, 200 requests become due. 50 more
-        // become due while the server answers one request in each millisecond.
+        // Then the worker is stopped for a second. In that time, 200 requests become due. Another
+        // 50 become due while one response arrives each millisecond.
         worker.notice_stall(worker.next_ns(12 * MS), 1_012 * MS);
         for ms in 1_012..1_312 {
             responded(&mut worker, ms * MS);

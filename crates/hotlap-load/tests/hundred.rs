@@ -87,8 +87,8 @@ fn skewed_clocks_move_the_edges_and_hardly_the_counts() {
     }
 }
 
-/// Three of a hundred generators that begin after three quarters of the window lose 2.25% of all
-/// requests, as much as a regression. Windows cut to the time that all generators share are
+/// Three of a hundred generators begin after three quarters of the window. They lose 2.25% of all
+/// requests, which looks like a regression. Windows cut to the time that all generators share are
 /// shorter, but their rate is right.
 #[test]
 fn stragglers_bias_the_rate_unless_windows_are_cut() {

@@ -35,7 +35,7 @@
 //!   `gcannon_counts_failed_sends_as_failed_reads`
 //! - gcannon: requests have no timeout:
 //!   `misbehaving::a_request_that_is_never_answered_times_out`
-//! - gcannon: a missing Content-Length is taken for 0:
+//! - gcannon: a missing Content-Length is taken to mean 0:
 //!   `misbehaving::correct_responses_in_unusual_forms_are_correct`
 //! - gcannon: responses to HEAD, and with status 204 or 304, are expected to have a body:
 //!   `framing::a_response_to_a_head_a_204_and_a_304_have_no_body`
@@ -49,7 +49,7 @@
 //!   `schedule::h2load_sends_in_clumps_of_ten_milliseconds`
 //! - h2load: requests in flight at the end vanish (#1523):
 //!   `misbehaving::requests_in_flight_at_the_end_are_reported`
-//! - hey: wrong figures after a million responses (#112, #227):
+//! - hey: the figures are wrong after a million responses (#112, #227):
 //!   `tally::hey_keeps_the_first_million_responses`
 //! - vegeta: high percentiles are approximate:
 //!   `vegeta_approximates_the_tail`
@@ -254,7 +254,7 @@ fn gcannon_waits_twice_in_each_round() {
 
 #[test]
 fn vegeta_approximates_the_tail() {
-    // One time in a thousand is a hundred times as long, and no two times are equal.
+    // One latency in a thousand is a hundred times as long as the others, and no two are equal.
     let ns = |i: u64| if i.is_multiple_of(1_000) { 100 * MS + 7_919 * i } else { MS + 13 * i };
     let mut all: Vec<u64> = (1..=200_000).map(ns).collect();
     let mut histogram = Histogram::new();

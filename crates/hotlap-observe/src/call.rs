@@ -1,11 +1,11 @@
 //! Finds the caller of a function that keeps no frame.
 //!
-//! Some functions set up no frame, such as `memset` and the wrappers of system calls in libc. Frame
-//! pointers skip the caller of such a function, because the register points to the caller's frame.
-//! While the function has pushed nothing, the word on top of the stack is its return address.
-//! Otherwise, this word may be anything. The word counts only if the instruction before this
-//! address calls the sampled function. A call through a register also counts if the sampled
-//! function keeps no frame.
+//! Some functions set up no frame, such as `memset` and the wrappers of system calls in libc. A
+//! walk along frame pointers skips the caller of such a function, because `%rbp` still points to
+//! the caller's frame. While the function has pushed nothing, the word on top of the stack is its
+//! return address. Otherwise, this word may be anything. The word counts only if the instruction
+//! before this address calls the sampled function. A call through a register also counts if the
+//! sampled function keeps no frame.
 
 /// The length of the longest instruction that is examined, `call *offset(%rip)`, in bytes.
 const LONGEST: usize = 6;

@@ -164,9 +164,9 @@ mod platform {
 }
 
 /// How long a flush waits for the helpers on the other cores. Most helpers run within some
-/// microseconds. Even if a helper does not run immediately, the kernel updates the running thread's
-/// clock when the helper becomes ready. This is the case if both threads are in one control group
-/// and session.
+/// microseconds. Even a helper that cannot run immediately may help. When the helper becomes ready,
+/// the kernel updates the running thread's clock if both threads are in one control group and
+/// session.
 const LIMIT: Duration = Duration::from_micros(300);
 
 /// Brings the CPU clock of a running server up to date by running briefly on each of its cores.
@@ -198,8 +198,8 @@ impl ClockFlush {
         let Ok(home) = allowed() else { return Self { home: None } };
         let cpus = if cpus.is_empty() { &home } else { cpus };
         if let Some((last, others)) = cpus.split_last() {
-            // The calling thread moves first. On a busy core, the move may wait for a tick, in
-            // which the clocks of the other cores would fall behind again.
+            // The calling thread moves first. On a busy core, the move may wait for a tick.
+            // Meanwhile, the clocks of the other cores would fall behind again.
             if pin(&[*last]).is_ok() && !others.is_empty() {
                 let helpers = Helpers::on(others);
                 let answers = helpers.call();

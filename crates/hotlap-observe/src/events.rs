@@ -1,6 +1,6 @@
 //! Reads events that the kernel always counts for every process, at both ends of a slice.
 //!
-//! Freezing a server adds to the counts. Every thread stops and goes on once per slice, which makes
+//! Freezing a server adds to the counts. Every thread stops and resumes once per slice, which makes
 //! one or two voluntary context switches.
 
 use std::collections::HashMap;
@@ -17,8 +17,8 @@ use crate::rings::to_attach;
 use crate::segments::{Sockets, Traffic};
 use crate::usage::{Sampler, Switches};
 
-/// A thread counts as idle if it used less CPU time than the total divided by this. Such a thread
-/// only stopped and went on when the server was frozen.
+/// A thread counts as idle if it used less CPU time than the total divided by this number. Such a
+/// thread only stopped and resumed when the server was frozen.
 const ONE_IN: u64 = 100;
 
 /// The instrument that reads the events of a server.
@@ -186,8 +186,8 @@ impl Sums {
 
 /// Returns whether the kernel measures user and kernel time at every entry to the kernel. The
 /// kernel does so only on cores without regular ticks (`nohz_full`,
-/// Documentation/timers/no_hz.rst). Elsewhere, the kernel divides the exact CPU time by where ticks
-/// found the process.
+/// Documentation/timers/no_hz.rst). Elsewhere, the kernel splits the exact CPU time by the modes in
+/// which ticks found the process.
 fn is_exact(pids: &[u32]) -> bool {
     let tickless = fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
     let tickless = cpus::parse(&tickless).unwrap_or_default();

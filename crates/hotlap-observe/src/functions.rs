@@ -229,13 +229,13 @@ fn parse_kallsyms(text: &str) -> Functions {
 /// within some milliseconds. Starting `jcmd` takes most of the time.
 const JVM_LIMIT: Duration = Duration::from_secs(10);
 
-/// The number of bytes of a list that are read at most. A list of 100,000 functions has about 10
+/// The largest number of bytes that are read from a list. A list of 100,000 functions has about 10
 /// MB.
 const LONGEST: u64 = 256 << 20;
 
 /// Returns the path of the file in which a process's runtime lists the functions that it compiles.
-/// The file is in the root folder of the process, and is named by the id that the process itself
-/// sees.
+/// The file is in the root folder of the process, and is named after the process id that the
+/// process itself sees.
 ///
 /// The kernel's tools/perf/Documentation/jit-interface.txt defines the format: one line for each
 /// function, `START SIZE NAME`, with hexadecimal numbers, in `/tmp/perf-PID.map`. Node

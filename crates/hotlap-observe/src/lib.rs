@@ -4,8 +4,8 @@
 //! This crate neither starts nor stops servers, and does not know contracts or experiments.
 //! [`Roots`] are the processes with which a server begins, and a [`ProcessTree`] finds the others.
 //! An [`Owner`] says whose processes respond at an address. A [`Sampler`] reads CPU time, context
-//! switches and memory, [`Counters`] count instructions, and [`Compilers`] read what a runtime's
-//! compilers use.
+//! switches and memory, [`Counters`] count instructions, and [`Compilers`] read the CPU time of a
+//! runtime's compilers.
 //!
 //! An [`Observer`] shows what a server does during a lap: a CPU profile, system calls by name, and
 //! kernel events. The observer has one instrument for each of these. Instruments cost CPU time, so

@@ -41,8 +41,8 @@ impl Owner {
         match self {
             Self::Started => None,
             Self::Others(tops) => Some(format!(
-                "the server is {}, which hotlap did not start: its CPU time is measured with that \
-                 of its child processes, and it is not frozen while other servers are measured",
+                "the server is {}, which hotlap did not start: its CPU time includes its child \
+                 processes, and it is not frozen while other servers are measured",
                 names(tops)
             )),
             Self::Unknown(why) => Some(format!("CPU time is unknown: {why}")),
@@ -61,8 +61,8 @@ pub fn is_here(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// Returns the names of processes. Process ids are left out because they change at every start, so
-/// the same note is printed only once.
+/// Returns the names of processes. Process ids are left out. They change at every start, and the
+/// same note must be printed only once.
 fn names(members: &[Member]) -> String {
     let mut names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     names.dedup();

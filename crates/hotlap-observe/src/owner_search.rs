@@ -141,7 +141,7 @@ impl Search<'_> {
         if all.hidden.is_empty() {
             return Owner::Unknown(
                 "the process that listens there is not visible here, for instance because it \
-                 runs outside of this container. Run hotlap beside it"
+                 runs outside of this container. Run hotlap where that process runs"
                     .to_owned(),
             );
         }

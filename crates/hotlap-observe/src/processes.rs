@@ -27,10 +27,9 @@ pub struct Member {
     /// The start time in the kernel's unit, or 0 if unknown. The start time distinguishes the
     /// process from an earlier process with the same id.
     pub started: u64,
-    /// Whether the process has ended without its parent having waited for it yet.
+    /// Whether the process has ended, but its parent has not waited for it yet.
     pub zombie: bool,
-    /// CPU time of ended children that were waited for, including their own such children, in clock
-    /// ticks.
+    /// The CPU time of ended descendants whose parents waited for them, in clock ticks.
     pub reaped_ticks: u64,
 }
 
@@ -79,9 +78,9 @@ fn below(root: u32, table: Vec<Member>) -> Vec<Member> {
 
 /// The processes of a tree, kept up to date cheaply.
 ///
-/// The kernel reports which process or thread was created last (`/proc/loadavg`). While this id
-/// does not change, there are no new processes. When the id changes, only new processes are
-/// examined, because a process outside of the tree never becomes a member.
+/// The kernel reports the id of the process or thread that was created last (`/proc/loadavg`).
+/// While this id does not change, there are no new processes. When the id changes, only new
+/// processes are examined, because a process outside of the tree never becomes a member.
 #[derive(Debug)]
 pub struct ProcessTree {
     roots: Roots,

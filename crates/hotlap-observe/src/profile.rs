@@ -2,9 +2,9 @@
 //!
 //! The clock is the kernel's `cpu-clock` event, which needs no PMU. A high-resolution timer runs
 //! while a thread is on a core, and keeps the rest of its period while the thread is not. So
-//! samples come at even intervals of each thread's CPU time, even if the thread runs only for short
-//! times. The timer cannot interrupt a section of the kernel with interrupts off. The time of such
-//! a section appears at the instruction that switches interrupts on again. [`Profile::stack`]
+//! samples come at even intervals of each thread's CPU time, even if the thread runs only briefly
+//! at a time. The timer cannot interrupt a section of the kernel with interrupts off. The time of
+//! such a section appears at the instruction that switches interrupts on again. [`Profile::stack`]
 //! attributes this time to the caller.
 //!
 //! Callers are found by frame pointers. The caller of a function that keeps no frame is found by
@@ -30,7 +30,7 @@ const WHAT: &str = "a CPU profile";
 /// timer tick (1, 3⅓, 4 or 10 ms), so work at ticks is sampled as often as other work.
 ///
 /// The bench `observe` of `hotlap-servers` measures the cost of sampling. A server that takes 6 µs
-/// per request takes 4% more CPU time with a period of 0.5 to 1 ms, and 2% more with 2 ms.
+/// per request takes 4% more CPU time with a period of 0.5 to 1 ms. With 2 ms, it takes 2% more.
 const PERIOD_NS: u64 = 733_000;
 
 /// The largest number of frames of a stack that are recorded. A sample takes 8 bytes for each
@@ -164,8 +164,8 @@ impl Device for Profiler {
         if self.symbols.is_unnamed() {
             limits.push(ObserveError {
                 what: "functions that the server's runtime compiles".into(),
-                why: "it does not list them in a perf map".to_owned(),
-                remedy: "name the flags that make it do so in [explain] env of server.toml"
+                why: "the runtime does not list them in a perf map".to_owned(),
+                remedy: "add the runtime's flags for a perf map to [explain] env in server.toml"
                     .to_owned(),
             });
         }

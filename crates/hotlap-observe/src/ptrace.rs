@@ -227,8 +227,8 @@ mod calls {
     const GET_EVENT_MESSAGE: libc::c_long = 0x4201;
     const GET_SYSCALL_INFO: libc::c_long = 0x420e;
 
-    /// The options with which stops at system calls are marked, and new threads, processes and
-    /// programs are traced too.
+    /// The options that mark stops at system calls, and also trace new threads, processes and
+    /// programs.
     const OPTIONS: libc::c_long = 0x1 | 0x2 | 0x4 | 0x8 | 0x10;
 
     /// The events in the status of a stopped thread.
@@ -290,7 +290,7 @@ mod calls {
         ptrace(SEIZE, thread, 0, OPTIONS as usize).map(drop)
     }
 
-    /// Sends a request to a thread, and also delivers `signal` to it unless 0.
+    /// Sends a request to a thread. Unless `signal` is 0, also delivers this signal to the thread.
     pub(super) fn ask(request: Request, thread: i32, signal: i32) -> io::Result<()> {
         ptrace(request as libc::c_long, thread, 0, signal as usize).map(drop)
     }

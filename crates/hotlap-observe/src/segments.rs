@@ -1,6 +1,6 @@
 //! Counts the TCP segments that a server's sockets have sent and received.
 //!
-//! The kernel counts segments with data for each socket, and reports the counts to anyone by
+//! The kernel counts segments with data for each socket, and reports the counts to anyone through
 //! `sock_diag` (sock_diag(7)). The counts of closed sockets are not reported, so segments are known
 //! only if the server kept its connections open.
 
@@ -17,8 +17,8 @@ use rustix::net::{
 use crate::processes::sockets;
 
 /// The kernel counts the connections of all programs together. Connections that came and went are
-/// attributed to other programs if there are at most as many as the server's received segments
-/// divided by this. A connection of the server would receive a segment for each of its requests.
+/// attributed to other programs if their number is at most the server's received segments divided
+/// by this number. A connection of the server would receive a segment for each of its requests.
 const ONE_IN: u64 = 10;
 
 /// The kernel's counts for each socket of a server.

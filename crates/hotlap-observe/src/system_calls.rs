@@ -1,8 +1,8 @@
-//! Counts system calls by name, with the kernel's tracepoint for their beginning, or by stopping
-//! the server at each call.
+//! Counts system calls by name, with the kernel's tracepoint at the beginning of each call, or by
+//! stopping the server at each call.
 //!
 //! The tracepoint writes a record of 80 bytes for each call, and a thread of hotlap counts the
-//! records. A record takes the server about 1 µs on a virtual machine (`observe`, a bench of
+//! records. A record costs the server about 1 µs on a virtual machine (`observe`, a bench of
 //! `hotlap-servers`). The tracepoint is described in tracefs, which only root may read. Counting in
 //! the kernel would need an event for each of 350 system calls, all switched at every context
 //! switch. The alternative is a histogram trigger, which many kernels are built without.

@@ -4,9 +4,9 @@
 //! which includes ended threads. Ended processes are counted too, because a parent that waits for a
 //! child receives the child's CPU time, up to the supervisor. The kernel reports this part only in
 //! clock ticks (10 ms), rounded down. So if a server starts a process per request, the total is
-//! accurate to one or two ticks per parent. If the processes of a server stay, the total is exact.
-//! If parents do not wait for their children, the last known value of each child counts. In each
-//! case, a sample is a lower bound and never decreases.
+//! accurate to one or two ticks per parent. If no process of a server ends, the total is exact. If
+//! parents do not wait for their children, the last known value of each child counts. In each case,
+//! a sample is a lower bound and never decreases.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -87,9 +87,9 @@ impl Sampler {
         }
     }
 
-    /// Samples CPU time, which is cheap enough for both edges of a lap. A sample takes about 1 µs
-    /// per process while no process or thread is created on the machine, and otherwise some tens of
-    /// µs per process.
+    /// Samples CPU time, which is cheap enough for both edges of a lap. While no process or thread
+    /// is created on the machine, a sample takes about 1 µs per process. Otherwise, it takes some
+    /// tens of µs per process.
     ///
     /// # Errors
     /// The process table cannot be read, or a process that hotlap did not start has ended. The

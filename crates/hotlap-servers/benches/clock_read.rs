@@ -4,11 +4,11 @@
 //!
 //!     cargo bench -p hotlap-servers --bench clock_read
 //!
-//! A child process spins in one thread per core. The child's clock is read every 12 ms. Then the
-//! child is stopped at once, and its clock is read again. The second reading is exact. The
-//! difference between the readings is the lag of the first, plus the time that the stop took. With
-//! 64 cores listed on a machine that has fewer, each core is visited several times. The number of
-//! moves and wake-ups is then the same, though fewer happen at once.
+//! A child process spins in one thread per core. The child's clock is read every 12 ms. After each
+//! reading, the child is stopped at once, and its clock is read again. The second reading is exact.
+//! The difference between the readings is the lag of the first, plus the time that the stop took. A
+//! list of 64 cores stands for a larger machine. On a smaller one, each core is visited several
+//! times. The number of moves and wake-ups is the same, though fewer happen at once.
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 fn main() {
@@ -63,7 +63,7 @@ mod linux {
         report(&all[..1], "visit", &many, &|cpus| drop(ClockFlush::to(cpus)));
     }
 
-    /// Moves to one core after the other, and back. This is the former way to read a clock.
+    /// Moves to each core in turn, and then back: the alternative to a [`ClockFlush`].
     fn moves(cpus: &[usize]) {
         let home = allowed().expect("the cores");
         for cpu in cpus {
@@ -72,8 +72,8 @@ mod linux {
         pin(&home).expect("home");
     }
 
-    /// Prints one row: reads the clock of a process that spins on some cores, after visits to
-    /// others.
+    /// Prints one row: the clock of a process that spins on some cores, read after visits to the
+    /// same or other cores.
     fn report(spinning: &[usize], name: &str, visited: &[usize], visit: &dyn Fn(&[usize])) {
         let program = std::env::current_exe().expect("this program");
         let list = hotlap_observe::cpus::list(spinning);

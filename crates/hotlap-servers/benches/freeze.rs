@@ -1,5 +1,5 @@
-//! Measures how long it takes to freeze a busy server until every process has stopped, and to thaw
-//! the server again.
+//! Measures how long it takes to freeze an idle or busy server, until every process has stopped,
+//! and to thaw the server again.
 //!
 //!     cargo bench -p hotlap-servers --bench freeze
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]

@@ -5,8 +5,8 @@
 //!     cargo bench -p hotlap-servers --bench observe -- servers/node/http BUILD_FOLDER
 //!
 //! The server is a minimal one, one with a planted difference, or the server of a manifest, built
-//! in a folder. Windows of half a second with an instrument alternate with windows without. The
-//! server is frozen between them.
+//! in a folder. Windows of half a second with an instrument alternate with windows without one. The
+//! server is frozen between windows.
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 use std::process::ExitCode;

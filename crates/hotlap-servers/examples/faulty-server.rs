@@ -1,4 +1,4 @@
-//! A program that is a faulty server, for tests that start one. `faulty-server hello|json-api
+//! A faulty server, for tests that start a server as a program. `faulty-server hello|json-api
 //! FAULT` listens on `PORT` at `HOST`.
 
 use std::net::TcpListener;

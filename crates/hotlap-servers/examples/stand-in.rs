@@ -98,7 +98,7 @@ fn end_with_parent() {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
 }
 
-/// A minimal hotlap: starts a server and prints its supervisor's process id.
+/// A minimal hotlap: starts a server and writes its supervisor's process id to `FOLDER/supervisor`.
 fn hold(folder: &Path, argv: &[&str]) -> Process {
     let setting = ProcessSetting {
         argv: argv.iter().map(ToString::to_string).collect(),
@@ -234,9 +234,9 @@ fn freeze(folder: &Path, command: &str) {
     }
 }
 
-/// Uses CPU time in a thread that ends, then has child processes use as much each, one after
-/// another, and waits for them. Prints the CPU time of this process and of its children, and prints
-/// both again once `FOLDER/again` exists. Then the process sleeps until it is stopped.
+/// Uses CPU time in a thread that ends. Then child processes use as much each, one after another.
+/// Prints the CPU time of this process and of its children, and prints both again once
+/// `FOLDER/again` exists. Then the process sleeps until it is stopped.
 fn burn(ms: i64, children: u32, folder: Option<&Path>) {
     std::thread::spawn(move || while used_ns() < ms * 1_000_000 {}).join().unwrap();
     for _ in 0..children {

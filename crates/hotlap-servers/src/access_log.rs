@@ -69,7 +69,7 @@ pub fn parse(mut log: impl BufRead, replay: Replay) -> Result<AccessLog, Complai
             if skipped as u64 == ENDLESS {
                 return Err((
                     Some(number),
-                    "has no end, so this is not an access log: name another file".to_owned(),
+                    "the line has no end, so this is no access log: name another file".to_owned(),
                 ));
             }
         }
@@ -481,7 +481,7 @@ fn after_authority(url: &[u8]) -> Result<&[u8], Cause> {
 /// Returns the status to expect from a replay, given the status in the log.
 fn expected(status: u16) -> Result<ExpectedStatus, Cause> {
     Ok(match status {
-        // These statuses answer conditions and ranges in headers, which the log does not have.
+        // These statuses depend on conditions and ranges in headers, which the log does not have.
         206 | 304 | 412 | 416 => ExpectedStatus::Success,
         // These statuses depend on the server's state or, for nginx's 499, on a client that left.
         429 | 499 | 500..=599 => ExpectedStatus::Any,
@@ -645,7 +645,7 @@ mod tests {
         assert_eq!(some, all);
     }
 
-    /// Asserts that every request line has three valid parts, whatever the log contains.
+    /// Asserts that every entry makes a valid request line, whatever the log contains.
     fn must_be_sendable(log: &[u8], order: ReplayOrder) {
         let Ok(read) = parse(log, Replay { order, unsafe_methods: true }) else { return };
         let lines = log.split(|b| *b == b'\n').count() as u64;

@@ -347,8 +347,8 @@ impl Checker<'_> {
         host.start_here(&order, self.builder.stop)
     }
 
-    /// Verifies a running server over the target's protocol, against one contract after the other.
-    /// With `server`, its statements are counted, too.
+    /// Verifies a running server over the target's protocol, against one contract after another.
+    /// With `server`, the server's statements are counted, too.
     fn verify_contracts(
         &self,
         row: &mut CheckedServer,

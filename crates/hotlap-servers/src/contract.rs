@@ -170,7 +170,7 @@ pub struct Contract {
 /// A request to a user's command or URL, and as much of the expected response as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// The name in tables. `None`: method and path.
+    /// The name in tables. If `None`, the method and path.
     pub name: Option<String>,
     /// How often the request is sent, relative to the other requests. At least 1.
     pub weight: u32,
@@ -185,7 +185,7 @@ pub struct Ask {
     /// The expected status. If it is any 2xx, later responses must have the same status as the
     /// first.
     pub status: ExpectedStatus,
-    /// The expected body. `None`: the same as in the first response.
+    /// The expected body. If `None`, the body of the first response.
     pub answer: Option<Vec<u8>>,
 }
 

@@ -8,8 +8,8 @@
 //! other database there.
 //!
 //! Like a server, PostgreSQL runs under a supervisor, which ends it even if hotlap is killed. If
-//! both were killed, [`remove_left`] ends PostgreSQL at the next start of hotlap, and removes its
-//! folder.
+//! hotlap and the supervisor were both killed, [`remove_left`] ends PostgreSQL at the next start of
+//! hotlap, and removes its folder.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,8 +47,8 @@ pub(crate) use proof::Prover;
 pub use proof::{DatabaseWork, Proof};
 
 /// The settings that differ from PostgreSQL's defaults. A crash would lose all data, but a run
-/// throws its data away. PostgreSQL does no work by itself that may fall into a lap by chance: no
-/// checkpoint, no vacuum, and no compilation of queries.
+/// discards its data anyway. The settings prevent work that could fall into a lap by chance:
+/// checkpoints, vacuums, and the compilation of queries.
 pub const SETTINGS: [(&str, &str); 10] = [
     ("fsync", "off"),
     ("full_page_writes", "off"),
@@ -62,7 +62,7 @@ pub const SETTINGS: [(&str, &str); 10] = [
     ("max_connections", "400"),
 ];
 
-/// The settings with which statements can be counted. Statements are counted only before the load.
+/// The settings that are needed to count statements. Statements are counted only before the load.
 const COUNTING: [(&str, &str); 2] = [
     ("shared_preload_libraries", "pg_stat_statements"),
     ("pg_stat_statements.track_utility", "off"),
@@ -74,16 +74,16 @@ pub const DATABASE_URL: &str = "DATABASE_URL";
 /// The environment variable with the number of connections that a server should keep open.
 pub const POOL_SIZE: &str = "POOL_SIZE";
 
-/// The number of connections of a pool, which is the same for all servers, and more than one core
-/// needs.
+/// The minimum size of a connection pool, which is the same for all servers. One core needs fewer
+/// connections.
 const POOL: usize = 16;
 
-/// Returns the size of a pool. A server with a process for each core needs a connection for each.
+/// Returns the size of a pool. A server with one process per core needs one connection per process.
 fn pool_size() -> usize {
     std::thread::available_parallelism().map_or(POOL, |cores| cores.get().max(POOL))
 }
 
-/// The time limit for `initdb`, and again for the first connection.
+/// The time limit for `initdb`, and also for the first connection.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The file with the superuser's password, in PostgreSQL's folder.
@@ -92,10 +92,10 @@ const PASSWORD: &str = "password";
 /// The time limit for a run of `psql`, which the user can interrupt.
 const SQL_LIMIT: Duration = Duration::from_secs(600);
 
-/// The interval between checks whether SQL has ended. A copy takes 0.1 s.
+/// The interval between checks whether SQL has ended. Copying a database takes 0.1 s.
 const SQL_LOOK: Duration = Duration::from_millis(5);
 
-/// Variables with which libpq would connect to another database than the run's, or in another way.
+/// Variables that would make libpq connect to another database than the run's, or in another way.
 /// Servers do not inherit these variables.
 pub(crate) const FOREIGN: [&str; 7] = [
     "PGHOSTADDR",
@@ -107,7 +107,7 @@ pub(crate) const FOREIGN: [&str; 7] = [
     "PGTARGETSESSIONATTRS",
 ];
 
-/// The time between SIGTERM and SIGKILL. All clients have left by then.
+/// The time between SIGTERM and SIGKILL. All clients have disconnected before SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The settings for the start of a database.
@@ -115,9 +115,9 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct DatabaseSetting {
     /// PostgreSQL's programs.
     pub programs: Programs,
-    /// The source of the tables and rows. Every start of a server gets a copy of the result.
+    /// The source of the tables and rows. Every start of a server gets a copy of them.
     pub schema: Schema,
-    /// A PostgreSQL that already runs. `None`: hotlap starts one.
+    /// A PostgreSQL that already runs. If `None`, hotlap starts one.
     pub url: Option<ClusterUrl>,
     /// The cores that PostgreSQL runs on. If empty, it is not pinned.
     pub cores: Vec<usize>,
@@ -186,8 +186,8 @@ pub struct Database {
     stop: Arc<AtomicBool>,
     /// Whether there may be databases of this run in a PostgreSQL of the user.
     has_databases: bool,
-    /// Held while statements of a server are counted, because the counting is on or off for all
-    /// servers.
+    /// Held while statements of a server are counted, because counting is switched on or off for
+    /// all servers at once.
     counting: Mutex<()>,
     /// The folder of a PostgreSQL that hotlap started. It is removed after the process has ended.
     _folder: Option<Folder>,
@@ -239,7 +239,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Returns a PostgreSQL that is already running.
+    /// Returns a PostgreSQL that is already running, without its process and its folder.
     fn within(
         setting: DatabaseSetting,
         cluster: Cluster,
@@ -251,8 +251,8 @@ impl Database {
         Self { process, setting, cluster, logs, stop, counting, has_databases, _folder }
     }
 
-    /// Creates a fresh copy of the database for a server, in place of its earlier copy. Returns the
-    /// variables through which the server finds the copy.
+    /// Creates a fresh copy of the database for a server, in place of the server's earlier copy.
+    /// Returns the environment variables that tell the server how to reach the copy.
     ///
     /// # Errors
     /// Returns PostgreSQL's own message.
@@ -279,8 +279,8 @@ impl Database {
         Ok(variables)
     }
 
-    /// Creates a database. In a PostgreSQL of the user, the database gets a comment. By this
-    /// comment, a later run recognizes the databases of a killed run.
+    /// Creates a database. In a PostgreSQL of the user, the database gets a comment. A later run
+    /// uses this comment to recognize the databases of a killed run.
     fn create_database(&self, name: &str, options: &str) -> Result<(), ServerFailure> {
         let owner = quoted(&self.cluster.owner);
         let mut sql = format!("CREATE DATABASE {name} OWNER {owner} {options};");
@@ -299,7 +299,7 @@ impl Database {
     /// still in use stays.
     ///
     /// # Errors
-    /// If PostgreSQL cannot be asked.
+    /// If PostgreSQL cannot be queried.
     fn drop_left(&self) -> Result<(), ServerFailure> {
         for (name, comment) in self.databases_of_runs()? {
             if cluster::is_left(&name, &comment) {
@@ -324,8 +324,8 @@ impl Database {
         Ok(each.map(|(name, comment)| (name.to_owned(), comment.to_owned())).collect())
     }
 
-    /// Whether the statements of servers can be counted. hotlap would have to change settings for
-    /// that, which it does not do in a PostgreSQL of the user.
+    /// Whether the statements of servers can be counted. Counting needs settings that hotlap does
+    /// not change in a PostgreSQL of the user.
     pub(crate) fn counts_statements(&self) -> bool {
         self.process.is_some()
     }
@@ -333,7 +333,7 @@ impl Database {
     /// Returns a sampler for the CPU time of all PostgreSQL processes, including those that have
     /// ended. Only one server is loaded at a time. While a server is loaded, PostgreSQL and its
     /// background processes work for that server only. Returns `None` for a PostgreSQL of the user,
-    /// because hotlap finds its processes through the server's connections.
+    /// whose processes hotlap finds through the server's connections.
     pub fn sampler(&self) -> Option<Sampler> {
         self.process.as_ref().map(|process| Sampler::new(process.roots()))
     }
@@ -472,7 +472,7 @@ enum Sql<'a> {
     Text(&'a str),
 }
 
-/// The folders, the user and the supervisor with which PostgreSQL's programs run.
+/// The folders, the user and the supervisor for PostgreSQL's programs.
 struct Place<'a> {
     setting: &'a DatabaseSetting,
     owner: Owner,

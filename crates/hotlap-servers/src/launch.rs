@@ -49,7 +49,7 @@ pub struct Launch {
     /// names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_files: bool,
-    /// How to speak TLS to the server. `None`: the server does not use TLS.
+    /// How to speak TLS to the server. `None` if the server does not use TLS.
     #[serde(default)]
     pub tls: Option<Tls>,
 }
@@ -80,9 +80,9 @@ impl Launch {
     }
 }
 
-/// The identity of a file at one moment. A rebuilt program counts as a different file.
-/// An executable file also counts as a different file once it has been written to. A data file
-/// remains the same file.
+/// The identity of a file at one moment. A rebuilt program counts as a different file, and so does
+/// an executable file that has been written to. A data file that has been written to remains the
+/// same file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedFile {
     /// The path of the file.

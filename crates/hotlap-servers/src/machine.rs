@@ -135,7 +135,7 @@ impl Machine {
         }
     }
 
-    /// Hashes the properties that make machines comparable, with FNV-1a. The hash is stored, and
+    /// Hashes the properties that make machines comparable. The hash is stored, so it is FNV-1a:
     /// the standard library's hash may change between releases.
     fn hash(&self) -> String {
         let alike = format!(
@@ -209,8 +209,8 @@ const HYPERVISORS: [&str; 13] = [
     "Apple Virtualization",
 ];
 
-/// Returns whether this is a virtual machine. On x86, a CPU flag says so, and elsewhere the
-/// firmware.
+/// Returns whether this is a virtual machine. On x86, a CPU flag says so. Elsewhere, the firmware
+/// does.
 fn is_virtual(root: &Path, info: &str) -> bool {
     let flags = named(info, "flags", ':').unwrap_or_default();
     let dmi = |name: &str| fs::read_to_string(root.join("sys/class/dmi/id").join(name)).ok();
@@ -228,7 +228,7 @@ fn is_virtual(root: &Path, info: &str) -> bool {
         || is_told(&vendor)
 }
 
-/// Returns whether the machine runs on battery. `None` without a known power supply.
+/// Returns whether the machine runs on battery. `None` if no mains supply is known.
 fn battery(root: &Path) -> Option<bool> {
     let supplies = fs::read_dir(root.join("sys/class/power_supply")).ok()?;
     let mains = supplies.filter_map(|supply| {
@@ -249,7 +249,7 @@ pub struct CpuTimes {
     all: u64,
 }
 
-/// How the cores spent the time between two readings, in per cent of all of them.
+/// How the cores spent the time between two readings, in per cent of the time of all cores.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CpuShare {
     /// The time in which the cores worked.
@@ -358,12 +358,12 @@ fn named(text: &str, name: &str, separator: char) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// The CPU time of other processes from which to warn, in per cent of the machine. Laps are paired,
-/// which cancels out a steady 10%. On two cores, a process that keeps half of one core busy uses
-/// 25%.
+/// The CPU time of other processes that causes a warning, in per cent of the machine. Laps are
+/// paired, which cancels out a steady 10%. On two cores, a process that keeps half of one core busy
+/// uses 25%.
 const BUSY_LIMIT: f64 = 10.0;
 
-/// The steal from which to warn, in per cent of the machine.
+/// The steal that causes a warning, in per cent of the machine.
 const STEAL_LIMIT: f64 = 1.0;
 
 /// A reason why figures may be unreliable, with a remedy.

@@ -3,7 +3,7 @@
 //! Each server runs under a [`supervisor`], a small process that outlives hotlap just long enough
 //! to end the server. A [`Standby`] is a supervisor whose server has not started yet. When a
 //! [`Process`] ends, every process that its server started ends, too. A [`Process`] ends by
-//! [`Process::stop`], by a drop during a panic, or because hotlap was killed.
+//! [`Process::stop`], by a drop, for example during a panic, or because hotlap was killed.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -114,9 +114,8 @@ impl Process {
         self.exit
     }
 
-    /// Returns how the server ended, which is how its first process ended, or `None` while the
-    /// server runs. A program that daemonizes still runs if its first process ended with code 0 and
-    /// left others.
+    /// Returns how the server's first process ended, or `None` while the server runs. A server that
+    /// daemonizes still runs if its first process ended with code 0 and left others.
     pub fn ended(&mut self) -> Option<ProcessExit> {
         let exit = self.exited()?;
         let is_daemon = exit == ProcessExit::Code(0) && self.members().is_ok_and(|m| !m.is_empty());
@@ -257,7 +256,7 @@ impl Process {
         self.stopped.get_or_insert_with(silent).clone()
     }
 
-    /// Reads messages from the supervisor. Returns whether one came.
+    /// Reads messages from the supervisor. Returns whether a message arrived or the channel closed.
     fn listen(&mut self, limit: Duration) -> bool {
         let mut limit = limit;
         let mut heard = false;
@@ -278,8 +277,8 @@ impl Process {
         heard
     }
 
-    /// Kills what is left after the supervisor's death, with which the kernel has killed the
-    /// server's first process. The rest is found by the server's group and by the mark in the
+    /// Kills what is left after the supervisor's death. The kernel has already killed the server's
+    /// first process. The other processes are found by the server's group and by the mark in their
     /// environment. A daemon has left both the group and the tree, but keeps the mark. Frozen
     /// processes end, too.
     fn lose(&mut self) {
@@ -305,9 +304,9 @@ impl Drop for Process {
 /// limit is generous.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns a path at which this program, and each process that it starts by this path, finds the
-/// running program. The program's file may be built again or removed meanwhile. On Linux,
-/// `/proc/self/exe` still names the running program.
+/// Returns a path by which this process, and each process that is started by this path, can execute
+/// the running program again. On Linux, `/proc/self/exe` remains valid if the program's file is
+/// rebuilt or removed.
 ///
 /// # Errors
 /// If the path of the running program is unknown.

@@ -1,7 +1,7 @@
 //! Requests files: the requests to send to a command or a URL, as users would send them.
 //!
 //! A TOML file lists requests, each with the expected response, and fields that vary from request
-//! to request. A mistake is an error with file, line and column, before anything is started.
+//! to request. A mistake is reported with file, line and column before anything is started.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -264,8 +264,8 @@ fn ask(entry: Spanned<RequestEntry>, folder: &Path, fields: &[Field]) -> Result<
     Ok(Ask { name: entry.name, weight, method, path, headers, body, status, answer })
 }
 
-/// Checks a stated length of the body. The rest of a longer body would be read as the next request,
-/// and the server would wait for the rest of a shorter one.
+/// Checks a stated length of the body. The server would read the rest of a longer body as the next
+/// request, and would wait for the rest of a shorter body.
 fn check_length(entry: &RequestEntry, body: &[u8], fields: &[Field]) -> Result<(), Complaint> {
     let named =
         |(name, _): &(&String, &Spanned<String>)| name.eq_ignore_ascii_case("content-length");

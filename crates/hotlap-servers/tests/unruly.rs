@@ -14,8 +14,8 @@ use hotlap_testbed::{Speaks, Unruly, for_seeds, most_memory};
 /// The time limit of one response.
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// The time limit of all probes and all checks of a server. A server gets some thirty probes and
-/// checks, of which some wait for 1 to 2 s.
+/// The time limit of all probes and all checks of a server. Some of the thirty or so probes and
+/// checks of a server wait for 1 to 2 s.
 const WHOLE: Duration = Duration::from_secs(60);
 
 fn try_one(seed: u64) {

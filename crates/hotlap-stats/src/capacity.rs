@@ -87,8 +87,8 @@ impl Capacity {
         self.curve.by_restart.iter().map(log).collect()
     }
 
-    /// Returns the rate at which the goal is met for long, in requests/s, as the geometric mean
-    /// over restarts. At this rate, the curve predicts few enough windows that miss the goal
+    /// Returns the rate at which the goal is met in the long run, in requests/s, as the geometric
+    /// mean over restarts. At this rate, few enough windows miss the goal according to the curve
     /// (docs/evidence.md, *Capacity*).
     pub fn sustained(&self) -> f64 {
         (self.curve.log_rate + self.log_share).exp()
@@ -165,8 +165,8 @@ mod tests {
         tried.iter().map(trial).collect()
     }
 
-    /// Distances of 1.5, 1 and 0.5 slopes follow one another, and both sides have the same
-    /// distance.
+    /// Distances of 1.5, 1 and 0.5 on the scale of the curve follow one another. Both sides have
+    /// the same distance.
     #[test]
     fn trials_lie_at_changing_distances_on_both_sides_of_the_curve() {
         let mut trials = restart(0, 1_000.0);
@@ -250,7 +250,7 @@ mod tests {
         );
     }
 
-    /// Otherwise, one disturbed window at a low rate would keep the search at low rates.
+    /// One disturbed window at a low rate must not keep the search at low rates.
     #[test]
     fn a_single_miss_at_a_low_rate_does_not_hold_the_search_back() {
         let trials = [missed(50.0), kept(60.0), kept(70.0), kept(98.0), missed(110.0)];

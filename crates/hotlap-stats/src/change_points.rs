@@ -6,12 +6,12 @@ use crate::estimate::{MAD_TO_SD, median};
 /// median a single outlier does not move. Two outlying runs are not a new level.
 const MIN_SEGMENT: usize = 3;
 
-/// Returns the distance that another change point must save, in standard deviations of the noise,
-/// in a history of `n` values. Like Schwarz's criterion, this penalty grows with ln n (Yao,
-/// "Estimating the number of change-points via Schwarz' criterion", Statistics & Probability
-/// Letters 6, 1988). Factor and constant were chosen by simulation, independent of any machine.
-/// False alarms occur in fewer than 5 of 100 histories of 6 to 100 normal values without a change.
-/// The tests below repeat part of the simulation.
+/// Returns how much another change point must reduce the sum of distances in a history of `n`
+/// values. The unit is the standard deviation of the noise. Like Schwarz's criterion, this penalty
+/// grows with ln n (Yao, "Estimating the number of change-points via Schwarz' criterion",
+/// Statistics & Probability Letters 6, 1988). The factor and the constant were chosen by
+/// simulation, independently of any machine. False alarms occur in fewer than 5 of 100 histories of
+/// 6 to 100 normal values without a change. The tests below repeat part of the simulation.
 fn penalty(n: usize) -> f64 {
     3.0 + 2.0 * (n as f64).ln()
 }

@@ -1,15 +1,15 @@
 //! The level of one server and the ratio of two servers, each with its interval.
 //!
 //! A restart is reduced to its totals: all CPU time over all requests, or all responses over all
-//! time. The interval is Student's over the restarts, with one degree of freedom less than
-//! restarts. An interval must be based on the highest level that was repeated (Kalibera and Jones,
-//! "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). A single restart has no
-//! interval. If a comparison was repeated on several nodes or in several runs, [`by_node`] or
-//! [`Mean::of_runs`] labels each value with its node or run. Nodes or runs then take the place of
-//! restarts. Every figure with an interval is a [`Mean`].
+//! time. The interval is Student's over the n restarts, with n − 1 degrees of freedom. An interval
+//! must be based on the highest level that was repeated (Kalibera and Jones, "Rigorous benchmarking
+//! in reasonable time", ISMM 2013, section 6). A single restart has no interval. If a comparison
+//! was repeated on several nodes or in several runs, [`by_node`] or [`Mean::of_runs`] labels each
+//! value with its node or run. Nodes or runs then take the place of restarts. Every figure with an
+//! interval is a [`Mean`].
 //!
 //! Ratios and levels are computed on logarithms, because they are positive and noise multiplies
-//! them. Only amounts, which are added up, keep their unit.
+//! them. Amounts are added up, so they keep their unit.
 
 use std::collections::BTreeMap;
 
@@ -51,8 +51,8 @@ pub fn effect(pairs: &ByRestart, confidence: f64) -> Option<Effect> {
 }
 
 /// The mean of independent values, with its error. The values are logarithms of levels or ratios,
-/// or amounts per request. An amount may be 0 or negative. The amount is the mean over its
-/// restarts, so the amounts of parts add up to the amount of the whole.
+/// or amounts per request. An amount may be 0 or negative. The mean of an amount is arithmetic, so
+/// the means of parts add up to the mean of the whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
     value: f64,
@@ -65,9 +65,8 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Returns the mean over restarts, or over the nodes or runs with which the values are
-    /// labelled. Values with the same label count as one value, their mean. `None` without a finite
-    /// value.
+    /// Returns the mean over the restarts, nodes or runs that label the values. Values with the
+    /// same label count as one value, their mean. `None` without a finite value.
     pub fn of(values: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
         let units: Vec<f64> = by_unit(values).values().map(|values| mean(values)).collect();
         let n = units.len() as f64;
@@ -85,8 +84,8 @@ impl Mean {
     /// value.
     ///
     /// Each run is one sample of the machine. Six identical runs within two minutes differed by up
-    /// to 47% ± 3% (the interval over restarts), so the interval is computed over runs. The
-    /// interval of a single run is over its restarts, which is too narrow for a verdict.
+    /// to 47% ± 3% (the interval over restarts), so the interval is computed over runs. A single
+    /// run has an interval over its restarts, which is too narrow for a verdict.
     pub fn of_runs(runs: &[ByRestart]) -> Option<Self> {
         let over_restarts = |run: &ByRestart| Self::of(run.clone());
         let label = |(n, run)| Some((n, over_restarts(run)?.value));
@@ -184,11 +183,11 @@ fn variance(values: &[f64]) -> f64 {
 
 // Nodes are the level above restarts, if a comparison was repeated on several machines.
 //
-// Restarts on one machine share the machine's peculiarities. An interval that should hold for all
-// machines of a kind must therefore rest on machines. In the same way, an interval for one machine
-// rests on restarts (Kalibera and Jones 2013, section 6: the highest level that was repeated). Each
-// restart is labelled with its node. [`Mean::of`] takes the mean of each node's restarts, and
-// Student's interval over the nodes.
+// Restarts on one machine share the machine's peculiarities. An interval for all machines of a kind
+// must therefore rest on machines. In the same way, an interval for one machine rests on restarts
+// (Kalibera and Jones 2013, section 6: the highest level that was repeated). Each restart is
+// labelled with its node. [`Mean::of`] takes the mean of each node's restarts, and Student's
+// interval over the nodes.
 //
 // Nodes have equal weight. A meta-analysis would weight each node by its variance, which rests on
 // few restarts here. `tests/nodes` compares both methods.
@@ -218,10 +217,10 @@ impl NodeSpread {
     /// `confidence`. `None` with one node, or if no node has two restarts.
     ///
     /// The variance between nodes is the variance of their means minus the part that restarts
-    /// explain, but at least 0. The interval is the one of Williams and Tukey ("A confidence
-    /// interval for variance components", Biometrika 49, 1962). If the numbers of restarts differ,
-    /// their harmonic mean is used (Thomas and Hultquist, "Interval estimation for the unbalanced
-    /// case of the one-way random effects model", Annals of Statistics 6, 1978).
+    /// explain, but at least 0. The interval is Williams and Tukey's ("A confidence interval for
+    /// variance components", Biometrika 49, 1962). If the numbers of restarts differ, their
+    /// harmonic mean is used (Thomas and Hultquist, "Interval estimation for the unbalanced case of
+    /// the one-way random effects model", Annals of Statistics 6, 1978).
     pub fn of(pairs: Vec<(u32, f64)>, confidence: f64) -> Option<Self> {
         let nodes = by_unit(pairs);
         let count = nodes.len();
@@ -306,8 +305,8 @@ mod tests {
         assert_eq!(effect(&ByRestart::new(), 0.95), None);
     }
 
-    /// The shift's standard error of 1 and the mean's 1/√3 add up to 2/√3. Welch's degrees of
-    /// freedom are (4/3)² ÷ ((1/3)² ÷ 2) = 32, for which t is 2.036933.
+    /// The variances of the shift, 1, and of the mean, 1/3, add up to 4/3, so the standard error is
+    /// 2/√3. Welch's degrees of freedom are (4/3)² ÷ ((1/3)² ÷ 2) = 32, for which t is 2.036933.
     #[test]
     fn a_shift_is_taken_off_and_its_error_widens_the_interval() {
         let pairs = Mean::of([(0, 1.0), (1, 2.0), (2, 3.0)]).unwrap();
@@ -385,7 +384,7 @@ mod tests {
             assert_eq!(error, 5.0);
             close(df, 625.0 / (81.0 / 4.0 + 256.0 / 2.0));
             // An exact mean adds no term. For two exact means, the lower number of degrees of
-            // freedom holds.
+            // freedom applies.
             assert_eq!((of(3.0, 0.0), of(0.0, 3.0)), ((3.0, 4.0), (3.0, 2.0)));
             assert_eq!(of(0.0, 0.0), (0.0, 2.0));
             assert_eq!(of(f64::INFINITY, 1.0), (f64::INFINITY, 2.0));

@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of times in nanoseconds with three significant digits (an error of 0.1%), from 1 ns
-/// to one hour. Longer times count as one hour. A histogram takes 32 buckets × 1,024 counts × 8
-/// bytes = 256 KiB, however many times it holds.
+/// to one hour. Longer times count as one hour. A histogram takes 264 KiB (33 × 1,024 counts of 8
+/// bytes), however many times it holds.
 #[derive(Debug, PartialEq)]
 pub struct Histogram(Hdr<u64>);
 
 impl Clone for Histogram {
-    /// An empty histogram is created anew and not copied. Its memory is only reserved, and a copy
-    /// would use the memory.
+    /// Creates a new histogram instead of copying an empty one. The memory of a new histogram is
+    /// only reserved, and a copy would use it.
     fn clone(&self) -> Self {
         if self.is_empty() { Self::new() } else { Self(self.0.clone()) }
     }
@@ -146,8 +146,8 @@ impl<'de> Deserialize<'de> for Histogram {
 /// The number of ticks in each halving of the distance to 100%, as HdrHistogram prints them.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-/// The number of counts per bucket at three significant digits, which is the power of two that
-/// distinguishes 2 × 10³ values.
+/// The number of counts per bucket at three significant digits, which is the smallest power of two
+/// that distinguishes 2 × 10³ values.
 const SUB_BUCKETS: u32 = 2048;
 
 impl Histogram {

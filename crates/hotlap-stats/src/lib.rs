@@ -15,13 +15,13 @@
 //! 4. **Two servers.** [`pairs`] pairs the restarts of two servers. [`effect`] turns the pairs into
 //!    an [`Effect`], which is a ratio with its interval and p-value. Levels and effects come from a
 //!    [`Mean`], as do figures of stored runs and of the causes of a difference.
-//! 5. **Stopping.** [`further_restarts`] divides the time of a run. [`is_precise`] and
-//!    [`is_certain`] say whether the run may end early.
+//! 5. **Stopping.** [`further_restarts`] divides the time of a run into restarts. [`is_precise`]
+//!    and [`is_certain`] say whether the run may end early.
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`] and returns a
 //!    [`Verdict`]. [`ranks`] orders the servers by their verdicts.
 //! 7. **Capacity.** A [`Trial`] is a window at one rate, in which the goal was met or missed.
 //!    [`next_rate`] chooses the rates, and [`Capacity::fit`] finds the rate at which the goal is
-//!    met for long.
+//!    met in the long run.
 //! 8. **Nodes.** If a run was repeated on several machines, [`by_node`] labels each restart with
 //!    its node, so that intervals rest on nodes. [`NodeSpread`] says how much nodes differ.
 //! 9. **History.** [`change_points`] finds where a figure of stored runs moved to another level.

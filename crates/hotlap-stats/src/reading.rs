@@ -16,7 +16,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Returns a share of which the denominator is 1.
+    /// Returns a share with a denominator of 1.
     pub fn whole(value: f64) -> Self {
         Self { amount: value, of: 1.0 }
     }
@@ -87,9 +87,9 @@ pub fn of_both<'a>(own: &'a [Reading], other: &[Reading]) -> impl Iterator<Item 
 }
 
 /// Returns the logarithm of a server's figure relative to the median of other servers, by restart
-/// and round. If one of three others or more changes a lot, their median hardly does. Rounds that
-/// no other server has are left out. Without other servers, the result is the logarithm of the
-/// figure.
+/// and round. With three or more others, a large change of one of them hardly moves their median.
+/// Rounds that no other server has are left out. Without other servers, the result is the logarithm
+/// of the figure.
 fn relative(server: &[Reading], others: &[&[Reading]]) -> BTreeMap<(u32, u32), f64> {
     let logs = |readings: &[Reading]| -> BTreeMap<(u32, u32), f64> {
         readings.iter().filter_map(|r| Some((r.place(), r.share.log()?))).collect()
@@ -220,8 +220,9 @@ pub struct OddStarts {
 }
 
 impl OddStarts {
-    /// Returns the odd starts of a server. `None` without any, if there are too few starts, or if
-    /// more than a third of them seem odd. A start is not odd if the other servers changed as much.
+    /// Returns the odd starts of a server. `None` if no start is odd, if there are too few starts,
+    /// or if more than a third of them seem odd. A start is not odd if the other servers changed as
+    /// much.
     pub fn of(server: &[Reading], others: &[&[Reading]]) -> Option<Self> {
         let own = totals(server);
         let others: Vec<ByRestart> = others.iter().map(|readings| totals(*readings)).collect();

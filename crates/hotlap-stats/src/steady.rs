@@ -40,17 +40,17 @@ const HIDDEN: f64 = 5.0;
 const HIDDEN_STRETCHES: usize = 3;
 
 /// The number of stretches for which a server with a possible compiler must be level, by
-/// convention. The rule applies to a server that became several times faster, or was much faster
-/// before, if nothing else shows whether the compiler is done. Compilers pause between their tiers:
-/// the compiler of java/jetty paused for up to three seconds on one core.
+/// convention. The rule applies if nothing else shows whether the compiler is done. Such a server
+/// became several times faster, or was much faster after an earlier start. Compilers pause between
+/// their tiers: the compiler of java/jetty paused for up to three seconds on one core.
 const COMPILED: usize = 5;
 
-/// A start counts as fast as an earlier start if its speed is at most this share lower. The share
-/// is a convention, because machines drift by this much within seconds.
+/// A start is as fast as an earlier start if its speed is lower by at most this share. The share is
+/// a convention: machines drift by this much within seconds.
 const AS_FAST: f64 = 0.05;
 
 /// A start counts as far slower than an earlier start if its speed is below this share of the
-/// earlier speed. The share is a convention, because machines drift by less.
+/// earlier speed. The share is a convention: machines drift by less.
 const FAR_BELOW: f64 = 0.8;
 
 /// Detects the steady state of a server during its warm-up, window by window.
@@ -59,9 +59,9 @@ const FAR_BELOW: f64 = 0.8;
 /// tolerates outliers in up to 29% of the windows. The server is steady if two conditions hold over
 /// a stretch ([`DetectorSettings::stretch`]). The slope plus its standard error is at most the
 /// tolerance, and the standard error is at most half the tolerance. n is the smallest number, from
-/// [`DetectorSettings::level`] up, with such a small error. On a noisy machine, the detector
+/// [`DetectorSettings::level`] up, that gives such a small error. On a noisy machine, the detector
 /// therefore waits instead of guessing. A noisy curve that still bends is steeper at its older end,
-/// so the detector waits too long rather than too short. If the error stays larger, an error of
+/// so the detector errs on the side of waiting too long. If the error stays larger, an error of
 /// five times the tolerance suffices, provided that the slope is within two standard errors of 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SteadyDetector {
@@ -145,7 +145,7 @@ impl SteadyDetector {
 
     /// Returns the number of last windows whose noise hides any trend. `None` if the noise does not
     /// hide it. The line through these windows must be level, with an error of at most five times
-    /// the tolerance. Longer waiting would not help, because the laps will be as noisy. At least
+    /// the tolerance. Waiting longer would not help, because the laps will be as noisy. At least
     /// three stretches are required, because the error of a slope falls with the number of windows
     /// to the power of 1.5. A burst of a neighbour also looks level, but for a shorter time.
     fn hidden_over(&self) -> Option<usize> {
@@ -180,7 +180,7 @@ impl SteadyDetector {
             if line.error * self.settings.stretch as f64 <= error {
                 return Some((n, line));
             }
-            // The steps grow by a tenth, because each line takes a while to compute.
+            // n grows by a tenth each time, because a line takes a while to compute.
             n += 1 + n / 10;
         }
         None
@@ -429,8 +429,8 @@ mod tests {
         assert_eq!(decided, Some((7, 0, Class::Flat)));
     }
 
-    /// Regression: a later start of Express got half a second, because the first start had been
-    /// flat. The measured cost was more than twice the cost three seconds later.
+    /// Regression: a later start of Express got a warm-up of half a second, because the first start
+    /// had been flat. The measured cost was more than twice the cost three seconds later.
     #[test]
     fn a_later_start_is_flat_at_once_only_if_it_is_as_fast_as_before() {
         let again = |speeds: &[f64]| {

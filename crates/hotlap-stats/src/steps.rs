@@ -1,4 +1,5 @@
-//! Where a level changes along a sequence of versions, most of which were never measured.
+//! Finds where a level changes along a sequence of versions. Most of the versions were never
+//! measured.
 //!
 //! A version's level is the logarithm of its figure, relative to the first version. Most versions
 //! keep the level of the version before. A few change it to a new level, and any level is equally
@@ -18,7 +19,8 @@ use serde::{Deserialize, Serialize};
 /// The expected number of versions with a step, besides the one that is sought.
 const MORE_STEPS: f64 = 0.5;
 
-/// A change counts as a step if it is at least this share of the difference between the ends.
+/// A change counts as a step if it is at least this share of the difference between the first and
+/// the last version.
 const STEP: f64 = 1.0 / 3.0;
 
 /// Two versions differ if this many standard errors lie between them. Three is a convention. With
@@ -72,7 +74,7 @@ pub struct VersionStep {
 }
 
 impl VersionStep {
-    /// Returns a change that was measured: its size in log units, and its standard error.
+    /// Returns a measured change with this size, in log units, and this standard error.
     pub fn measured(size: f64, error: f64) -> Self {
         Self { probability: 1.0, size, error }
     }
@@ -82,8 +84,8 @@ impl VersionStep {
         self.size.abs() > DIFFERENT * self.error
     }
 
-    /// Returns the mean of some readings of one version, weighted by their errors, as a step from
-    /// the first version. `None` without readings.
+    /// Returns the mean of some readings of one version, weighted by inverse variance, as a step
+    /// from the first version. `None` without readings.
     pub fn mean(readings: &[LevelReading]) -> Option<Self> {
         mean(readings.iter().map(LevelReading::with_least_error))
     }
@@ -152,7 +154,7 @@ impl Steps {
 
     /// Returns the places of one or two versions whose measurement tells the most about where the
     /// step is. `None` if no measurement can tell more, for example because one group has the step
-    /// with at least the probability `sure`.
+    /// with a probability of at least `sure`.
     pub fn next(&self, can_measure: impl Fn(usize) -> bool, sure: f64) -> Option<Vec<usize>> {
         let open: Vec<(RangeInclusive<usize>, f64)> =
             self.groups(can_measure).into_iter().filter(|(_, p)| *p < sure).collect();
@@ -171,7 +173,7 @@ impl Steps {
             open.iter().find(reaches).or(open.last()).map(|(places, _)| *places.end())
         };
         let (low, high) = (at(1.0 / 3.0)?, at(2.0 / 3.0)?);
-        // A measurement of the version before shows whether the step is earlier.
+        // A measurement of the version before the group shows whether the step is earlier.
         let before = |place: usize| {
             let index = open.iter().position(|(places, _)| *places.end() == place);
             let first = index.map_or(place, |index| *open[index].0.start());
@@ -187,7 +189,7 @@ impl Steps {
     }
 }
 
-/// Returns the mean of some readings, weighted by their errors. `None` without readings.
+/// Returns the mean of some readings, weighted by inverse variance. `None` without readings.
 fn mean(readings: impl Iterator<Item = LevelReading>) -> Option<VersionStep> {
     let (mut sum, mut weights) = (0.0, 0.0);
     for reading in readings {
@@ -232,7 +234,7 @@ impl Grid {
     }
 
     /// Returns the steps, given the weights of all levels for each version after the first. `jump`
-    /// is the probability of a change a priori. A step has at least `least` points, upwards or
+    /// is the prior probability of a change. A step spans at least `least` points, upwards or
     /// downwards.
     fn steps(
         &self,
@@ -263,8 +265,8 @@ impl Grid {
         steps
     }
 
-    /// Returns the step between two versions. `before` has the probabilities of the first version's
-    /// levels, and `seen` the likelihood of everything from the second version on.
+    /// Returns the step from one version to the next. `before` has the probabilities of the earlier
+    /// version's levels. `seen` has the likelihood of all readings from the later version on.
     fn step(
         &self,
         before: &[f64],
@@ -275,8 +277,9 @@ impl Grid {
         let points = before.len();
         let all: f64 =
             before.iter().zip(seen).map(|(b, s)| s * ((1.0 - jump) * b + any)).sum::<f64>();
-        // `sums` has the moments 0, 1 and 2 of the first version's levels below `to` (or above, for
-        // a step down). `sizes` has the same moments of the size of a step.
+        // `sums` has the moments 0, 1 and 2 of the earlier version's levels, from `least` points
+        // below `to` downwards (or above, for a step down). `sizes` has the same moments of the
+        // size of a step.
         let (mut sums, mut sizes) = ([0.0; 3], [0.0; 3]);
         for n in least..points {
             let (from, to) = match is_up {

@@ -23,8 +23,8 @@ const RESTARTS_MAX: u32 = 20;
 const RESTART_VARIANCE: f64 = 0.25;
 
 /// The time for which a process should be measured, in seconds, so that its laps include its
-/// bursts. The time may be shorter if that allows five restarts. The second value is for runs that
-/// may end early.
+/// bursts. The time may be shorter for up to five restarts. The second value is for runs that may
+/// end early.
 const SERVES_S: [f64; 2] = [2.0, 1.0];
 
 /// The largest p-value that ends a run early. There are up to 18 looks, from the third restart to

@@ -6,7 +6,7 @@
 //! (DLMF) and from Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964.
 
 /// Returns ln Γ(x) for x > 0, by Stirling's series after shifting x to 10 or above (DLMF 5.11.1,
-/// 5.5.1). The absolute error is below 1e-12, the size of the next term, 1 / (1188 x⁹), at 10.
+/// 5.5.1). From 10 on, the next term, 1 / (1188 x⁹), bounds the absolute error to less than 1e-12.
 fn ln_gamma(mut x: f64) -> f64 {
     let mut shift = 0.0;
     while x < 10.0 {

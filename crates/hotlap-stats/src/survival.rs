@@ -86,12 +86,12 @@ impl Survival {
         }
     }
 
-    /// Returns the number of requests, with a response or still open at the end, each counted once.
+    /// Returns the number of requests with or without a response, each counted once.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -134,10 +134,10 @@ impl Survival {
     /// A closed loop sends no request while it waits, so a stall of any length delays one request
     /// on each connection (*coordinated omission*: Tene, "How NOT to Measure Latency", 2013). A
     /// user arrives at any time, and more often during a long request than during a short one. The
-    /// user waits for the rest of a request that takes t, which is uniform from 0 to t. The share
-    /// of waits above x is therefore Σ max(t − x, 0) ÷ Σ t (Feller, "An Introduction to Probability
-    /// Theory and Its Applications", volume II, section XI.4). For exponential times, this share
-    /// equals the share of requests that take longer than x.
+    /// user waits for the rest of a request. For a request that takes t, this rest is uniform from
+    /// 0 to t. The share of waits above x is therefore Σ max(t − x, 0) ÷ Σ t (Feller, "An
+    /// Introduction to Probability Theory and Its Applications", volume II, section XI.4). For
+    /// exponential times, this share equals the share of requests that take longer than x.
     pub fn wait_at_random(&self, q: f64) -> f64 {
         let total: f64 = self.last_seen.iter().map(|(ns, n)| *ns as f64 * *n as f64).sum();
         let (mut time, mut requests) = (0.0, 0.0);
@@ -257,7 +257,7 @@ impl Ages {
         self.0.values().sum()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no ages.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -304,8 +304,8 @@ pub struct Censored {
     /// The ages of the requests under way when a window opened, sent or not.
     #[serde(skip_serializing_if = "Ages::is_empty")]
     pub entered: Ages,
-    /// The waiting times, from when they were due, of requests not sent when the window closed,
-    /// because no connection was free. Empty in a closed loop.
+    /// How long requests had been due when the window closed, if they were not sent because no
+    /// connection was free. Empty in a closed loop.
     #[serde(skip_serializing_if = "Ages::is_empty")]
     pub waiting: Ages,
 }
@@ -364,14 +364,14 @@ impl Concurrency {
     ///
     /// In a closed loop, these are all requests that can be in flight, however long the stall is.
     /// In an open loop, these are the requests that become due during the stall, up to the number
-    /// that can be in flight. With more requests a queue forms, and this number is too low.
+    /// that can be in flight. With more requests, a queue forms, and this number is too low.
     pub fn delayed_by(self, ns: u64) -> u64 {
         let due = self.rate.map_or(u64::MAX, |rate| (rate * ns as f64 / 1e9).ceil() as u64);
         due.clamp(1, self.in_flight.max(1))
     }
 
-    /// Returns the concurrency of samples that are only a share of all requests, from 0 to 1. A
-    /// stall delays the same share of the requests that it delays in total.
+    /// Returns the concurrency of samples that are only a share of all requests, from 0 to 1. Of
+    /// all requests that a stall delays, the same share belongs to the samples.
     pub fn of_share(self, share: f64) -> Self {
         Self {
             in_flight: (self.in_flight as f64 * share).ceil() as u64,

@@ -1,4 +1,4 @@
-//! Verdicts and ranks, which state the differences between servers that count.
+//! Verdicts and ranks, which state which differences between servers count.
 //!
 //! A verdict needs at least [`MIN_RESTARTS`] restarts, and a p-value that is at most alpha after
 //! correction for the number of comparisons ([`holm`]). If copies of one program differ, there are
@@ -71,8 +71,9 @@ impl Criterion {
     }
 }
 
-/// Returns the verdicts on comparisons that form one family, in their order. [`holm`] corrects the
-/// p-values for their number. So if nothing differs, at most 5% of families have a false verdict.
+/// Returns the verdicts on comparisons that form one family, in the same order. [`holm`] corrects
+/// the p-values for their number. So if nothing differs, at most 5% of families have a false
+/// verdict.
 ///
 /// The sentences of a table give two verdicts per server, on CPU time per request and on
 /// requests/s. These verdicts form one family. Further measures (latency, memory) form another

@@ -137,8 +137,8 @@ impl Queue {
         missed as f64 <= goal.share * requests as f64
     }
 
-    /// Returns the rate at which the goal is met for long. At this rate, all minutes together have
-    /// as many misses as the goal allows. The seeds are the same for each rate.
+    /// Returns the rate at which the goal is met in the long run. At this rate, all minutes
+    /// together have as many misses as the goal allows. The seeds are the same for each rate.
     fn capacity(self, goal: Goal) -> f64 {
         let busy = self.service_s * if self.slow_one_in.is_some() { 1.19 } else { 1.0 };
         let (mut low, mut high) = (0.05 / busy, 1.2 * self.workers as f64 / busy);
@@ -265,7 +265,7 @@ fn the_simulated_queue_is_the_one_of_the_formula() {
         (requests, missed) = (requests + n, missed + k);
     }
     let (found, share) = (missed as f64 / requests as f64, md1_share_above(380.0, 0.002, 0.020));
-    // Misses come in bursts: 1.5 million requests leave an error of some per cent.
+    // Misses come in bursts: 1.5 million requests leave an error of several per cent.
     assert!((found / share - 1.0).abs() < 0.1, "{found} {share}");
 }
 

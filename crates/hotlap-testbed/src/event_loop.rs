@@ -56,7 +56,7 @@ pub struct NotAServer {
 }
 
 impl NotAServer {
-    /// Returns the variant that `text` names, which is the variant's own name in lower case.
+    /// Returns the variant whose own name in lower case is `text`.
     pub(crate) fn or_named<T: Copy + Debug>(text: &str, all: &[T]) -> Result<T, Self> {
         let name = |one: &T| format!("{one:?}").to_lowercase();
         let known = || all.iter().map(name).collect::<Vec<_>>().join(", ");

@@ -99,7 +99,7 @@ pub enum Flaw {
     AcceptsSpaceBeforeColon,
     /// The server closes the connection on a folded header.
     ClosesOnFoldedHeaders,
-    /// The server rejects its own path if the request has it as an absolute URL.
+    /// The server rejects its own path if the request target is an absolute URL.
     RejectsAbsoluteTarget,
     /// The server accepts every `Content-Type`.
     AcceptsAnyMediaType,
@@ -399,7 +399,7 @@ struct Responder {
     /// The next number to send or to count with. The first number is 7, so that the length of the
     /// number changes within the first six requests.
     count: AtomicU64,
-    /// The time of the first response, for a clock or a `Date` that stands still.
+    /// The time of the first response, for a stale clock or a stale `Date`.
     first: OnceLock<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! A server for the contracts of the suites `web` and `files` that does as little work as possible.
 //! Each thread has one connection to the database and prepares its statements once. All statements
-//! of a kind take one round trip.
+//! of one kind that a request needs take one round trip.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};

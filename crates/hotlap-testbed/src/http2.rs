@@ -1,4 +1,4 @@
-//! A client of a [`TestServer`](crate::TestServer) that speaks HTTP/2, seen from the server as
+//! The server's side of an HTTP/2 connection to a client of a [`TestServer`](crate::TestServer), as
 //! frames.
 //!
 //! Header blocks are not decoded. A test chooses the response by the number of the request.

@@ -208,7 +208,7 @@ impl Peer {
 /// systems give to outgoing connections, so that no client of another test takes it meanwhile.
 ///
 /// # Panics
-/// If all ports of this range are taken.
+/// If all ports from 10,000 to 29,999 are taken.
 pub fn unused_address() -> SocketAddr {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 20_000;

@@ -314,7 +314,7 @@ impl Unruly {
         self.actions.iter().map(|(action, count)| (action.deed(), count.load(Ordering::SeqCst)))
     }
 
-    /// Returns whether the server serves a connection, so that its counts may still change.
+    /// Returns whether the server is serving a connection. If so, its counts may still change.
     pub fn is_busy(&self) -> bool {
         self.open.load(Ordering::SeqCst) > 0
     }
@@ -365,7 +365,7 @@ impl Unruly {
                 None => &Action::Respond,
                 Some(action) => action,
             };
-            // The frames of an action are written for stream 1 and must be sent on this stream.
+            // The frames of an action name stream 1, but must be sent on `stream`.
             let for_stream = |bytes: &[u8]| on_stream(bytes, stream);
             let action = match action {
                 Action::Send(bytes) => Action::Send(for_stream(bytes)),

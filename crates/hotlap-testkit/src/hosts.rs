@@ -100,8 +100,8 @@ impl Hosts {
     }
 
     /// Prepares an agent whose channel runs over a cable, as the channel of `ssh` does. Returns the
-    /// command that opens the channel from another host. Also returns the receiver of the agent's
-    /// process, which arrives once the agent has been started.
+    /// command that opens the channel from another host. Also returns a receiver, which gets the
+    /// agent's process once the agent has been started.
     pub fn over_cable(
         &self,
         host: usize,
@@ -174,7 +174,7 @@ fn ip(arguments: &str) -> Result<(), String> {
 }
 
 /// How a slow cable treats packets. This process passes packets between two network interfaces. Few
-/// kernels can delay packets themselves (`netem`), but nearly all have such interfaces.
+/// kernels can delay packets themselves (`netem`), but nearly all have TAP interfaces.
 #[derive(Debug, Clone, Copy)]
 pub struct Slow {
     /// The time that a packet takes in each direction.

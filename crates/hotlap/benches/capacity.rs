@@ -1,12 +1,11 @@
 //! Tests whether the intervals of `hotlap capacity` are right. The bench searches for the capacity
 //! of queues of known service time, whose true capacity is known. With `--neighbour`, a neighbour
-//! takes a random share of every core in bursts meanwhile.
+//! meanwhile takes a random share of every core in bursts.
 //!
 //!     cargo bench -p hotlap --bench capacity -- [--runs 7] [--seconds 120] [--neighbour]
 //!         [--high-priority]
 //!
-//! Each run is one search of all three queues, so that it counts as three searches. Run N has the
-//! seed N.
+//! Each run searches all three queues and counts as three searches. Run N has the seed N.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 

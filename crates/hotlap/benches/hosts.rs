@@ -6,8 +6,9 @@
 //!     cargo bench -p hotlap --bench hosts -- [--server COMMAND] [--server-on COMMAND]
 //!         [--generator-on COMMAND]... [--seconds 120] [--connections 64] [--seed 1]
 //!
-//! With n `--generator-on`, servers are also loaded by one agent, by two agents, and so on up to n.
-//! Without other hosts, `--server-on 'env target/release/hotlap'` shows what the channel changes.
+//! With n options `--generator-on`, servers are also loaded by one agent, by two agents, and so on
+//! up to n. Without other hosts, `--server-on 'env target/release/hotlap'` shows what the channel
+//! changes.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 

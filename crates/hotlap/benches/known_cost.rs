@@ -1,7 +1,7 @@
 //! Tests whether hotlap finds a known cost. One server of each pair does extra arithmetic for each
 //! request. The cost of the arithmetic is timed alone, by the same program without a server. The
-//! cost is also timed inside the server, at one request of many, while hotlap loads the server. The
-//! built `hotlap` measures the servers as users do, with commands and a JSON export.
+//! cost is also timed inside the server, for one request in many, while hotlap loads the server.
+//! The built `hotlap` measures the servers as users do, with commands and a JSON export.
 //!
 //!     cargo bench -p hotlap --bench known_cost -- [--seconds 25] [--connections 4,64,1000]
 //!         [--extra-us 0.2,0.5,1,2,4] [--bases 0,0.5,1,2,4,7] [--keep FILE]
@@ -18,7 +18,7 @@
 //!
 //! `--warm` measures servers that become cheaper: during the first 20 s of their CPU time, or once
 //! the load has paused often enough. Each of them must be called "still warming up" or be measured
-//! right. A server of constant cost must not be called "still warming up".
+//! correctly. A server of constant cost must not be called "still warming up".
 //!
 //! `--calls` counts verdicts. A server is compared with itself and with a server that costs a known
 //! share more.
@@ -497,8 +497,8 @@ fn bursts(options: &Options) {
     }
 }
 
-/// Returns the cost of a request with bursts, divided by the cost without bursts, as `wrk` found
-/// it.
+/// Returns the ratio of the cost of a request with bursts to the cost without bursts, as found by
+/// `wrk`.
 fn wrk_ratio<'a>(bursts: impl IntoIterator<Item = &'a Burst>) -> f64 {
     let mut sums = [(0, 0); 2];
     for burst in bursts {

@@ -40,7 +40,7 @@ mod unix {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{Winsize, tcsetwinsize};
 
-    /// The word with which every drawing begins.
+    /// The first word of every drawing.
     const FIRST: &[u8] = b"restart ";
 
     struct Options {

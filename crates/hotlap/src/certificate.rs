@@ -1,7 +1,7 @@
 //! The certificate of a machine: how small a difference runs on the machine can find.
 //!
-//! `hotlap selftest --power` measures it in trials with servers whose differences are known.
-//! Reports of later runs on the same machine cite the certificate.
+//! `hotlap selftest --power` measures this difference in trials with servers whose differences are
+//! known. Reports of later runs on the same machine cite the certificate.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -23,7 +23,7 @@ pub const PLANTED_PERCENT: [u32; 3] = [1, 3, 10];
 const CONTROL: f64 = 0.25;
 
 /// Returns the duration of a run of this many servers, the reference included, as a multiple of the
-/// duration that gives one server as much time.
+/// time that each server gets.
 pub fn time_shares(servers: usize) -> f64 {
     servers as f64 + CONTROL
 }
@@ -82,8 +82,8 @@ impl Trials {
         Ok(folder.join(format!("certificate-{machine}.{end}")))
     }
 
-    /// Stores the trials on disk. If they are interrupted before [`Self::finish`], a later hotlap
-    /// continues them.
+    /// Stores the trials on disk. If the trials are interrupted before [`Self::finish`], a later
+    /// hotlap continues them.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -154,10 +154,10 @@ impl PowerCertificate {
         Some(trials.certificate())
     }
 
-    /// Returns the smallest difference in CPU time per request that 9 of 10 runs of another length
-    /// find, as a share. The runs have this many servers, the reference included, each under this
-    /// many loads. The error of a figure is inversely proportional to the square root of the time
-    /// that it gets.
+    /// Returns the smallest difference in CPU time per request that 9 of 10 runs of another
+    /// duration find, as a share. The runs have this many servers, the reference included, each
+    /// under this many loads. The error of a figure is inversely proportional to the square root of
+    /// the time that it gets.
     pub fn smallest_in(&self, duration_s: f64, servers: usize, loads: usize) -> Option<f64> {
         let own_s = duration_s / time_shares(servers) / loads as f64;
         Some(self.smallest? * (self.pair_s / time_shares(2) / own_s).sqrt())

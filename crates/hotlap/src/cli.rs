@@ -27,8 +27,8 @@ macro_rules! requests_help {
                body = '{\"user\":${id},\"key\":\"${key}\"}'\n  \
                expect_status = 201\n  \
                expect_body = '{\"key\":\"${key}\"}'\n\n\
-             A field has one value per request, the same wherever it stands. `expect_body` is \
-             compared byte by byte; `hotlap run --dry-run` checks the file.\n\n\
+             A field has one value per request, the same wherever the field occurs. `expect_body` \
+             is compared byte by byte. `hotlap run --dry-run` checks the file.\n\n\
              Other fields: { counter = 1 }, { choice = [\"a\", \"b\"] }, { lines = \"FILE\" }, \
              { random_lines = \"FILE\" }, { text = 16 }. Other keys of a request: name, body_file."
         )
@@ -182,7 +182,7 @@ pub enum Command {
     Check(CheckArgs),
     /// Show a stored run
     Report(ReportArgs),
-    /// Compare two stored runs
+    /// Compare stored runs
     Compare(CompareArgs),
     /// List stored runs
     History(HistoryArgs),
@@ -196,9 +196,10 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Be the other end of --generator-on or --server-on, which start this command
     ///
-    /// It takes orders from its standard input alone, in binary messages, and answers on its
-    /// standard output. It opens no port and keeps nothing. It ends, with everything that it
-    /// started, when its input closes or when nothing has come for 15 s.
+    /// It takes orders only from its standard input, in binary messages, and answers on its
+    /// standard output. It opens a port only while it looks for the address that generators reach.
+    /// It ends, with everything that it started, when its input closes or when nothing has come for
+    /// 15 s.
     Agent(AgentArgs),
     /// The process that ends a server's process tree when hotlap ends.
     #[command(name = "__supervisor", hide = true, disable_help_flag = true)]
@@ -426,7 +427,7 @@ pub struct MergeArgs {
     /// The results of `hotlap run --shard`, or a folder that contains the results (*.db)
     #[arg(value_name = "FILE|FOLDER", required = true)]
     pub stores: Vec<PathBuf>,
-    /// The kind of machine to merge, if the shards ran on several kinds: its number in the message
+    /// Merge only shards from this kind of machine. Without this option, an error numbers the kinds
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub kind: Option<usize>,
     /// Also print everything known about each server

@@ -50,10 +50,10 @@ impl Exit {
     }
 }
 
-/// The option with which hotlap exits as `git bisect run` expects.
+/// The option that makes hotlap exit as `git bisect run` expects.
 pub const GIT_BISECT: &str = "--git-bisect";
 
-/// The exit code with which a command tells `git bisect run` to skip a commit (git-bisect(1)).
+/// The exit code that tells `git bisect run` to skip a commit (git-bisect(1)).
 const SKIP: u8 = 125;
 
 /// The lowest exit code that ends `git bisect run`.

@@ -190,7 +190,7 @@ struct Keys {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Restores the terminal mode when it is dropped.
+/// Restores the terminal mode when this value is dropped.
 struct Restore(Termios);
 
 impl Drop for Restore {

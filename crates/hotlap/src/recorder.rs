@@ -336,14 +336,14 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Stores a run whose store failed in a new file. Tries the folder of the store, then the
-    /// current folder, and then the folder for temporary files.
+    /// Stores a run in a new file, because its store failed. Tries the folder of the store, then
+    /// the current folder, and then the folder for temporary files.
     fn rescue(&mut self, store: &Path) -> Option<PathBuf> {
         let name = format!("hotlap-run-{}-{}.db", self.run.began_ms, std::process::id());
         let beside = store.parent().unwrap_or(Path::new("")).to_owned();
         for folder in [beside, PathBuf::new(), std::env::temp_dir()] {
             let path = folder.join(&name);
-            // Never uses an existing file, nor a symbolic link in a shared folder.
+            // An existing file, or a symbolic link in a shared folder, is never used.
             let fresh = OpenOptions::new().write(true).create_new(true).open(&path);
             if fresh.is_ok() && saved(&path, &mut self.run).is_ok() {
                 return Some(path);

@@ -11,6 +11,7 @@ pub mod figure;
 mod heading;
 mod laps;
 pub mod latency;
+mod overview;
 mod pool;
 mod results;
 mod sentences;
@@ -34,6 +35,7 @@ pub use figure::Figure;
 pub use heading::{Heading, HostView, cores_in_words, request_and_load, shape_words};
 pub use laps::{LapView, StartView, WarmupView};
 pub use latency::{Latency, OpenLoopView, RequestRow};
+pub use overview::Overview;
 pub use pool::{NodeDifference, PoolView, ShardView};
 pub use results::{ErrorCount, FACTS, Fact, LoadResults, Row, Value};
 pub use suite::{Failed, LayerStep, PublishedSource, PublishedView, ScalePoint, Scaling, absence};
@@ -169,6 +171,9 @@ impl Report {
     /// returned, since each load has its own section. Without a comparison, the sentences state
     /// what was measured.
     pub fn headline(&self) -> Vec<String> {
+        if let Some(shared) = self.shared_sentence() {
+            return vec![shared.to_owned()];
+        }
         if self.tables.len() > 1 {
             let mut firsts = self.tables.iter().filter_map(|t| Some((t, t.sentences.first()?)));
             if let Some((load, sentence)) = firsts.next() {
@@ -191,6 +196,14 @@ impl Report {
             (true, [only]) => vec![format!("{} failed: nothing was measured.", only.name)],
             (true, all) => vec![format!("All {} servers failed: nothing was measured.", all.len())],
         }
+    }
+
+    /// Returns the only sentence of every table, if there are several tables.
+    pub fn shared_sentence(&self) -> Option<&str> {
+        let [first, others @ ..] = &self.tables[..] else { return None };
+        let [only] = &first.sentences[..] else { return None };
+        let is_shared = !others.is_empty() && others.iter().all(|t| t.sentences == first.sentences);
+        is_shared.then_some(only)
     }
 
     /// Returns how the run was measured, as names and values. Unknown facts are left out.

@@ -135,7 +135,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens an existing store for reading.
+    /// Opens an existing store, only for reading if it cannot be written.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
         let shown = || path.display().to_string();
         is_no_other_kind(path)?;
@@ -180,8 +180,8 @@ impl Store {
         self.write(|tx| put_run(tx, run, None))
     }
 
-    /// Stores a whole run as far as it has come, after a store has failed. Returns the run's
-    /// number. A run that is already stored is replaced, and any other run gets a new number.
+    /// Stores everything that a run has so far, after a store has failed. Returns the run's number.
+    /// A run that is already stored is replaced, and any other run gets a new number.
     pub fn save(&mut self, run: &Redacted<Run>) -> Result<u64, StoreError> {
         self.write(|tx| {
             let same = "DELETE FROM run WHERE number = ?1 AND began_ms = ?2 AND seed = ?3";
@@ -390,7 +390,7 @@ fn read_run(db: &Connection, number: i64, times: bool) -> rusqlite::Result<Optio
     Ok(Some(run))
 }
 
-/// Sets the options with which an open store is written.
+/// Sets the options for writing to an open store.
 fn prepare(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "foreign_keys", true)?;
     // A power cut may lose the last lap, but a crash of hotlap must not. WAL with NORMAL is enough.
@@ -414,7 +414,7 @@ fn file(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
 }
 
-/// Refuses a folder, a device and a named pipe, because SQLite would wait for a named pipe.
+/// Refuses a folder, a device and a named pipe. SQLite would wait for a named pipe.
 fn is_no_other_kind(path: &Path) -> Result<(), StoreError> {
     match path.metadata() {
         Ok(found) if !found.is_file() => {

@@ -31,7 +31,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// Returns a run whose number of restarts the caller adds.
+/// Returns a run without a number of restarts, which the caller adds.
 fn run(scene: &Scene) -> Hotlap {
     scene.hotlap("run --rounds 2 --slice 12ms --no-pin --store store.db --export-json out.json")
 }
@@ -102,7 +102,8 @@ fn killed_at_any_moment_it_leaves_no_process_and_a_whole_store() {
         began.elapsed()
     };
     for kill in 0..kills {
-        // Each kill happens at a random moment of its part of the time, and all parts are equal.
+        // The time is divided into equal parts, and each kill happens at a random moment of its
+        // part.
         let random = RandomState::new().hash_one(kill) as f64 / u64::MAX as f64;
         let moment = whole.mul_f64((f64::from(kill) + random) / f64::from(kills));
         let scene = scene();

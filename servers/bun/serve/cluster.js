@@ -1,4 +1,4 @@
-// As many processes of server.js as there are cores to use, on one port.
+// Starts one process of server.js for each core, all on one port.
 const workers = [];
 process.on("SIGTERM", () => {
   for (const worker of workers) worker.kill();
@@ -11,7 +11,7 @@ for (let i = 0; i < Number(process.env.CPUS ?? 1); i++) {
       cmd: [process.execPath, "server.js"],
       stdio: ["ignore", "inherit", "inherit"],
       env: { ...process.env, WORKER: String(i) },
-      // A worker that ends unasked takes the server down: a race with fewer would be unfair.
+      // If a worker ends unexpectedly, so does the server. Fewer workers would be unfair.
       onExit: () => process.exit(1),
     }),
   );

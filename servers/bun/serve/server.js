@@ -1,8 +1,8 @@
-// Bun's own server: hello on /, and the JSON API on /bla. STATIC answers hello without a handler.
+// Bun's own server: hello on /, and the JSON API on /bla. With STATIC, hello needs no handler.
 const hello = () => new Response("Hello, World!");
 const error = (status, text) => Response.json({ error: text }, { status });
 
-// An absent content type is taken for JSON.
+// A missing content type counts as JSON.
 function isJson(request) {
   const type = request.headers.get("content-type");
   return type === null || type.split(";", 1)[0].trim().toLowerCase() === "application/json";
@@ -25,7 +25,7 @@ async function name(request) {
 Bun.serve({
   hostname: process.env.HOST,
   port: Number(process.env.PORT ?? 8080),
-  // Each process of the cluster listens on its own; the kernel deals out the connections.
+  // Each process of the cluster has its own listener. The kernel distributes the connections.
   reusePort: process.env.WORKER !== undefined,
   maxRequestBodySize: 1 << 20,
   routes: {

@@ -7,7 +7,7 @@
 
 (set! *warn-on-reflection* true)
 
-;; Ring's own, before it is replaced: whatever is not a plain reading makes the whole map.
+;; Ring's own function, before it is replaced. Anything but a simple lookup builds the whole map.
 (def ^:private whole servlet/build-request-map)
 
 (def ^:private keys-of-a-request

@@ -11,7 +11,7 @@
 
 (def ^:private printed {:log print-request :finish flush})
 
-;; What the logger does with it (writes it, queues it, drops it) is up to log4j2.xml.
+;; log4j2.xml determines whether the logger writes, queues or drops a request.
 (def ^:private logged {:log #(log/info %) :finish #(LogManager/shutdown)})
 
 (defn technique

@@ -1,4 +1,4 @@
-// Boost.Beast: asynchronous sessions; each thread has an event loop and a listener of its own.
+// Boost.Beast with asynchronous sessions. Each thread has its own event loop and listener.
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -17,7 +17,7 @@ using boost::system::error_code;
 
 class Session : public std::enable_shared_from_this<Session> {
     tcp::socket socket;
-    boost::beast::flat_buffer buffer{16384};  // the most that a head and what follows it may be
+    boost::beast::flat_buffer buffer{16384};  // the limit for a head and what follows it
     std::optional<http::request_parser<http::string_body>> parser;
     http::response<http::string_body> response;
 

@@ -1,4 +1,4 @@
-// libmicrohttpd: its own threads, each with an epoll of its own.
+// libmicrohttpd with its own threads, each with its own epoll instance.
 #include <microhttpd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,12 +12,12 @@ static enum MHD_Result answer(void *unused, struct MHD_Connection *connection, c
                               const char *method, const char *version, const char *body,
                               size_t *size, void **seen) {
     (void)unused, (void)version, (void)body;
-    // The first call tells of the head alone; an answer to that would close the connection.
+    // The first call comes after the head alone. A response to it would close the connection.
     if (*seen == NULL) {
         *seen = &hello;
         return MHD_YES;
     }
-    if (*size != 0) {  // a part of the body, which nobody here wants
+    if (*size != 0) {  // a part of the body, which is ignored
         *size = 0;
         return MHD_YES;
     }

@@ -25,8 +25,8 @@ public:
             : method == Http::Method::Get     ? response.send(Code::Ok, "Hello, World!", text)
             : method == Http::Method::Head    ? response.send(Code::Ok, "", text)
             : response.send(Code::Method_Not_Allowed, "Method Not Allowed", text);
-        // Pistache 0.0.5 answers `Connection: Close` to a client that does not say `Keep-Alive`, and
-        // leaves the closing to the client; a server closes what it has said to close.
+        // Pistache 0.0.5 sends `Connection: Close` to a client that does not send `Keep-Alive`, but
+        // leaves the connection open. A server must close a connection after this announcement.
         const auto said = request.headers().tryGet<Http::Header::Connection>();
         if (said && said->control() == Http::ConnectionControl::KeepAlive)
             return;

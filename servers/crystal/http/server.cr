@@ -9,7 +9,7 @@ end
 
 server = HTTP::Server.new do |context|
   request, response = context.request, context.response
-  # A body that is left unread costs the connection.
+  # If a body is left unread, the connection is lost.
   request.body.try &.skip_to_end
   response.content_type = "text/plain"
   if request.path != "/"

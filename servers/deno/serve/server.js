@@ -3,7 +3,7 @@ const MAX_BODY = 1 << 20;
 const HELLO = { headers: { "content-type": "text/plain" } };
 const error = (status, text) => Response.json({ error: text }, { status });
 
-// An absent content type is taken for JSON.
+// A missing content type counts as JSON.
 function isJson(request) {
   const type = request.headers.get("content-type");
   return type === null || type.split(";", 1)[0].trim().toLowerCase() === "application/json";
@@ -35,7 +35,7 @@ function bla(request) {
   return reads ? Response.json({ results: [1, 2, 3] }) : name(request);
 }
 
-// A URL object for each request costs more than the rest of the answer.
+// A URL object for each request costs more than the rest of the response.
 function pathOf(url) {
   const start = url.indexOf("/", url.indexOf("//") + 2);
   const query = url.indexOf("?", start);

@@ -1,4 +1,4 @@
-// The server of server.js behind Deno.serve, because `deno serve` has no options for TLS.
+// Runs server.js with Deno.serve, because `deno serve` has no options for TLS.
 import server from "./server.js";
 
 const [hostname, port, certificate, key] = Deno.args;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Unpacks Cowboy and its two libraries into deps/, compiled as they are, from Debian's RabbitMQ
-# package: hex is the usual way to them, and no other registry has them. No broker is installed.
+# Unpacks Cowboy and its two libraries, already compiled, from Debian's RabbitMQ package into deps/.
+# Their usual source is hex, and no other registry has them. No broker is installed.
 set -eu
 
 apt-get download rabbitmq-server

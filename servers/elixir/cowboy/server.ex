@@ -4,7 +4,7 @@ defmodule Server do
   def start do
     {:ok, _} = Application.ensure_all_started(:cowboy)
 
-    # Kept where no connection's process has to copy it.
+    # A persistent term is not copied to the process of each connection.
     dispatch = :cowboy_router.compile([{:_, [{"/", Server.Hello, []}]}])
     :persistent_term.put(__MODULE__, dispatch)
 

@@ -12,7 +12,7 @@ start() ->
         {"/bla", ?MODULE, bla},
         {'_', ?MODULE, unknown}
     ],
-    %% Kept where no connection's process has to copy it.
+    %% A persistent term is not copied to the process of each connection.
     persistent_term:put(?MODULE, cowboy_router:compile([{'_', Routes}])),
     Transport = #{max_connections => infinity},
     {ok, Ip} = inet:parse_address(os:getenv("HOST", "127.0.0.1")),
@@ -61,7 +61,7 @@ name({ok, Body, Req}) ->
         _:_ -> fail(400, <<"Bad Request">>, Req)
     end.
 
-%% An absent content type is taken for JSON.
+%% A missing content type counts as JSON.
 is_json(Req) ->
     case cowboy_req:header(<<"content-type">>, Req) of
         undefined -> true;

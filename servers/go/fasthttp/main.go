@@ -25,7 +25,7 @@ func main() {
 	server := &fasthttp.Server{
 		Name:               "fasthttp",
 		MaxRequestBodySize: 1 << 20,
-		// Twice the default's read buffer, so that a request head of common size fits.
+		// Twice the default size, so that a request head of common size fits.
 		ReadBufferSize: 8192,
 		Handler: func(ctx *fasthttp.RequestCtx) {
 			if string(ctx.Path()) != "/" {

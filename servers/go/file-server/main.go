@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// The file server has no entity tags, but honours one that is set before it.
+// The file server sets no entity tag, but uses a tag that is already set.
 func tagged(folder string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		about, err := os.Stat(filepath.Join(folder, path.Clean("/"+r.URL.Path)))

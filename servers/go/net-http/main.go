@@ -1,4 +1,4 @@
-// Go's standard library server: routes by its own ServeMux, JSON by its own encoding/json.
+// Go's standard library server, with its own ServeMux for routes and encoding/json for JSON.
 package main
 
 import (
@@ -55,7 +55,7 @@ func main() {
 func postBla(w http.ResponseWriter, r *http.Request) {
 	var params map[string]any
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
-	// `null` decodes into a nil map without an error; it is no object either.
+	// `null` is not an object, but decodes into a nil map without an error.
 	if err != nil || json.Unmarshal(body, &params) != nil || params == nil {
 		refuse(w, http.StatusBadRequest)
 		return
@@ -63,7 +63,7 @@ func postBla(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"name": params["name"]})
 }
 
-// accepting refuses whatever says that it is not JSON.
+// accepting refuses requests that declare a content type other than JSON.
 func accepting(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if said := r.Header.Get("Content-Type"); said != "" && said != "application/json" {

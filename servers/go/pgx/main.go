@@ -1,4 +1,4 @@
-// net/http with pgx: queries through its pool, and the pages of html/template.
+// net/http with pgx: queries through pgx's pool, and pages with html/template.
 package main
 
 import (

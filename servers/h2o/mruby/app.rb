@@ -1,4 +1,4 @@
-# A Rack application inside H2O: mruby, with the JSON that H2O brings.
+# A Rack application inside H2O, on mruby with the JSON library that H2O includes.
 TEXT = { "content-type" => "text/plain" }
 TYPE = { "content-type" => "application/json" }
 
@@ -14,7 +14,7 @@ end
 def echo(env)
   body = env["rack.input"] ? env["rack.input"].read.to_s.strip : ""
   params = begin
-    # This parser stops where the object ends, and is silent about what follows it.
+    # This parser stops at the end of the object and ignores what follows.
     body[-1] == "}" ? JSON.parse(body) : nil
   rescue StandardError
     nil

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Warp: a light thread of the runtime for each connection.
+-- | Warp, with a lightweight thread of the runtime for each connection.
 module Main (main) where
 
 import Data.ByteString.Builder (byteString)
@@ -16,7 +16,7 @@ import System.Environment (getArgs, getEnv, lookupEnv)
 import System.Info (fullCompilerVersion)
 import Prelude hiding (length)
 
--- | A page whose length is said: Warp would send it in chunks otherwise.
+-- | A page with a content length. Without the length, Warp would send the page in chunks.
 page :: Status -> ResponseHeaders -> ByteString -> Response
 page status more body = responseBuilder status (text : size : more) (byteString body)
   where

@@ -1,4 +1,4 @@
-// Helidon's routing, as its guide begins. A request runs on the virtual thread of its connection.
+// Helidon's routing, as in its guide. A request runs on the virtual thread of its connection.
 
 import io.helidon.common.Version;
 import io.helidon.http.HeaderNames;
@@ -10,8 +10,8 @@ import io.helidon.webserver.http.RoutingRequest;
 import io.helidon.webserver.http.RoutingResponse;
 
 public class Hello {
-    // Helidon 4.5.0 answers "Connection: close" in words and keeps the connection open (its issue
-    // 12324); this is how an application ends it, once the answer is out.
+    // Helidon 4.5.0 sends "Connection: close" but keeps the connection open (its issue 12324). This
+    // is how an application closes the connection after the response is sent.
     private static void close(FilterChain chain, RoutingRequest request, RoutingResponse response) {
         chain.proceed();
         if (request.headers().contains(HeaderValues.CONNECTION_CLOSE)) {

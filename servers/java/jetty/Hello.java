@@ -81,7 +81,7 @@ public class Hello extends HttpServlet {
         server.addConnector(connector);
         server.setStopAtShutdown(true);
         ServletContextHandler context = new ServletContextHandler("/");
-        // The empty pattern is the root and nothing below it: any other path is a 404.
+        // The empty pattern matches only the root. Any other path is a 404.
         context.addServlet(Hello.class, "");
         server.setHandler(context);
         server.start();

@@ -1,4 +1,4 @@
-// Netty's HTTP codec with a handler of our own; one event loop thread a core.
+// Netty's HTTP codec with a handler of our own, and one event loop thread for each core.
 
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.Unpooled;
@@ -18,7 +18,7 @@ public class Hello extends SimpleChannelInboundHandler<HttpObject> {
 
     @Override
     protected void channelRead0(ChannelHandlerContext context, HttpObject message) {
-        // What is not the head of a request is its body, of which nothing is wanted here.
+        // Anything but the head of a request is a part of its body, which is ignored.
         if (!(message instanceof HttpRequest)) return;
         HttpRequest request = (HttpRequest) message;
         if (request.decoderResult().isFailure()) {
@@ -31,7 +31,7 @@ public class Hello extends SimpleChannelInboundHandler<HttpObject> {
         }
     }
 
-    // Answers to pipelined requests leave together.
+    // Responses to pipelined requests are sent together.
     @Override
     public void channelReadComplete(ChannelHandlerContext context) {
         context.flush();
@@ -56,7 +56,7 @@ public class Hello extends SimpleChannelInboundHandler<HttpObject> {
                 new HttpServerExpectContinueHandler(), new Hello());
     }
 
-    // Each stream is a channel of its own, with the handler of HTTP/1.1.
+    // Each stream is a separate channel, with the handler for HTTP/1.1.
     static void addHttp2(ChannelPipeline pipeline) {
         pipeline.addLast(Http2FrameCodecBuilder.forServer().build());
         pipeline.addLast(new Http2MultiplexHandler(new ChannelInitializer<Channel>() {

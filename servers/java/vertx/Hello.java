@@ -1,4 +1,4 @@
-// A Vert.x verticle: its instances share the port, and each lives on an event loop of its own.
+// A Vert.x verticle, whose instances share the port. Each instance has its own event loop.
 
 import io.vertx.core.AbstractVerticle;
 import io.vertx.core.DeploymentOptions;

@@ -1,11 +1,11 @@
--- Run once, before the workers are forked; they find these three functions made.
+-- This file runs once, before the workers are forked. The workers inherit the three functions.
 local cjson = require "cjson.safe"
 cjson.decode_invalid_numbers(false)
 
 local function answer(status, kind, body)
     ngx.status = status
     ngx.header.content_type = kind
-    ngx.header.content_length = #body -- else it would be chunked
+    ngx.header.content_length = #body -- otherwise, the body would be chunked
     ngx.print(body)
 end
 
@@ -24,7 +24,7 @@ end
 local function echo()
     ngx.req.read_body()
     local body = ngx.req.get_body_data()
-    -- An array is a table in Lua too, so its first character tells an object.
+    -- In Lua, an array is a table too. Only the first character tells objects from arrays.
     local params = body and body:find("^%s*{") and cjson.decode(body)
     if not params then
         return refuse(400, "Bad Request")

@@ -1,4 +1,4 @@
-# nginx takes no port from its environment, so it gets a configuration of its own for each.
+# nginx does not read a port from its environment, so each port gets its own configuration.
 PATH=$PATH:/usr/sbin
 if [ -n "$TLS_CERT" ]; then
   PROTOCOL="ssl http2"

@@ -1,5 +1,6 @@
-## The standard library's asynchronous HTTP server in one process, a thread and a listener for each
-## core: the kernel deals out the clients (SO_REUSEPORT), and each thread has its own event loop.
+## The standard library's asynchronous HTTP server in one process, with a thread and a listener for
+## each core. The kernel distributes the clients (SO_REUSEPORT), and each thread has its own event
+## loop.
 import std/[asyncdispatch, asynchttpserver, os, strutils]
 
 const text = ("Content-Type", "text/plain")

@@ -1,4 +1,4 @@
-## The standard library's asynchronous HTTP server, one thread.
+## The standard library's asynchronous HTTP server, in one thread.
 import std/[asyncdispatch, asynchttpserver, os, strutils]
 
 const

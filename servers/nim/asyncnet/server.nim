@@ -1,12 +1,12 @@
-## The standard library's asynchronous sockets: one thread, and an async procedure a connection that
-## reads as if it blocked.
+## The standard library's asynchronous sockets, with one thread and an async procedure for each
+## connection. The procedure reads as if it blocked.
 import std/[asyncdispatch, asyncnet, nativesockets, os, posix, strutils]
 import http
 
 proc serve(client: AsyncSocket) {.async.} =
   var
-    text, reply: string  # what came and is not answered yet; what it is owed
-    skip = 0             # bytes still to come of a body that nobody wants
+    text, reply: string  # input without a response so far, and responses to send
+    skip = 0             # bytes of an ignored body that are still to come
     keep = true
   try:
     while keep:
@@ -29,11 +29,11 @@ proc serve(client: AsyncSocket) {.async.} =
         keep = request.keep
       text = if at < text.len: text[at .. ^1] else: ""
       if reply.len > 0: await client.send(reply)
-    # Closing while the client still sends would reset the answer: what still comes is dropped.
+    # Closing while the client still sends could destroy the response, so further input is dropped.
     if not keep:
       discard client.getFd.shutdown(SHUT_WR)
       while (await client.recv(headLimit)).len > 0: discard
-  except OSError: discard  # the client broke off
+  except OSError: discard  # the client disconnected
   client.close()
 
 proc main {.async.} =
@@ -44,7 +44,7 @@ proc main {.async.} =
   listener.listen(1024)
   while true:
     try: asyncCheck serve(await listener.accept())
-    except OSError: await sleepAsync(10)  # out of files: some will be given back
+    except OSError: await sleepAsync(10)  # no descriptor is free until a connection closes
 
 if paramCount() > 0: echo "asyncnet of Nim ", NimVersion
 else: waitFor main()

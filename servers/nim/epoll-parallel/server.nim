@@ -1,14 +1,14 @@
-## Edge-triggered epoll, a thread for each core, each with its own listener, epoll and connections:
-## the kernel deals out the clients (SO_REUSEPORT), and no thread knows of another.
+## Edge-triggered epoll with a thread for each core. Each thread has its own listener, epoll
+## instance and connections. The kernel distributes the clients (SO_REUSEPORT).
 import std/[epoll, os, posix, strutils]
 import http
 
 type
   State = enum Open, Leaving, Draining
   Connection = object
-    partial, pending: string  ## a request that is not whole yet; answers not taken yet
-    skip: int                 ## bytes still to come of a body that nobody wants
-    state: State              ## Draining: all is sent, and what still comes is dropped
+    partial, pending: string  ## an incomplete request, and responses that are not sent yet
+    skip: int                 ## bytes of an ignored body that are still to come
+    state: State              ## Draining: all is sent, and further input is dropped
 
 const Edge = uint32(EPOLLIN or EPOLLOUT or EPOLLRDHUP) or (1u32 shl 31)  # 1 << 31 is EPOLLET
 let nonblocking {.importc: "SOCK_NONBLOCK", header: "<sys/socket.h>".}: cint
@@ -29,7 +29,7 @@ proc listen(port: int): SocketHandle =
       posix.listen(result, 1024) != 0: raiseOSError(osLastError())
 
 proc answer(c: var Connection, text: Chars, n: int) =
-  ## Appends what `n` bytes ask for to the reply; what is left over waits for its rest.
+  ## Appends the responses to the requests in `n` bytes to the reply. Keeps an incomplete request.
   var at = 0
   while at < n and c.state == Open:
     let skipped = min(c.skip, n - at)
@@ -47,18 +47,18 @@ proc answer(c: var Connection, text: Chars, n: int) =
   elif c.partial.len > 0: c.partial.setLen 0
 
 proc send(c: var Connection, fd: SocketHandle, text: var string): bool =
-  ## Sends what the kernel has room for and keeps the rest; false: the connection is broken.
+  ## Sends what the kernel has room for and keeps the rest. Returns false if the connection broke.
   let sent = if text.len == 0: 0 else: posix.send(fd, addr text[0], text.len, MSG_NOSIGNAL)
   if sent < 0 and errno != EAGAIN: return false
   if sent < text.len: c.pending = text[max(sent, 0) .. ^1]
   elif c.pending.len > 0: c.pending.setLen 0
   if c.state == Leaving and c.pending.len == 0:
-    c.state = Draining  # closing while the client still sends would reset the answer
+    c.state = Draining  # closing while the client still sends could destroy the response
     discard shutdown(fd, SHUT_WR)
   true
 
 proc serve(c: var Connection, fd: SocketHandle, hungUp: bool): bool =
-  ## Reads and answers until no more is there; false: it is over.
+  ## Reads and responds until there is no more input. Returns false if the connection has ended.
   var pending = move c.pending
   if not c.send(fd, pending): return false
   while c.pending.len == 0:
@@ -70,7 +70,7 @@ proc serve(c: var Connection, fd: SocketHandle, hungUp: bool): bool =
     reply.setLen 0
     c.answer(cast[Chars](addr buffer), had + got)
     if not c.send(fd, reply): return false
-    # Less than asked for: no more was there. The end would not be told again, so it is read.
+    # After a short read, no bytes are left. A hang-up is not reported again, so it is read now.
     if got < headLimit - had and not hungUp: return true
   true
 

@@ -1,4 +1,4 @@
-## Jester: routes in a small language of their own, on httpbeast or on the standard library's server.
+## Jester, with its small language for routes, on httpbeast or the standard library's server.
 import std/[os, strutils]
 import jester
 

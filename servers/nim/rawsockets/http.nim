@@ -1,14 +1,14 @@
-## Just enough of HTTP/1.1 (RFC 9112) for one page: where a request ends, and what it is owed.
+## Just enough of HTTP/1.1 (RFC 9112) for one page: where a request ends, and its response.
 
 type
   Status* = enum
     Hello, HelloHead, BadRequest, NotFound, NotAllowed, TooLarge, NotImplemented, BadVersion
   Request* = object
-    head*: int       ## bytes of its head; 0: it is not whole yet
-    body*: int       ## bytes of its body, which nobody here wants
-    keep*: bool      ## the connection may be kept
+    head*: int       ## length of the head in bytes, or 0 if the head is incomplete
+    body*: int       ## length of the body in bytes (the body is ignored)
+    keep*: bool      ## whether the connection may be kept
     status*: Status
-    hostless: bool   ## HTTP/1.1 wants a Host, and none has been seen yet
+    hostless: bool   ## whether HTTP/1.1 requires a Host that has not been seen yet
 
 const headLimit* = 16384
 
@@ -39,7 +39,7 @@ func same(s: Chars, start, stop: int, word: static string): bool {.inline.} =
   stop - start == word.len and equalMem(addr s[start], word.cstring, word.len)
 
 func begins(s: Chars, start, stop: int, word: static string): bool =
-  ## Whether a line begins with a word in lower case, whatever its own case.
+  ## Returns whether a line begins with a word in any case. The word is given in lower case.
   if stop - start < word.len: return false
   for i, c in word:
     if chr(s[start + i].ord or 0x20) != c: return false
@@ -75,7 +75,7 @@ func header(s: Chars, start, stop: int, r: var Request) =
   elif s.begins(start, stop, "transfer-encoding:"): r.status = NotImplemented
 
 func parse*(s: Chars, n: int): Request =
-  ## The request at the beginning of `n` bytes.
+  ## Returns the request at the beginning of `n` bytes.
   result.status = BadRequest
   var start = 0
   while true:

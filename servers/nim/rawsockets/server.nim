@@ -1,7 +1,7 @@
-## Blocking sockets, one thread, a connection a request: accept, receive, send, close.
+## Blocking sockets in one thread, with a connection for each request: accept, receive, send, close.
 ##
-## The answer says `Connection: close`, as HTTP permits (RFC 9112, section 9.6). Requests that came
-## with the first one are answered with it, so a client that pipelines is not cheated.
+## The response has `Connection: close`, as HTTP permits (RFC 9112, section 9.6). Requests that
+## arrive together with the first one get responses too, so clients may pipeline.
 import std/[nativesockets, net, os, posix, strutils]
 import http
 
@@ -11,7 +11,8 @@ var
 let deferAccept {.importc: "TCP_DEFER_ACCEPT", header: "<netinet/tcp.h>".}: cint
 
 proc answer(n: int): tuple[asked: int, more: bool] =
-  ## Makes the reply to the whole requests among `n` bytes; whether more is on its way.
+  ## Makes the reply to the complete requests in `n` bytes. Returns their number, and whether more
+  ## bytes may follow.
   reply.setLen 0
   var at, last = 0
   while at < n:
@@ -19,7 +20,7 @@ proc answer(n: int): tuple[asked: int, more: bool] =
     if request.head == 0: break
     inc result.asked
     at += request.head + request.body
-    # Only the last answer closes; which one that is, is known when no whole request follows.
+    # Only the last response announces the end. The loop does not know yet which one is last.
     last = reply.len
     reply.add answers[request.keep][request.status]
     if not request.keep: break
@@ -33,19 +34,19 @@ proc serve(client: SocketHandle) =
     (asked, more) = (0, false)
   while asked == 0:
     let got = recv(client, addr buffer[n], headLimit - n, 0)
-    if got <= 0: return  # gone, or it keeps the others waiting for too long
+    if got <= 0: return  # the client is gone, or keeps others waiting too long
     n += got
     (asked, more) = answer(n)
   discard send(client, addr reply[0], reply.len, MSG_NOSIGNAL)
   if not more: return
-  # Closing while the client still sends would reset the answer: what still comes is dropped.
+  # Closing while the client still sends could destroy the response, so further input is dropped.
   discard shutdown(client, SHUT_WR)
   while recv(client, addr buffer[0], headLimit, 0) > 0: discard
 
 proc main =
   let listener = newSocket(buffered = false)
   listener.setSockOpt(OptReuseAddr, true)
-  # A client is accepted when its request is there: one that says nothing blocks nobody.
+  # A client is accepted only once its request has arrived, so an idle client blocks nobody.
   listener.getFd.setSockOptInt(posix.IPPROTO_TCP.int, deferAccept, 3600)
   listener.bindAddr(Port(parseInt(getEnv("PORT"))), getEnv("HOST", "127.0.0.1"))
   listener.listen(1024)

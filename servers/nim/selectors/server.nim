@@ -1,22 +1,23 @@
-## One thread and the standard library's selectors: level-triggered, so a socket is told of as long
-## as there is something to read, and is asked about writing only while an answer waits for room.
+## One thread with the standard library's selectors, which are level-triggered. A socket is reported
+## for as long as there is something to read. It is watched for writing only while a response waits
+## for room.
 import std/[nativesockets, net, os, posix, selectors, strutils]
 import http
 
 type
   State = enum Open, Leaving, Draining
   Connection = object
-    partial: string  ## a request that is not whole yet
-    pending: string  ## answers that the kernel had no room for
-    skip: int        ## bytes still to come of a body that nobody wants
-    state: State     ## Draining: all is sent, and what still comes is dropped
+    partial: string  ## an incomplete request
+    pending: string  ## responses that the kernel had no room for
+    skip: int        ## bytes of an ignored body that are still to come
+    state: State     ## Draining: all is sent, and further input is dropped
 
 var
   buffer: array[headLimit, char]
   reply: string
 
 proc answer(c: var Connection, text: Chars, n: int) =
-  ## Appends what `n` bytes ask for to the reply; what is left over waits for its rest.
+  ## Appends the responses to the requests in `n` bytes to the reply. Keeps an incomplete request.
   var at = 0
   while at < n and c.state == Open:
     let skipped = min(c.skip, n - at)
@@ -34,17 +35,17 @@ proc answer(c: var Connection, text: Chars, n: int) =
   elif c.partial.len > 0: c.partial.setLen 0
 
 proc send(c: var Connection, fd: SocketHandle, text: var string): bool =
-  ## Sends what the kernel has room for and keeps the rest; false: the connection is broken.
+  ## Sends what the kernel has room for and keeps the rest. Returns false if the connection broke.
   let sent = if text.len == 0: 0 else: posix.send(fd, addr text[0], text.len, MSG_NOSIGNAL)
   if sent < 0 and errno != EAGAIN: return false
   if sent < text.len: c.pending = text[max(sent, 0) .. ^1]
   if c.state == Leaving and c.pending.len == 0:
-    c.state = Draining  # closing while the client still sends would reset the answer
+    c.state = Draining  # closing while the client still sends could destroy the response
     discard shutdown(fd, SHUT_WR)
   true
 
 proc receive(c: var Connection, fd: SocketHandle): bool =
-  ## Reads once and answers; false: it is over.
+  ## Reads once and responds. Returns false if the connection has ended.
   let had = c.partial.len
   if had > 0: copyMem(addr buffer[0], addr c.partial[0], had)
   let got = recv(fd, addr buffer[had], headLimit - had, 0)
@@ -68,7 +69,7 @@ proc main =
       let fd = SocketHandle(ready.fd)
       if fd == listener.getFd:
         let (client, _) = accept(fd, inheritable = false)
-        if client == osInvalidSocket: continue  # gone already, or out of files: told again
+        if client == osInvalidSocket: continue  # gone, or no descriptor is free: reported again
         client.setBlocking(false)
         selector.registerHandle(client, {Event.Read}, Connection())
         continue

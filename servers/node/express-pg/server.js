@@ -1,4 +1,4 @@
-// Express with node-postgres: named statements, which its connections prepare once.
+// Express with node-postgres: named statements that each connection prepares once.
 import { setTimeout } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 
@@ -83,7 +83,7 @@ app.get("/fortunes", async (req, res) => {
 });
 
 app.use((req, res) => res.status(404).json({ error: "Not Found" }));
-// Four parameters make it an error handler; Express's own answers in HTML.
+// The four parameters make this an error handler. Express's own handler responds in HTML.
 app.use((failure, req, res, next) => res.status(500).json({ error: failure.message }));
 
 const server = app.listen(Number(PORT ?? 8080), HOST);

@@ -1,4 +1,4 @@
-// Express with its static files, and its middleware that compresses.
+// Express with its static files, and its compression middleware.
 import compression from "compression";
 import express from "express";
 

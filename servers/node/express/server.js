@@ -5,7 +5,7 @@ import https from "node:https";
 import express from "express";
 
 const app = express();
-// Both are on by default and cost each answer: an advertisement, and a hash of its body.
+// Both are on by default and cost each response an advertisement and a hash of its body.
 app.disable("x-powered-by");
 app.disable("etag");
 
@@ -15,14 +15,14 @@ app.get("/", (req, res) => {
 
 const error = (res, status, text) => res.status(status).json({ error: text });
 
-// An absent content type is taken for JSON.
+// A missing content type counts as JSON.
 function acceptJson(req, res, next) {
   const type = req.headers["content-type"] ?? "application/json";
   if (type.split(";", 1)[0].trim().toLowerCase() === "application/json") return next();
   error(res, 406, "Not Acceptable");
 }
 
-// The parser would take an empty body for an empty object.
+// The parser would accept an empty body as an empty object.
 function refuseEmpty(req, res, body) {
   if (body.length === 0) throw Object.assign(new Error("Bad Request"), { status: 400 });
 }
@@ -45,7 +45,7 @@ app.route("/bla")
   });
 
 app.use((req, res) => error(res, 404, "Not Found"));
-// Four parameters make it an error handler; Express's own answers in HTML.
+// The four parameters make this an error handler. Express's own handler responds in HTML.
 app.use((failure, req, res, next) => error(res, failure.status ?? 500, failure.message));
 
 const { TLS_CERT, TLS_KEY } = process.env;
@@ -53,13 +53,13 @@ const server = TLS_CERT
   ? https.createServer({ cert: readFileSync(TLS_CERT), key: readFileSync(TLS_KEY) }, app)
   : http.createServer(app);
 if (TLS_CERT) {
-  // Node's own answer to a malformed request ends without TLS's close_notify.
+  // Node's own response to a malformed request ends without TLS's close_notify.
   server.on("clientError", (failure, socket) => {
     if (!socket.writable) return socket.destroy();
     socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
   });
 }
-// Longer than a proxy in front keeps an idle connection, as Node's documentation advises.
+// A proxy in front must close idle connections first, as Node's documentation advises.
 server.keepAliveTimeout = 65_000;
 server.listen(Number(process.env.PORT ?? 8080), process.env.HOST);
 process.on("SIGTERM", () => process.exit(0));

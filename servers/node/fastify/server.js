@@ -18,7 +18,8 @@ app.get("/", (request, reply) => {
 });
 
 app.register(async (api) => {
-  // Fastify itself answers 415 and only looks at bodies; an absent content type is taken for JSON.
+  // Fastify itself would send 415, and only for requests with a body. A missing content type counts
+  // as JSON.
   api.addHook("onRequest", (request, reply, done) => {
     const type = (request.headers["content-type"] ??= "application/json");
     if (type.split(";", 1)[0].trim().toLowerCase() === "application/json") return done();

@@ -1,4 +1,4 @@
-// As many processes of server.mjs as there are cores to use, on one port.
+// Starts one process of server.mjs for each core, all on one port.
 import cluster from "node:cluster";
 
 let stopping = false;
@@ -10,7 +10,7 @@ process.on("SIGTERM", () => {
 cluster.setupPrimary({ exec: "server.mjs" });
 for (let i = 0; i < Number(process.env.CPUS ?? 1); i++) cluster.fork();
 
-// A worker that ends unasked takes the server down: a race with fewer workers would be unfair.
+// If a worker ends unexpectedly, so does the server. Fewer workers would make comparisons unfair.
 cluster.on("exit", (worker, code, signal) => {
   if (stopping) return;
   console.error(`worker ${worker.id} ended (${signal ?? code})`);

@@ -7,7 +7,7 @@ const MAX_BODY = 1 << 20;
 const HELLO = "Hello, World!";
 const HELLO_HEADERS = { "Content-Type": "text/plain", "Content-Length": HELLO.length };
 
-// With its length set, an answer is one write; without it, Node sends it in chunks.
+// With a content length, a response is one write. Without it, Node would send chunks.
 function send(response, status, document) {
   const body = JSON.stringify(document);
   response.writeHead(status, {
@@ -19,7 +19,7 @@ function send(response, status, document) {
 
 const error = (response, status, text) => send(response, status, { error: text });
 
-// An absent content type is taken for JSON.
+// A missing content type counts as JSON.
 function isJson(type) {
   return type === undefined || type.split(";", 1)[0].trim().toLowerCase() === "application/json";
 }
@@ -64,7 +64,7 @@ const routes = {
 };
 
 function pathOf(url) {
-  // A client that takes this for a proxy says the whole of it.
+  // A client that takes this server for a proxy sends the whole URL.
   if (url.startsWith("http")) url = url.slice(url.indexOf("/", 8));
   const query = url.indexOf("?");
   return query < 0 ? url : url.slice(0, query);
@@ -82,14 +82,14 @@ const server = TLS_CERT
   ? https.createServer({ cert: readFileSync(TLS_CERT), key: readFileSync(TLS_KEY) }, answer)
   : http.createServer(answer);
 if (TLS_CERT) {
-  // Node's own answer to a malformed request ends without TLS's close_notify.
+  // Node's own response to a malformed request ends without TLS's close_notify.
   server.on("clientError", (failure, socket) => {
     if (!socket.writable) return socket.destroy();
     socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
   });
 }
 
-// Longer than a proxy in front keeps an idle connection, as Node's documentation advises.
+// A proxy in front must close idle connections first, as Node's documentation advises.
 server.keepAliveTimeout = 65_000;
 server.listen(Number(process.env.PORT ?? 8080), process.env.HOST);
 process.on("SIGTERM", () => process.exit(0));

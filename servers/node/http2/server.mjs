@@ -1,5 +1,5 @@
-// Node's own HTTP/2 server, by its stream interface, which has no HTTP/1.1: with allowHTTP1, Node
-// would give the streams of HTTP/2 to the handler of requests as well.
+// Node's own HTTP/2 server with its stream interface, which does not speak HTTP/1.1. With
+// allowHTTP1, Node would also pass the streams of HTTP/2 to the request handler.
 import { readFileSync } from "node:fs";
 import { createSecureServer, createServer } from "node:http2";
 
@@ -16,7 +16,7 @@ const server = TLS_CERT
   : createServer();
 
 server.on("stream", (stream, headers) => {
-  // A client that resets its stream harms no other.
+  // A client that resets its stream must not harm other clients.
   stream.on("error", () => {});
   if (headers[":path"] === "/" && isRead(headers[":method"])) {
     stream.respond(TEXT);

@@ -1,4 +1,4 @@
-(* Cohttp on Lwt, JSON by Yojson: one process, a light thread for each connection. *)
+(* Cohttp on Lwt with Yojson, in one process with a lightweight thread for each connection. *)
 open Lwt.Syntax
 module Server = Cohttp_lwt_unix.Server
 
@@ -12,7 +12,7 @@ let refuse status =
   let code = Cohttp.Code.code_of_status status in
   answer status (`Assoc [ ("error", `String (Cohttp.Code.reason_phrase_of_code code)) ])
 
-(* Whether a request says nothing else than that it is JSON. *)
+(* Returns whether a request declares no content type other than JSON. *)
 let says_json request =
   match Cohttp.Header.get (Cohttp.Request.headers request) "content-type" with
   | None | Some "application/json" -> true
@@ -37,7 +37,7 @@ let route request body =
   | _, ("/" | "/bla") -> refuse `Method_not_allowed
   | _ -> refuse `Not_found
 
-(* Cohttp sends a body to HEAD too, where the client expects the next answer. *)
+(* Cohttp would also send a body in response to HEAD, where the next response must begin. *)
 let callback _connection request body =
   let* response, page = route request body in
   let bodiless = Cohttp.Request.meth request = `HEAD in

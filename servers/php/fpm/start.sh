@@ -1,6 +1,6 @@
 #!/bin/sh
-# nginx and FPM in the foreground, both below this shell. FPM has as many processes as the pool has
-# connections, because each process keeps one.
+# Runs nginx and FPM in the foreground, both below this shell. FPM has as many processes as the pool
+# has connections, because each process keeps one.
 set -eu
 PATH=$PATH:/usr/sbin
 folder=$(mktemp -d)

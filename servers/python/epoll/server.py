@@ -20,7 +20,7 @@ class Refused(Exception):
     """The request is answered with this status, and its connection closed."""
 
 
-@lru_cache(64)  # by the second, so `Date` moves
+@lru_cache(64)  # `now` changes every second, and so does `Date`
 def answer(status, connection, now, head=False):
     body = "Hello, World!" if status == 200 else PHRASES[status]
     fields = f"Connection: {connection}\r\n" if connection else ""
@@ -133,4 +133,4 @@ while True:
         except OSError:
             alive = fd == listener.fileno()
         if not alive:
-            connections.pop(fd).sock.close()  # which takes it off the epoll set
+            connections.pop(fd).sock.close()  # closing also removes it from the epoll set

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts nginx in front of Passenger's builtin engine, one socket apart.
+# Starts nginx in front of Passenger's builtin engine, connected by a Unix socket.
 set -eu
 
 sed "s/@HOST@/$HOST/g; s/@PORT@/$PORT/g; s/@CPUS@/$CPUS/g" nginx.conf.in > "nginx.$PORT.conf"
@@ -11,14 +11,13 @@ passenger start --engine builtin --socket "$PWD/passenger.$PORT.sock" --environm
   --disable-security-update-check --disable-anonymous-telemetry &
 passenger=$!
 
-# Until Passenger's socket is there nginx would answer 502.
+# Until Passenger's socket exists, nginx would respond with 502.
 while [ ! -S "passenger.$PORT.sock" ]; do
   kill -0 "$passenger" || exit 1
   sleep 0.1
 done
 
-# nginx's workers drop to another user only when root starts them, and that one may not see this
-# folder.
+# If root starts nginx, its workers run as another user, who may be unable to read this folder.
 user=
 [ "$(id -u)" -ne 0 ] || user="user root;"
 nginx -p "$PWD" -e stderr -c "nginx.$PORT.conf" -g "$user" &

@@ -1,9 +1,9 @@
-# A framework of one page over Rack: a route is a method and a path; JSON comes in, JSON goes out.
+# A one-page framework on top of Rack. A route is a method and a path. JSON comes in and goes out.
 require "json"
 
 class Trialday
   JSON_TYPE = "application/json"
-  # An absent content type is taken for JSON; parameters may follow the type.
+  # A missing content type counts as JSON. Parameters may follow the type.
   ACCEPTED = %r{\A\s*application/json\s*(?:;|\z)}i
   REASONS = { 400 => "Bad Request", 404 => "Not Found", 406 => "Not Acceptable" }.freeze
 
@@ -16,7 +16,7 @@ class Trialday
   def get(path, &action) = @routes["GET"][path] = action
   def post(path, &action) = @routes["POST"][path] = action
 
-  # Rack's protocol: an environment in; status, headers and body out.
+  # Rack's protocol: takes an environment, and returns a status, headers and a body.
   def call(env)
     action = @routes.dig(env["REQUEST_METHOD"], env["PATH_INFO"])
     return failure(404) if action.nil?

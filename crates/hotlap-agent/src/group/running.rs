@@ -148,8 +148,8 @@ pub(super) struct RunningGroup {
     loads: Vec<PartialLoad>,
     /// When the load's window opens and closes, if it has one window.
     window: Option<Window>,
-    /// When the load must have ended. `None` if a number of requests ends the load, or if it is
-    /// held.
+    /// When the load must have ended. `None` if a number of requests ends the load, or if the load
+    /// is held.
     deadline: Option<Instant>,
     /// An upper bound on the number of field values that the load used, set once it has ended.
     used: Arc<AtomicU64>,

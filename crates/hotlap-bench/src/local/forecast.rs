@@ -67,7 +67,8 @@ pub struct Forecast {
 }
 
 /// Forecasts an experiment with these participants. All of them together are probed for at most
-/// `probe_limit` at each length. A search, or an experiment that only explains, takes its budget.
+/// `probe_limit` at each length. A search, or an experiment that only explains, takes its whole
+/// budget.
 pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Duration) -> Forecast {
     let is_compared = experiment.objectives.is_empty() && experiment.explain != Explain::Only;
     let mut plain = Experiment {

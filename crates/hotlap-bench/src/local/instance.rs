@@ -83,8 +83,8 @@ pub struct Setting {
     pub host: Arc<dyn ServerHost>,
     /// The source of the load.
     pub generator: Arc<dyn LoadHost>,
-    /// The participant that each participant is compared with and must do the same work as. By
-    /// default this is the reference.
+    /// For each participant, the one that it is compared with. Both must do the same work. By
+    /// default, this is the reference.
     pub against: BTreeMap<usize, usize>,
 }
 
@@ -484,7 +484,7 @@ impl Instance {
     /// Freezes the server. Does nothing for a server that is not a child of hotlap.
     ///
     /// # Errors
-    /// Fails if the server could not be frozen and keeps running. The error is the cause.
+    /// Fails if the server could not be frozen and keeps running. The error states the cause.
     pub fn freeze(&mut self) -> Result<(), String> {
         self.frozen = Some(Instant::now());
         self.server.as_mut().map_or(Ok(()), |server| server.freeze())
@@ -615,8 +615,8 @@ impl Instance {
         self.server.as_mut().map_or(0, |server| server.lines(wait))
     }
 
-    /// Ends the lap and checks its side effect: at least one line for each response, and at most
-    /// one for each request sent. Waits a while, because a log may lag behind.
+    /// Ends the lap and checks its side effect. There must be enough lines for all responses, and
+    /// no more than for all requests sent. Waits a while, because a log may lag behind.
     fn side_effect(&mut self, whole: &Totals) -> Option<Violation> {
         let (_, before) = self.before_lap.take()?;
         let (least, most) = (whole.responses, whole.sent);

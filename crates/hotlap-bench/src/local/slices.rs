@@ -6,9 +6,9 @@
 //! before a server has recovered, the server costs more than it does alone. Timers have the
 //! opposite effect. A timer that was due while the server was frozen fires before the window of a
 //! slice opens, so its work is not measured. But only short slices make a noisy machine usable. A
-//! load therefore has the shorter of [`LENGTHS`] if every server costs the same in it as alone.
-//! What the longer length still adds or hides is taken off the comparison (`analysis::bias` of the
-//! tool).
+//! load therefore has the shorter of [`LENGTHS`] if every server costs the same in such slices as
+//! alone. The comparison is corrected for what the longer length still adds or hides
+//! (`analysis::bias` of the tool).
 //!
 //! *Probes* show whether a slice length suffices. For a probe, a server is thawed as for a slice
 //! but runs on for three more windows. The probe compares the cost per request in the slice's
@@ -56,9 +56,9 @@ pub(super) const WHOLE: Duration = Duration::from_millis(300);
 /// Node's pool of connections to PostgreSQL, for example, closes them after 10 s without a request.
 pub(super) const LONG_FREEZE: Duration = Duration::from_secs(5);
 
-/// How long a server is then loaded, by convention. In one run, Fastify cost as usual from the
-/// second lap on, and Express after six laps of 0.1 s (docs/lab-notebook.md, *Timers during a long
-/// freeze*).
+/// How long a server is loaded after a long freeze, by convention. In one run, Fastify cost as
+/// usual from the second lap on, and Express after six laps of 0.1 s (docs/lab-notebook.md, *Timers
+/// during a long freeze*).
 pub(super) const AWAKE: Duration = Duration::from_millis(500);
 
 /// The minimum length of a slice, in mean service times. In shorter slices, the requests in flight
@@ -77,8 +77,8 @@ pub fn shortest_slice(delay: Duration) -> Duration {
 /// The maximum length of a slice, however slow a server is. The limit bounds the time of a round.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Returns the mean length of the load before a window opens: a third of the window. For windows of
-/// 12 ms, the load before it lasts 4 ms, the time that small servers take to recover.
+/// Returns the mean length of the load before a window opens: a third of the window. Before a
+/// window of 12 ms, the load lasts 4 ms, the time that small servers take to recover.
 pub fn lead_in(window: Duration) -> Duration {
     window / 3
 }
@@ -172,7 +172,8 @@ impl Needs {
 impl Slices {
     /// Returns the state of the choice for each of this many loads. `chosen` has the lengths from
     /// the user or an interrupted run. Loads beyond `chosen` are probed. At one length, the probes
-    /// of all servers and loads together take at most `limit`, but are enough for a decision.
+    /// of all servers and loads together take at most `limit`, or longer if a decision needs more
+    /// probes.
     pub fn of_loads(chosen: &[Duration], loads: usize, limit: Duration) -> Vec<Self> {
         let limit = limit / loads.max(1) as u32;
         (0..loads).map(|load| Self::new(chosen.get(load).copied(), limit)).collect()
@@ -398,8 +399,8 @@ mod tests {
         panic!("no length was chosen");
     }
 
-    /// When all slices were 10 ms long, the measured cost was 30% too high for Go's net/http and
-    /// 50% too high for Node.
+    /// Regression: all slices were 10 ms long. The measured cost was then 30% too high for Go's
+    /// net/http and 50% too high for Node.
     #[test]
     fn slices_are_as_long_as_the_slowest_server_needs_to_recover() {
         let recovers = |ms: [u128; 2]| {

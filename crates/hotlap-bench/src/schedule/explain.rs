@@ -16,9 +16,10 @@ use crate::experiment::{Event, Experiment, Explain, Over, Place, order};
 use crate::participant::Role;
 use crate::runner::OBSERVED;
 
-/// The number of restarts, unless the user sets it. Intervals are computed over restarts. The
-/// difference of one of six groups must be 3.6 standard errors to count with eight restarts, 4.2
-/// with six, and 10.9 with three. More restarts leave too little time for rounds.
+/// The number of restarts, unless the user sets it. Intervals are computed over restarts. With
+/// eight restarts, the difference of one of six groups counts if it is 3.6 standard errors or more.
+/// The limit is 4.2 with six restarts, and 10.9 with three. More restarts leave too little time for
+/// rounds.
 const RESTARTS: u32 = 8;
 
 /// The first of every group of this many rounds has laps with the instruments that count.
@@ -30,7 +31,7 @@ const INSTRUMENTS: [(Instrument, bool); 3] =
     [(Instrument::Profile, true), (Instrument::SystemCalls, false), (Instrument::Events, false)];
 
 /// The distance between the step numbers of two kinds of laps within a round, so that each kind has
-/// another order. Laps have fewer slices.
+/// its own order. A lap has fewer slices than this.
 const STEPS_APART: u32 = 1 << 16;
 
 impl Schedule<'_> {

@@ -414,7 +414,8 @@ mod tests {
             .into_iter()
             .filter_map(|(server, rate, _)| (server == 0).then_some(rate / one))
             .collect();
-        // By the script's curve, the server meets the goal for long at up to 0.9 of the capacity.
+        // By the script's curve, the server meets the goal over a long window at up to 0.9 of the
+        // capacity.
         let [first, .., last] = rates[..] else { panic!("{rates:?}") };
         assert!(last < 0.97 * first && rates.len() <= 4, "{rates:?}");
     }

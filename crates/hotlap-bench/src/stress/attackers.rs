@@ -148,8 +148,8 @@ struct Stream {
 }
 
 impl Read for Stream {
-    /// Over TLS, bytes beyond the end of `plain` are lost, because an attacker only looks at the
-    /// first bytes.
+    /// Over TLS, bytes beyond the end of `plain` are lost. An attacker looks only at the first
+    /// bytes.
     fn read(&mut self, plain: &mut [u8]) -> io::Result<usize> {
         self.flush()?;
         let Some(channel) = &mut self.channel else { return self.tcp.read(plain) };

@@ -57,13 +57,14 @@ pub const ERRORS: f64 = 0.001;
 /// The memory that a server may keep, relative to the previous amount.
 pub const MEMORY_TIMES: f64 = 2.0;
 
-/// The memory that a server may keep in any case, in bytes, as garbage that is not collected yet.
+/// The additional memory that a server may keep in any case, in bytes. Such memory may be garbage
+/// that is not collected yet.
 pub const MEMORY_LEAST_BYTES: u64 = 64_000_000;
 
 /// The number of threads that a server may keep, relative to the previous number.
 pub const THREADS_TIMES: f64 = 2.0;
 
-/// The number of threads that a server may keep in any case.
+/// The number of additional threads that a server may keep in any case.
 pub const THREADS_LEAST: u32 = 16;
 
 /// The additional share of a core that a server may use without requests.
@@ -370,8 +371,8 @@ mod tests {
     #[test]
     fn a_server_whose_normal_clients_notice_nothing_is_well() {
         assert_eq!(judged(calm()), (Impact::Unaffected, vec![]));
-        // A busy machine affects any server this much, so there is no impact: nearly half the pace,
-        // nine times the p99, and 99 ms more.
+        // A busy machine affects any server this much, so there is no impact: half the pace, nine
+        // times the p99, and a p99 that is 99 ms longer.
         let noisy = Observed {
             during: pace(5_001, 18_000_000, 5),
             after: pace(3_334, 101_000_000, 0),

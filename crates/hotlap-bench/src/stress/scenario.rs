@@ -1,7 +1,8 @@
 //! Scenarios: attacks on a server, as data.
 //!
-//! Every attack has a limited number of clients, which send at a steady, modest rate. When normal
-//! clients lose throughput, the cause is therefore the server's design, not an overloaded machine.
+//! Every attack has a limited number of clients. Clients that abuse HTTP send at a steady, modest
+//! rate. If normal clients then lose throughput, the cause is the server's design, not an
+//! overloaded machine.
 
 use std::time::Duration;
 
@@ -48,8 +49,8 @@ pub struct Rude {
     /// Time between two bytes of a slow client, or between two connections of a client that
     /// reconnects.
     pub pause_ms: u64,
-    /// How long a client waits for a response and a close before it closes the connection and
-    /// reconnects. `None`: until the scenario ends.
+    /// How long a client keeps a connection open before it closes the connection and reconnects.
+    /// `None`: until the scenario ends.
     pub patience_ms: Option<u64>,
     /// Whether the client resets the connection at the first byte of a response.
     pub resets: bool,

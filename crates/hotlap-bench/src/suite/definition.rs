@@ -60,8 +60,8 @@ pub struct Suite {
     pub leave_out_missing: bool,
     /// An SQL file with tables and rows. PostgreSQL is started with them for the servers.
     pub with_postgres: Option<PathBuf>,
-    /// Stress scenarios to run on each server after the laps. In a stress, they take the place of
-    /// laps.
+    /// Stress scenarios to run on each server after the laps. In a stress test, they take the place
+    /// of laps.
     pub stress: Vec<Scenario>,
     /// The servers.
     pub servers: Vec<SuiteServer>,

@@ -351,7 +351,7 @@ fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<SuiteServer
                 line: line(item.span().start),
             };
             if entries.iter().any(|e| e.title() == entry.title()) {
-                let what = format!("{} is listed twice: give one another `name`", entry.title());
+                let what = format!("{} is listed twice: give one a new `name`", entry.title());
                 return Err((item.span(), what));
             }
             entries.push(entry);
@@ -596,7 +596,7 @@ mod tests {
             ("servers = []", "mine.toml:1: no servers: list at least one"),
             ("servers = ['a']\nquestion = 'why'", "mine.toml:2: unknown variant `why`"),
             ("servers = ['a']\nstress = ['x']", "2: unknown scenario \"x\": choose from overload"),
-            ("servers = ['a',\n'a']", "mine.toml:2: a is listed twice: give one another `name`"),
+            ("servers = ['a',\n'a']", "mine.toml:2: a is listed twice: give one a new `name`"),
             ("servers = ['a']\nreference = 'b'", &format!("2: reference names \"b\", {none}")),
             ("servers = ['a',\n{ run = 'b', on = 'x' }]", &format!("2: on names \"x\", {none}")),
             ("servers = ['a']\n[[load]]\nconnections = 0", "mine.toml:2: connections, threads"),

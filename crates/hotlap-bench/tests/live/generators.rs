@@ -92,7 +92,7 @@ fn sent(lap: &Lap) -> u64 {
     lap.generators.iter().map(|own| own.sent).sum()
 }
 
-/// Counts do not depend on the clock of the host. A lap may be left out, but no count is wrong.
+/// Counts do not depend on the clock of the host. A lap may be excluded, but no count is wrong.
 #[test]
 fn the_counts_of_a_lap_equal_those_of_the_server() {
     let server = TestServer::responding(HELLO);

@@ -84,7 +84,7 @@ fn a_server_started_directly_is_measured() {
 }
 
 /// `docker run` and `systemd-run` start servers this way. Regression: the client's CPU time was
-/// measured, which is nothing.
+/// measured, which is nearly 0.
 #[test]
 fn a_server_that_a_daemon_starts_is_measured_in_place_of_its_client() {
     let folder = tempfile::tempdir().unwrap();

@@ -116,8 +116,8 @@ fn stopped(folder: &Path) -> (usize, usize) {
     (stopped, servers.len() - stopped)
 }
 
-/// All servers are stopped at each look. Between two looks, only the server whose slice it was may
-/// have responded, and its measured usage must be part of its total. The test holds however long
+/// All servers are stopped at each look. Between two looks, only the server that had a slice may
+/// have responded, and its measured usage must be part of its total. The test passes however long
 /// each step takes.
 #[test]
 fn servers_run_in_their_slices_only_and_are_measured_correctly() {
@@ -185,7 +185,7 @@ fn a_stall_longer_than_a_slice_is_seen() {
     let script = "exec $STAND_IN hang $PORT $FOLDER/hang";
     let Ran { laps, over, .. } = laps(folder.path(), [SERVE, script], 4, |server, _| {
         slices += server;
-        // The server does not respond in 20 of its slices, of which there are at least 64.
+        // The server does not respond in 20 of its slices. It has at least 64 slices.
         match slices {
             10..30 => std::fs::write(&hang, "").unwrap(),
             30 => _ = std::fs::remove_file(&hang),
@@ -217,7 +217,8 @@ fn as_another_user() {
     let ran = laps(&folder, [SERVE, guarded], 1, |_, _| {
         slices += 1;
         frozen += stopped(&folder).0;
-        // Only root can end this process, so it must be gone before the run ends.
+        // Only root can end the guarded process. The next test ends it once this file counts enough
+        // slices.
         std::fs::write(folder.join("slices"), slices.to_string()).unwrap();
     });
     let valid = ran.laps.iter().filter(|lap| lap.cost_ns().is_some()).count();

@@ -80,7 +80,8 @@ fn another_port_is_not_measured_if_port_is_open() {
     assert!(failure.cause.starts_with("for 3 s, $PORT was closed, and on port "), "{failure:?}");
 }
 
-/// Regression: a program that ends with its input runs well by hand, so the remedy did not help.
+/// Regression: a program that ends when its input ends runs well by hand, so the remedy did not
+/// help.
 #[test]
 fn a_program_that_ends_with_its_input_fails_with_how_to_see_it() {
     let failure = started("exec cat", 600).unwrap_err();
@@ -128,7 +129,7 @@ fn a_server_that_accepts_and_never_answers_fails_with_the_option_for_more_time()
     let is_up = |(_, failure): &(u64, ServerFailure)| !failure.cause.contains("does not listen");
     let refused = [1, 5, 25, 125].into_iter().map(|limit_s| (limit_s, refused(limit_s)));
     let (limit_s, failure) = refused.into_iter().find(is_up).unwrap();
-    let cause = format!("it accepts connections but sent no response in {limit_s} s: ");
+    let cause = format!("it accepts connections but sent no correct response in {limit_s} s: ");
     assert!(failure.cause.starts_with(&cause), "{failure:?}");
     assert_eq!(failure.remedy, "--start-timeout allows more time");
 }

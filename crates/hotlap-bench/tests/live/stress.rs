@@ -184,7 +184,7 @@ fn only(subject: &Subject) -> &StressTrial {
     &subject.trials[0]
 }
 
-/// Regression: the trials of a server were lost when the user interrupted its stress.
+/// Regression: the trials of a server were lost when the user interrupted its stress test.
 #[test]
 fn an_interrupted_stress_continues_with_the_remaining_scenarios() {
     let setting = setting(&["half-open", "resets", "garbage"], 30_000);
@@ -221,7 +221,8 @@ fn a_correct_server_serves_normal_clients_and_rejects_attackers() {
         assert!(fate.connected > 0, "{scenario}: {fate:?}");
     }
     let fate = |i: usize| subject.trials[i].observed.fate.clone().unwrap();
-    // Half a request gets no response. A client that finds the accept queue full may come too late.
+    // Half a request gets no response. A client that finds the accept queue full may connect too
+    // late.
     assert_eq!((fate(0).silent + fate(0).refused, fate(0).answered.len()), (200, 0));
     assert_eq!(fate(0).silent, fate(0).open);
     assert!(fate(1).of_class(2) > 0 && fate(1).of_class(4) == 0, "{:?}", fate(1));

@@ -20,8 +20,9 @@
 //!
 //! All generators load the same small server, which runs in this process and counts the requests.
 //! The server is pinned to the first core, and the generators to the second. The generators run in
-//! turn, and each figure is the median of the rounds, with the lowest and the highest. CPU time is
-//! the kernel's figure for the whole process. Counts that are not available are shown as a dash.
+//! turn, and each figure is the median of the rounds, with the lowest and the highest value. CPU
+//! time is the kernel's figure for the whole process. Counts that are not available are shown as a
+//! dash.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 

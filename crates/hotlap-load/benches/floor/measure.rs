@@ -57,7 +57,8 @@ pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server)
     }
 }
 
-/// Returns the time limit of a run of this many seconds, which a counter may slow down twentyfold.
+/// Returns the time limit of a run of this many seconds, which is generous because a counter slows
+/// the run down.
 pub fn limit_s(seconds: u64) -> u64 {
     seconds * 5 + 30
 }

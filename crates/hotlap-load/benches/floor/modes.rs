@@ -275,7 +275,8 @@ pub fn instructions(options: &Options) {
         let at = all.iter().position(|g| g.name == name)?;
         spread(&totals(at)).map(|s| s.middle)
     };
-    // Requests per sleep, and per wait that a generator reports, whether it slept or not.
+    // Converts sleeps per request, or reported wake-ups per request, to requests per sleep or
+    // wake-up.
     let per = |counts: Vec<f64>| -> Vec<f64> {
         counts.into_iter().filter(|count| *count > 0.0).map(|count| 1.0 / count).collect()
     };

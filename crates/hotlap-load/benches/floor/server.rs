@@ -79,7 +79,7 @@ fn listen(port: u16) -> TcpListener {
     socket.into()
 }
 
-/// A connection, and the number of bytes of the response that are sent.
+/// A connection, and the number of bytes of the response that have been sent.
 struct Client {
     stream: TcpStream,
     sent: usize,

@@ -6,7 +6,7 @@ use super::head::{Framing, HEAD_LIMIT};
 /// The decoder of one body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BodyReader {
-    /// The body has a known length, of which this many bytes are still to come.
+    /// The body has a known length. This many bytes are still to come.
     Length(u64),
     /// Chunked transfer coding (RFC 9112 section 7.1).
     Chunked(Chunks),

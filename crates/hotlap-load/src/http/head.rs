@@ -3,8 +3,8 @@
 
 use super::ResponseError;
 
-/// The maximum length of a head: 64 KiB. Servers send about 200 bytes. A longer head probably never
-/// ends.
+/// The maximum length of a head: 64 KiB. Servers send about 200 bytes. A head beyond the limit
+/// probably never ends.
 pub(crate) const HEAD_LIMIT: usize = 64 * 1024;
 
 /// The first bytes of every response.

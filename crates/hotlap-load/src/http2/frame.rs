@@ -11,7 +11,8 @@ pub const FRAME_HEADER: usize = 9;
 /// SETTINGS_MAX_FRAME_SIZE, which the client does not change.
 pub const MAX_FRAME: u32 = 16_384;
 
-/// The longest payload that the standard allows, in bytes. SETTINGS_MAX_FRAME_SIZE is at most this.
+/// The longest payload that the standard allows, in bytes. SETTINGS_MAX_FRAME_SIZE must not exceed
+/// this value.
 pub(super) const LARGEST_FRAME: u32 = (1 << 24) - 1;
 
 /// The largest stream identifier, which is also the largest size of a flow-control window.
@@ -296,8 +297,8 @@ impl Settings {
 /// Appends the client's preface (RFC 9113 section 3.4) to `out`, with its SETTINGS and the window
 /// of the connection.
 ///
-/// SETTINGS_HEADER_TABLE_SIZE stays at its initial value of 4096. With 0, servers would do
-/// different work than for other clients.
+/// SETTINGS_HEADER_TABLE_SIZE stays at its initial value of 4096. With 0, servers would not do the
+/// same work as for other clients.
 pub(super) fn write_preface(out: &mut Vec<u8>) {
     out.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     let mut payload = [0; 18];

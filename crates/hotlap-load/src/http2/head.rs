@@ -144,7 +144,7 @@ fn parse_number(digits: &[u8]) -> Option<u64> {
     i64::try_from(number).is_ok().then_some(number)
 }
 
-/// The number of blocks that are kept, which is enough for a mix of some requests.
+/// The number of blocks that are kept, which is enough for a mix of a few requests.
 const ENTRIES: usize = 8;
 
 /// The maximum length of a block that is kept. Longer blocks are rare, and comparing them costs

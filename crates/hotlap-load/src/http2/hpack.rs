@@ -4,10 +4,10 @@
 //! (versions of 2026):
 //!
 //! - `loona-hpack` 0.4.3 is correct, but builds its Huffman table, a hash map of hash maps, for
-//!   each string, which takes 16 µs. A response with a varying id would cost more here than in most
-//!   servers. The crate also accepts table size updates in the middle of a header block (section
-//!   4.2), and cannot tell whether a block changed the table. The tests compare this decoder with
-//!   it.
+//!   each string, which takes 16 µs. A response with a varying id would cost the client more than
+//!   it costs most servers. The crate also accepts table size updates in the middle of a header
+//!   block (section 4.2), and cannot tell whether a block changed the table. The tests compare this
+//!   decoder with it.
 //! - `httlib-hpack` 0.1.3 panics on an integer that is cut off (`ff`), and its Huffman decoder
 //!   accepts wrong padding (section 5.2).
 //!
@@ -230,12 +230,12 @@ pub(crate) fn insert_length(out: &mut Vec<u8>, start: usize) {
 /// larger table.
 pub(crate) const TABLE_SIZE: u32 = 4096;
 
-/// The size of a field in addition to its bytes, in the table (RFC 7541 section 4.1) and in a
-/// header list (RFC 9113 section 6.5.2).
+/// The size that a field has beyond its bytes, in the table (RFC 7541 section 4.1) and in header
+/// lists (RFC 9113 section 6.5.2).
 pub(crate) const FIELD_OVERHEAD: usize = 32;
 
-/// The size of the buffer above which the fields in it, up to 4 KiB, are moved to its front. Each
-/// byte is therefore moved at most about once.
+/// If the buffer is larger, the fields, which have up to 4 KiB, are moved to its front. Each byte
+/// is therefore moved at most about once.
 const COMPACT_FROM: usize = 8 * 1024;
 
 /// The place of a field: where its name and value begin in the buffer, and their lengths.

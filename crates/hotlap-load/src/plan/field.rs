@@ -10,16 +10,17 @@ use serde::{Deserialize, Serialize};
 /// A part of requests that varies, such as an id.
 ///
 /// In a request and in its expected body, `${name}` stands for the value of the field. All
-/// placeholders in one request have the same value. For the n-th request that uses a field, the
-/// value is a function of the seed and n. Every server of a run therefore gets the same sequence.
+/// placeholders for one field in a request have the same value. For the n-th request that uses a
+/// field, the value is a function of the seed and n. Every server of a run therefore gets the same
+/// sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     /// The name: letters, digits, `-` and `_`.
     pub name: String,
     /// The source of the values.
     pub source: ValueSource,
-    /// The index of another field whose random numbers this field uses too. A random choice among
-    /// as many texts as that field has integers is then a function of the integer.
+    /// The index of another field whose random numbers this field uses too. If that field draws
+    /// from n integers, a random choice from n texts is then a function of the integer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drawn_with: Option<usize>,
 }
@@ -42,7 +43,7 @@ pub enum ValueSource {
     },
     /// One of several texts.
     Choice {
-        /// The texts, of which there must be at least one.
+        /// The texts. There must be at least one.
         values: Shared<String>,
         /// Whether the texts are drawn at random. Otherwise they are used in order, and then again
         /// from the first.
@@ -57,7 +58,8 @@ pub enum ValueSource {
     },
 }
 
-/// The maximum length of a [`ValueSource::Text`], because each value is in memory while it is sent.
+/// The maximum length of a [`ValueSource::Text`]. It is limited because each value is in memory
+/// while it is sent.
 pub const MAX_TEXT: usize = 1 << 20;
 
 /// The characters of [`ValueSource::Text`]. There are 64, so that 6 random bits choose one. None of
@@ -240,8 +242,8 @@ pub struct OrderEntry {
     pub value: u32,
 }
 
-/// Shuffles entries so that each is equally likely at each position (Fisher and Yates; Knuth, TAOCP
-/// 2, section 3.4.2 P). The same seed gives the same order.
+/// Shuffles entries so that each is equally likely at each position (Fisher and Yates, in Knuth,
+/// TAOCP 2, section 3.4.2 P). The same seed gives the same order.
 pub fn shuffle(entries: &mut [OrderEntry], seed: u64) {
     let key = mix(seed);
     for last in (1..entries.len()).rev() {

@@ -13,7 +13,7 @@ pub(crate) struct PreparedRequest {
     /// The bytes that HTTP/1.1 sends. In HTTP/2, they are the evidence of a request that failed.
     pub(super) sent: Rendered,
     pub(crate) is_head: bool,
-    /// The expected response, with which the current response is compared.
+    /// The expected response, for comparison with the current one.
     pub(crate) expect: ExpectedResponse,
     /// The expected body, if it contains values of fields.
     pub(super) body: Option<Rendered>,

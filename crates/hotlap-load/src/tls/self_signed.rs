@@ -1,7 +1,7 @@
 //! Self-signed certificates with an ECDSA key on the curve P-256, which all TLS libraries support.
 //!
-//! The keys come from ring, which rustls needs anyway. With its own key support, rcgen needs 17
-//! more crates.
+//! The keys come from ring, which rustls needs anyway. The key support of rcgen itself would need
+//! 17 more crates.
 
 use rcgen::{CertificateParams, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd};
 use ring::rand::SystemRandom;
@@ -34,7 +34,7 @@ pub fn self_signed(names: &[&str], until_year: i32) -> Result<SelfSigned, String
     Ok(SelfSigned { der: certificate.der().to_vec(), key: private.as_ref().to_vec() })
 }
 
-/// A key from ring with which rcgen can sign.
+/// A key from ring that rcgen can sign with.
 struct Key(EcdsaKeyPair);
 
 impl PublicKeyData for Key {

@@ -61,7 +61,7 @@ pub(super) struct Snapshot<'a> {
 }
 
 impl Measurement {
-    /// Creates the measurement of a load that may be held, with this many requests with separate
+    /// Creates the measurement of a load. `requests` is the number of requests with separate
     /// figures.
     pub(super) fn new(is_held: bool, requests: usize) -> Self {
         let now = clock::now();
@@ -159,8 +159,8 @@ impl Measurement {
             self.ages.at_open_ns += now.saturating_sub(request.sent_ns);
             self.tally.in_flight_at_open(request, now, requests.is_open_loop);
         }
-        // The worker wakes up some microseconds late. Requests that have become due since then
-        // count as due in the window.
+        // The worker wakes up some microseconds after `opens_ns`. Requests that became due in
+        // between count as due in the window.
         for (due_ns, request) in requests.queued(opens_ns.min(now)) {
             self.tally.queued_at_open(request, now - due_ns);
         }

@@ -81,8 +81,8 @@ impl Requests {
         InFlight { turn: self.mix.next(), due_ns, sent_ns }
     }
 
-    /// Records a failed connection with this many requests in flight. If no request is in flight,
-    /// the failure takes the place of a request, so that a limited load ends.
+    /// Records that this many requests in flight have failed. If a connection fails without a
+    /// request in flight, the failure takes the place of a request, so that a limited load ends.
     pub(super) fn failed(&mut self, in_flight: u64, is_started: bool) {
         self.in_flight -= in_flight;
         if in_flight == 0 && is_started {
@@ -109,14 +109,13 @@ impl Requests {
     }
 }
 
-/// The delay beyond which a worker that sends a request has stalled. The requests behind the
-/// delayed request are then late because of the stall too. Sending other requests first takes less
-/// time.
+/// A worker that sends a request with a longer delay has stalled. The requests behind the delayed
+/// request are then late because of the stall too. Sending other requests first takes less time.
 const STALL_NS: u64 = 2_000_000;
 
 impl Worker {
-    /// Sends what may be sent on a slot that is open or has just opened. Inlined into the response
-    /// path, because calls would cost a tenth of a request.
+    /// Sends what may be sent on a slot that is open, or opens the slot if a request needs it.
+    /// Inlined into the response path, because calls would cost a tenth of a request.
     #[inline(always)]
     pub(super) fn refill(&mut self, number: usize, now: u64) {
         if self.is_multiplexed {
@@ -185,7 +184,7 @@ impl Worker {
         }
     }
 
-    /// Notices a stall of the worker: it woke up later than it had to, and a request is due.
+    /// Notices a stall of the worker: the worker woke up late, and a request is due.
     #[inline]
     pub(super) fn notice_stall(&mut self, due_ns: u64, now: u64) {
         if self.requests.is_due(now) {
@@ -527,7 +526,7 @@ impl Worker {
         }
     }
 
-    /// Keeps the request that a wrong response answered as evidence.
+    /// Adds the request that got a wrong response to the evidence.
     #[cold]
     pub(super) fn add_request_to_evidence(&mut self, turn: Turn) {
         let request = self.requests.mix.bytes(turn);
@@ -563,7 +562,7 @@ impl Worker {
 }
 
 impl Worker {
-    /// Sends what may be sent on a slot in HTTP/2. The slot is open or has just opened.
+    /// Does the same as [`refill`](Self::refill) in HTTP/2.
     #[inline(never)]
     pub(super) fn refill_streams(&mut self, number: usize, now: u64) {
         let begun = self.begin_due(number, now, Connection::has_room);
@@ -598,8 +597,8 @@ impl Worker {
         is_sent
     }
 
-    /// Subtracts from the number of requests sent, because no byte of some requests was sent or the
-    /// server did not process them. Requests that are sent again are counted again.
+    /// Subtracts `count` from the number of requests sent. No byte of these requests was sent, or
+    /// the server did not process them. Requests that are sent again are counted again.
     #[cold]
     fn unsent(&mut self, count: u64) {
         let tally = &mut self.measurement.tally;

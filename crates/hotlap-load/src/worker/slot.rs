@@ -1,6 +1,5 @@
-//! A slot is one of the load's connections throughout the load, over all sockets that it uses. For
-//! the slots of a worker, this module decides which are open, which are free, and which to open
-//! next.
+//! A slot is one of the load's connections. It may use several sockets, one after another. This
+//! module decides which slots of a worker are open, which are free, and which to open next.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -50,9 +49,8 @@ pub(super) struct Slot {
     pub(super) is_listed: bool,
     /// Whether the slot has been open, or has failed, at least once.
     pub(super) is_settled: bool,
-    /// Whether a connection is opened for a request rather than before the request. This is the
-    /// case if the server closed the last connection after a response. A user would wait for the
-    /// connection too.
+    /// Whether a connection is opened only when a request needs it. This is the case if the server
+    /// closed the last connection after a response. A user would wait for the connection too.
     pub(super) opens_per_request: bool,
 }
 
@@ -84,7 +82,7 @@ impl Slot {
         }
     }
 
-    /// Returns the key for the events of the socket: 24 bits for the slot (16 million slots), and
+    /// Returns the key of the socket's events. It has 24 bits for the slot (16 million slots), and
     /// the rest for the generation of the socket.
     pub(super) fn key(&self, number: usize) -> usize {
         number | (self.generation as usize) << 24

@@ -238,8 +238,8 @@ impl Replay {
         }
         // The preface takes at most 100 bytes. A request takes less than 64 bytes, and 13 more if
         // it is reset. Each WINDOW_UPDATE, of 13 bytes, may let out a DATA frame with a header of 9
-        // bytes. Responses to the server's frames take at most 65,536 bytes more than the input.
-        // The last GOAWAY takes 17 bytes.
+        // bytes. Replies to the server's frames take at most 65,536 bytes more than the input. The
+        // last GOAWAY takes 17 bytes.
         let body = BODY + 9 * (input / 13 + 100);
         let bound = 100 + (self.sent as usize) * 77 + body + 65_536 + input + 17;
         assert!(self.out.len() <= bound, "{} > {bound}", self.out.len());

@@ -343,8 +343,7 @@ fn floods() -> Vec<Script> {
     bomb.extend([b'v'; 4_055]);
     assert_eq!(bomb.len(), 4_062);
     bomb.extend([0xbe; 12_000]);
-    // 65,536 bytes have room for one response to SETTINGS and 3,854 responses to PING, of 17 bytes
-    // each.
+    // 65,536 bytes have room for one reply to SETTINGS and 3,854 replies of 17 bytes to PING.
     all(
         "",
         vec![

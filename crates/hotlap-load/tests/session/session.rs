@@ -30,8 +30,8 @@ fn a_number_of_requests_is_sent_and_counted() {
     assert_eq!(outcome.series.iter().map(|t| t.responses).sum::<u64>(), 1_000);
 }
 
-/// Regression: each lap of a thawed Java server began a second late. Java accepts late, so its
-/// accept queue of 50 was full, and the system retries only after a second.
+/// Regression: each lap of a thawed Java server began a second late. The server accepted
+/// connections late, so its accept queue of 50 was full. The system retries only after a second.
 #[test]
 fn a_connection_that_finds_the_accept_queue_full_is_retried() {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();

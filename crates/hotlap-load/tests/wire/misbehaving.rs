@@ -1,5 +1,5 @@
-//! Tests of servers that misbehave. Failures are counted by kind and phase, and exactly if the
-//! server is deterministic. No server causes a crash, a hang or a wrong figure.
+//! Tests of servers that misbehave. Failures are counted by kind and phase. The counts are exact if
+//! the server is deterministic. No server causes a crash, a hang or a wrong figure.
 
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,7 +78,7 @@ fn correct_responses_in_unusual_forms_are_correct() {
     ] {
         assert_eq!(ten_times(bytes), (10, vec![]), "{}", bytes.escape_ascii());
     }
-    // The end of the connection delimits the first response (gcannon takes its length for 0). The
+    // The end of the connection delimits the first response (gcannon takes its length to be 0). The
     // second response announces that the connection ends.
     let until_close = b"HTTP/1.1 200 OK\r\n\r\nHello, World!";
     assert_eq!(ten_times_and_close(until_close), (10, vec![]));

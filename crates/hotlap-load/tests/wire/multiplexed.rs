@@ -80,7 +80,7 @@ fn no_more_streams_are_opened_than_the_server_allows() {
             if waiting.len() > 40 {
                 return;
             }
-            // The first requests may have been sent before the SETTINGS arrived.
+            // The first request may have been sent before the SETTINGS arrived.
             if waiting.len() >= 3 {
                 let all: Vec<u8> = waiting.drain(..).flat_map(|s| response(s, BODY)).collect();
                 client.send(&all);
@@ -188,8 +188,8 @@ fn requests_that_were_not_processed_are_sent_again_on_another_connection() {
     assert_eq!(outcome.totals.sent, 1_000);
 }
 
-/// Regression: the load panicked if more than 100 requests had to be sent again. A new connection
-/// may open only 100 streams until the server has stated its limit.
+/// Regression: the load panicked if more requests had to be sent again than a new connection may
+/// open. A new connection has only one stream until the server has stated its limit.
 #[test]
 fn more_requests_are_sent_again_than_a_new_connection_may_open_at_once() {
     let server = TestServer::start(|client| {

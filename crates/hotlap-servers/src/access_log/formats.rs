@@ -53,8 +53,8 @@ fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Removes the escapes from a text. Apache writes `\"`, `\\`, `\n` and the like, and both servers
-/// write `\xHH`.
+/// Removes the escapes from a text. Apache writes `\"`, `\\`, `\n` and the like. Apache and nginx
+/// both write `\xHH`.
 fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'\\') {
         return Cow::Borrowed(text);

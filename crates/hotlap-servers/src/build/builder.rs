@@ -91,7 +91,7 @@ pub struct BuildError {
 /// The progress of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildEvent<'a> {
-    /// The same server is being built by another process, for which this process waits.
+    /// Another process is building the same server, and this process waits for it.
     Waiting {
         /// The server's id.
         server: &'a str,

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::interrupt;
 use crate::process::{Process, ProcessExit, ProcessSetting, StartError, Supervisor};
 
-/// Environment variables with which an outer cargo build would redirect the output of a server's
+/// Environment variables of an outer cargo build that would redirect the output of a server's
 /// build.
 const OUTER: [&str; 2] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
 
@@ -91,9 +91,9 @@ pub(super) fn capture(
     Ok(Captured { ended, stdout: said(stdout), stderr: said(stderr) })
 }
 
-/// Runs a command and appends its output to a log, in the order written. A supervisor ends the
-/// command and everything that it started. They are ended when the command exits, when the user
-/// interrupts, and when hotlap is killed.
+/// Runs a command and appends its output to a log, in the order written. When the command exits,
+/// the user interrupts, or hotlap is killed, a supervisor ends the command and everything that it
+/// started.
 pub(super) fn logged(
     argv: &[String],
     cwd: &Path,

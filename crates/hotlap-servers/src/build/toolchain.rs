@@ -141,7 +141,7 @@ fn absence(
 }
 
 /// Says how to install a server's toolchain with the machine's package manager. Without a known
-/// package manager, it lists the names of the Debian packages.
+/// package manager, lists the names of the Debian packages.
 fn remedy(server: &CatalogueServer, manager: Option<PackageManager>) -> String {
     let install = &server.toolchain.install;
     let packages = manager.unwrap_or(PackageManager::Apt).packages(install);

@@ -3,7 +3,7 @@
 //! The keys of the file and the resulting servers are separate types. The keys are private to this
 //! module, and each variant becomes a complete [`CatalogueServer`]. An unknown key, a wrong type or
 //! an empty command is an error with file and line. If a key were silently ignored, a server would
-//! run in another way than its manifest says.
+//! run differently from what its manifest says.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -12,9 +12,9 @@ use hotlap_load::plan::{Shared, first_difference};
 /// kept as a whole.
 const KEPT: usize = 64 << 10;
 
-/// The maximum number of ranges that may vary. Further ranges make all of them one range, from the
-/// first to the last. A list of thousands of records fits, with an id in each record. A body that
-/// differs almost everywhere does not fit, and its ranges would take more memory than its bytes.
+/// The maximum number of ranges that may vary. Further ranges join all of them into one, from the
+/// first to the last. The limit is high enough for a list of thousands of records, each with an id.
+/// The ranges of a body that differs almost everywhere would take more memory than the body itself.
 const MOST_RANGES: usize = 10_000;
 
 /// The response of a server under verification.
@@ -36,7 +36,7 @@ struct Compared {
     varies: Vec<Range<usize>>,
     /// The offset of the first byte that differs outside of the ranges that vary.
     first: Option<usize>,
-    /// The words that differ in this and all later pieces of the body.
+    /// The words that differ in the pieces so far.
     words: Vec<Range<usize>>,
 }
 

@@ -33,7 +33,7 @@ pub struct Exchange {
     pub body: Vec<u8>,
     /// The expected status.
     pub status: ExpectedStatus,
-    /// The expected media type, without parameters. `None`: any media type, or none.
+    /// The expected media type, without parameters. `None` accepts any media type, or none.
     pub media_type: Option<String>,
     /// The shortest time that the response may take, in milliseconds.
     pub not_before_ms: u64,
@@ -175,7 +175,7 @@ impl Exchange {
         Request::build(&self.method, &self.path, host, &headers, &self.body).bytes()
     }
 
-    /// Returns whether the exchange differs from request to request.
+    /// Returns whether the exchange's requests differ from each other.
     pub fn varies(&self, fields: &Fields) -> bool {
         let list = &fields.list;
         let headers = self.headers.iter().any(|(_, value)| has_fields(value.as_bytes(), list));
@@ -332,7 +332,7 @@ impl Content {
 
     fn check(&self, body: &Body, now: SystemTime) -> Result<(), String> {
         let right = match self {
-            // `Exchange::with_values` inserts the values before a response is checked.
+            // `Exchange::with_values` turns `Fields` into `Bytes` before a response is checked.
             Self::Any | Self::Fields(_) => true,
             Self::Bytes { bytes, varies } => body.is(bytes, varies),
             Self::Clock => return check_clock(body, now),
@@ -346,7 +346,8 @@ impl Content {
             }
             Self::Fortunes(brought) => {
                 world::check(body.start(), &String::from_utf8_lossy(brought))?;
-                // Otherwise, pages could not be compared under load.
+                // The message must occur exactly once. Otherwise, pages could not be compared under
+                // load.
                 with_template(body.start(), brought, brought).is_some()
             }
             Self::Json(value) => match serde_json::from_slice::<Value>(body.start()) {
@@ -358,7 +359,8 @@ impl Content {
     }
 }
 
-/// Returns the text that a body must have. Fields in it stand for the values of the request.
+/// Returns the text that a body must have. Placeholders in the text stand for the values of the
+/// request.
 ///
 /// # Panics
 /// If a placeholder names no field.
@@ -370,8 +372,8 @@ fn expected_text(text: &[u8], fields: &Fields) -> ExpectedBody {
     }
 }
 
-/// Replaces a filled text in a body by its template. Returns `None` unless the text occurs exactly
-/// once.
+/// Replaces a filled text in a body with its template. Returns `None` unless the text occurs
+/// exactly once.
 fn with_template(body: &[u8], filled: &[u8], template: &[u8]) -> Option<Vec<u8>> {
     let mut places =
         (0..body.len()).filter(|at| !filled.is_empty() && body[*at..].starts_with(filled));

@@ -1,9 +1,9 @@
-//! The contracts of the suite `web`, most of which need a database: tables, requests, and right
-//! responses.
+//! The contracts of the suite `web`: tables, requests, and right responses. Most of these contracts
+//! need a database.
 //!
 //! Ids are fields of the requests, and the number of each row is a function of its id. Therefore,
-//! the right body of every request is known, and is compared under load. TechEmpower's tests asked
-//! the same questions, but let the server choose the rows, and could therefore only check ranges.
+//! the right body of every request is known, and is compared under load. TechEmpower's tests made
+//! similar requests, but let the server choose the rows, and could therefore only check ranges.
 
 use std::ops::RangeInclusive;
 
@@ -11,8 +11,8 @@ use hotlap_load::plan::{Field, ValueSource};
 
 use super::exchange::{Content, Exchange, Fields};
 
-/// The number of rows in the table `world` that are only read. The table has the same number of
-/// rows that are changed.
+/// The number of rows in the table `world` that are only read. The table has as many rows that are
+/// changed.
 const ROWS: u64 = 10_000;
 
 /// The number of rows that `queries` reads and `updates` changes.
@@ -23,7 +23,7 @@ pub const SCHEMA: &str = include_str!("world.sql");
 
 /// Returns the number of the row with this id.
 fn number(id: u64) -> u64 {
-    // 7,919 is prime, so different rows have different numbers.
+    // 7,919 and 10,000 have no common factor, so different rows have different numbers.
     id * 7_919 % ROWS + 1
 }
 

@@ -31,8 +31,8 @@ pub struct ClusterUrl {
     sslmode: Option<String>,
 }
 
-/// Characters that must be escaped in a URL. If they were not, the end of the password would be
-/// unclear, so it could not be removed from what is stored and shown.
+/// Characters that must be escaped in a URL. Otherwise, the end of the password would be unclear,
+/// and hotlap could not remove the password from stored and shown text.
 const UNSAFE: [char; 9] = ['#', '"', '\'', '`', '<', '>', '\\', ' ', '|'];
 
 impl ClusterUrl {
@@ -62,7 +62,7 @@ impl FromStr for ClusterUrl {
             return Err("escape special characters in the URL: # is %23, / is %2F".to_owned());
         }
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-        // Others, such as `dbname`, would lead clients to another database.
+        // Other parameters, such as `dbname`, would lead clients to another database.
         let sslmode = match parameters.strip_prefix("sslmode=") {
             Some(mode) if mode.chars().all(|c| c.is_ascii_lowercase() || c == '-') => {
                 Some(mode.to_owned())
@@ -205,8 +205,8 @@ fn is_name(name: &str) -> bool {
     })
 }
 
-/// Returns the statement that finds databases with the names of hotlap's databases, if they belong
-/// to the role, with their comments.
+/// Returns the statement that lists the databases of the role whose names begin like hotlap's, with
+/// their comments.
 pub(super) fn databases_of_runs() -> String {
     format!(
         "SELECT datname || ' ' || coalesce(shobj_description(oid, 'pg_database'), '') \
@@ -224,7 +224,7 @@ pub(super) fn comment(logs: &Path) -> String {
 pub(super) fn is_left(name: &str, comment: &str) -> bool {
     let folder = comment.strip_prefix(&format!("hotlap on {}: ", node()));
     let folder = folder.map(Path::new).filter(|folder| folder.is_absolute());
-    // Another user's folder cannot be read, so it may exist.
+    // A folder that cannot be read may still exist, because it may belong to another user.
     is_name(name) && folder.is_some_and(|folder| folder.try_exists().is_ok_and(|exists| !exists))
 }
 

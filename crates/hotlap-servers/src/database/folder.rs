@@ -110,7 +110,8 @@ impl Folder {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(text.as_bytes())?;
         match self.owner {
-            // By the open file: the owner of the folder could replace the path by a link.
+            // Uses the open file, because the owner of the folder could replace the path with a
+            // link.
             Some((user, group)) => fchown(&file, Some(user), Some(group)),
             None => Ok(()),
         }
@@ -222,7 +223,7 @@ mod tests {
         writer.join().unwrap();
     }
 
-    /// A note that names any other folder removes nothing.
+    /// Nothing is removed if the note names any other folder.
     #[test]
     fn no_folder_of_the_users_is_removed() {
         let logs = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use hotlap_load::plan::Endpoint;
 use hotlap_observe::{Member, Owner, Roots, is_here, owner, processes};
 
 /// The process names of databases and caches. Any other program that a server is connected to may
-/// respond in the server's place.
+/// be a backend that produces the responses.
 const DATABASES: [&str; 9] = [
     "postgres",
     "mysqld",
@@ -63,7 +63,7 @@ fn is_database(member: &Member) -> bool {
 
 fn note(name: &str, address: SocketAddr) -> String {
     format!(
-        "the server is connected to {name} at {address}, whose CPU time is the database's. hotlap \
-         did not start it, so the figure includes other work that it does"
+        "the server is connected to {name} at {address}. The CPU time of {name} counts as the \
+         database's. hotlap did not start {name}, so the figure includes its other work"
     )
 }

@@ -33,11 +33,11 @@ const FIRST: u64 = REQUESTS;
 /// The time limit for one of these requests. How fast they are is measured later.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How often the requests are repeated until a server with its rows in memory executes no
-/// statement. Each of its processes may read the rows once.
+/// How often the requests are sent at most, until a server with its rows in memory executes no
+/// statement. Each of the server's processes may read the rows once.
 const ROUNDS: u32 = 4;
 
-/// The least share of the changed rows, in per cent, that must have a number from the responses.
+/// The minimum percentage of changed rows that must have a number from the responses.
 const KEPT: usize = 95;
 
 /// How long PostgreSQL may take to tell its processes about a new setting.
@@ -114,7 +114,7 @@ fn track(database: &Database, what: &str) -> Result<(), String> {
 /// A server whose statements are counted.
 pub(crate) struct Prover<'a> {
     pub(crate) database: &'a Database,
-    /// The number of the server, after which its database is named.
+    /// The number of the server, which is part of the name of its database.
     pub(crate) server: usize,
     pub(crate) target: &'a Target,
     pub(crate) stop: &'a AtomicBool,
@@ -218,7 +218,7 @@ impl Prover<'_> {
         Ok((count, waited))
     }
 
-    /// Sends the requests of a plan, all of which must get a correct response.
+    /// Sends the requests of a plan. Each request must get a correct response.
     fn load(&self, plan: &Plan) -> Result<(), String> {
         let session = Session::start(plan).map_err(|error| error.to_string())?;
         while !session.is_finished() {
@@ -243,8 +243,8 @@ impl Prover<'_> {
         ))
     }
 
-    /// Checks that the rows that the requests changed have numbers that the requests sent. If
-    /// several requests changed a row, any of their numbers is right.
+    /// Checks that enough of the changed rows have a number that a request sent. If several
+    /// requests changed a row, any of their numbers is right.
     fn kept(&self, exchange: &Exchange, fields: &Fields) -> Result<(), String> {
         let mut changes = BTreeSet::new();
         for number in FIRST..FIRST + REQUESTS {

@@ -51,8 +51,8 @@ fn topology(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
 /// Returns how many hardware threads can be busy all the time under a CPU quota in cores. The
 /// result is at least one.
 fn threads_within(quota: f64) -> usize {
-    // The quota is granted per 100 ms period, so a fraction of a core is used up within each
-    // period.
+    // The quota is granted per period, usually 100 ms, so a fraction of a core would be used up
+    // before each period ends.
     (quota.max(1.0) + 1e-9).floor() as usize
 }
 
@@ -157,7 +157,7 @@ pub(super) fn quota(root: &Path) -> Option<f64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let base = root.join("sys/fs/cgroup");
     let least = |base: &Path, own: &str, read: &dyn Fn(&Path) -> Option<f64>| {
-        // In a container, the path may be the host's path, of which only the root is visible.
+        // In a container, the path may be the host's path, and only its root is visible.
         let groups = Path::new(own).ancestors().map(|group| base.join(group));
         groups.filter_map(|group| read(&group)).min_by(f64::total_cmp)
     };
@@ -191,9 +191,9 @@ pub(super) fn quota(root: &Path) -> Option<f64> {
 /// The cores of the server and of the generator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuAllocation {
-    /// The server's cores. Empty: not pinned.
+    /// The server's cores. Empty if the server is not pinned.
     pub server: Vec<usize>,
-    /// The generator's cores. Empty: not pinned.
+    /// The generator's cores. Empty if the generator is not pinned.
     pub generator: Vec<usize>,
     /// Whether server and generator share cores that should be separate.
     pub shared: bool,
@@ -210,9 +210,10 @@ impl CpuAllocation {
         all
     }
 
-    /// Takes a core for a database and returns it. A generator with two cores or more loses one.
-    /// Otherwise, a server with two cores or more loses one, if it may. In all other cases, the
-    /// database runs on the server's cores. Empty: not pinned.
+    /// Returns the cores for a database. A generator with two cores or more gives up one.
+    /// Otherwise, a server with two cores or more gives up one, if `may_take_servers` is set. In
+    /// all other cases, the database runs on the server's cores. The result is empty if nothing is
+    /// pinned.
     pub fn take_for_database(&mut self, may_take_servers: bool) -> Vec<usize> {
         let sides = match may_take_servers {
             true => vec![&mut self.generator, &mut self.server],
@@ -238,7 +239,7 @@ impl CpuAllocation {
 ///
 /// `asked` is the number of hardware threads for the server. By default, the server gets half of
 /// the cores, rounded down, and only cores of the fastest kind. The generator must not be the
-/// limit, so it gets the rest. The result depends only on the arguments.
+/// bottleneck, so it gets the rest. The result depends only on the arguments.
 fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     let cores = &topology.cores[..];
     let all: usize = cores.iter().map(Vec::len).sum();
@@ -280,7 +281,7 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
         return CpuAllocation { server, generator, shared: true, notes };
     }
     // Give the server whole physical cores until it has its share. The rest of the last core stays
-    // idle rather than go to the generator (3 threads asked for, 2 per core).
+    // idle rather than go to the generator, for example with 3 threads wanted and 2 per core.
     let share = asked.unwrap_or_else(|| {
         let half = (cores.len() / 2).min(topology.fast.max(1));
         cores[..half].iter().map(Vec::len).sum()
@@ -313,7 +314,7 @@ fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     }
     if !idle.is_empty() {
         notes.push(format!(
-            "left idle, because the server uses the other half of the core: {}",
+            "hotlap leaves hardware threads idle whose core the server uses: {}",
             list(&idle)
         ));
     }
@@ -338,8 +339,7 @@ pub fn split_here(asked: Option<usize>) -> CpuAllocation {
 }
 
 /// Returns the cores of this machine for servers alone, if the generator is on another machine. The
-/// result has `asked` cores, with physical cores of the fastest kind first, or all that this
-/// process may use.
+/// result has the `asked` fastest cores, or all cores that this process may use.
 pub fn alone(asked: Option<usize>) -> CpuAllocation {
     let (mut server, notes) = match allowed() {
         Ok(cpus) => {
@@ -354,8 +354,8 @@ pub fn alone(asked: Option<usize>) -> CpuAllocation {
     CpuAllocation { server, generator: vec![], shared: false, notes }
 }
 
-/// Returns how many hardware threads this process can keep busy within its CPU quota. This is
-/// `CPUS` of a server that is not pinned.
+/// Returns how many hardware threads this process can keep busy within its CPU quota. This is the
+/// value of `CPUS` for a server that is not pinned.
 pub fn available() -> usize {
     let most = quota(Path::new("/")).map_or(usize::MAX, threads_within);
     allowed().map_or(1, |cpus| cpus.len()).min(most)
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     /// Creates the files of a machine with this many hardware threads, and other files. With `smt`,
-    /// a core has two threads: 0 and 0 + half.
+    /// core n has the threads n and n + `threads` / 2.
     fn machine(threads: usize, smt: bool, files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

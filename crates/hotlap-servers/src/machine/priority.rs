@@ -1,13 +1,13 @@
 //! Gives servers and the load generator priority over other programs.
 //!
-//! If a neighbour keeps the cores busy, a server waits for its core like any other program. The
-//! measured latency is then the latency of the busy machine. With priority, it is nearly the
-//! latency of a quiet machine (docs/evidence.md, *Capacity*). Three settings of Linux are needed:
+//! If other programs keep the cores busy, a server must wait for its core. The measured latency is
+//! then the latency of the busy machine. With priority, it is nearly the latency of a quiet machine
+//! (docs/evidence.md, *Capacity*). Three settings of Linux are needed:
 //!
 //! - The nice value: a task at -20 gets 87 times the CPU time of a task at 0 (sched(7)).
 //! - The slice: a task that wakes up interrupts a running task at once only if its own slice is
-//!   shorter. Otherwise, it waits some milliseconds until the running task has used its slice
-//!   (`PREEMPT_SHORT` in the kernel's `sched/features.h`, since 6.12).
+//!   shorter. Otherwise, the woken task waits some milliseconds until the running task has used its
+//!   slice (`PREEMPT_SHORT` in the kernel's `sched/features.h`, since 6.12).
 //! - The nice value of the session, if sessions rather than tasks share the cores (`autogroup` in
 //!   sched(7)).
 //!
@@ -15,7 +15,7 @@
 //! everything else.
 //!
 //! Programs that hotlap does not start have no priority. If one of them is part of the application,
-//! such as a database on the same machine, it is slowed down instead.
+//! such as a database on the same machine, it is slowed down.
 
 use std::io;
 
@@ -32,8 +32,7 @@ impl Priority {
     /// Raises the priority.
     ///
     /// # Errors
-    /// If this process may not raise its priority, for which it needs `CAP_SYS_NICE`. Root has this
-    /// capability.
+    /// If this process may not raise its priority. It needs `CAP_SYS_NICE`, which root has.
     pub fn raise() -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         return linux::raise().map(|former| Self { former });

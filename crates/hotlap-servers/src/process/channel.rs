@@ -29,7 +29,7 @@ pub struct ProcessSetting {
     pub env: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The cores that the server may use. Empty: not pinned.
+    /// The cores that the server may use. If empty, it is not pinned.
     pub cpus: Vec<usize>,
     /// The file that receives stdout and stderr. An older file is replaced.
     pub log: PathBuf,
@@ -107,7 +107,7 @@ pub(super) enum Report {
     },
     /// The server's first process has ended.
     Exited(ProcessExit),
-    /// All processes of the server have ended.
+    /// The server was stopped. Some processes may have survived.
     Stopped(Stopped),
 }
 
@@ -134,7 +134,7 @@ impl Wire {
         Self { stream, held: Vec::new() }
     }
 
-    /// Sends a message. A closed end is noticed when reading, so callers may ignore the error.
+    /// Sends a message. The next read reports a closed end, so callers may ignore the error.
     pub(super) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
         send(&self.stream, message)
     }

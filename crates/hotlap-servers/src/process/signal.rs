@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, getuid, kill_process, kill_process_group};
 /// which child processes inherit.
 ///
 /// If a supervisor was killed, hotlap uses the mark to find processes that have left the tree. If
-/// hotlap and its supervisors were killed together, the next hotlap uses it to find the processes
-/// that are left over.
+/// hotlap and its supervisors were killed together, the next hotlap uses the mark to find the
+/// processes that are left over.
 pub(super) const MARK: &str = "HOTLAP_SERVER_LOG";
 
 /// How long a server's processes may take to stop. Usually they only wait for a core.
@@ -49,8 +49,7 @@ pub(super) fn signal_one(member: &Member, signal: Signal) -> Result<(), Errno> {
 }
 
 /// Sends a signal to a process if it is the one that is meant. The id may belong to another process
-/// by now. Therefore, a handle of the process is opened first, and the process is checked after
-/// that.
+/// by now. Therefore, a process handle is opened first, and the process is checked afterwards.
 #[cfg(target_os = "linux")]
 fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Result<(), Errno> {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
@@ -60,13 +59,12 @@ fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Resul
         Err(error) if error != Errno::NOSYS => Err(error),
         _ if !is_meant() => Err(Errno::SRCH),
         Ok(held) => pidfd_send_signal(held, signal),
-        // gVisor has no handles of processes.
+        // gVisor has no process handles.
         Err(_) => kill_process(pid, signal),
     }
 }
 
-/// Sends a signal to a process if it is the one that is meant. This system has no handles of
-/// processes.
+/// Sends a signal to a process if it is the one that is meant. This system has no process handles.
 #[cfg(not(target_os = "linux"))]
 fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Result<(), Errno> {
     let pid = raw(pid).filter(|_| is_meant()).ok_or(Errno::SRCH)?;
@@ -74,8 +72,8 @@ fn signal_if(pid: u32, signal: Signal, is_meant: impl FnOnce() -> bool) -> Resul
 }
 
 /// Waits until a process that was sent SIGSTOP has stopped or ended. SIGSTOP only marks a process.
-/// Each thread stops when it next returns from the kernel, for which it may have to wait for a
-/// core. Usually the process has stopped by the first check.
+/// Each thread stops when it next returns from the kernel, and may first have to wait for a core.
+/// Usually the process has stopped by the first check.
 #[cfg(target_os = "linux")]
 pub(super) fn has_stopped(member: &Member, until: Instant) -> bool {
     for look in 0.. {
@@ -94,7 +92,7 @@ pub(super) fn has_stopped(member: &Member, until: Instant) -> bool {
     unreachable!("the loop returns once the time is up")
 }
 
-/// Returns true without a check, as on all systems but Linux.
+/// Returns true without a check on systems other than Linux.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn has_stopped(_member: &Member, _until: Instant) -> bool {
     true

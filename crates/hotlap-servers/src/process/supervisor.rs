@@ -31,7 +31,7 @@ use hotlap_observe::{Member, processes};
 
 pub use signals::is_ignored;
 
-/// The time between SIGTERM and SIGKILL when hotlap has died and cannot set one.
+/// The time between SIGTERM and SIGKILL if hotlap has died and cannot set a grace period.
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
 /// How long to wait after SIGKILL before the tree is reported as surviving. A process may be in an
@@ -41,9 +41,9 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// The interval between checks of the length of the server's log.
 const LOOK_AT_LOG: Duration = Duration::from_millis(250);
 
-/// The soft limit of open files that a server gets at least, if the hard limit permits it: 64 Ki.
-/// This is enough for about 65,000 connections, and low enough for programs that loop over all
-/// possible descriptors when they start.
+/// The minimum soft limit of open files for a server, if the hard limit permits it: 64 Ki. This is
+/// enough for about 65,000 connections, and low enough for programs that loop over all possible
+/// descriptors when they start.
 const OPEN_FILES: u64 = 65_536;
 
 /// The entry point of the hidden command, which expects one end of a socket pair on stdin, and a
@@ -92,8 +92,9 @@ fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
         let supervised = Arc::clone(&supervised);
         std::thread::spawn(move || supervised.wait_for_order(inbox))
     };
-    // The main thread stays with the children. The kernel kills the server when the thread that
-    // started it dies, and the server inherits hardware counters from that thread.
+    // The main thread, which started the server, also reaps the children. The kernel kills the
+    // server when the thread that started it dies, and the server inherits hardware counters from
+    // that thread.
     supervised.reap();
     let _ = listener.join();
     ExitCode::SUCCESS
@@ -177,13 +178,13 @@ impl Supervised {
         }
     }
 
-    /// Waits for the order to stop, or for the closed socket that means hotlap died. Meanwhile, the
-    /// server's log is kept short.
+    /// Waits for an order to stop, or until the socket closes because hotlap died. Keeps the
+    /// server's log short meanwhile, and then ends the server.
     fn wait_for_order(&self, mut inbox: Wire) {
         let order = loop {
             match inbox.receive(Some(LOOK_AT_LOG)) {
-                // If the log cannot be cut, the server's own writes fail in the end, and the server
-                // says so.
+                // If the log cannot be cut, the server's own writes eventually fail, and the server
+                // reports the failure.
                 Received::Silence => _ = log::cut(&self.log),
                 order => break order,
             }
@@ -326,7 +327,7 @@ mod signals {
             if rustix::process::getppid() == Some(supervisor) {
                 Ok(())
             } else {
-                // The supervisor died in between, so nothing would end this server.
+                // The supervisor has already died, so nothing would end this server.
                 Err(io::Error::from_raw_os_error(libc::ESRCH))
             }
         };

@@ -46,7 +46,8 @@ impl LocalHost {
             stop,
         }
         .run()?;
-        // Open the file before another server of this folder starts and replaces it.
+        // Open the counted log before another server in the same folder starts and replaces the
+        // file.
         up.server.lines(LogWait::No);
         Ok(up)
     }

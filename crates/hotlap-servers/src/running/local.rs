@@ -26,13 +26,13 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// not hold up every lap.
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
-/// The time within which a sample must be complete. A sample takes some 20 µs. If a sample took
-/// longer than this, hotlap was stopped or had to wait for a core in the middle. The sample is then
-/// repeated, because it would be wrong by that time.
+/// The time within which a sample must be complete. A sample takes some 20 µs. If a sample takes
+/// longer than this limit, hotlap was stopped or had to wait for a core meanwhile. The sample is
+/// then repeated, because it would be wrong by the waiting time.
 const TOGETHER: Duration = Duration::from_millis(1);
 
-/// How often a sample is attempted. The processes of a large tree may take longer than [`TOGETHER`]
-/// each time.
+/// How often a sample is attempted at most. Each sample of a large process tree may take longer
+/// than [`TOGETHER`].
 const MOST_READINGS: u32 = 3;
 
 /// How many of a server's last log lines are shown.
@@ -42,7 +42,7 @@ pub(crate) const LAST_LINES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct DatabaseCopy {
     pub(crate) database: Arc<Database>,
-    /// The number of the server, after which the copy is named.
+    /// The number of the server, which is part of the name of the copy.
     pub(crate) number: usize,
 }
 
@@ -64,9 +64,9 @@ pub struct LocalServer {
     pub(crate) counters: Option<Counters>,
     pub(crate) observer: Option<Observer>,
     pub(crate) lines: Option<LogLines>,
-    /// The server's own cores. Empty: not pinned.
+    /// The server's own cores. Empty if the server is not pinned.
     pub(crate) own: Vec<usize>,
-    /// The cores of the server and of the database, whose clocks are read. Empty: all cores.
+    /// The cores of the server and of the database, whose clocks are read. Empty means all cores.
     pub(crate) clocks: Vec<usize>,
     /// The cores that the server may use while it is spread.
     pub(crate) all: Vec<usize>,
@@ -90,7 +90,7 @@ impl LocalServer {
         self.process.as_ref().map_or(Vec::new(), sockets)
     }
 
-    /// Returns the cores that the server runs on. Empty: not pinned.
+    /// Returns the cores that the server runs on. Empty if the server is not pinned.
     fn cores(&self) -> &[usize] {
         if self.is_spread { &self.all } else { &self.own }
     }
@@ -180,8 +180,8 @@ impl RunningServer for LocalServer {
         self.process.as_ref().map(|process| process.tail(LAST_LINES)).unwrap_or_default()
     }
 
-    /// Reads the CPU time on the server's cores, since the server's CPU clock lags when read from
-    /// other cores.
+    /// Flushes the clocks of the server's cores first, because a CPU clock lags when it is read
+    /// from another core.
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
         let _visit = self.sampler.is_some().then(|| {
             ClockFlush::to(match self.is_spread {
@@ -266,7 +266,7 @@ impl RunningServer for LocalServer {
     }
 }
 
-/// Returns the error if nothing can be observed because the server's processes are unknown.
+/// Returns the error for a server that cannot be observed because its processes are unknown.
 fn out_of_reach() -> ObserveError {
     ObserveError {
         what: "the server".into(),

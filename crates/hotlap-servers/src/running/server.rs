@@ -19,7 +19,7 @@ use crate::verify::Requirements;
 /// The settings for the start of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartOrder {
-    /// The server's number in the run, after which its log is named.
+    /// The server's number in the run, which is also the name of its log.
     pub number: usize,
     /// The command that starts the server.
     pub launch: Launch,
@@ -31,18 +31,18 @@ pub struct StartOrder {
     pub first: Exchange,
     /// The protocol of that first request.
     pub protocol: Protocol,
-    /// Whether to accept a response that is still wrong after half of the time that it may take to
-    /// become right. The verifier then describes the fault, which it does better.
+    /// Whether to accept a response that is still wrong after half of the time that wrong responses
+    /// are allowed. The verifier then describes the fault in more detail.
     pub accepts_wrong: bool,
     /// The number of cores, for `CPUS`.
     pub cpus: usize,
-    /// The cores that the server is pinned to, sorted. Empty: not pinned.
+    /// The cores that the server is pinned to, sorted. Empty if the server is not pinned.
     pub cores: Vec<usize>,
     /// The cores that the server may use while it is [spread](RunningServer::spread), sorted: its
     /// own cores and the other cores of the run.
     pub all_cores: Vec<usize>,
-    /// How long the server may take to respond. [`UNREADY`](super::UNREADY) applies to wrong
-    /// responses at first.
+    /// How long the server may take to respond. For wrong responses at first, the limit is divided
+    /// by [`UNREADY`](super::UNREADY).
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
@@ -58,7 +58,7 @@ pub struct Up<S = Box<dyn RunningServer>> {
     pub server: S,
     /// The address at which the generator reaches the server.
     pub target: Target,
-    /// The port on which the server listens instead of `PORT`, if it does.
+    /// The port on which the server listens, if it is not `PORT`.
     pub fixed_port: Option<u16>,
     /// The time from the server's start to its first response.
     pub ready: Duration,
@@ -79,7 +79,8 @@ pub struct Found {
 
 /// A machine on which servers run.
 pub trait ServerHost: Debug + Send + Sync {
-    /// Returns whether the host is the caller's machine, so that both number the same cores.
+    /// Returns whether the host is the caller's machine, so that a core has the same number on
+    /// both.
     fn is_here(&self) -> bool;
 
     /// Starts a server and waits until it responds.
@@ -100,7 +101,7 @@ pub trait ServerHost: Debug + Send + Sync {
 /// The state of a server and of its load at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// The number of responses until then.
+    /// The number of responses so far.
     pub requests: u64,
     /// The time of the sample, on this machine's clock.
     pub at: Instant,
@@ -108,8 +109,8 @@ pub struct Sample {
     pub cpu_ns: Option<u64>,
     /// The CPU time of the run's database in nanoseconds. `None` without a database.
     pub database_ns: Option<u64>,
-    /// The longest time since the previous sample in which a message from the server's host was
-    /// overdue. The usual delay on the way is not included. Zero on this machine.
+    /// The longest time that a message from the server's host has been overdue since the previous
+    /// sample. The usual network delay is not included. Zero on this machine.
     pub silence: Duration,
 }
 
@@ -220,7 +221,7 @@ pub trait RunningServer: Debug + Send {
     /// there are many threads.
     fn switches(&mut self) -> Option<Switches>;
 
-    /// Returns the server's memory with proportional set sizes. The reading holds the server up.
+    /// Returns the server's memory with proportional set sizes. Reading them delays the server.
     fn memory(&mut self) -> Option<Memory>;
 
     /// Returns the server's memory without proportional set sizes.

@@ -42,16 +42,16 @@ pub(crate) struct Starting<'a> {
 /// The interval between attempts to reach a starting server.
 const TRY_AGAIN: Duration = Duration::from_millis(2);
 
-/// The interval between lookups of the port that the server listens on, which cost more.
+/// The interval between searches for the port that the server listens on. A search costs more than
+/// an attempt.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The divisor of the start limit for wrong responses. Some servers accept connections before they
-/// are ready and give wrong responses at first, or listen on another port first. Both are allowed
-/// for a part of the start limit: 6 s of two minutes. A server that does not respond at all has the
-/// whole limit.
+/// Wrong responses are allowed for the start limit divided by this number: 6 s of two minutes. Some
+/// servers accept connections before they are ready and send wrong responses at first, or listen on
+/// another port first. A server that does not respond at all has the whole limit.
 pub const UNREADY: u32 = 20;
 
-/// The divisor of the start limit for responses with status 503, which are allowed for 30 s of two
+/// Responses with status 503 are allowed for the start limit divided by this number: 30 s of two
 /// minutes.
 const UNAVAILABLE: u32 = 4;
 
@@ -181,8 +181,8 @@ impl Starting<'_> {
         Ok(Up { server, target, fixed_port, ready, uncounted, notes })
     }
 
-    /// The variables through which it finds its copy of the database and the files of the contract
-    /// `static`.
+    /// Creates the server's copy of the database and the files of the contract `static`, if it
+    /// needs them. Returns the environment variables that tell the server where they are.
     fn variables(&self, database: Option<&Arc<Database>>) -> Result<Vec<Variable>, ServerFailure> {
         let mut variables = match database {
             Some(database) => database.copy_for(self.order.number)?,
@@ -354,7 +354,10 @@ impl Starting<'_> {
                 let limit = self.order.limit.as_secs_f64();
                 let (cause, remedy) = match wrong.map(|(.., unfit)| unfit.to_string()).or(silence) {
                     Some(what) => (
-                        format!("it accepts connections but sent no response in {limit} s: {what}"),
+                        format!(
+                            "it accepts connections but sent no correct response in {limit} s: \
+                             {what}"
+                        ),
                         "--start-timeout allows more time",
                     ),
                     None => (
@@ -407,7 +410,7 @@ impl Starting<'_> {
         let (cause, remedy) = match is_missed {
             false => (
                 format!("it listens on {listening}, not on $PORT ({port})"),
-                "read PORT from the environment".to_owned(),
+                "make the server read PORT from the environment".to_owned(),
             ),
             true if self.network.is_open() => (
                 format!("it listens on {listening}, which other hosts cannot reach"),
@@ -415,7 +418,7 @@ impl Starting<'_> {
             ),
             true => (
                 format!("it listens on {listening}, not at $HOST ({bind})"),
-                "read HOST from the environment".to_owned(),
+                "make the server read HOST from the environment".to_owned(),
             ),
         };
         self.out(process, &cause, &remedy)
@@ -499,7 +502,7 @@ fn owned((name, value): &Variable) -> (String, String) {
     ((*name).to_owned(), value.clone())
 }
 
-/// Returns the cores of a server and of its database. Empty: all cores.
+/// Returns the cores of a server and of its database. Empty means all cores.
 fn cores_of_both(own: &[usize], database: Option<&Database>) -> Vec<usize> {
     let more = database.map_or(&[][..], Database::cores);
     match own.is_empty() || database.is_some() && more.is_empty() {

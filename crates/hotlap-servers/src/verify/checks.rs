@@ -324,7 +324,7 @@ impl<'a> Bench<'a> {
     /// Sends two requests in one piece. The second request differs if that reveals their order.
     fn pipelined(&self) -> Outcome {
         let main = self.main();
-        let (first, _, _) = self.first.as_ref().ok_or("no first answer")?;
+        let (first, _, _) = self.first.as_ref().ok_or("there was no first response")?;
         let unknown = self.unknown.as_ref().filter(|unknown| unknown.status != first.status);
         let second = match (self.verifier.contract.exchanges.get(1), unknown) {
             (Some(exchange), _) => exchange.clone(),

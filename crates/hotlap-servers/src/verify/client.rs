@@ -41,7 +41,7 @@ pub struct Wire<'a> {
     /// Whether nothing more is read. The server closed or reset the connection or ended the TLS
     /// session, or the user interrupted.
     pub over: bool,
-    /// Why a response that the end of the connection delimits may be truncated, if it may.
+    /// Why a response that ends with the connection may be truncated. `None` if it is complete.
     cut: Option<&'static str>,
     /// Whether a head had lines that end in a bare LF, which was accepted like CRLF.
     pub bare_lf: bool,

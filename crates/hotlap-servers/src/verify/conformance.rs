@@ -24,7 +24,7 @@ struct Conformance<'a> {
     path: &'a str,
 }
 
-/// Runs all fourteen checks. If the server is not the user's own, only the acceptable ones are run.
+/// Runs all fourteen checks. The rude one is left out if the server is not the user's own.
 pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];
     let b = Conformance { verifier, bench, host: verifier.host, path: &main.path };

@@ -28,7 +28,7 @@ struct Conformance<'a> {
     status: u16,
 }
 
-/// Runs all twelve checks. If the server is not the user's own, only the acceptable ones are run.
+/// Runs all twelve checks. The three rude ones are left out if the server is not the user's own.
 /// `status` is the status of the response to the contract's first request.
 pub(super) fn run(verifier: &Verifier<'_>, status: u16) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];

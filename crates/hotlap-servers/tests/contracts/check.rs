@@ -103,7 +103,7 @@ fn a_server_that_listens_elsewhere_than_at_its_host_fails() {
     let CheckOutcome::ServerFailure(failure) = &row.outcome else { panic!("{row:#?}") };
     assert!(failure.cause.starts_with("it listens on 127.0.0.1:"), "{failure:#?}");
     assert!(failure.cause.ends_with(", not at $HOST (127.0.0.2)"), "{failure:#?}");
-    assert_eq!(failure.remedy, "read HOST from the environment");
+    assert_eq!(failure.remedy, "make the server read HOST from the environment");
 }
 
 #[test]

@@ -111,8 +111,8 @@ fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<Vec<String>>>) {
     (target(&server), asked)
 }
 
-/// Regression: a 500 among the first responses was an error: "is answered 200 and then 500". Six
-/// probes are sent, or fewer if they take too long. The first four are sent within 25 ms.
+/// Regression: a 500 among the first responses was an error. Six probes are sent, or fewer if they
+/// take too long. The first four are sent within 25 ms.
 #[test]
 fn if_probes_disagree_only_the_status_is_checked() {
     /// The statuses, the status that is then checked, and the description of the probes.

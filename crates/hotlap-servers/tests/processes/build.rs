@@ -177,7 +177,7 @@ fn a_cache_that_cannot_be_written_says_what_to_do() {
 #[test]
 fn two_builds_of_one_server_at_once_run_its_commands_once() {
     let bench = Bench::new();
-    // The build fails if it runs twice at the same time, or twice in all.
+    // The build adds a line to the file `ran` each time that it runs.
     let toolchain = "build = [[\"sh\", \"-c\", \"echo ran >> $OUTSIDE/ran; cp source server\"]]\n\
                      [run]\ncommand = [\"./server\"]"
         .replace("$OUTSIDE", bench.root.path().to_str().unwrap());

@@ -125,7 +125,7 @@ fn by_function(profile: &Profile) -> Vec<(u64, String)> {
 fn the_function_that_takes_most_of_the_time_has_most_of_the_samples() {
     let mut planted = Planted::start("arithmetic");
     let Some(profile) = planted.profile() else { return };
-    // On a busy machine, the kernel may take longer to wake the server up.
+    // Ignore the kernel, which may take longer to wake the server up on a busy machine.
     let is_own = |name: &str| {
         let mut frames = profile.frames.iter().filter(|frame| frame.function == name);
         frames.any(|frame| frame.library != "kernel")

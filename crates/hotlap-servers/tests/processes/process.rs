@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::stand_in::{LIMIT, gone, program, setting, shell, still_there, supervisor, until};
 
-/// A server with a child, a grandchild, and two daemons that left its session, of which one ignores
+/// A server with a child, a grandchild, and two daemons that left its session. One daemon ignores
 /// SIGTERM. The server creates `$FOLDER/ready` once all processes are up.
 const FAMILY: &str = "
     sleep 1000 & (sleep 1000 & sleep 1000) &
@@ -23,8 +23,8 @@ const FAMILY: &str = "
     touch $FOLDER/ready
     wait";
 
-/// The grace period if one process ignores SIGTERM, so that all of the period passes. The period is
-/// long enough for the other processes to end on a busy machine.
+/// The grace period if one process ignores SIGTERM, so the whole period passes. The period is long
+/// enough for the other processes to end on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
 
 fn ready(folder: &Path) {
@@ -99,7 +99,7 @@ fn ctrl_c_reaches_neither_server_nor_supervisor() {
     let supervisor = table.iter().find(|member| member.pid == server.supervisor_pid()).unwrap();
     assert_eq!(supervisor.group, supervisor.pid);
     assert_ne!(own, server.pid());
-    // Even a signal sent to every process does not end the supervisor, only its server.
+    // The supervisor ignores the signal, which may be sent to every process of a session.
     kill_process(pid(server.supervisor_pid()), Signal::TERM).unwrap();
     let stopped = server.stop(LIMIT);
     assert_eq!(stopped.exit, Some(ProcessExit::Signal(Signal::TERM.as_raw())));
@@ -186,7 +186,7 @@ fn a_program_that_cannot_be_executed_is_reported_with_cause_and_remedy() {
     let script = folder.path().join("script");
     fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    assert!(start(&["./script"]).contains("interpreter named in its first line"));
+    assert!(start(&["./script"]).contains("install the one that its first line names"));
     assert!(matches!(
         Process::start(&setting(folder.path(), &[]), &supervisor()),
         Err(StartError::Empty)
@@ -260,7 +260,7 @@ fn a_survivor_with_another_parent_is_seen() {
     assert_eq!(found.len(), 1, "{before:?}");
 }
 
-/// A test in `process` covers that the drop after the stop does not wait again.
+/// A test in `process` checks that the drop after the stop does not wait again.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_whose_supervisor_is_silent_is_a_survivor() {
@@ -334,7 +334,8 @@ fn a_server_whose_supervisor_is_killed_dies_and_is_reported_lost() {
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
 fn the_session_has_its_former_priority_however_hotlap_ends() {
-    // Job control, as in a terminal, puts hotlap into a group, which a Ctrl-C reaches as a whole.
+    // As in a terminal, job control gives hotlap its own process group, which Ctrl-C reaches as a
+    // whole.
     let mut shell = Command::new("setsid");
     shell.args(["bash", "-c", "set -m; \"$0\" raise & cat"]).arg(program());
     shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -162,7 +162,7 @@ fn the_port_of_a_plain_command_is_found_even_if_a_child_listens() {
     server.stop(LIMIT);
 }
 
-/// Reports that a test was skipped, past the test harness's capture of output.
+/// Reports that a test was skipped. The test harness does not capture this output.
 fn skipped(why: &str) {
     let line = format!("skipped: nothing was counted: {why}\n");
     std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();

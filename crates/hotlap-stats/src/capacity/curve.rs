@@ -14,8 +14,8 @@ const SLOPES: [f64; 17] = [
     1_500.0, 2_000.0,
 ];
 
-/// The factors by which the best slope is refined, in turn. Together they reach beyond the middle
-/// between two of the slopes, and the last factor leaves an error of 2.5%.
+/// The factors by which the best slope is refined, in turn. Together they reach more than halfway
+/// to the next slope, and the last factor leaves an error of 2.5%.
 const FINER: [f64; 4] = [1.2, 1.1, 1.05, 1.025];
 
 /// The limits of how much the capacities of restarts may differ, as a standard deviation of their
@@ -27,8 +27,8 @@ const RESTARTS_DIFFER: (f64, f64) = (0.001, 0.05);
 const LOOSE: f64 = 0.3;
 
 /// The weight of an added trial, relative to a real trial. The added trial is half met and half
-/// missed at the first estimate of the capacity, so a crossing exists even if all real trials have
-/// one result.
+/// missed at the first estimate of the capacity. A crossing therefore exists even if all real
+/// trials have the same result.
 const ANCHOR: f64 = 0.3;
 
 /// The search follows the crossing of the present restart if its trials have more information than
@@ -81,8 +81,8 @@ pub(super) struct Curve {
     pub slope_error: f64,
     /// The ln(rate) at even odds, over all restarts.
     pub log_rate: f64,
-    /// The ln(rate) at even odds for each restart, with a mean of `log_rate`. Chance and the
-    /// restarts cause the spread.
+    /// The ln(rate) at even odds for each restart, with a mean of `log_rate`. The spread comes from
+    /// chance and from differences between restarts.
     pub by_restart: BTreeMap<u32, f64>,
     /// The ln(rate) at even odds for the latest restart, as far as its trials show a difference.
     pub latest: f64,
@@ -124,7 +124,7 @@ impl Curve {
     }
 }
 
-/// A curve of a given slope, and the trials of each restart as (ln(rate), 1 for a miss or 0).
+/// A curve with a given slope, and the trials of each restart as (ln(rate), 1 for a miss or 0).
 #[derive(Clone, Copy)]
 struct Model<'a> {
     restarts: &'a [Vec<(f64, f64)>],
@@ -161,8 +161,8 @@ impl<'a> Model<'a> {
             let shift = self.shift(own, crossing);
             let of = |(x, missed): &(f64, f64)| {
                 let log_odds = self.slope * (x - crossing - shift);
-                // These terms are ln p and ln (1 - p), in a form without loss where the curve is
-                // flat.
+                // These terms are ln p and ln (1 - p), in a form that loses no precision where the
+                // curve is flat.
                 -missed * (-log_odds).exp().ln_1p() - (1.0 - missed) * log_odds.exp().ln_1p()
             };
             own.iter().map(of).sum::<f64>() - 0.5 * (shift / self.differ).powi(2)
@@ -255,12 +255,12 @@ fn share(log_odds: f64) -> f64 {
     1.0 / (1.0 + (-log_odds).exp())
 }
 
-/// The precision of roots, which are logarithms of rates. Intervals have a width of some per cent.
+/// The precision of roots, which are logarithms of rates. Intervals are several per cent wide.
 const PRECISION: f64 = 1e-5;
 
 /// Returns the point within a range at which a decreasing function crosses 0, or the nearer end if
 /// it does not. The search uses the Illinois method (Dowell and Jarratt, BIT 11, 1971). This secant
-/// method keeps both sides of the root, and halves the value of an end that stays.
+/// method keeps an end on each side of the root, and halves the value of an end that stays.
 fn root(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     let (mut at_low, mut at_high) = (function(low), function(high));
     if at_low <= 0.0 {
@@ -365,7 +365,7 @@ mod tests {
                 );
             };
             of(1e-6, -log_odds / slope);
-            // The crossing of the restart is 1 / slope lower, at which the prior balances the
+            // The crossing of the restart is lower by 1 / slope. There, the prior balances the
             // trial: slope × 0.12 = 1 / slope / differ².
             of((1.0_f64 / 0.12).sqrt() / slope, (1.0 - log_odds) / slope);
         }

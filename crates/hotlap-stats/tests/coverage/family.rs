@@ -32,8 +32,8 @@ fn count(world: World, servers: u32, shape: (u32, u32), tables: u32) -> f64 {
     100.0 * n as f64 / f64::from(tables)
 }
 
-/// Regression: in worlds with disturbed laps, which were not simulated, up to 89% of tables had a
-/// false verdict.
+/// Regression: worlds with disturbed laps were not simulated. In those worlds, up to 89% of tables
+/// had a false verdict.
 #[test]
 fn at_most_5_percent_of_tables_have_a_false_sentence_in_each_world() {
     let mut all = Vec::new();

@@ -13,7 +13,7 @@ use hotlap_stats::{ByRestart, NodeSpread, by_node};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A pool of nodes. Restarts have a standard deviation of 1%, and so have rounds.
+/// A pool of nodes. Restarts and rounds each have a standard deviation of 1%.
 #[derive(Debug, Clone, Copy)]
 struct Pool {
     nodes: u32,
@@ -135,7 +135,7 @@ fn intervals_of_the_spread_of_nodes_contain_the_true_one() {
             held += u32::from(found.between.contains(truth));
         }
         let held = f64::from(held) / 20.0;
-        // If nodes do not differ, the lower end is 0 and cannot miss.
+        // If nodes do not differ, the true spread is 0, which the upper end cannot miss.
         assert!((93.0..=98.7).contains(&held), "{pool:?}: {held}%");
     }
 }

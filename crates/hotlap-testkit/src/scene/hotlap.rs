@@ -219,7 +219,7 @@ impl Said {
     }
 
     /// Asserts that hotlap measured something. On a busy machine, every lap may be excluded, which
-    /// gives exit code 4. Its counts of requests and errors are right even then.
+    /// gives exit code 4. The counts of requests and errors are right even then.
     #[track_caller]
     pub fn measured(self) -> Self {
         assert!(matches!(self.code, Some(0 | 4)), "{:?}: {}{}", self.code, self.out, self.err);

@@ -57,9 +57,9 @@ pub fn shift(measure: Measure, [server, other]: [Option<&Probed>; 2]) -> Mean {
 const CHANGED: f64 = 0.05;
 
 /// The limits for a smaller change that is fast: the change as a share of the cost, and that share
-/// per second of CPU time. A warm-up permits changes at this speed, and such a server would change
-/// much more in a longer restart. Caches that fill in the first round of a restart cause smaller
-/// changes.
+/// per second of CPU time. A warm-up may end while a server still changes at this speed. In a
+/// longer restart, the server would change much more. Caches that fill in the first round of a
+/// restart cause smaller changes.
 const CHANGING: (f64, f64) = (0.03, 0.02);
 
 /// Changes with a larger p-value may be chance, because rounds on a busy machine are not

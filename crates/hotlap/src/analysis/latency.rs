@@ -58,7 +58,7 @@ const RECURS: f64 = 2.0;
 /// The fewest laps for which an interval says anything.
 const FEWEST_LAPS: usize = 3;
 
-/// Whether the quantile `q` of these laps is repeatable. The answer depends on the number of
+/// Whether the quantile `q` of these laps is repeatable. The result depends on the number of
 /// stalls, and not on the number of requests that each stall delayed. So the check uses Student's
 /// 95% interval over the laps, on a log scale.
 pub fn recurs(laps: &[Times], q: f64) -> bool {

@@ -141,7 +141,7 @@ impl Analysis {
     }
 
     /// Finds rounds in which a server cost far more than usual. `None` without such rounds, or if
-    /// the end of its warm-up or an odd start explains them.
+    /// the end of the server's warm-up or an odd start explains them.
     pub fn bursts(&self, server: usize) -> Option<Bursts> {
         let reference = self.reference.filter(|reference| *reference != server)?;
         let [own, other] = [server, reference].map(|s| &self.servers[s].readings[Measure::Cost]);

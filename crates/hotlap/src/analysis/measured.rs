@@ -172,8 +172,8 @@ impl MeasuredServer {
 }
 
 impl Used {
-    /// Whether requests do not use the database. The little CPU time that the database then has
-    /// would differ from server to server by large factors.
+    /// Whether requests do not use the database. The little CPU time that the database then uses
+    /// would differ between servers by large factors.
     fn is_database_idle(&self) -> bool {
         let shares = self.database_share.zip(self.cpu_share);
         shares.is_some_and(|(database, cpu)| database < IDLE * cpu)
@@ -357,8 +357,8 @@ fn times_of(count: usize, laps: &[&Lap]) -> Vec<RequestTimes> {
 mod tests {
     use super::*;
 
-    /// Regression: under a load that does not use the database, its background tasks made a server
-    /// cost the database 11.7 times as much as another.
+    /// Regression: the load did not use the database. Because of background tasks, one server
+    /// seemed to cost the database 11.7 times as much as another.
     #[test]
     fn a_database_that_only_does_its_background_tasks_has_no_figures() {
         let used = |database: f64, cpu: f64| Used {

@@ -127,7 +127,7 @@ pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> 
             (failed, required, happened) = (failed + 1, required + expected, happened + counted);
         }
     }
-    // A single failed lap is left out, as with any validity check. If most laps fail, the server
+    // A single failed lap is excluded, as with any validity check. If most laps fail, the server
     // does not do the work of its layer.
     (failed * 2 > laps().count()).then_some(SideEffect { required, counted: happened })
 }
@@ -148,7 +148,8 @@ pub enum Parameter {
 /// A curve that shows how one server scales.
 #[derive(Debug)]
 pub struct Curve {
-    /// The index of the server. If servers differ in threads, the one with the fewest threads.
+    /// The index of the server. If servers differ in threads, this is the one with the fewest
+    /// threads.
     pub server: usize,
     /// The property in which the points differ.
     pub parameter: Parameter,

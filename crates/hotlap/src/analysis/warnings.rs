@@ -255,8 +255,8 @@ fn goaways(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
     Some(ServerWarning::Goaways { connections, reason: reason.clone() })
 }
 
-/// Returns the warning that requests failed in a server's laps that count, at a common rate too.
-/// `None` without failures.
+/// Returns the warning that requests failed in a server's laps that count, including laps at a
+/// common rate. `None` without failures.
 fn failing(run: &Run, load: usize, server: usize) -> Option<ServerWarning> {
     let own = |l: &&Lap| l.server == server && l.load == load && l.counts();
     let (mut failures, mut responses) = (Failures::default(), 0);

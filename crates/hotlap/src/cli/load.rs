@@ -116,7 +116,8 @@ http://localhost:8080/
   hotlap load --format hgrm http://localhost:8080/ > latency.hgrm
 
 Exit codes: 3 if the server ended, sent wrong responses, or failed over 1% of
-the requests; 4 if the generator was too slow. `hotlap --help` lists all.";
+the requests; 4 if a generator on another host was lost, late or too slow.
+`hotlap --help` lists all.";
 
 /// What `hotlap load` asks, and which answer is right.
 #[derive(Debug, Args)]

@@ -26,8 +26,8 @@ pub struct RunArgs {
     /// another port, hotlap finds it.
     #[arg(value_name = "SERVER|COMMAND|URL")]
     pub servers: Vec<String>,
-    /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, http2, tls, web, or a
-    /// file (`hotlap init` writes one)
+    /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, http2, tls, web,
+    /// files, uploads, or a file (`hotlap init` writes one)
     #[arg(
         long,
         value_name = "NAME|FILE",
@@ -47,8 +47,8 @@ pub struct RunArgs {
         conflicts_with_all = ["resume", "stress", "explain", "save_baseline", "fail_if"]
     )]
     pub shard: Option<ShardNumber>,
-    /// Number of shards that measure each server, and so of machines that its interval rests on
-    /// (default: 5, or N if N is less)
+    /// Number of shards that measure each server, if possible on as many machines (default: 5, or N
+    /// if N is less)
     #[arg(long, value_name = "K", requires = "shard", value_parser = quantity::count)]
     pub nodes_per_server: Option<usize>,
     /// Continue the last, interrupted run of this suite
@@ -286,8 +286,8 @@ pub struct Schedule {
     /// fails. With several rules, or with a rule about another measure, the option has no effect.
     #[arg(long, conflicts_with = "precision")]
     pub stop_early: bool,
-    /// How long a server runs before it is frozen while the others run (default: 12ms if no
-    /// server costs more then than when left running, else 100ms)
+    /// How long a server runs before it is frozen while the others run (default: 12ms if every
+    /// server costs the same in such slices as when left running, else 100ms)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub slice: Option<Duration>,
     /// Number of times every server is started again (default: by --duration)
@@ -334,7 +334,7 @@ pub struct Placement {
     #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
     pub server_on: Option<AgentCommand>,
     /// Address at which generators reach the servers' host (default: the first of its addresses
-    /// that answers)
+    /// that they reach)
     #[arg(long, value_name = "IP", help_heading = "Other hosts")]
     pub server_address: Option<IpAddr>,
     /// Generate the load on another host: COMMAND runs hotlap there; repeat it for several
@@ -403,7 +403,7 @@ pub struct CapacityArgs {
     ///
     /// Latency counts from the moment a request is due, in an open loop with Poisson arrivals. A
     /// request that fails misses every goal. For p99, the capacity is the rate at which 9 of 10
-    /// windows of 1 to 4 s meet all goals. In the end, each server is held at its capacity.
+    /// windows of 1 to 4 s meet all goals. At the end, each server runs at its capacity for longer.
     #[arg(long, value_name = "GOALS", required = true)]
     pub slo: String,
     /// The server that the others are compared with (default: the first)

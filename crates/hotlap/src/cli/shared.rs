@@ -59,7 +59,7 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     #[arg(conflicts_with = "http2")]
     pub pipeline: Option<usize>,
-    /// HTTP/2: agreed on by TLS (ALPN) for https, spoken at once for http (prior knowledge)
+    /// HTTP/2: negotiated in TLS (ALPN) for https, without negotiation for http (prior knowledge)
     ///
     /// -c is the number of requests in flight, as with HTTP/1.1, so the number of connections is -c
     /// divided by --streams. A run leaves out the ceiling, which speaks only HTTP/1.1.

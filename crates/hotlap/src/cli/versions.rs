@@ -135,5 +135,5 @@ Examples:
       --run './target/release/app --port $PORT'
   hotlap timeline --versions 16,18,20,22 --run 'npx node@{version} app.js'
 
-Results are kept, so a later timeline with one more version only measures that
-one, together with versions that were measured before.";
+Results are kept. A later timeline with one more version measures that version
+together with the oldest one and the newest one that were measured before.";

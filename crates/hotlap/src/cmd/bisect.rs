@@ -187,7 +187,8 @@ impl Bisection<'_> {
         let is_built = failure.is_none();
         match failure {
             None => {}
-            // Without an end there is no bisection, so its build is tried again the next time.
+            // Every race needs both ends. If an end does not build, its build is tried again the
+            // next time.
             Some(why) if place == 0 || place == self.last() => {
                 let name = self.commits[place].short();
                 return server_failed(format!("{name} is needed for each race, but {why}"));
@@ -264,7 +265,7 @@ impl Bisection<'_> {
         ));
     }
 
-    /// Returns the places of the group that has the change with the highest probability.
+    /// Returns the places of the group that most likely has the change, and the probability.
     fn likeliest(&self) -> (std::ops::RangeInclusive<usize>, f64) {
         let can = |place: usize| !self.state.broken.contains(&place);
         let groups = self.steps().groups(can);
@@ -385,7 +386,7 @@ impl Bisection<'_> {
     /// Removes the worktrees and the session.
     fn clean(&self) {
         for commit in &self.commits {
-            // If this hotlap is killed, the rest of a worktree must not count as built.
+            // If hotlap is killed here, a partly removed worktree must not count as built.
             let _ = self.folder.set_built(commit, false);
             self.repository.remove(&self.folder.worktree(commit));
         }

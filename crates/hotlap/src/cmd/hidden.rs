@@ -1,5 +1,5 @@
-//! The hidden commands with which hotlap starts itself as a supervisor, a ceiling or a test server,
-//! so that one binary is enough.
+//! The hidden commands that start hotlap itself as a supervisor, a ceiling or a test server, so
+//! that one binary is enough.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

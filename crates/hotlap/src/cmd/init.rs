@@ -14,9 +14,9 @@ about = "What this compares, and why. The report begins with it."
 # before it?  scale: how do requests/s grow with a value that is given as a list?
 question = "compare"
 
-# The contract that servers of the catalogue keep, or several of them: "db,queries,fortunes". Each
-# gets a table. Without this key, a server keeps its usual contract. A command or a URL must give
-# the same response as its first one.
+# The contract that built-in servers must meet, or several contracts: "db,queries,fortunes". Each
+# contract gets a table. Without this key, a server has its usual contract. A command or a URL must
+# repeat its first response.
 # contract = "hello"
 
 # The server that the others are compared with. Without this key, the first one.
@@ -82,7 +82,7 @@ connections = 64
 # expect_status = 200
 # expect_body   = "Hello, World!"
 
-# Published figures to show beside the measured ones.
+# Published figures to show next to the measured ones.
 # [[published]]
 # source  = "the source"
 # year    = 2016

@@ -91,7 +91,7 @@ fn table(rows: &[(&CatalogueServer, Result<String, MissingToolchain>)], width: u
     let table = Table::new(vec![
         Column::left("server", rows.iter().map(|(s, _)| &s.id)),
         Column::left("kind", rows.iter().map(|(s, _)| s.kind.to_string())).drop_order(1),
-        Column::left("answers", rows.iter().map(|(s, _)| contracts(s))).drop_order(2),
+        Column::left("contracts", rows.iter().map(|(s, _)| contracts(s))).drop_order(2),
         Column::left("protocols", rows.iter().map(|(s, _)| protocols(s))).drop_order(3),
         Column::left("state", rows.iter().map(|(_, p)| state(p))),
         Column::prose("", rows.iter().map(|(s, p)| remark(s, p))),

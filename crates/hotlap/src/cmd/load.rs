@@ -111,7 +111,7 @@ fn exports(args: &LoadArgs) -> anyhow::Result<Exports<Loaded>> {
     Ok(exports)
 }
 
-/// Turns the flags into a plan, whose requests do not yet expect a certain response.
+/// Turns the flags into a plan. The requests of the plan do not expect a particular response yet.
 fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
     let (log, ask) = (&args.request, &args.request.ask);
     if ask.access_log.is_none() {
@@ -299,7 +299,7 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
         }
         if loaded.plan.requests.len() > 1 || !loaded.plan.fields.is_empty() {
             let request = redact::message(&wrong.request);
-            console.note("It answered this request:");
+            console.note("The request was:");
             for line in String::from_utf8_lossy(&request).lines().take(8) {
                 console.note(&format!("  | {}", visible(line)));
             }

@@ -118,7 +118,7 @@ fn chosen(kinds: ByKind, asked: Option<usize>) -> anyhow::Result<Vec<Measured>> 
     let count = kinds.len();
     match asked {
         Some(kind) if kind == 0 || kind > count => {
-            usage(format!("--kind {kind}: {}", list(&kinds)))
+            usage(format!("there is no kind {kind}. Choose one with --kind: {}", list(&kinds)))
         }
         None if count > 1 => usage(format!(
             "the shards ran on different kinds of machines, whose results are not merged. Choose \

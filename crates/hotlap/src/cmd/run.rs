@@ -73,7 +73,7 @@ fn prepare(
     // Builds run with normal priority, so the raised priority is dropped. If raising it is not
     // permitted, nothing is built.
     drop(measure::priority(spec)?);
-    // Before the hosts look for PostgreSQL.
+    // This may install PostgreSQL, which the hosts look for next.
     install(spec, interrupt, console)?;
     let hosts = RunHosts::open(spec, interrupt, console)?;
     let builds = match &hosts.servers {
@@ -84,9 +84,9 @@ fn prepare(
     Participants::new(spec, &builds, hosts, console)
 }
 
-/// Opens the store of a run. Returns `None` with `--no-store`, and for a dry run if the store does
-/// not exist. If the default store cannot be written (no home directory, or a read-only one), the
-/// run continues without a store. A store given by `--store` must be usable.
+/// Opens the store of a run. Returns `None` with `--no-store`, and for a dry run without `--resume`
+/// if the store does not exist. If the default store cannot be written (no home directory, or a
+/// read-only one), the run continues without a store. A store given by `--store` must be usable.
 fn open_store(
     spec: &RunSpec,
     storage: &Storage,

@@ -143,7 +143,7 @@ fn still_missing(servers: &[&CatalogueServer], interrupt: &Interrupt, console: &
     for (server, probed) in servers.iter().zip(probed) {
         match probed {
             Err(absence) if absence.kind != MissingKind::Unreachable => {
-                console.note(&format!("{}: still {absence}", server.id));
+                console.note(&format!("{}: still not ready: {absence}", server.id));
                 exit = Exit::ServerFailed;
             }
             _ => {}

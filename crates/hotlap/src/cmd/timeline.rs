@@ -53,7 +53,7 @@ pub fn run(args: &TimelineArgs, console: &Console) -> anyhow::Result<Exit> {
     let UnlessInterrupted::Done(()) = timeline.measure()? else { return Ok(Exit::Interrupted) };
     timeline.clean()?;
     let view = timeline.view();
-    // A closed pipe costs no export, and a full disk no output.
+    // A closed pipe must not prevent an export, and a full disk must not prevent output.
     let printed = match args.json {
         true => console.json(&timeline.json()),
         false => console.print(&timeline.text(&view)).map_err(Into::into),
@@ -72,7 +72,7 @@ struct Version {
 }
 
 impl Version {
-    /// Returns what tells the version from others.
+    /// Returns the key that distinguishes the version from others.
     fn key(&self) -> &str {
         self.commit.as_ref().map_or(&self.name, |commit| &commit.hash)
     }
@@ -256,7 +256,7 @@ impl Timeline<'_> {
         (0..self.source.versions.len()).filter_map(level).collect()
     }
 
-    /// Returns the steps between versions in a row: the places of both, and the change.
+    /// Returns the steps between consecutive versions: the places of both versions, and the change.
     fn steps(&self) -> Vec<(usize, usize, VersionStep)> {
         let levels = self.levels();
         let change = |two: &[(usize, VersionStep)]| {

@@ -26,7 +26,10 @@ pub fn complete(target: &mut Target, args: &TlsArgs) -> anyhow::Result<()> {
     let Some(tls) = &mut target.tls else {
         let is_given = args.cacert.is_some() || args.cert.is_some() || args.sni.is_some();
         return match is_given || args.tls_resume || !args.ciphers.is_empty() {
-            true => usage("--cacert, --cert, --sni, --ciphers and --tls-resume need https"),
+            true => usage(
+                "--cacert, --cert, --sni, --ciphers and --tls-resume need https: write https:// in \
+                 the URL, or leave them out",
+            ),
             false => Ok(()),
         };
     };

@@ -1,5 +1,5 @@
-//! What `hotlap bisect` and `hotlap timeline` share: the commits of a repository and their builds,
-//! races of several versions, and the state on disk between them.
+//! What `hotlap bisect` and `hotlap timeline` share: commits and their builds, races of several
+//! versions, and the state on disk between races.
 
 pub mod race;
 pub mod repository;
@@ -10,6 +10,6 @@ pub mod session;
 pub enum UnlessInterrupted<T> {
     /// The result.
     Done(T),
-    /// The user interrupted.
+    /// The user interrupted hotlap.
     Interrupted,
 }

@@ -136,7 +136,7 @@ impl Replaced {
                 "it already exists and does not look like an export, so it is not replaced",
             ));
         }
-        // Opening the file for writing fails if it is read-only, so that it is not replaced.
+        // Opening a read-only file for writing fails, so a read-only file is not replaced.
         let file = OpenOptions::new().write(true).open(&path)?;
         let can_replace = there.nlink() == 1 && Draft::new(&path, Some(there)).is_ok();
         Ok(Self { path, in_place: (!can_replace).then_some(file) })
@@ -190,8 +190,9 @@ fn is_store(path: &Path) -> bool {
         && begin == *b"SQLite format 3"
 }
 
-/// Whether an existing file looks like an export, by its name or its first byte. Any other file may
-/// be a program or its source that the user named by mistake.
+/// Whether an existing file looks like an export, by its extension or its first byte. A file
+/// without an extension looks like one unless it is executable. Any other file may be a program or
+/// its source that the user named by mistake.
 fn is_replaceable(path: &Path) -> bool {
     let Some(extension) = path.extension().map(|e| e.to_string_lossy().to_lowercase()) else {
         return rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_err();

@@ -147,7 +147,9 @@ fn lighten(run: &mut Run) {
 pub fn merged(shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
     let counting: Vec<&Measured> = shards.iter().filter(|shard| shard.apart.is_none()).collect();
     let Some(first) = counting.first() else {
-        return Err("no shard counts: `hotlap report --store` shows each of them".to_owned());
+        let why = "every shard is set apart, so nothing is merged: `hotlap report --store FILE` \
+                   shows a shard";
+        return Err(why.to_owned());
     };
     let servers = Servers::of(&counting);
     let began_ms = counting.iter().map(|shard| shard.run.began_ms).min().unwrap_or_default();

@@ -182,9 +182,9 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// Renders figures of which less is better, for the tool `customSmallerIsBetter` of
-/// github-action-benchmark. Requests/s is left out, because a file has only one direction. CPU time
-/// per request says the same, with less noise.
+/// Renders figures that are better if they are smaller, for the tool `customSmallerIsBetter` of
+/// github-action-benchmark. Requests/s are left out, because a file has only one direction. CPU
+/// time per request says the same, with less noise.
 pub fn github(report: &Report) -> String {
     let mut entries = Vec::new();
     for (name, row) in rows(report) {

@@ -2,9 +2,9 @@
 //! and part of the column names. If a load sends several requests, the line of a server is followed
 //! by one line for each request. Only the lines of requests have a name in the column `request`.
 //!
-//! A spreadsheet reads a field that begins with `=`, `+`, `-` or `@` as a formula, and names and
-//! versions come from outside. Such a text gets an apostrophe in front, which spreadsheets do not
-//! show. Figures are left alone. The JSON export has the exact names.
+//! A spreadsheet reads a field that begins with `=`, `+`, `-` or `@` as a formula. Names and
+//! versions come from outside. If one of them begins like this, it gets an apostrophe in front,
+//! which spreadsheets do not show. Figures are left alone. The JSON export has the exact names.
 
 use crate::report::capacity::HeldWindow;
 use crate::report::{

@@ -10,6 +10,7 @@ use crate::render::html::tag::{Html, RowExtra, el, els, paragraph, sentences, so
 use crate::report::CapacityResults;
 use crate::report::LapView;
 use crate::report::LoadResults;
+use crate::report::Overview;
 use crate::report::PoolView;
 use crate::report::Report;
 use crate::report::Role;
@@ -41,6 +42,7 @@ pub fn render(report: &Report) -> String {
     let mut searched = charts;
     let body = [
         head(report),
+        report.overview().map(overview).into(),
         warnings(&report.warnings),
         report.failed.iter().map(failure).collect(),
         legend(report, &palette),
@@ -114,6 +116,12 @@ fn pool(found: &PoolView) -> Html {
     el("section", &[], parts)
 }
 
+/// Renders the overview of several loads.
+fn overview(found: Overview) -> Html {
+    let parts = [els("h2", [&found.title]), table(&found.table), paragraph("under", found.note)];
+    el("section", &[], parts)
+}
+
 /// Renders the headline, and the facts that identify the run.
 fn head(report: &Report) -> Html {
     let run = &report.run;
@@ -146,7 +154,8 @@ fn links(report: &Report) -> Html {
         return Html::default();
     }
     let link = |load: &LoadResults| {
-        let first = load.sentences.first().map_or_else(String::new, |s| format!(": {s}"));
+        let first = load.sentences.first().filter(|_| report.shared_sentence().is_none());
+        let first = first.map_or_else(String::new, |sentence| format!(": {sentence}"));
         el("a", &[("href", &format!("#load-{}", load.load))], &load.title) + first.into()
     };
     let links = els("li", report.tables.iter().map(link));

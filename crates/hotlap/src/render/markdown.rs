@@ -24,6 +24,12 @@ pub fn render(report: &Report) -> String {
     if !run.state_note.is_empty() {
         out += &format!("> **{}**\n\n", escape(&run.state_note));
     }
+    out += &bold(&report.shared_sentence().map(str::to_owned).into_iter().collect::<Vec<_>>());
+    if let Some(found) = report.overview() {
+        out += &format!("## {}\n\n", escape(&found.title));
+        out += &table(&found.table);
+        out += &paragraph(found.note);
+    }
     for load in &report.tables {
         out += &results(report, load);
     }
@@ -58,7 +64,9 @@ fn results(report: &Report, load: &LoadResults) -> String {
     if !load.title.is_empty() {
         out += &format!("## {}\n\n", escape(&load.title));
     }
-    out += &bold(&load.sentences);
+    if report.shared_sentence().is_none() {
+        out += &bold(&load.sentences);
+    }
     if load.is_measured {
         out += &table(&load.table());
         load.notes().iter().for_each(|note| out += &paragraph(note));

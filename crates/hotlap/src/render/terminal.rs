@@ -71,6 +71,16 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
         out.blank();
         answer(&mut out, only);
     }
+    if let Some(found) = report.overview() {
+        out.blank();
+        out.paragraph(BOLD, 2, &found.title);
+        out.table(2, &found.table);
+        out.paragraph(DIM, 2, found.note);
+    }
+    if let Some(sentence) = report.shared_sentence() {
+        out.blank();
+        out.paragraph(BOLD, 2, sentence);
+    }
     out.finish()
 }
 
@@ -129,7 +139,7 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
         load.notes().iter().for_each(|note| out.paragraph(DIM, 2, note));
         out.blank();
     }
-    if report.tables.len() > 1 {
+    if report.tables.len() > 1 && report.shared_sentence().is_none() {
         answer(out, load);
         out.blank();
     }

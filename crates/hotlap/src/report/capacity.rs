@@ -177,8 +177,7 @@ impl CapacityResults {
     /// Returns the footnotes to the columns of the table.
     pub fn notes(&self) -> Vec<String> {
         let is_held = |row: &CapacityRow| row.held.as_ref().is_some_and(|held| held.is_met());
-        let note =
-            "capacity: the highest rate at which the goals are met for long, as tried at the end";
+        let note = "capacity: the highest rate that meets the goals, checked for longer at the end";
         self.rows.iter().any(is_held).then(|| note.to_owned()).into_iter().collect()
     }
 

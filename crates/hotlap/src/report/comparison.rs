@@ -381,7 +381,7 @@ fn differences(
     };
     differ("The machine", machine(old), machine(new));
     differ("The kernel", old.host.machine.kernel.clone(), new.host.machine.kernel.clone());
-    differ("hotlap", old.hotlap.clone(), new.hotlap.clone());
+    differ("The version of hotlap", old.hotlap.clone(), new.hotlap.clone());
     differ("The contract", old.contract.clone(), new.contract.clone());
     let slice = |run: &Run| slice_words(&run.schedule).unwrap_or_else(|| "unknown".to_owned());
     differ("The length of a slice", slice(old), slice(new));

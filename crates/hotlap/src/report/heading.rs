@@ -132,7 +132,7 @@ fn question_words(question: Question) -> &'static str {
         Question::Compare => "which is faster?",
         Question::Layers => "what does each step cost?",
         Question::Scale => "how does it scale?",
-        Question::Capacity => "how many requests/s does it hold?",
+        Question::Capacity => "up to which rate does it meet the goals?",
         Question::Explain => "where does the difference in CPU time come from?",
         Question::Stress => "what happens when clients misbehave?",
     }

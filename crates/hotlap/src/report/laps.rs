@@ -128,7 +128,7 @@ const COLUMNS: &[LapColumn] = &[
     ("generator %", |l| json!(l.generator_percent)),
     (BY_GENERATOR, |l| json!(by_generator(l))),
     ("errors", |l| json!(l.errors)),
-    ("left out because", |l| json!(l.doubts.join("; "))),
+    ("doubts", |l| json!(l.doubts.join("; "))),
 ];
 
 /// Lists the responses to each of several generators. Empty if there was only one generator.

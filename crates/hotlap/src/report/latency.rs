@@ -136,12 +136,12 @@ impl OpenLoopView {
 
 /// States the consequence of a rate that was not reached.
 pub const QUEUE_GREW: &str =
-    "Response times depend on how long this runs. Those with ≥ are lower bounds.";
+    "Response times depend on the duration. Those with ≥ are lower bounds.";
 
 /// States that a rate was not reached, as the end of a sentence. Both figures are in requests/s.
 pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
     format!(
-        "{} of {} requests/s were answered, and the queue grew",
+        "{} of {} requests/s got a response, and the queue grew",
         rate(reached_per_s),
         rate(offered_per_s),
     )

@@ -7,7 +7,7 @@ use hotlap_stats::{Effect, Estimate, Inconclusive, MIN_RESTARTS, Verdict};
 use super::figure::{exactly, ratio};
 use super::verdict::Judged;
 use super::warnings::left_out;
-use crate::analysis::{Analysis, Limited, Measure, ServerComparison};
+use crate::analysis::{Analysis, Found, Limited, Measure, ServerComparison};
 use crate::model::{Lap, Question, Run};
 use crate::text::number::{self, count, plural};
 
@@ -102,14 +102,16 @@ fn verdicts(run: &Run, analysis: &Analysis) -> Vec<String> {
 
 /// Whether a comparison has no verdict, for a reason that applies to the whole table.
 fn is_withheld(against: &ServerComparison) -> bool {
-    let whole = |(_, verdict): (Effect, Verdict)| {
-        let Verdict::Inconclusive(why) = verdict else { return false };
-        matches!(
-            why,
-            Inconclusive::TooFewRestarts | Inconclusive::TooFewNodes | Inconclusive::ControlDiffers
-        )
+    let why = |found: Found| match found {
+        Some((_, Verdict::Inconclusive(why))) => Some(why),
+        _ => None,
     };
-    [against.found.requests_per_s, against.found.cost].into_iter().flatten().all(whole)
+    let [rate, cost] = [against.found.requests_per_s, against.found.cost];
+    let whole =
+        [Inconclusive::TooFewRestarts, Inconclusive::TooFewNodes, Inconclusive::ControlDiffers];
+    let is_whole = |found| why(found).is_some_and(|why| whole.contains(&why));
+    let is_bound = why(rate) == Some(Inconclusive::DatabaseBound);
+    (rate.is_none() || is_bound || is_whole(rate)) && (cost.is_none() || is_whole(cost))
 }
 
 /// States how many servers the generator limits, and how those servers are ordered.
@@ -128,8 +130,7 @@ fn limited(run: &Run, analysis: &Analysis) -> Option<String> {
 /// States how stored runs get a verdict.
 pub(super) const TOO_FEW_RUNS: &str = "A verdict needs three runs on each side (hotlap compare \
                                        11-13 14-16), because each run is one sample of the \
-                                       machine. One run of both versions is paired and decides \
-                                       sooner.";
+                                       machine. One run with both versions decides sooner.";
 
 /// States how to make inconclusive comparisons conclusive, given a run, its name, and one of its
 /// loads. `None` if no comparison is inconclusive.
@@ -328,7 +329,7 @@ fn no_difference(server: &str, other: &str, against: &ServerComparison) -> Strin
     }
 }
 
-/// Whether an interval excludes 1, which would be a difference in the only comparison.
+/// Whether an interval excludes 1. If this were the only comparison, the two servers would differ.
 fn beyond_one(effect: &Effect) -> bool {
     effect.ratio.is_bounded() && (effect.ratio.low > 1.0 || effect.ratio.high < 1.0)
 }
@@ -350,8 +351,8 @@ mod tests {
         against
     }
 
-    /// Regression: a server with 0.65× [0.59, 0.72] of the cost was reported as "no difference",
-    /// because three restarts prove little in a family of twenty comparisons.
+    /// Regression: a server with 0.65× [0.59, 0.72] of the cost was reported as "no difference".
+    /// Three restarts prove little in a family of twenty comparisons.
     #[test]
     fn what_an_interval_would_tell_apart_is_not_called_no_difference() {
         let said = |low, value, high| {

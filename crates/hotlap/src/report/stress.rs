@@ -163,7 +163,7 @@ fn by_kind(pace: &ClientService) -> String {
         }
     }
     kinds.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    kinds.extend((pace.unanswered > 0).then_some((pace.unanswered, "unanswered at the end")));
+    kinds.extend((pace.unanswered > 0).then_some((pace.unanswered, "no response by the end")));
     let counts: Vec<String> =
         kinds.iter().map(|(count, kind)| format!("{} × {kind}", number::count(*count))).collect();
     if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }

@@ -100,9 +100,9 @@ impl ServerTrend {
     pub fn left_out_words(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(
-                "{} more of its runs are not comparable with the last one (other requests, load \
-                 or machine), and are left out.",
-                self.left_out
+                "hotlap leaves out {} with other requests, another load or another machine than \
+                 the last run.",
+                number::plural(self.left_out, "run")
             )
         })
     }
@@ -139,7 +139,7 @@ impl ServerTrend {
             false => format!(" Its version changed there: {}, {}.", last.version, point.version),
         };
         format!(
-            "From run {} on ({}), {what} is {} what it was: {} after {}.{version}",
+            "From run {} on ({}), {what} is {} what it was: {} instead of {}.{version}",
             point.run,
             point.began,
             ratio(&exactly(change.after / change.before)).text,

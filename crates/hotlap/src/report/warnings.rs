@@ -95,8 +95,9 @@ fn control(run: &Run) -> Option<String> {
 fn common(run: &Run, warning: &Warning) -> String {
     match warning {
         Warning::GeneratorLimited { load, servers } => format!(
-            "{}{}: requests/s is a lower bound (≥), because the load generator was busy. Give it \
-             more cores (-t 2), or the server fewer (--server-cpus 1).",
+            "{}{}: requests/s is a lower bound (≥), because the load generator was busy. Give the \
+             server fewer cores (--server-cpus 1), or add generators on other hosts \
+             (--generator-on).",
             names(run, servers),
             under(run, *load)
         ),
@@ -199,8 +200,8 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
             format!("Such a server has no verdict and no rank. {remedy}")
         }
         ServerWarning::InSlices(found) => format!(
-            "Possibly {}. Comparisons are corrected for it. Longer slices (--slice 1s) show it as \
-             it is.",
+            "Possibly {}. Comparisons are corrected for this slice bias. Longer slices (--slice \
+             1s) reduce it.",
             match found.value > 1.0 {
                 true => "its caches are cold after other servers",
                 false => "its timers fire before a slice is measured",
@@ -243,17 +244,18 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
              each. Check the generators' hosts, and their connections to here and to the server."
                 .to_owned()
         }
-        ServerWarning::LateWindows { .. } => "The load generator sent late. Give it more cores \
-             (-t), or use a quieter machine."
+        ServerWarning::LateWindows { .. } => "The load generator sent late. Give the server fewer \
+             cores (--server-cpus), or use a quieter machine."
             .to_owned(),
-        ServerWarning::MissesBelow { .. } => "Something disturbs it at any rate (another process, \
-             garbage collection). It may reach more on a quieter machine."
+        ServerWarning::MissesBelow { .. } => "Possibly another process or garbage collection \
+             disturbs the server at every rate. On a quieter machine, its capacity may be higher."
             .to_owned(),
     }
 }
 
 /// States how failed requests enter percentiles.
-pub const FAILED_LATENCY: &str = "Latency counts each for at least as long as it waited.";
+pub const FAILED_LATENCY: &str =
+    "Percentiles count a failed request with at least the time that it waited.";
 
 /// States how many requests failed, and how: `12 of 3,400 requests timed out`.
 pub fn failed(failures: &Failures, requests: u64) -> String {
@@ -349,7 +351,11 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
             "The server sends more or fewer bytes than its responses should have: `hotlap check` \
              shows them.",
         ),
-        Violation::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
+        Violation::Generator { .. } => (
+            "generator",
+            "Give the server fewer cores (--server-cpus), or add generators on other hosts \
+             (--generator-on).",
+        ),
         Violation::Failures { most, .. } => {
             ("failed requests", most.map_or("Look into the server's log.", remedy))
         }
@@ -359,7 +365,7 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
              requests file.",
         ),
         Violation::Late { .. } => {
-            ("lateness", "Give the generator more cores (-t), or lower the rate.")
+            ("lateness", "Give the server fewer cores (--server-cpus), or lower the rate.")
         }
         Violation::Generators { .. } => (
             "generators",

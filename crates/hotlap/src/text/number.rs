@@ -63,7 +63,7 @@ pub fn percent(percent: f64) -> String {
 }
 
 /// Formats the ends of an interval and the value in it as percentages without the sign. All get a
-/// decimal if the ends would look the same without one.
+/// decimal if the ends would otherwise look the same.
 pub fn percents_apart([low, value, high]: [f64; 3]) -> [String; 3] {
     match tenths_below_ten(low) == tenths_below_ten(high) {
         true => [low, value, high].map(|percent| grouped(percent, 1)),

@@ -61,8 +61,8 @@ fn requests_are_sent_in_the_order_of_the_log_and_again_from_the_first() {
     let expected: Vec<&str> = ONCE.into_iter().cycle().take(10).collect();
     assert_eq!(lines(&seen), expected);
     let cause = "line 5 is neither in the Common or Combined Log Format nor a JSON object";
-    said.has(&format!("access.log: 1 of 6 lines left out: {cause}"))
-        .has("1 request left out that are neither GET nor HEAD (POST 1)");
+    said.has(&format!("access.log: hotlap leaves out 1 of 6 lines: {cause}"))
+        .has("leaves out 1 request with other methods than GET and HEAD (POST 1)");
 }
 
 #[test]

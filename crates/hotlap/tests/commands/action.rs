@@ -464,7 +464,7 @@ fn a_commit_that_is_not_the_head_of_the_pull_request_publishes_nothing() {
     assert_eq!((github.comments().len(), github.file("ledger.jsonl")), (0, None));
 }
 
-/// A fork may upload any figures, so they do not count as earlier runs of others.
+/// A fork may upload any figures, so its runs do not count as earlier runs for other pull requests.
 #[test]
 fn what_a_fork_measured_is_no_earlier_run() {
     let of_fork = Some("somebody/app");
@@ -489,7 +489,7 @@ fn a_run_that_did_not_end_has_failed() {
     assert!(said.contains("failed.\n\nhotlap wrote no report."), "{said}");
 }
 
-/// A comment of someone else does not change, even if it starts like the gate's own.
+/// A comment by someone else does not change, even if it starts like the gate's own.
 #[test]
 fn only_the_own_comment_is_replaced() {
     let comment = |id: usize, login: &str| json!({ "id": id, "user": { "login": login }, "body": "<!-- hotlap -->\nan old text" });

@@ -50,8 +50,8 @@ fn a_commit_that_does_not_build_is_skipped_but_not_ruled_out() {
     scene.is_clean();
 }
 
-/// Regression: if the good commit is on a branch that was merged later, a commit from before the
-/// merge, which does not contain it, was compared with it.
+/// Regression: a good commit on a branch that was merged later was compared with commits from
+/// before the merge, which do not contain it.
 #[test]
 fn only_commits_that_contain_the_good_one_are_searched() {
     let (scene, hashes) = history(&[(20_000, "true"), (20_000, "true"), (20_000, "true")]);

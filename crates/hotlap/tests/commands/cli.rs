@@ -16,7 +16,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// Changes the toolchain of a server.
+/// Adds a server with this toolchain to the catalogue, or replaces it.
 fn set(scene: &Scene, id: &str, toolchain: &str) {
     scene.server(id, &format!("{toolchain}\nversion = [\"echo\", \"1.0\"]"), &["sleep", "60"]);
 }
@@ -25,7 +25,7 @@ fn said(scene: &Scene, line: &str) -> Said {
     scene.hotlap(line).said()
 }
 
-/// A short run of the server that hotlap contains.
+/// A short run, to which a test adds the servers.
 const SHORT: &str =
     "run --restarts 1 --rounds 1 --slice 12ms -c 2 --no-pin --no-store --no-ceiling";
 
@@ -37,14 +37,14 @@ fn what_makes_no_sense_says_what_does() {
         ("load -t 0 URL", "at least 1"),
         ("load -d -1s URL", "cannot be negative"),
         ("load -d soon URL", "not a unit of time"),
-        ("load -t 8 -c 4 URL", "at most 4 threads"),
+        ("load -t 8 -c 4 URL", "there are more threads (8) than connections (4)"),
         ("load -R 0 URL", "positive"),
         ("load 'not a url'", "not a URL"),
         ("load example.org", "host:port"),
         ("load -s script.lua URL", "--requests-file"),
         ("load -H 'no colon' URL", "Name: value"),
         ("run -c 0 URL", "at least 1"),
-        ("run -t 8 -c 4 URL", "at most 4 threads"),
+        ("run -t 8 -c 4 URL", "there are more threads (8) than connections (4)"),
         ("run --duration 0s URL", "too short"),
         ("run --contract helo go/net-http", "hello"),
         ("run --fail-if 'cost 3%' URL", "cost +3%"),
@@ -251,7 +251,7 @@ fn the_load_generator_and_the_ceiling_meet() {
     let parts: Vec<&str> = log.lines().filter(|l| !l.starts_with('#')).collect();
     assert!(log.contains("#[StartTime: ") && parts.len() == 2, "{log}");
     assert!(parts[0].starts_with("0.000,") && parts[1].starts_with("Tag=service,0.000,"), "{log}");
-    // The exit code tells that responses were wrong.
+    // The exit code shows that responses were wrong.
     load(&format!("--no-check -n 100 {url}nowhere")).fails(3);
 }
 
@@ -267,7 +267,7 @@ fn defaults_of_ones_own_are_read_unless_they_are_not_wanted() {
     said("history --store other.db").has("other.db");
     scene.write("mine.toml", "color = 'never'\nbudgte = '20s'\n");
     said("history").fails(2).has("mine.toml:2: unknown field `budgte`");
-    // A part of hotlap itself.
+    // `__lookup` is a part of hotlap itself and does not read the file.
     said("__lookup").fails(1).has("is no server").lacks("mine.toml");
 }
 

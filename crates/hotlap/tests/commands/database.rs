@@ -1,4 +1,4 @@
-//! Tests the PostgreSQL that hotlap starts for servers and ends again.
+//! Tests the PostgreSQL that hotlap starts for servers and stops afterwards.
 
 use std::process::Command;
 
@@ -70,7 +70,7 @@ fn rows_of_one_start_are_not_in_the_next() {
     assert_eq!(counts, "3000\n".repeat(9));
 }
 
-/// In a PostgreSQL of the user, only databases of hotlap come and go.
+/// In a PostgreSQL of the user, hotlap creates and removes only its own databases.
 #[test]
 fn a_postgres_of_the_user_is_left_as_it_was() {
     let Some(scene) = scene() else { return };

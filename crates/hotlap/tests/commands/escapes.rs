@@ -1,5 +1,6 @@
-//! Text from servers, builds and other people never reaches a terminal raw. hotlap shows what a
-//! terminal would obey as an escape, in every command and on both streams.
+//! Text from servers, builds and other people never reaches a terminal raw. hotlap replaces every
+//! character that a terminal would obey with a visible escape. This holds for every command and for
+//! both streams.
 
 use hotlap::store::Store;
 use hotlap::text::{is_hidden, visible};
@@ -178,7 +179,7 @@ fn another_host_cannot_reach_a_terminal_raw() {
 
     let no_agent = format!("sh -c 'printf \"%s\\n\" \"{EVIL}\"; echo \"{EVIL}\" >&2; exit 255'");
     for said in [load(&no_agent), run("--server-on", &no_agent), run("--generator-on", &no_agent)] {
-        assert!(said.contains(&format!("It printed \"{shown}")), "{said}");
+        assert!(said.contains(&format!("The command printed \"{shown}")), "{said}");
     }
 
     if !rustix::process::geteuid().is_root() {

@@ -68,7 +68,7 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
     assert!(line(&text, "offered").contains("requests/s, "), "{text}");
     assert!(line(&text, "reached").ends_with(" %"), "{text}");
     let queue = line(&text, "queue");
-    assert!(queue.contains("requests unanswered at the end, +"), "{text}");
+    assert!(queue.contains("requests without a response at the end, +"), "{text}");
     assert!(queue.contains("/s, the oldest for "), "{text}");
     assert!(text.contains("RATE NOT REACHED"), "{text}");
     assert!(line(&text, "response").contains('≥'), "{text}");
@@ -108,8 +108,9 @@ fn a_load_says_what_it_means_that_few_requests_failed() {
         }
     });
     let said = flat(&load("-n 400 -c 2", &server.url()).succeeds().out);
-    let expected = "1 of 400 requests failed (connection reset). Latency counts each for at least \
-                    as long as it waited. Possibly the server closes connections without";
+    let expected = "1 of 400 requests failed (connection reset). Percentiles count a failed \
+                    request with at least the time that it waited. Possibly the server closes \
+                    connections without";
     assert!(said.contains(expected), "{said}");
 }
 
@@ -237,13 +238,13 @@ fn a_load_without_a_free_local_port_says_so_and_is_not_valid() {
     address.has("Cannot assign requested address").lacks("port is free");
 }
 
-/// Regression: the remedy was to look at the responses. The connections of the verification occupy
-/// the ports.
+/// Regression: the message suggested looking at the responses. In fact, the connections of the
+/// verification occupied the ports.
 #[test]
 fn a_run_without_a_free_local_port_says_so() {
     let Some(hosts) = few_ports() else { return };
     let run = "run --no-store --no-ceiling --no-pin --restarts 1 --rounds 1 --slice 12ms -c 20";
-    // It listens outside of the ten ports.
+    // The server listens on a port outside of the ten ports.
     let server = format!("env PORT=9999 {}", ceiling());
     let said = Scene::new().hotlap(run).arg(server).under(&hosts.at(0)).said().fails(3);
     let said = said.has("no local port is free").has("each closed connection occupies a port");

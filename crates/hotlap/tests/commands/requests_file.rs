@@ -99,8 +99,8 @@ fn each_request_has_its_own_values_and_its_own_figures() {
     assert!(own.iter().all(|own| own["latency"]["p50_ms"].as_f64().unwrap() > 0.0));
     let seen = seen.lock().unwrap();
     let paths: BTreeSet<&str> = seen.iter().map(|(path, _)| path.as_str()).collect();
-    // There are 300 of 100,000 ids. In 0.4 of all seeds, two of the ids are equal, and this seed is
-    // fixed.
+    // The 300 ids are drawn from 100,000. For 40% of all seeds, two of the ids are equal, and this
+    // seed is fixed.
     assert!(paths.len() > 290, "{} paths", paths.len());
 }
 
@@ -121,7 +121,7 @@ fn a_wrong_response_is_shown_with_the_request_that_it_answered() {
     let (server, _) = application();
     let wrong = REQUESTS.replace("'{\"id\":${id}}'", "'{\"id\":1}'");
     let said = said(&wrong, "load -n 40 -c1 --no-check", &server.url()).fails(3);
-    said.has(" user 0 30 ").has("It answered this request: | GET /users/");
+    said.has(" user 0 30 ").has("The request was: | GET /users/");
 }
 
 #[test]
@@ -220,8 +220,8 @@ fn a_wrong_response_to_one_request_that_varies_is_named_too() {
     assert_eq!(report["tables"][0]["by_request"], serde_json::json!([]));
 }
 
-/// Regression: the message named neither the request nor the expected body. The remedy was `hotlap
-/// check`, which does not know the requests file.
+/// Regression: the message named neither the request nor the expected body. The suggested remedy
+/// was `hotlap check`, which does not know the requests file.
 #[test]
 fn a_command_with_another_body_is_shown_with_the_expected_one() {
     let file = "[[request]]\npath = \"/\"\nexpect_body = \"Hallo\"\n";

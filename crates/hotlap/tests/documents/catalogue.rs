@@ -1,5 +1,5 @@
-//! Writes the documents about the catalogue as the manifests say: `docs/catalogue.md` and the lines
-//! in README.
+//! Generates the documents about the catalogue from the manifests: `docs/catalogue.md` and the
+//! lines in README.
 
 use std::fmt::Write;
 

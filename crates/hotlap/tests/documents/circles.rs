@@ -80,8 +80,8 @@ impl Crate {
         arrows.into_iter().filter(is_in).collect()
     }
 
-    /// Returns the file that defines what a path in `module` names, or `None` if it is not in this
-    /// crate.
+    /// Returns the file that defines what a path in `module` names, or `None` if that file is not
+    /// in this crate.
     fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<Path> {
         let (first, mut rest) = path.split_first()?;
         let mut at = match first.as_str() {

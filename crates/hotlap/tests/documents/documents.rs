@@ -359,7 +359,7 @@ fn links_between_documents_lead_somewhere() {
     }
 }
 
-/// Returns whether a page has a heading with this anchor, as GitHub makes anchors.
+/// Returns whether a page has a heading for which GitHub generates this anchor.
 fn has_anchor(page: &Path, anchor: &str) -> bool {
     let text = fs::read_to_string(page).unwrap();
     let letters = |heading: &str| -> String {

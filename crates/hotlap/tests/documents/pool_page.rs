@@ -34,8 +34,8 @@ fn its_commands_are_understood() {
     }
 }
 
-/// Returns a pool of four nodes. Each node finds the same as the others, apart from a small
-/// difference. On the last node, the ceiling costs a third more.
+/// Returns a pool of four nodes. The nodes find nearly the same figures. On the last node, the
+/// ceiling costs a third more.
 fn pool() -> Run {
     let shard = |(number, (name, differs)): (usize, (&str, f64))| {
         let mut scene = three();
@@ -114,7 +114,7 @@ fn its_figures_are_those_of_the_code() {
     };
     assert!(rule("FailJob", Exit::Usage) && rule("FailIndex", Exit::ServerFailed));
     assert_eq!(job.matches("onExitCodes").count(), 2);
-    // The table of exit codes must have all codes with which a shard can end.
+    // The table of exit codes must have all codes that a shard can return.
     for (exit, _) in Exit::ALL.iter().filter(|(exit, _)| *exit != Exit::Regression) {
         let code = *exit as u8;
         let is_row = |line: &str| {

@@ -117,8 +117,8 @@ fn crates() -> Vec<(String, Crate)> {
     names.map(read).collect()
 }
 
-/// The modules of the tool that have a fixed place, each with the modules that it may import. Any
-/// module that is not in the list of another lies above that module or next to it.
+/// The modules of the tool that have a fixed place, each with the only modules that it may import.
+/// All other modules lie above that module or next to it.
 const IMPORTS: [(&str, &[&str]); 6] = [
     ("text", &[]),
     ("model", &[]),
@@ -318,7 +318,7 @@ fn first_section(changes: &str, version: &str) -> Result<(), String> {
     }
 }
 
-/// Regression: the check passed for any version as long as the word Unreleased was somewhere.
+/// Regression: the check passed for any version as long as the word Unreleased occurred anywhere.
 #[test]
 fn the_version_is_in_the_changelog() {
     let changes = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();

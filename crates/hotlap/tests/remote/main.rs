@@ -1,5 +1,5 @@
-//! Tests servers and generators on other hosts. Agents are processes of this machine, run in
-//! network namespaces that virtual cables join (as root), or run behind a real `ssh`.
+//! Tests servers and generators on other hosts. Agents run as plain processes of this machine, in
+//! network namespaces that virtual cables join (as root), or behind a real `ssh`.
 
 mod generators;
 mod load;

@@ -335,8 +335,8 @@ fn a_slow_cable_that_loses_packets_is_no_fault() {
     let slice_ms = export["run"]["schedule"]["slices_ms"][0].as_f64().unwrap();
     assert!(slice_ms >= 333.0 * 20.0, "{slice_ms}");
     let (laps, doubts) = counted(&export);
-    // A packet of the channel that is lost twice in a row takes 0.6 s, which must not be part of a
-    // lap.
+    // A packet of the channel that is lost twice in a row takes 0.6 s. A lap that contains this
+    // time must not count.
     match said.code {
         Some(0) => assert!(!laps.is_empty(), "{doubts:?}"),
         Some(4) => {
@@ -399,7 +399,7 @@ fn a_server_that_runs_already_is_measured_if_it_is_there_and_left_alone() {
     assert!(!server.has_ended(), "it still runs");
     let _elsewhere = running(&hosts, GENERATOR, "127.0.0.1");
     run_between(&hosts, &scene, "http://127.0.0.1:8080/", "").measured().has(&format!(
-        "CPU time is unknown: http://127.0.0.1:8080 is no address of {}.",
+        "CPU time is unknown: http://127.0.0.1:8080 is not an address of {}.",
         host_name()
     ));
     assert_eq!(scene.json("run.json")["laps"][0]["cpu_us"], Value::Null);

@@ -35,7 +35,7 @@ impl Sshd {
             assert!(make.status().unwrap().success());
         }
         if rustix::process::geteuid().is_root() {
-            // Debian's `sshd` has its unprivileged half in this folder.
+            // Debian's `sshd` runs its unprivileged half in this folder.
             fs::create_dir_all("/run/sshd").unwrap();
         }
         let (host, user, pid) = (scene.file("host"), scene.file("user"), scene.file("pid"));
@@ -82,7 +82,7 @@ impl Drop for Sshd {
     }
 }
 
-/// Starts an `sshd` with this configuration. Returns the daemon and its port when the daemon
+/// Starts an `sshd` with this configuration. Returns the daemon and its port once the daemon
 /// listens.
 fn listening(config: &str) -> (Child, u16) {
     loop {

@@ -1,4 +1,4 @@
-//! Tests a server on another host whose agent is told late to thaw the server.
+//! Tests a server on another host when the order to thaw the server reaches its agent late.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -40,8 +40,8 @@ impl<W: Write> Write for Delays<W> {
     }
 }
 
-/// Regression: the window opened before the server ran, so the lap had few responses or none. A lap
-/// in which the connection was interrupted counted.
+/// Regression: the window opened before the server ran, so the lap had few responses or none. Laps
+/// also counted if the connection was interrupted during them.
 #[test]
 fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     let (scene, hotlap) = (Scene::new(), program());

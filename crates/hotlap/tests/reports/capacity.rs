@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
 
-/// Returns two servers, of which the second has the lower capacity.
+/// Returns two servers. The second one has the lower capacity.
 pub fn two() -> Scene {
     let mut scene = scene(&[
         ("old", Role::Reference, script(30_000.0, 9_000.0, 9, &[0.01, -0.02, 0.015, 0.0])),
@@ -40,8 +40,7 @@ fn a_search_says_what_each_server_holds_and_compares_them() {
     server  capacity, req/s        vs reference  p99 in 10 s  CPU/req
     old       26,900 ± 1.3%           reference       1.0 ms   9.0 µs
     new       19,540 ± 1.6%  0.73× [0.71, 0.74]       1.0 ms  12.0 µs
-    capacity: the highest rate at which the goals are met for long, as tried at
-    the end
+    capacity: the highest rate that meets the goals, checked for longer at the end
 
     old meets p99 < 10 ms up to 26,900 [26,500, 27,200] requests/s (10 s at this
     rate: p99 1.0 ms).
@@ -147,7 +146,7 @@ fn searches_are_compared_by_capacity() {
     assert_eq!(Ruling::on_change(&same, &rule).exit(), Exit::Ok);
 }
 
-/// A bound has no interval, and two searches are too few for a verdict. Neither of them passes a
+/// A bound has no interval, and two searches are too few for a verdict. Neither case decides a
 /// rule.
 #[test]
 fn searches_without_a_verdict_decide_no_rule() {

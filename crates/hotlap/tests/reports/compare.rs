@@ -185,7 +185,7 @@ fn a_baseline_is_found_by_its_name() {
     let both = said("compare --baseline main").fails(2);
     both.has("run 4 is on both sides, main (runs 2–4) and run 4");
     (0..3).for_each(|_| keep(&changed(1.2), None));
-    // The baseline is the newest three runs of that name.
+    // The baseline consists of the newest three runs with that name.
     let against = said("compare 5-7 --baseline main --fail-if 'cost +3%'").fails(5);
     against.has("of main (runs 2–4)");
     let none = said("compare --baseline mian").fails(2);
@@ -214,7 +214,7 @@ fn of_two_requests(first: &str, second: &str) -> hotlap::model::Run {
 }
 
 /// Regression: `POST /bla` of one run was compared with `GET /bla` of the other run, because the
-/// two loads had as many connections.
+/// two loads had the same number of connections.
 #[test]
 fn loads_are_compared_with_those_of_the_same_request() {
     let before = of_two_requests("GET /bla", "POST /bla");

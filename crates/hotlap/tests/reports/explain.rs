@@ -265,7 +265,7 @@ fn two_copies_of_a_server_do_not_differ_in_any_line() {
     assert!(found.counts.iter().all(|row| !row.differs));
 }
 
-/// One more cheap call costs less than can be measured, but the number of calls is exact.
+/// An additional cheap call costs too little to be measured, but the number of calls is exact.
 #[test]
 fn a_call_is_named_even_if_its_cost_cannot_be_measured() {
     let mut calls = server(2_000.0, 4_000.0, 1.0, &OTHER);

@@ -115,8 +115,8 @@ fn a_full_disk_takes_nothing_from_the_other_exports() {
     assert!(scene.read("report.csv").contains("go/net-http"));
 }
 
-/// Regression: an export that could not be written in full replaced the previous export by half of
-/// itself.
+/// Regression: an export that could not be written in full overwrote the previous export with half
+/// of itself.
 #[test]
 fn an_export_that_does_not_fit_leaves_the_one_before_it() {
     let scene = stored();

@@ -14,7 +14,7 @@ use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
 use hotlap::store::Store;
 use hotlap_bench::experiment::Over;
-use hotlap_bench::participant::Role;
+use hotlap_bench::participant::{Load, Role};
 use hotlap_load::{Failure, Phase};
 use hotlap_stats::Rank;
 use hotlap_testkit::flat;
@@ -33,6 +33,38 @@ fn at_a_rate() -> Scene {
     scene.experiment.slices = vec![Duration::from_millis(500)];
     scene.experiment.paced = true;
     scene
+}
+
+/// With several loads, an overview shows each server's CPU time per request under each load.
+#[test]
+fn several_loads_end_with_an_overview_and_a_shared_sentence_is_said_once() {
+    let text = |restarts: u32| {
+        let mut scene = three();
+        let few = scene.experiment.loads[0].clone();
+        let many = |name: &str| Load { name: name.to_owned(), ..few.clone() };
+        scene.experiment.loads = vec![many("few"), many("many")];
+        scene.experiment.restarts = Some(restarts);
+        let report = Report::of(&hold(&scene, None).run);
+        for format in [Format::Markdown, Format::Html] {
+            assert!(render(&report, format).contains("CPU time per request, relative to go/net"));
+        }
+        terminal::render(&report, 80, false)
+    };
+    let overview = |text: &str| {
+        let at = text.find("  CPU time per request, relative").unwrap();
+        text[at..].to_owned()
+    };
+    insta::assert_snapshot!(overview(&text(3)), @"
+    CPU time per request, relative to go/net-http
+    server               few   many
+    go/net-http           1×     1×
+    node/http:cluster  1.51×  1.51×
+    python3 app.py     27.8×  27.8×
+    rows in the order of their geometric means
+    ");
+    let few = text(2);
+    assert_eq!(few.matches("A verdict needs at least 3 restarts").count(), 1, "{few}");
+    assert!(flat(&overview(&few)).contains("none has a verdict"), "{few}");
 }
 
 /// Regression: a load that offers a rate has only paced laps, but no such lap counted. Every run
@@ -125,14 +157,14 @@ fn at_a_common_rate() -> Run {
     run
 }
 
-/// Regression: with `--rate 5000`, response times were compared even with a server that did not
+/// Regression: with `--rate 5000`, response times were compared even for a server that did not
 /// reach this rate. No message said so.
 #[test]
 fn a_server_that_does_not_serve_the_common_rate_is_named_and_its_times_are_not_compared() {
     let report = Report::of(&at_a_common_rate());
-    let said = "python3 app.py did not reach the rate: 2,100 of 5,000 requests/s were \
-                answered, and the queue grew. Response times depend on how long this runs. Those \
-                with ≥ are lower bounds.";
+    let said = "python3 app.py did not reach the rate: 2,100 of 5,000 requests/s got a \
+                response, and the queue grew. Response times depend on the duration. Those with \
+                ≥ are lower bounds.";
     assert!(report.warnings.iter().any(|w| w.starts_with(said)), "{:#?}", report.warnings);
     assert!(!report.warnings.iter().any(|w| w.contains("node/http:cluster did not")));
     for format in [Format::Markdown, Format::Html] {
@@ -255,14 +287,16 @@ fn warnings_with_the_same_remedy_are_one_that_names_the_servers() {
     let told = Report::of(&run).warnings;
     let about = |word: &str| told.iter().filter(|w| w.contains(word)).collect::<Vec<_>>();
     let late = "go/net-http, node/http:cluster: 2 of 6 laps at a common rate are excluded: the \
-                generator sent 2.7 ms late (p99) in the first of them. Give the generator more \
-                cores (-t), or lower the rate. Requests/s and CPU time are not affected.";
+                generator sent 2.7 ms late (p99) in the first of them. Give the server fewer \
+                cores (--server-cpus), or lower the rate. Requests/s and CPU time are not \
+                affected.";
     assert_eq!(about("late"), [late]);
     let failed = "go/net-http: 36 of 426,684 requests timed out. python3 app.py: 36 of 21,400 \
                   requests timed out. ceiling: 6 of 162,972 requests timed out. Failed requests \
                   do not count towards requests/s, but their CPU time counts towards CPU per \
-                  request. Latency counts each for at least as \
-                  long as it waited. Look into the server's log, and try fewer connections (-c) or \
+                  request. Percentiles count a failed request with at least \
+                  the time that it waited. Look into the server's log, and \
+                  try fewer connections (-c) or \
                   a longer --timeout.";
     assert_eq!(about("timed out"), [failed]);
 }
@@ -310,7 +344,7 @@ fn a_run_in_which_no_lap_counts_is_stored_as_invalid() {
     assert_eq!(open().run(1).unwrap().state, RunState::Invalid);
 }
 
-/// Regression: after an error of hotlap itself, the stored run was still under way.
+/// Regression: after an error of hotlap itself, the stored run was still marked as under way.
 #[test]
 fn a_run_that_an_error_ends_is_stored_as_failed() {
     let folder = tempfile::tempdir().unwrap();

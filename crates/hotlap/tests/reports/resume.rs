@@ -92,7 +92,10 @@ fn what_cannot_go_on_says_why() {
     let cut = hold(&scene, run.clone(), &path, Some(Duration::from_secs(5)));
     let gone = scene.experiment.participants.remove(1).name;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &run).unwrap_err().to_string();
-    assert_eq!(error, format!("run 1 cannot be resumed: {gone} can no longer run"));
+    let expected = format!(
+        "run 1 cannot be resumed: {gone} can no longer run. Leave out --resume to begin a new run"
+    );
+    assert_eq!(error, expected);
     let mut moved = run.clone();
     moved.host.controller = Some(Controller::default());
     let error = resume::go_on(&mut scene.experiment, &cut.run, &moved).unwrap_err().to_string();
@@ -104,7 +107,11 @@ fn what_cannot_go_on_says_why() {
     let mut changed = run;
     changed.loads[0].shape.connections = 1;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &changed).unwrap_err().to_string();
-    assert_eq!(error, "run 1 cannot be resumed: its suite has been changed since");
+    assert_eq!(
+        error,
+        "run 1 cannot be resumed: its suite has changed since. Leave out --resume to begin a new \
+         run"
+    );
     // The figures of each request are stored by place, so the requests must be the same.
     let (mut cut, mut now) = (cut.run, changed);
     now.loads.clone_from(&cut.loads);
@@ -120,7 +127,7 @@ fn what_cannot_go_on_says_why() {
     assert!(told("mine").contains("run 2, the last of the suite mine, is finished"));
 }
 
-/// Regression: a stress of which two thirds were over was announced as a whole measurement and a
+/// Regression: a run with a part of its stress left was announced as a whole measurement and a
 /// whole stress.
 #[test]
 fn what_is_left_is_announced() {

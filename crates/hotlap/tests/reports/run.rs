@@ -211,8 +211,8 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
 
     No request errors. More figures: --details
 
-    Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2), or the
-    server fewer (--server-cpus 1).
+    Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Give the server fewer cores
+    (--server-cpus 1), or add generators on other hosts (--generator-on).
 
     fast: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 4.98×, limited by the load generator.
     The load generator limited 1 server (≥). It is ranked by CPU per request.

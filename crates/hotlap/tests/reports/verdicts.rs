@@ -44,8 +44,8 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     No request errors. More figures: --details
 
     Note: reference, lean, alike: requests/s is a lower bound (≥), because the
-    load generator was busy. Give it more cores (-t 2), or the server fewer
-    (--server-cpus 1).
+    load generator was busy. Give the server fewer cores (--server-cpus 1), or add
+    generators on other hosts (--generator-on).
 
     lean: 25.0% less CPU per request than reference [24.9, 25.0].
     alike and reference: CPU per request equal within ±0.1% (1.00× [1.00, 1.00]).
@@ -55,7 +55,7 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     ");
 }
 
-/// Regression: in a suite of twenty servers, the same note came twenty times.
+/// Regression: in a suite of twenty servers, the same note appeared twenty times.
 #[test]
 fn rows_that_the_generator_limits_are_told_of_together() {
     let fast = || {
@@ -71,8 +71,8 @@ fn rows_that_the_generator_limits_are_told_of_together() {
     let text = shown(&hold(&servers, None).run, 120);
     let notes: Vec<&str> = text.lines().skip_while(|l| !l.contains("Note: ")).collect();
     insta::assert_snapshot!(notes.join("\n"), @"
-    Note: fast, faster: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2),
-    or the server fewer (--server-cpus 1).
+    Note: fast, faster: requests/s is a lower bound (≥), because the load generator was busy. Give the server fewer cores
+    (--server-cpus 1), or add generators on other hosts (--generator-on).
 
     fast: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 5.00×, limited by the load generator.
     faster: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 5.00×, limited by the load generator.
@@ -122,7 +122,7 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     A verdict needs at least 3 restarts of each server with laps that count, but this run has 2. A
     --duration of about 80s, or --restarts 3, gives enough.
     ");
-    // A run that announced a duration names the same one again.
+    // A run that announced a duration names the same duration again.
     run.schedule.needed_s = Some(110.0);
     assert!(shown(&run, 100).contains("--duration of about 110s"));
     let report = Report::of(&run);

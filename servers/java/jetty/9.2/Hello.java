@@ -1,4 +1,4 @@
-// The servlet of ../Hello.java for Jetty 9.2: the packages and the constructor are of their time.
+// The servlet of ../Hello.java for Jetty 9.2, which has older packages and an older constructor.
 
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -14,7 +14,7 @@ public class Hello extends HttpServlet {
     protected void doGet(HttpServletRequest request, HttpServletResponse response)
             throws IOException {
         response.setContentType("text/plain;charset=utf-8");
-        // Without it, 9.2 ends an answer to "Connection: close" by closing, and frames nothing.
+        // Without a length, only closing ends a response to "Connection: close" in Jetty 9.2.
         response.setContentLength(13);
         response.getWriter().print("Hello, World!");
     }

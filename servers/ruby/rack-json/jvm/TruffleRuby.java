@@ -8,7 +8,8 @@ public final class TruffleRuby {
         try (Context context = Context.newBuilder("ruby")
                 .allowAllAccess(true)
                 .option("engine.WarnInterpreterOnly", "false")
-                // As a program of its own, not as a guest: threads, signals and native extensions.
+                // Ruby runs as a program, not as a guest, and so has threads, signals and native
+                // extensions.
                 .option("ruby.single-threaded", "false")
                 .option("ruby.embedded", "false")
                 .option("ruby.load-paths", System.getenv("RUBYLIB").replace(':', ','))

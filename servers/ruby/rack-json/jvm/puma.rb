@@ -2,8 +2,9 @@
 require "puma/cli"
 require "puma/server"
 
-# Puma asks for TCP_NODELAY on the listening socket only; on the JVM the accepted ones don't inherit
-# it, and an answer's body would wait 44 ms for the client's delayed acknowledgement of its head.
+# Puma sets TCP_NODELAY on the listening socket only. On the JVM, accepted sockets do not inherit
+# this option. The body of a response would wait 44 ms for the client's delayed acknowledgement of
+# the head.
 module NoDelay
   def initialize(io, env = nil)
     io.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)

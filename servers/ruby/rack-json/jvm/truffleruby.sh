@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs a Ruby program on TruffleRuby: compiled where the JDK lets a compiler plug in (JVMCI), else
-# interpreted; the receipt says which.
+# Runs a Ruby program on TruffleRuby. Ruby code is compiled if the JDK lets a compiler plug in
+# (JVMCI), and is otherwise interpreted. The version says which.
 set -eu
 
-# Without its extension, nio4r is told to do in Ruby.
+# nio4r has no extension here, so NIO4R_PURE makes it use Ruby code.
 export RUBYLIB=gems:jvm/ruby NIO4R_PURE=true
 jars=jvm/jars
 set -- -cp "$jars/*:jvm/classes" "-XX:ActiveProcessorCount=${CPUS:-1}" \
@@ -11,11 +11,11 @@ set -- -cp "$jars/*:jvm/classes" "-XX:ActiveProcessorCount=${CPUS:-1}" \
   "-Dpolyglot.engine.userResourceCache=$PWD/jvm/resources" TruffleRuby "$@"
 
 if grep -q jdk.internal.vm.ci jdk/release; then
-  # The compiler and what it needs of the jars, on the path of modules that the JDK boots with.
+  # Puts the compiler and the jars that it needs on the upgrade module path.
   modules=$(echo "$jars"/compiler-* "$jars"/truffle-compiler-* "$jars"/collections-* \
     "$jars"/nativeimage-* "$jars"/word-* | tr ' ' ':')
   set -- -XX:+UnlockExperimentalVMOptions -XX:+EnableJVMCI "--upgrade-module-path=$modules" "$@"
-  # It is made for 25.0.0 and refuses 25.0.1 and later unless told so.
+  # The compiler is made for 25.0.0 and would refuse 25.0.1 and later.
   export JVMCI_VERSION_CHECK=ignore
 fi
 

@@ -1,4 +1,4 @@
-# Prints what really runs, on one line, from what lies in the folder: a JVM would take its time.
+# Prints what really runs, on one line. Most of it comes from files, because a JVM starts slowly.
 def first(pattern, path) = File.read(path)[pattern, 1]
 
 server =

@@ -1,4 +1,5 @@
-//! axum: a router on hyper and tokio, as its documentation begins. For TLS it points to axum-server.
+//! axum: a router on hyper and tokio, as at the beginning of its documentation. axum-server
+//! provides TLS.
 
 use std::net::{IpAddr, SocketAddr};
 use std::{env, io};

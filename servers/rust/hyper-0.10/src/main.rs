@@ -1,4 +1,4 @@
-//! hyper 0.10, the last synchronous one: a thread serves one connection for as long as it is kept.
+//! hyper 0.10, the last synchronous version: a thread serves one connection until it closes.
 
 extern crate hyper;
 
@@ -14,8 +14,8 @@ fn main() {
     let number = |name| env::var(name).ok().and_then(|value| value.parse::<usize>().ok());
     let host = env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
     let port = number("PORT").expect("PORT is not set to a port number");
-    // A thread for each connection that is kept, so this many at once; those beyond it wait until
-    // one of these is closed. Waiting threads cost memory only.
+    // Each open connection occupies a thread, and further connections wait until one is closed.
+    // Waiting threads cost only memory.
     let threads = 512 * number("CPUS").unwrap_or(1);
     Server::http((host.as_str(), port as u16))
         .and_then(|server| server.handle_threads(answer, threads))
@@ -43,6 +43,6 @@ fn answer(mut request: Request, mut response: Response) {
             b"Not Found"
         }
     };
-    // A client that breaks off is the client's business.
+    // A client may disconnect at any time.
     let _ = response.send(body);
 }

@@ -1,4 +1,4 @@
-//! hyper 1: one thread a core, each with its own runtime, listener and connections.
+//! hyper 1: one thread for each core, each with its own runtime, listener and connections.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -48,7 +48,7 @@ fn tls(certificate: &str) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// Serves what the kernel deals out to this thread's listener.
+/// Serves the connections that the kernel assigns to this thread's listener.
 fn serve(address: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
@@ -57,13 +57,13 @@ fn serve(address: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<()> {
         socket.set_reuseport(true)?;
         socket.bind(address)?;
         let listener = socket.listen(1024)?;
-        // HTTP/1.1 or HTTP/2, by the first bytes of a connection.
+        // The first bytes of a connection decide between HTTP/1.1 and HTTP/2.
         let mut server = auto::Builder::new(TokioExecutor::new());
         server.http1().timer(TokioTimer::new());
         server.http2().timer(TokioTimer::new());
         let server = Server::new(server);
         loop {
-            // Accepting fails when descriptors run out, and works again when some are given back.
+            // Accepting fails when descriptors run out, and works again when a connection closes.
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::task::yield_now().await;
                 continue;
@@ -83,7 +83,7 @@ fn serve(address: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<()> {
 }
 
 async fn serve_connection(server: Server, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
-    // A client that breaks off is the client's business.
+    // A client may disconnect at any time.
     let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
 }
 

@@ -1,4 +1,4 @@
-//! Iron 0.4, synchronous: a thread serves one connection for as long as it is kept.
+//! Iron 0.4, which is synchronous: a thread serves one connection until it closes.
 
 extern crate iron;
 
@@ -13,8 +13,8 @@ fn main() {
     let number = |name| env::var(name).ok().and_then(|value| value.parse::<usize>().ok());
     let host = env::var("HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
     let port = number("PORT").expect("PORT is not set to a port number");
-    // A thread for each connection that is kept, so this many at once; those beyond it wait until
-    // one of these is closed. Waiting threads cost memory only.
+    // Each open connection occupies a thread, and further connections wait until one is closed.
+    // Waiting threads cost only memory.
     let threads = 512 * number("CPUS").unwrap_or(1);
     let greeting: fn() -> String = match env::args().nth(1).as_deref() {
         Some("hello") => || "Hello, World!".to_owned(),

@@ -42,7 +42,7 @@ async fn list() -> Json<Results> {
     Json(Results { results: [1, 2, 3] })
 }
 
-/// An object with a name; a sequence, which serde would take for one, is none.
+/// Echoes the name in an object. serde would also accept a sequence, which is not an object.
 async fn echo(body: Bytes) -> Result<Json<Named>, Refusal> {
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(Refusal(StatusCode::BAD_REQUEST));
@@ -50,7 +50,7 @@ async fn echo(body: Bytes) -> Result<Json<Named>, Refusal> {
     serde_json::from_slice(&body).map(Json).map_err(|_| Refusal(StatusCode::BAD_REQUEST))
 }
 
-/// Refuses whatever says that it is not JSON.
+/// Refuses requests that declare a content type other than JSON.
 async fn only_json(request: Request, next: Next) -> Response {
     if !is_json(request.headers()) {
         return Refusal(StatusCode::NOT_ACCEPTABLE).into_response();

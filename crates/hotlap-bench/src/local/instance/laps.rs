@@ -226,8 +226,8 @@ impl Instance {
         Ok(Lap { generators, failed, ..lap })
     }
 
-    /// Returns the outcome unless the server hangs. A lap without a response is valid, because the
-    /// server stalled. Once its requests time out, the server is dropped unless it answers a new
+    /// Returns the outcome unless the server hangs. A lap without a response is valid, because it
+    /// shows a stall. Once its requests time out, the server is dropped unless it responds to a new
     /// request.
     fn unless_it_hangs(&mut self, outcome: Outcome) -> Result<Outcome, ServerFailure> {
         let is_silent = outcome.responses == 0 && outcome.failures.of(Failure::Timeout) > 0;
@@ -383,7 +383,7 @@ impl Instance {
         let (lap, seen) = match self.observed(load, instrument, times) {
             Ok((lap, seen)) => (Ok(lap), seen),
             Err(trouble) => {
-                (Err(trouble), Err(unobserved("its generators were lost", "repeat it")))
+                (Err(trouble), Err(unobserved("its generators were lost", "repeat the run")))
             }
         };
         Ok((self.judged(load, LapKind::Flat, lap, validity::judge)?, seen))

@@ -13,8 +13,8 @@ use super::Instance;
 use crate::participant::{Origin, Role, Starter};
 use crate::runner::Ready;
 
-/// Verifications that take longer are reported, because the budget does not include them. The value
-/// is a convention.
+/// Verifications that take longer than this are reported, because the budget does not include them.
+/// The value is a convention.
 const LONG_VERIFICATION: Duration = Duration::from_secs(20);
 
 impl Instance {
@@ -78,7 +78,7 @@ impl Instance {
     }
 
     /// Verifies the control. The control runs the reference's program, which is verified in full,
-    /// so only the responses to the load's requests are checked.
+    /// so only the responses to the contract's requests are checked.
     fn as_the_reference(&mut self, target: &Target, limit: Duration) -> Result<(), ServerFailure> {
         let contract = self.participant.contract.with_values(0);
         let ask = |exchange| ask(target, &self.host, limit, exchange, &self.run.stop);
@@ -115,7 +115,8 @@ impl Instance {
     }
 
     /// Verifies a server against its contract. The first verification is in full, over the
-    /// protocols of all loads. Later verifications only check the requests of the load.
+    /// protocols of all loads. Later verifications only check the responses to the contract's
+    /// requests.
     pub fn examine(&mut self) -> Result<(), ServerFailure> {
         let limit = self.run.setting.timeout.max(LIMIT);
         self.conformance = (0, 0);

@@ -1,8 +1,8 @@
 //! Warms up a server: loads it until its cost is steady and its code is no longer compiled.
 //!
 //! On one core, a compiler competes with the responses that it should speed up, and falls behind
-//! under load. With one core, java/jetty was steady after 30 s. With two cores until then, it was
-//! steady after 9 s. A server with a compiler may therefore use all cores of the run at first.
+//! under load. On one core, java/jetty was steady after 30 s, and on two cores after 9 s. A server
+//! with a compiler may therefore use all cores of the run at first.
 //!
 //! Afterwards, the server is loaded in bursts on its own cores, with pauses as between slices. A
 //! server that has only seen steady load takes other paths when the load pauses, and its code is
@@ -93,7 +93,7 @@ struct Burst {
 }
 
 impl Burst {
-    /// The longest time that all bursts of one comparison take.
+    /// The lower bound of the time limit. All bursts of one comparison fit into it.
     const SHORTEST: Duration =
         Duration::from_millis(2 * BURSTS as u64 * (WHOLE.as_millis() + PAUSE.as_millis()) as u64);
 

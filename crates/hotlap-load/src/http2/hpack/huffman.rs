@@ -227,7 +227,7 @@ mod tests {
         // The code of "0" is 00000, so the rest of the byte must be 111.
         assert_eq!(decoded(&[0x07]).unwrap(), b"0");
         for last in 0x00..0x07 {
-            // The other bits are not all ones, so they are no padding.
+            // The other bits are not all ones, so they are not padding.
             assert_eq!(decoded(&[last]), wrong, "{last:#x}");
         }
         // Eight or more ones are too many.

@@ -1,6 +1,6 @@
 //! Makes the functions of profiles comparable, and finds the part of a server that each function
-//! belongs to. A function has one name in two programs, in two versions of a library, and in two
-//! tiers of a compiler.
+//! belongs to. A function gets the same name in two programs, in two versions of a library, and in
+//! two tiers of a compiler.
 
 use std::sync::LazyLock;
 
@@ -96,8 +96,8 @@ impl Function {
         self.is_jit && self.library.is_empty() && self.name.contains('.')
     }
 
-    /// Whether the function is part of a language's standard library that only passes calls on. The
-    /// caller of a socket's `write` says more than `write`.
+    /// Whether the function belongs to the part of a language's standard library that only passes
+    /// calls on. The caller of a socket's `write` says more than `write`.
     pub fn is_standard(&self) -> bool {
         const GO: [&str; 4] = ["syscall.", "internal/", "sync.", "bufio."];
         const JAVA: [&str; 4] = ["java.", "javax.", "jdk.", "sun."];
@@ -105,7 +105,8 @@ impl Function {
         if self.is_method() { begins(&JAVA) } else { begins(&GO) }
     }
 
-    /// Returns the name of the function, with the library if that says more.
+    /// Returns the name of the function. The library follows, unless it is the program itself or
+    /// the kernel.
     pub fn title(&self) -> String {
         match self.library.as_str() {
             "" | KERNEL => self.name.clone(),
@@ -229,7 +230,7 @@ fn is_one_of(name: &str, all: &[String]) -> bool {
 }
 
 impl CodeGroup {
-    /// Returns the group of a stack that begins with the outermost frame. The innermost one
+    /// Returns the group of a stack that begins with the outermost frame. The innermost frame
     /// decides.
     pub fn of<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Self {
         let mut inwards = stack.rev();

@@ -308,14 +308,14 @@ fn has_kernel(profile: &Profile) -> bool {
     profile.frames.iter().any(|frame| frame.library == KERNEL)
 }
 
-/// A caller is named with a function if its calls account for this part of the difference.
+/// The smallest part of a function's difference that a named caller accounts for.
 const MOST: f64 = 0.5;
 
-/// A caller is named with a group if its calls account for this part of the difference.
+/// The smallest part of a group's difference that a named caller accounts for.
 const NAMED: f64 = 0.1;
 
-/// Returns the nearest function of the application in a stack, outermost frame first. A function of
-/// the standard library is returned only if the stack has no other.
+/// Returns the nearest function of the application in a stack that begins with the outermost frame.
+/// A function of the standard library is returned only if there is no other.
 fn caller<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Option<Function> {
     let mut callers = stack
         .rev()

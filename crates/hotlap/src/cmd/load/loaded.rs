@@ -14,8 +14,8 @@ use crate::analysis::latency::stall_shares;
 /// The number of ticks per second in the series of an outcome.
 const TICKS_PER_S: usize = 10;
 
-/// A closed loop counts as hiding stalls if 1% of requests that become due at a random moment wait
-/// at least this many times p99. With exponential service times, this ratio is 1
+/// A closed loop hides stalls if 1% of requests that become due at a random moment wait at least
+/// this multiple of the p99. With exponential service times, this ratio is 1
 /// ([`Survival::wait_at_random`]). The threshold is a convention (docs/rules.md, *Latency*).
 const HIDES: f64 = 10.0;
 
@@ -74,8 +74,8 @@ impl Loaded {
         is_gone.then(|| answered.len() as f64 / TICKS_PER_S as f64)
     }
 
-    /// The part of the window before the server was gone, in seconds. No rate is averaged over the
-    /// time after that.
+    /// The part of the window before the server was gone, in seconds. Rates leave out the rest of
+    /// the window.
     pub fn served_s(&self) -> f64 {
         self.silent_since_s().unwrap_or(self.outcome.window_ns as f64 / 1e9)
     }

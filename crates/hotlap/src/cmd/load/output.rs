@@ -285,7 +285,7 @@ fn offered(open_loop: &OpenLoop) -> String {
         rate(reached_per_s),
     );
     out += &format!(
-        "  queue       {} {} unanswered at the end",
+        "  queue       {} {} without a response at the end",
         count(waiting),
         if waiting == 1 { "request" } else { "requests" }
     );

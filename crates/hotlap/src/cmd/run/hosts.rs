@@ -111,7 +111,8 @@ impl RunHosts {
         Ok(())
     }
 
-    /// Finds PostgreSQL if the run needs it, and gives it its own core if there are enough cores.
+    /// Finds PostgreSQL if the run needs a database. The database gets a separate core if there are
+    /// enough cores.
     fn place_database(&mut self, spec: &RunSpec) -> anyhow::Result<()> {
         let Some(DatabaseSpec { schema, url, programs }) = &spec.database else { return Ok(()) };
         let find = if url.is_some() { Programs::find_client } else { Programs::find };
@@ -204,8 +205,8 @@ impl RunHosts {
         group.place(placements);
     }
 
-    /// Returns the requested slice length, or a greater length if readings from other hosts would
-    /// be too imprecise for it.
+    /// Returns the requested slice length, or a greater length if readings from other hosts are too
+    /// imprecise for slices of the requested length.
     pub fn slice(&self, asked: Option<Duration>, console: &Console) -> Option<Duration> {
         let delay = self.servers.as_ref().map_or(Duration::ZERO, |host| host.delay())
             + self.generators.as_ref().map_or(Duration::ZERO, |started| started.host.delay());

@@ -265,7 +265,7 @@ fn in_lines(failure: &ServerFailure) -> String {
     lines.map(String::as_str).collect::<Vec<_>>().join("\n  ")
 }
 
-/// For layers, maps each server to the layer below, with which the server is compared.
+/// For layers, maps each server to the layer below. The two are compared.
 fn against(run: &Run) -> BTreeMap<usize, usize> {
     let is_layers = run.question == Question::Layers;
     let steps = run.servers.iter().enumerate().filter(|_| is_layers);

@@ -149,8 +149,8 @@ impl Participants {
         }
         if spec.servers.is_empty() || (all.ready.is_empty() && spec.leaves_out_missing) {
             console.note(
-                "No toolchain of this suite is installed: only the ceiling runs. `hotlap setup` \
-                 prints what installs them.",
+                "No server of this suite can run here, so only the ceiling is measured. `hotlap \
+                 setup` prints how to install what is missing.",
             );
         }
         all.contract = all.title();
@@ -204,8 +204,8 @@ impl Participants {
         Ok(())
     }
 
-    /// Returns a participant whose command starts in the right folder: on another host, the
-    /// agent's.
+    /// Returns a participant whose command starts in the right folder. On another host, this is the
+    /// agent's folder.
     fn placed(&self, mut participant: Participant) -> Participant {
         if let Some(host) = &self.hosts.servers
             && participant.requirements == Requirements::Custom
@@ -333,7 +333,7 @@ impl Participants {
     }
 }
 
-/// Turns a server into a participant. A catalogue server is started as it was built.
+/// Turns a server into a participant. The launch of a catalogue server comes from its build.
 fn participant(
     spec: &RunSpec,
     server: &ServerSpec,

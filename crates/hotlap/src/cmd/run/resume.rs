@@ -1,6 +1,6 @@
 //! `--resume`: continues an interrupted run with a new restart of every server.
 //!
-//! The order of the laps depends only on the seed, the restart and the round, so it can be
+//! The order of the laps depends only on the seed, the restart and the round, so the order can be
 //! continued. The interrupted restart keeps its laps. If a number of restarts was given, one more
 //! is added.
 
@@ -48,7 +48,7 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     Ok(run)
 }
 
-/// Checks that an earlier run had the same question, requests and options.
+/// Checks that an earlier run had the same question, loads and requests.
 pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let both = || earlier.loads.iter().zip(&now.loads);
     // The figures of each request are stored in the order of the earlier run.
@@ -62,7 +62,10 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
         return Ok(());
     }
     let number = earlier.number.unwrap_or(0);
-    usage(format!("run {number} cannot be resumed: its suite has been changed since"))
+    usage(format!(
+        "run {number} cannot be resumed: its suite has changed since. Leave out --resume to begin \
+         a new run"
+    ))
 }
 
 /// Checks that servers, load and database come from the same places as in the earlier run.
@@ -122,7 +125,8 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
             }
             _ => {
                 return usage(format!(
-                    "run {number} cannot be resumed: {} can no longer run",
+                    "run {number} cannot be resumed: {} can no longer run. Leave out --resume to \
+                     begin a new run",
                     server.name
                 ));
             }

@@ -93,8 +93,9 @@ impl Rule {
         (self.measure == Some(Measure::Cost)).then_some(limit_of(self.limit, false))
     }
 
-    /// Returns a warning if the rule is about CPU time per request, and its limit is below the
-    /// smallest difference that runs of this length find according to the machine's certificate.
+    /// Returns a warning if the limit of a rule about CPU time per request is finer than the run
+    /// can decide. The machine's certificate says how small a difference runs of this duration
+    /// find.
     pub fn too_fine(self, run: &Run) -> Option<String> {
         let certificate =
             run.host.certificate.as_ref().filter(|_| self.measure == Some(Measure::Cost))?;

@@ -183,7 +183,7 @@ fn publish(from: &Path, to: &Path) -> io::Result<Published> {
     let copied = fs::copy(from, &part).and_then(|_| File::open(&part)?.sync_all());
     let linked = copied.and_then(|()| match fs::hard_link(&part, to) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Published::Earlier),
-        // The last two cases are for file systems without hard links.
+        // The next two cases are for file systems without hard links.
         Err(_) if to.exists() => Ok(Published::Earlier),
         Err(_) => fs::rename(&part, to).map(|()| Published::Here),
         Ok(()) => Ok(Published::Here),

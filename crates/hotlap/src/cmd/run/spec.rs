@@ -95,7 +95,7 @@ pub struct RunSpec {
 
     /// The time to spend on measuring. `None` means the default for this number of servers.
     pub budget: Option<Duration>,
-    /// How far that time may grow.
+    /// How far the measuring time may grow.
     pub growth: Growth,
     /// The relative half-width of the intervals at which the run stops early.
     pub precision: Option<f64>,

@@ -14,8 +14,9 @@ use crate::model::{Question, Run, Warmup};
 use crate::store::Store;
 use crate::text::number::plural;
 
-/// The measuring time without `--duration`. The first value is the time for up to this number of
-/// servers, including control and ceiling. The last value is added for each further server.
+/// The measuring time without `--duration`. The first value is the time for up to as many servers
+/// as the second value says, including control and ceiling. The third value is added for each
+/// further server.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// The measuring time of a search without `--duration`, for each server and each second of its
@@ -54,7 +55,8 @@ const FIRST_START: (Duration, Duration) = (Duration::from_millis(300), Duration:
 /// The assumed mean service time of a server that was never measured.
 const SERVICE: Duration = Duration::from_millis(1);
 
-/// The approximate time to start, first load and end a server, and the time of each scenario.
+/// The approximate time to start a server, load it for the first time and end it, and the time of
+/// each scenario.
 const STRESS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(3));
 
 /// The measuring time of an experiment without `--duration`.

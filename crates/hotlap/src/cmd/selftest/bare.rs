@@ -122,7 +122,7 @@ fn times(address: SocketAddr, asking: &Asking) -> anyhow::Result<Vec<f64>> {
             break;
         }
         if quiet {
-            // If server and client share a core, the client must yield it.
+            // If server and client share a core, the client must yield the core.
             std::thread::yield_now();
         }
     }

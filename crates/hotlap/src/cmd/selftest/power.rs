@@ -2,7 +2,7 @@
 //! find. The method bench uses the same parts to measure next to a neighbour.
 //!
 //! A trial is a run of a reference, its A/A control, a server that costs as much, and a server for
-//! each planted difference. Each participant gets as much time as in a run of two servers, and each
+//! each planted difference. Each participant gets as much time as in a run of two servers. Each
 //! pair is judged as if it were the only pair of its run.
 
 use std::sync::Arc;
@@ -95,7 +95,7 @@ pub fn run(
 
 /// Returns the duration of a trial.
 fn budget(pair: Duration) -> Duration {
-    // The reference, the server that costs as much, and the planted servers.
+    // The 2 stands for the reference and the server that costs as much.
     pair.mul_f64(time_shares(2 + PLANTED_PERCENT.len()) / time_shares(2))
 }
 
@@ -147,8 +147,8 @@ fn trial(analysis: &Analysis) -> PowerTrial {
 }
 
 /// Returns the smallest difference that would have got a verdict, as a share. The readings of a
-/// server that costs as much as the reference are raised in steps of a tenth of a per cent until
-/// hotlap gives a verdict. `None` if even 50% more is not enough.
+/// server that costs as much as the reference are raised in steps of 0.1% until hotlap gives a
+/// verdict. `None` if even 50% more is not enough.
 pub fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> Option<f64> {
     let called = |by: f64| {
         let raised = |r: &Reading| {
@@ -162,7 +162,7 @@ pub fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) 
     (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
 }
 
-/// A kind of work, of which each request to a test server does a given amount.
+/// A kind of work. Each request to a test server does a given amount of this work.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
     /// The kind of test server.

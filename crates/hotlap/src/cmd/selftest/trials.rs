@@ -22,8 +22,8 @@ use super::claim::{Claim, Unit};
 use crate::analysis::capacity::Highest;
 use crate::analysis::{Analysis, CapacityAnalysis, Measure};
 
-/// The number of connections. No request waits for another, and half load is possible even if each
-/// response takes 10 ms.
+/// The number of connections, which is large enough that no request waits for another. Half load is
+/// possible even if each response takes 10 ms.
 const CONNECTIONS: usize = 16;
 
 /// The number of laps at half load.
@@ -180,7 +180,8 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     Ok(claims)
 }
 
-/// Tests the server that pauses for a second. An open loop shows the pause, a closed loop hides it.
+/// Tests the server that pauses for a second. An open loop shows the pause, but a closed loop hides
+/// it.
 ///
 /// The server pauses for a time P once per period T. With evenly spaced arrivals, a request that
 /// arrives during a pause waits for the rest of the pause. A share of (P - x) / T waits longer than
@@ -234,7 +235,7 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
     };
     Ok(vec![
         // At each edge of a lap, one wrong response may count on either side.
-        count("wrong answers", wrong as f64, requests as f64 / 100.0, 2.0 * laps.len() as f64),
+        count("wrong responses", wrong as f64, requests as f64 / 100.0, 2.0 * laps.len() as f64),
         count("laps that count", ranked as f64, 0.0, 0.0),
     ])
 }

@@ -113,7 +113,7 @@ impl<'a> Races<'a> {
         }
         for RaceServer { folder, run, .. } in servers {
             let folder = folder.to_string_lossy();
-            // The command may be a list, none of which must run in another folder.
+            // The text may be a list of commands, and none of them may run in another folder.
             command.arg(format!("cd {} || exit 1\n{run}", shell_words::quote(&folder)));
         }
         command.stdin(Stdio::null());
@@ -127,7 +127,7 @@ impl RaceReport {
         rows.iter().find(|row| row["name"] == name)
     }
 
-    /// Returns a server's ratio to the reference. `None` if it or its interval is unknown.
+    /// Returns a server's ratio to the reference. `None` if the ratio or its interval is unknown.
     pub fn ratio(&self, name: &str) -> Option<Ratio> {
         let ratio = &self.row(name)?["against"][self.key]["ratio"];
         let end = |end: &str| ratio[end].as_f64();
@@ -136,12 +136,12 @@ impl RaceReport {
         (ends[1] > 0.0 && ends[1] < ends[2]).then_some(Ratio { ends })
     }
 
-    /// Returns a server's verdict in words. `None` if it was not compared.
+    /// Returns a server's verdict in words. `None` if the server was not compared.
     pub fn words(&self, name: &str) -> Option<&str> {
         self.row(name)?["against"][self.key]["words"].as_str()
     }
 
-    /// Returns why a server failed. `None` if it did not.
+    /// Returns why a server failed. `None` if the server did not fail.
     pub fn failure(&self, name: &str) -> Option<String> {
         let failed = self.report["failed"].as_array()?;
         let own = failed.iter().find(|failed| failed["name"] == name)?;

@@ -65,8 +65,8 @@ impl Repository {
     }
 
     /// Returns the good commit and all later ones up to the bad one that change these paths, oldest
-    /// first. Of a merge, only the branch into which it was merged is followed. Commits without the
-    /// good one are left out, so each commit contains the one before.
+    /// first. At a merge, only the first parent is followed. Commits that do not contain the good
+    /// one are left out, so each commit contains the one before.
     ///
     /// # Errors
     /// A commit does not exist, or the good one is not an ancestor of the bad one.
@@ -105,7 +105,9 @@ impl Repository {
         let tags: Vec<(String, Commit)> =
             listed.lines().map(with_commit).collect::<anyhow::Result<_>>()?;
         match tags.len() {
-            0 | 1 => usage(format!("fewer than two tags lie between {first} and {last}")),
+            0 | 1 => usage(format!(
+                "fewer than two tags lie between {first} and {last}: name a longer range"
+            )),
             _ => Ok(tags),
         }
     }
@@ -175,7 +177,7 @@ pub struct CommitBuilder<'a> {
     pub folder: &'a SessionFolder,
     /// The shell command that builds a commit.
     pub command: Option<&'a str>,
-    /// Whether the user has interrupted.
+    /// Whether the user has interrupted hotlap.
     pub interrupt: &'a Interrupt,
     /// Where to say what is built.
     pub console: &'a Console,
@@ -250,7 +252,7 @@ pub fn finish(command: &mut Command, interrupt: &Interrupt) -> io::Result<ExitSt
         if interrupt.asked() && !is_told {
             is_told = true;
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            // It may have ended by now.
+            // The command may have ended by now.
             let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
         }
         thread::sleep(LOOK);

@@ -22,13 +22,13 @@ const STATE: &str = "session.json";
 pub struct SessionFolder {
     path: PathBuf,
     /// A lock on the session, which builds and races inherit. If hotlap is killed, the lock is held
-    /// until they have ended.
+    /// until these processes have ended.
     _lock: File,
 }
 
 impl SessionFolder {
-    /// Opens the folder of a session, in a folder for all sessions of a kind. `identity` tells it
-    /// from the others.
+    /// Opens the folder of a session, in a folder for all sessions of a kind. `identity`
+    /// distinguishes the session from the others.
     ///
     /// # Errors
     /// The folder cannot be created, or the session is in use.
@@ -119,9 +119,8 @@ fn lock(folder: &Path) -> anyhow::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => anyhow::bail!(
-            "another hotlap works on these commits, or a build or a race that it started: wait \
-             until \
-             it ends"
+            "another hotlap measures these versions, or a build or a race that it started still \
+             runs: wait until it ends"
         ),
         Err(TryLockError::Error(error)) => {
             Err(error).context(format!("cannot lock {}", path.display()))

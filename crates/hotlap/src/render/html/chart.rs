@@ -229,7 +229,7 @@ fn theme() -> Theme {
 }
 
 /// Prepares a picture for the page: makes the names of its parts unique, and removes titles. A
-/// browser would show titles as tooltips in addition to the page's.
+/// browser would show titles as tooltips in addition to the page's own.
 fn own(scene: &mut Scene, id: &str) {
     join(&mut scene.elements);
     for def in &mut scene.defs {

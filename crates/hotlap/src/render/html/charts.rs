@@ -430,7 +430,8 @@ fn crossing(row: &CapacityRow, server: usize, limit_ms: f64) -> Series {
     Series { server, points: points.collect(), stroke: Stroke::Dots }
 }
 
-/// Returns a chart of scaling next to proportional growth. `None` if loads do not form a series.
+/// Returns a chart of scaling next to proportional growth. `None` if neither threads nor loads form
+/// a series.
 pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     let parameter = report.scaling.first()?.parameter.clone();
     let mut series = Vec::new();

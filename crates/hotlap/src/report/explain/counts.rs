@@ -109,8 +109,7 @@ fn figure(estimate: &Estimate, text: String) -> Figure {
 const COUNTS: usize = 3;
 
 /// The smallest difference per request that a sentence names, in system calls or events. The
-/// threshold for bytes is `NAMED_BYTES`, because it takes some hundreds of bytes to cost a
-/// measurable time.
+/// threshold for bytes is `NAMED_BYTES`, because fewer bytes cost no measurable time.
 const NAMED: f64 = 0.05;
 const NAMED_BYTES: f64 = 500.0;
 

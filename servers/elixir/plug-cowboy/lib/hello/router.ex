@@ -2,7 +2,7 @@ defmodule Hello.Router do
   @moduledoc "Hello on /."
   use Plug.Router
 
-  # HEAD is answered as GET is.
+  # HEAD is routed like GET.
   plug Plug.Head
   plug :match
   plug :dispatch

@@ -107,7 +107,7 @@ fn stats_line(name: &str, [mean, stdev, max]: [String; 3], within: f64) -> Strin
     )
 }
 
-/// Aligns a text to the right in `width` columns, of which the last two are for the unit.
+/// Aligns a text to the right in `width` columns. The last two columns are for the unit.
 fn padded(text: &str, width: usize) -> String {
     let unit = text.chars().rev().take(2).take_while(|c| c.is_ascii_alphabetic()).count();
     let blanks = 2 - unit;

@@ -19,7 +19,7 @@ pub struct Entry {
     pub cpus: Option<(usize, String)>,
     /// The index of the entry that is the layer below.
     pub on: Option<usize>,
-    /// A side effect that must happen once per request.
+    /// A side effect that must happen a known number of times per request.
     pub counts: Option<Counts>,
     /// The published figures of this server. Servers in these figures are indices of entries.
     pub published: Vec<Published>,

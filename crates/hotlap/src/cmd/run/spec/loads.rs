@@ -118,7 +118,7 @@ fn request(
         Some(found) => Ok((found, names[found].clone())),
         None => {
             let there = match names.is_empty() {
-                true => "say `contract` too".to_owned(),
+                true => "add the key `contract` to the suite".to_owned(),
                 false => format!("the contract has {}", names.join(", ")),
             };
             let suite = suite.context("only a suite can name requests")?;

@@ -1,5 +1,5 @@
-//! Checks for options that exclude each other depending on the suite, the question or the servers,
-//! which clap cannot express. This module also defines what options mean for a question.
+//! Checks that clap cannot express: options that exclude each other depending on the suite, the
+//! question or the servers. This module also defines what options mean for a question.
 
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ pub(super) fn have_hosts(
         );
     }
     if count > 0 && !scenarios.is_empty() {
-        return usage("a stress generates its load on this machine: leave out --generator-on");
+        return usage("a stress test runs on this machine only: leave out --generator-on");
     }
     match loads.iter().find(|load| load.shape.connections < count) {
         Some(load) => usage(format!(
@@ -217,12 +217,13 @@ fn only_for_searches(args: &RunArgs) -> anyhow::Result<()> {
 pub(super) fn explains_after(args: &RunArgs, question: Question) -> anyhow::Result<bool> {
     match question {
         Question::Compare | Question::Scale => Ok(args.explain),
-        _ if args.explain => usage("--explain needs a comparison of servers"),
+        _ if args.explain => usage("--explain works with comparisons only: leave it out"),
         _ => Ok(false),
     }
 }
 
-/// Parses the rules of `--fail-if`. Rules about capacities are for searches, others are not.
+/// Parses the rules of `--fail-if`. Rules about capacities are only for searches, and all other
+/// rules are only for other runs.
 pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Rule>> {
     let rules: Vec<Rule> =
         args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
@@ -247,7 +248,7 @@ pub(super) fn limit(schedule: &Schedule, rules: &[Rule]) -> Option<f64> {
     }
 }
 
-/// Returns the exports. A stress run or an explanation rejects formats for measured figures only.
+/// Returns the exports. Rejects formats that cannot show a stress run or an explanation.
 pub(super) fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
     let table = &args.common.exports;
     let for_tables = [

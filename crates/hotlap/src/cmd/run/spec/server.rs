@@ -27,7 +27,7 @@ use crate::text::number::plural;
 /// The name of the ceiling in tables.
 pub const CEILING: &str = "ceiling";
 
-/// A server of the run, before it is known whether it can be built.
+/// A server of the run, before anything is built.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerSpec {
     /// The name in tables, which is unique in the run.
@@ -144,7 +144,8 @@ fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usi
     Ok(meant)
 }
 
-/// The error for an argument that is not in the catalogue, which includes how to write a command.
+/// The error for an argument that is not in the catalogue. The error also says how to write a
+/// command.
 pub fn unknown(error: &CatalogueError) -> String {
     let CatalogueError::Unknown { name, nearest } = error else { return error.to_string() };
     if name.trim().is_empty() {
@@ -225,7 +226,7 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
                 }
                 argv
             }
-            Ok(_) => return usage("the command is empty"),
+            Ok(_) => return usage("the command is empty: give a program to start"),
             Err(error) => return usage(format!("{command:?} cannot be split: {error}")),
         }
     };

@@ -1,6 +1,6 @@
-# Puma's request parser is an extension in C, or in Java for JRuby, and neither can be had for the
-# Rubies on the JVM without rubygems. This one stands in its place: it waits for the whole head,
-# then takes it apart as strictly as RFC 9112 (sections 3 and 5) asks.
+# Puma's request parser is an extension in C, or in Java for JRuby. Without rubygems, neither is
+# available for the Rubies on the JVM. This substitute waits for the whole head, then parses it as
+# strictly as RFC 9112 (sections 3 and 5) requires.
 module Puma
   class HttpParserError < IOError; end
 
@@ -24,8 +24,8 @@ module Puma
       @nread = 0
     end
 
-    # Reads the head in `buffer`, of which `start` bytes were seen before; fills `env` when it is
-    # whole, keeps what follows as the body, and tells how many bytes were read.
+    # Reads the head in `buffer`, whose first `start` bytes were seen before. Once the head is
+    # complete, fills `env` and keeps what follows as the body. Returns how many bytes were read.
     def execute(env, buffer, start)
       tail = buffer.index("\r\n\r\n", [start - 3, 0].max)
       return @nread = wait_for_more(buffer) if tail.nil?
@@ -41,7 +41,7 @@ module Puma
 
     private
 
-    # What cannot become a request is refused before its end.
+    # Bytes that cannot become a request are refused before the head is complete.
     def wait_for_more(buffer)
       refuse unless METHOD_START.match?(buffer)
       line, rest = buffer.split("\r\n", 2)
@@ -62,7 +62,7 @@ module Puma
 
     def read_field(env, field)
       name, value = (FIELD.match(field) || refuse).captures
-      # So that it can't pass for the field with hyphens.
+      # A name with underscores must not pass for the name with hyphens.
       name = name.tr("_", ",").upcase.tr("-", "_")
       name = "HTTP_#{name}" unless UNPREFIXED.include?(name)
       env[name] = env.key?(name) ? "#{env[name]}, #{value}" : value

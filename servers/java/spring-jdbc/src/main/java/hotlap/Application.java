@@ -23,7 +23,7 @@ import org.springframework.web.bind.annotation.PostMapping;
 import org.springframework.web.bind.annotation.RequestParam;
 import org.springframework.web.bind.annotation.ResponseBody;
 
-/** Spring MVC with JdbcClient on HikariCP, and the pages of Thymeleaf. */
+/** Spring MVC with JdbcClient on HikariCP, and pages with Thymeleaf. */
 @SpringBootApplication
 @Controller
 public class Application {
