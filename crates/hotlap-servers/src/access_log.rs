@@ -273,8 +273,8 @@ impl LogReader {
         }
     }
 
-    /// Sorts the entries by time and returns their times. If a log has whole seconds only, the
-    /// requests of a second are spread evenly over that second.
+    /// Sorts the entries by time and returns their times. If all times are whole seconds, the
+    /// requests of each second are spread evenly over it.
     fn by_time(&mut self) -> Vec<u64> {
         let times = std::mem::take(&mut self.times_ns);
         let mut all: Vec<(u64, OrderEntry)> =

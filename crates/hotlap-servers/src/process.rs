@@ -554,7 +554,8 @@ fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
         libc::ENOENT => "install it or give its full path",
         libc::EACCES => "make it executable with chmod +x",
         libc::ENOEXEC => {
-            "it is not a program for this machine: build it here, or name its interpreter"
+            "it is neither a program for this machine nor a script with a #! line: build it here, \
+             or put its interpreter before it in the command"
         }
         _ => "run it by hand in its folder to see what is wrong",
     }

@@ -511,7 +511,7 @@ fn number(payload: &[u8], wrong_size: &'static str) -> Result<u32, Fault> {
 impl ClientConnection {
     /// Sends a request: appends its frames to `out`. If flow control holds back a part of the body,
     /// [`take`](Self::take) appends that part later. `block` is the header block in the
-    /// [form](Self::form) that is due, and `is_head` says whether the request is a HEAD. Returns
+    /// form that [`Self::form`] returns, and `is_head` says whether the request is a HEAD. Returns
     /// the stream, or `None` if [none can be opened](Self::can_open).
     #[inline]
     pub fn request(

@@ -300,7 +300,7 @@ fn resolve(
     if api.is_none() && contracts.get_ref().contains(&contract::Name::Api) {
         return Err((
             contracts.span(),
-            "the contract \"api\" needs its response: add [api] with body and content_type"
+            "the contract \"api\" needs a response to compare with: add [api] with body and content_type"
                 .to_owned(),
         ));
     }
@@ -593,7 +593,7 @@ env = { C = "1" }
     #[test]
     fn the_contract_api_needs_its_response() {
         let text = WHOLE.replace("\"json-api\"", "\"api\"");
-        assert!(complaint(&text).contains(":5: the contract \"api\" needs its response"));
+        assert!(complaint(&text).contains(":5: the contract \"api\" needs a response"));
         let text = text + "[api]\nbody = '{}'\ncontent_type = \"application/json\"\n";
         assert_eq!(parsed(&text).unwrap()[0].api.as_ref().unwrap().body, "{}");
     }

@@ -140,8 +140,8 @@ impl Bisection<'_> {
         }
     }
 
-    /// Races these commits, if all of them build. Otherwise, other commits may tell more. Returns
-    /// the exit code if the bisection has ended.
+    /// Races these commits, if all of them build. Otherwise, races nothing, so that the caller
+    /// can choose other commits. Returns the exit code if the bisection has ended.
     fn try_places(&mut self, places: &[usize]) -> anyhow::Result<Option<Exit>> {
         for place in places {
             match self.builds(*place)? {

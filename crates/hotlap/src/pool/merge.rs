@@ -40,9 +40,9 @@ impl Measured {
     }
 }
 
-/// The kind of a machine: the facts that nodes must have in common. Ratios differ between kinds for
-/// good reasons, such as another cache or another kernel. So nodes of different kinds are not a
-/// sample of one population, and are never merged.
+/// The kind of a machine: the facts that nodes must have in common. Ratios really do
+/// differ between kinds, for example because of a different cache or kernel. So nodes of different
+/// kinds are not a sample of one population, and are never merged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     cpu: String,

@@ -238,7 +238,9 @@ impl CapacityResults {
             let was_late = |window: &CapacityWindow| !window.counts && window.rate > capacity.value;
             let why = match row.windows.iter().any(was_late) {
                 true => "the load generator could not offer more",
-                false => "the search ended before it found the limit (--duration gives more time)",
+                false => {
+                    "the search ended before it found the limit (a longer --duration gives more time)"
+                }
             };
             let rate = number::rate(capacity.value);
             return format!("{} meets {goals} at {rate} requests/s; {why}.", row.name);

@@ -240,8 +240,9 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
             format!("{remedy}{rest}")
         }
         ServerWarning::LateWindows { .. } if !run.host.generators.is_empty() => {
-            "A generator was late, stalled or was lost: the list of laps shows the reason for \
-             each. Check the generators' hosts, and their connections to here and to the server."
+            "A generator was late, stalled or lost. The laps on the page (--export-html) show \
+             when. Check the generators' hosts, and their connections to this machine and to the \
+             server."
                 .to_owned()
         }
         ServerWarning::LateWindows { .. } => "The load generator sent late. Give the server fewer \

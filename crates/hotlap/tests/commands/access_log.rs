@@ -177,7 +177,7 @@ fn a_run_replays_a_log_against_each_server() {
     let mut expected = ONCE;
     expected.sort_unstable();
     assert_eq!(kinds, expected);
-    said.has("1 of 6 lines left out");
+    said.has("hotlap leaves out 1 of 6 lines");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests the figures of each request of a load that sends several requests, in every output.
+//! Tests, in every output, the figures for each request under a load of several different requests.
 
 use std::time::Duration;
 

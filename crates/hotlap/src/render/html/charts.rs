@@ -453,7 +453,8 @@ pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     let x = Axis::over(&parameter, plain, measured().map(|p| p.x));
     Some(Chart {
         title: "Scaling".to_owned(),
-        note: "Requests/s under each load. Dotted: proportional to the smallest load.".to_owned(),
+        note: "Requests/s under each load. Dotted: proportional growth from the smallest load."
+            .to_owned(),
         x,
         y: Vertical::Axis(y),
         series,
