@@ -275,10 +275,11 @@ impl Budget {
     /// Extends a budget that may grow, once the length of rounds and starts is known.
     fn grow(&mut self) {
         let [usual, fewest] = USEFUL_RESTARTS.map(|restarts| self.usefully_takes(restarts));
-        let needed = match self.experiment.growth {
-            Growth::None => return,
-            Growth::Usual if usual <= LONG => usual,
-            Growth::Usual | Growth::Verdict => fewest,
+        let needed = match (self.experiment.growth, self.experiment.restarts) {
+            (Growth::None, _) => return,
+            (_, Some(restarts)) => self.usefully_takes(restarts),
+            (Growth::Usual, None) if usual <= LONG => usual,
+            (Growth::Usual | Growth::Verdict, None) => fewest,
         };
         self.total = self.total.max(needed);
     }
@@ -301,7 +302,8 @@ impl Budget {
 
     /// The part of the budget that this many restarts take, each with enough pairs of laps.
     fn usefully_takes(&self, restarts: u32) -> Duration {
-        self.takes(restarts, USEFUL_PAIRS.div_ceil(self.pairs.max(1)))
+        let rounds = USEFUL_PAIRS.div_ceil(self.pairs.max(1));
+        self.takes(restarts, self.experiment.rounds.unwrap_or(rounds))
     }
 
     /// The whole budget, including what it has grown by.

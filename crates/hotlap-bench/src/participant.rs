@@ -202,6 +202,9 @@ pub struct Load {
     pub https: bool,
     /// The index of the contract's request to send. `None`: all requests, by weight.
     pub request: Option<usize>,
+    /// Whether the requests do not use the run's database, so that its CPU time means nothing.
+    #[serde(default)]
+    pub leaves_database_idle: bool,
     /// The offered rate in requests/s. `None`: a closed loop.
     pub rate: Option<f64>,
     /// The requests that the load sends to servers, in words: `GET /`, `POST /x (request
@@ -223,6 +226,7 @@ impl Load {
             protocol: Protocol::Http1,
             https: false,
             request: Some(0),
+            leaves_database_idle: false,
             rate: None,
             sends: String::new(),
             requests: Vec::new(),

@@ -111,6 +111,12 @@ impl Name {
         matches!(self, Db | Queries | Updates | Fortunes | Cached)
     }
 
+    /// Whether requests of this contract execute statements. The rows of [`Self::Cached`] are read
+    /// only once.
+    fn has_statements(self) -> bool {
+        self.needs_database() && self != Self::Cached
+    }
+
     /// Returns the contract with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == name)
@@ -271,6 +277,16 @@ impl Contract {
         joined.expect("a contract")
     }
 
+    /// Whether requests of this contract do not use the database: the request with this index, or
+    /// every request. A custom contract may always use it.
+    pub fn leaves_database_idle(&self, request: Option<usize>) -> bool {
+        let repeated = |name: &Name| vec![*name; Self::of(*name, None).exchanges.len()];
+        let of_each: Vec<Name> = self.names.iter().flat_map(repeated).collect();
+        let sent = |index: usize| request.is_none_or(|request| request == index);
+        let mut of_sent = of_each.iter().enumerate().filter(|(index, _)| sent(*index));
+        !self.is_custom() && of_sent.all(|(_, name)| !name.has_statements())
+    }
+
     /// Returns whether the first responses define the expected ones, as for a user's command or
     /// URL.
     pub fn is_custom(&self) -> bool {
@@ -409,6 +425,20 @@ mod tests {
 
     fn hello(head: &str, body: &str) -> Result<(), String> {
         Contract::of(Name::Hello, None).exchanges[0].check(&answer(head, body), now())
+    }
+
+    #[test]
+    fn only_requests_that_execute_statements_use_the_database() {
+        let of = |name| Contract::of(name, None);
+        assert!(of(Name::Json).leaves_database_idle(None));
+        assert!(of(Name::Cached).leaves_database_idle(Some(0)));
+        assert!(!of(Name::Db).leaves_database_idle(Some(0)));
+        let mut both = of(Name::Json);
+        both.names.push(Name::Db);
+        both.exchanges.extend(of(Name::Db).exchanges);
+        let idle = [Some(0), Some(1), None].map(|request| both.leaves_database_idle(request));
+        assert_eq!(idle, [true, false, false]);
+        assert!(!Contract::custom(&Ask::default()).leaves_database_idle(Some(0)));
     }
 
     #[test]

@@ -265,8 +265,11 @@ fn settle(
         // 9110 section 9.3.2).
         None
     } else if seen.len() == 1 && exchange.is_safe() {
-        Some("only the status is checked, because there was no time for a second request before the \
-              load".to_owned())
+        Some(
+            "only the status is checked, because there was no time for a second request before \
+              the load"
+                .to_owned(),
+        )
     } else if seen.len() == 1 {
         Some(format!(
             "{} is not safe to repeat, so it was sent once before the load, and only the status is \

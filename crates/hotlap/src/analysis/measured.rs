@@ -19,10 +19,6 @@ use crate::model::{Lap, Probed, Run, Violation, Warmup};
 /// become due.
 const KEEPS_UP: f64 = 0.98;
 
-/// A database that uses less than this share of a server's CPU time is idle. Its own background
-/// tasks use about this much. The limit is a convention.
-const IDLE: f64 = 0.01;
-
 /// The figures of one server under one load.
 #[derive(Debug)]
 pub struct MeasuredServer {
@@ -123,8 +119,9 @@ impl MeasuredServer {
         let starts = || run.starts.iter().filter(move |start| start.server == server);
         let warmups = || starts().flat_map(|s| &s.warmups).filter(|w| w.load == load);
         let used = Used::of(&main, &good, &warmups().collect::<Vec<_>>());
-        if used.is_database_idle() {
-            (readings.database, readings.total) = (Vec::new(), Vec::new());
+        // The little CPU time of an idle database would differ by large factors.
+        if run.loads.get(load).is_some_and(|load| load.leaves_database_idle) {
+            readings.database.clear();
         }
         let middle = |values: Vec<f64>| median(&values);
         let level = |logs| Some(Level::of(run).mean(logs)?.exp(confidence));
@@ -172,13 +169,6 @@ impl MeasuredServer {
 }
 
 impl Used {
-    /// Whether requests do not use the database. The little CPU time that the database then uses
-    /// would differ between servers by large factors.
-    fn is_database_idle(&self) -> bool {
-        let shares = self.database_share.zip(self.cpu_share);
-        shares.is_some_and(|(database, cpu)| database < IDLE * cpu)
-    }
-
     /// Computes usage from all main laps, the main laps that count, and the warm-ups of all starts.
     fn of(main: &[&Lap], good: &[&Lap], warmups: &[&Warmup]) -> Self {
         let most = |bytes: fn(&Usage) -> Option<u64>| {
@@ -351,23 +341,4 @@ fn times_of(count: usize, laps: &[&Lap]) -> Vec<RequestTimes> {
     let both = times.iter().zip(shares);
     both.map(|(times, stall_share)| RequestTimes { survival: times.survival(), stall_share })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Regression: the load did not use the database. Because of background tasks, one server
-    /// seemed to cost the database 11.7 times as much as another.
-    #[test]
-    fn a_database_that_only_does_its_background_tasks_has_no_figures() {
-        let used = |database: f64, cpu: f64| Used {
-            database_share: Some(database),
-            cpu_share: Some(cpu),
-            ..Used::default()
-        };
-        assert!(used(0.0002, 0.95).is_database_idle());
-        assert!(!used(0.02, 0.95).is_database_idle());
-        assert!(!Used::default().is_database_idle());
-    }
 }

@@ -265,8 +265,8 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
     let mut lead = Html::default();
     if !load.title.is_empty() {
         let noise = load.noise.as_ref().map_or("", |noise| &noise.sentence);
-        lead =
-            els("h2", [&load.title]) + sentences("p", &load.sentences) + paragraph("noise", noise);
+        let own = if report.shared_sentence().is_some() { &[][..] } else { &load.sentences };
+        lead = els("h2", [&load.title]) + sentences("p", own) + paragraph("noise", noise);
     }
     let extras = load.rows.iter().map(|row| {
         let items =

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::verdict::Judged;
-use super::{Measure, MeasureVerdict, Report, Role, Row};
+use super::{LoadResults, Measure, MeasureVerdict, Report, Role, Row};
 use crate::model::Question;
 use crate::text::table::{Cell, Column, Table};
 
@@ -20,7 +20,8 @@ pub struct Overview {
 }
 
 impl Report {
-    /// Returns the overview. `None` unless at least two loads compare servers with a reference.
+    /// Returns the overview. `None` unless at least two loads compare servers with a reference, and
+    /// each load has a name of its own.
     pub fn overview(&self) -> Option<Overview> {
         let [first, _, ..] = &self.tables[..] else { return None };
         if self.run.question != Question::Compare {
@@ -32,22 +33,34 @@ impl Report {
             return None;
         }
         let rows = || self.tables.iter().flat_map(|table| &table.rows);
-        let decided: Vec<bool> = rows().filter_map(compared).map(is_decided).collect();
+        let known = rows().filter_map(compared).filter(|found| ratio(found).is_some());
+        let decided: Vec<bool> = known.map(is_decided).collect();
+        let loads: Vec<&str> = self.tables.iter().map(|table| self.name_of(table)).collect();
+        let is_named = |load: &&str| {
+            !load.is_empty() && loads.iter().filter(|other| *other == load).count() == 1
+        };
+        if decided.is_empty() || !loads.iter().all(is_named) {
+            return None;
+        }
         let some_are_decided = decided.contains(&true);
         let mut columns = vec![Column::name("server", names.iter().copied())];
         for table in &self.tables {
             let of = |name: &&str| table.rows.iter().find(|row| row.name == **name);
-            let cells = names.iter().map(|name| match *name == reference {
-                true => Cell::from("1×").sorted_by(1.0),
-                false => of(name)
+            let cells = names.iter().map(|name| match of(name) {
+                Some(row) if *name == reference && row.cpu_us.is_some() => {
+                    Cell::from("1×").sorted_by(1.0)
+                }
+                own => own
                     .and_then(compared)
                     .map_or_else(Cell::default, |found| cell(found, some_are_decided)),
             });
-            let load = self.run.loads.get(table.load).map_or("", |load| load.name.as_str());
-            let heading = if load.is_empty() { &table.title } else { load };
-            columns.push(Column::right(heading, cells));
+            columns.push(Column::right(self.name_of(table), cells));
         }
-        let both = if rows().any(uses_database) { " of server and database" } else { "" };
+        let both = if rows().any(|row| row.database_us.is_some()) {
+            " of server and database"
+        } else {
+            ""
+        };
         Some(Overview {
             title: format!("CPU time per request{both}, relative to {reference}"),
             table: Table::new(columns),
@@ -59,18 +72,24 @@ impl Report {
         })
     }
 
+    fn name_of(&self, table: &LoadResults) -> &str {
+        self.run.loads.get(table.load).map_or("", |load| load.name.as_str())
+    }
+
     /// Returns the names of the servers in the order of the geometric means of their ratios, over
-    /// the loads under which they were compared.
+    /// the loads under which they were compared. A server without a ratio comes last.
     fn by_mean(&self) -> Vec<&str> {
         let mut logs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let rows = self.tables.iter().flat_map(|table| &table.rows);
         for row in rows.filter(|row| row.role != Role::Ceiling) {
             let own = logs.entry(&row.name).or_default();
+            let is_reference = Some(&row.name) == self.tables[0].reference.as_ref();
+            own.extend(is_reference.then_some(0.0));
             own.extend(compared(row).and_then(ratio).map(f64::ln));
         }
-        let mean = |name: &str| {
-            let logs = &logs[name];
-            logs.iter().sum::<f64>() / logs.len().max(1) as f64
+        let mean = |name: &str| match &logs[name][..] {
+            [] => f64::INFINITY,
+            logs => logs.iter().sum::<f64>() / logs.len() as f64,
         };
         let mut names: Vec<&str> = logs.keys().copied().collect();
         names.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
@@ -78,13 +97,9 @@ impl Report {
     }
 }
 
-fn uses_database(row: &Row) -> bool {
-    row.total_us.is_some()
-}
-
 /// Returns the comparison of a server's whole CPU time per request with the reference's.
 fn compared(row: &Row) -> Option<&MeasureVerdict> {
-    let measure = if uses_database(row) { Measure::Total } else { Measure::Cost };
+    let measure = if row.total_us.is_some() { Measure::Total } else { Measure::Cost };
     Some(&row.against.as_ref()?.measures[measure])
 }
 

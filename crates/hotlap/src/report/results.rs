@@ -402,7 +402,7 @@ pub const FACTS: &[Fact] = &[
         t.any(|r| r.database_us.is_some(), |t| t.against(Measure::Database).drop_order(1))
     }),
     words("CPU time of server and database per request", |r| of_micros(r.total_us.as_ref()))
-        .column(|t| t.any(|r| r.total_us.is_some(), |t| t.column("both", total).drop_order(2))),
+        .column(|t| t.any(|r| r.database_us.is_some(), |t| t.column("both", total).drop_order(2))),
     field("total_us", Value::Interval(|r| r.total_us.as_ref())),
     figure_of("statements per request", "statements", |r| r.statements.as_ref()).column(|t| {
         let cell = |r: &Row| text_cell(r.statements.as_ref());

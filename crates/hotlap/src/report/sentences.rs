@@ -19,7 +19,7 @@ const MOST: usize = 5;
 /// order of the table. Others state how many servers the generator limits, which servers sent wrong
 /// responses, and why there are no figures. The last one states what would decide inconclusive
 /// comparisons. A suite about layers has a sentence per step instead of comparisons. If one reason
-/// withholds all verdicts, only the last sentence remains.
+/// withholds all verdicts, no sentence compares servers.
 pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     if run.question != Question::Layers {
@@ -111,7 +111,13 @@ fn is_withheld(against: &ServerComparison) -> bool {
         [Inconclusive::TooFewRestarts, Inconclusive::TooFewNodes, Inconclusive::ControlDiffers];
     let is_whole = |found| why(found).is_some_and(|why| whole.contains(&why));
     let is_bound = why(rate) == Some(Inconclusive::DatabaseBound);
-    (rate.is_none() || is_bound || is_whole(rate)) && (cost.is_none() || is_whole(cost))
+    let has_rate = rate.is_some() && !is_bound && !is_whole(rate);
+    let has_database = against.difference(Measure::Database).is_some();
+    match cost {
+        Some(_) => is_whole(cost) && !has_rate && !has_database,
+        // Without CPU time, the sentence says why.
+        None => is_whole(rate) && against.limited.is_none(),
+    }
 }
 
 /// States how many servers the generator limits, and how those servers are ordered.

@@ -129,6 +129,9 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<Load> {
     let described = |load: &Load| Load {
         sends: request(load),
         requests: names(load, participants),
+        leaves_database_idle: participants
+            .iter()
+            .all(|own| own.contract.leaves_database_idle(load.request)),
         ..load.clone()
     };
     loads.iter().map(described).collect()
