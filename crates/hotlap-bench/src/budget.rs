@@ -114,14 +114,14 @@ impl Budget {
         self.warming = Duration::ZERO;
     }
 
-    /// Adds warm-ups of the latest restart to the time of its start. The arguments are as in
-    /// [`Self::restart_started`].
-    pub fn restart_warmed(&mut self, took: Duration, again: Duration) {
+    /// Adds warm-ups of the latest restart to the time of its start. The first two arguments are as
+    /// in [`Self::restart_started`]. `later` is the part of the time that a later round takes too.
+    pub fn restart_warmed(&mut self, took: Duration, again: Duration, later: Duration) {
         if let Some(started) = self.started.last_mut() {
             *started += took;
         }
         self.again += again;
-        self.warming += again;
+        self.warming += later;
     }
 
     /// Records that a round with this many pairs of laps has ended, and whether it was the first

@@ -162,7 +162,8 @@ impl Schedule<'_> {
             let all = 0..self.experiment.loads.len();
             let explained = self.experiment.closed_loop().filter(|_| self.explains);
             for load in explained.map_or(all, |load| load..load + 1) {
-                again += self.warm_up(place, load, true)?;
+                let warmed = self.warm_up(place, load, true)?;
+                again += warmed.iter().map(|(_, took)| *took).sum::<Duration>();
             }
         }
         self.budget.restart_started(self.elapsed().saturating_sub(began), again);
@@ -179,9 +180,14 @@ impl Schedule<'_> {
 
     /// Warms up the remaining servers under a load, in random order, and settles the load's slice
     /// length. Unless `all`, servers that are not measured in this round are left out. Returns the
-    /// time that these warm-ups will probably take after the next start.
-    fn warm_up(&mut self, place: Place, load: usize, all: bool) -> Result<Duration, Over> {
-        let mut again = Duration::ZERO;
+    /// time that the warm-up of each participant will probably take after the next start.
+    fn warm_up(
+        &mut self,
+        place: Place,
+        load: usize,
+        all: bool,
+    ) -> Result<Vec<(usize, Duration)>, Over> {
+        let mut again = Vec::new();
         let mut order = shuffled(self.experiment.seed, place, 0, self.running.len());
         order.retain(|participant| all || self.takes_part(*participant, place));
         for &participant in &order {
@@ -195,12 +201,13 @@ impl Schedule<'_> {
                 match runner.warm(participant, load, &mut seen) {
                     Ok(warmup) => {
                         let took = self.elapsed().saturating_sub(since);
-                        again += match warmup.class {
+                        let shorter = match warmup.class {
                             Class::NeverSteady => took / UNSTEADY_AGAIN,
                             Class::Flat if !warmup.compiles => took.min(FLAT_AGAIN),
                             _ if warmup.compiles => took.mul_f64(COMPILED_AGAIN),
                             _ => took,
                         };
+                        again.push((participant, shorter));
                         let last = warmup.curve.len().saturating_sub(LAST_WINDOWS);
                         let windows = &warmup.curve[last..];
                         let sum: f64 = windows.iter().sum();
@@ -297,7 +304,11 @@ impl Schedule<'_> {
                 // The first warm-ups of a restart belong to its start.
                 if place.round == 0 {
                     let took = self.elapsed().saturating_sub(since);
-                    self.budget.restart_warmed(took, again);
+                    let later = Place { round: 1, ..place };
+                    let is_later = |own: &&(usize, Duration)| self.takes_part(own.0, later);
+                    let in_later = again.iter().filter(is_later).map(|(_, took)| *took).sum();
+                    let again = again.iter().map(|(_, took)| *took).sum();
+                    self.budget.restart_warmed(took, again, in_later);
                     warming += took;
                 }
             }
@@ -673,7 +684,7 @@ mod tests {
         let next = |warming| {
             let mut budget = Budget::new(&experiment(Some(3), None));
             budget.restart_started(seconds(2), seconds(11) - warming);
-            budget.restart_warmed(seconds(14), warming);
+            budget.restart_warmed(seconds(14), warming, warming);
             budget.round_run(true, seconds(6), 3);
             budget.next(Place { restart: 0, round: 1 }, seconds(2 + 14 + 6))
         };
