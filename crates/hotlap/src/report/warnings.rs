@@ -207,11 +207,11 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
                 false => "its timers fire before a slice is measured",
             }
         ),
-        ServerWarning::Bursty(_) => "The result includes those rounds. Look for garbage \
+        ServerWarning::Bursty(_) => "The result includes such rounds. Look for garbage \
              collection, checkpoints or other work that comes in bursts."
             .to_owned(),
         ServerWarning::OddStarts(_) => {
-            "The result includes those starts. Possibly the machine was disturbed, or the runtime \
+            "The result includes such starts. Possibly the machine was disturbed, or the runtime \
              compiled the same code differently. More --restarts show how often that happens."
                 .to_owned()
         }
