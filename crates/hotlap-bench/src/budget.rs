@@ -303,7 +303,7 @@ impl Budget {
     /// The part of the budget that this many restarts take, each with enough pairs of laps.
     fn usefully_takes(&self, restarts: u32) -> Duration {
         let rounds = USEFUL_PAIRS.div_ceil(self.pairs.max(1));
-        self.takes(restarts, self.experiment.rounds.unwrap_or(rounds))
+        self.takes(restarts, self.experiment.rounds.unwrap_or(0).max(rounds))
     }
 
     /// The whole budget, including what it has grown by.

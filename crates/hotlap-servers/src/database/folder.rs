@@ -213,7 +213,7 @@ mod tests {
         std::mem::forget(killed);
         let folder = path.clone();
         let writer = thread::spawn(move || {
-            for n in 0..20_000 {
+            for n in 0..2_000 {
                 let _ = fs::write(folder.join(n.to_string()), "x");
             }
         });

@@ -99,7 +99,7 @@ impl Report {
 
 /// Returns the comparison of a server's whole CPU time per request with the reference's.
 fn compared(row: &Row) -> Option<&MeasureVerdict> {
-    let measure = if row.total_us.is_some() { Measure::Total } else { Measure::Cost };
+    let measure = if row.database_us.is_some() { Measure::Total } else { Measure::Cost };
     Some(&row.against.as_ref()?.measures[measure])
 }
 
