@@ -500,7 +500,8 @@ impl<'a> Attacked<'a> {
 
     /// Starts the attack of a scenario.
     fn attack(&self, scenario: &Scenario) -> Result<RunningAttack, ServerFailure> {
-        let remedy = "raise the limit of open files (ulimit -n)";
+        let remedy =
+            "use fewer connections, or raise the limits of open files and threads (ulimit)";
         let refused = |what: String| failure("stress", what, remedy);
         match &scenario.attack {
             Attack::Load { connections, threads, reuse } => {

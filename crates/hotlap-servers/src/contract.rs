@@ -6,6 +6,8 @@
 //! and the comparison under load are derived from the contract.
 
 use std::fmt;
+use std::iter::repeat_n;
+use std::ops::RangeInclusive;
 
 use hotlap_load::plan::{ExpectedStatus, Request};
 use serde::{Deserialize, Serialize};
@@ -111,10 +113,16 @@ impl Name {
         matches!(self, Db | Queries | Updates | Fortunes | Cached)
     }
 
-    /// Whether requests of this contract execute statements. The rows of [`Self::Cached`] are read
-    /// only once.
-    fn has_statements(self) -> bool {
-        self.needs_database() && self != Self::Cached
+    /// Returns the fewest and the most statements for a request of this contract.
+    pub(crate) fn statements(self) -> RangeInclusive<u64> {
+        match self {
+            Self::Queries => 20..=u64::MAX,
+            // Each row is read separately, but one statement may change all rows.
+            Self::Updates => 21..=u64::MAX,
+            Self::Db | Self::Fortunes => 1..=u64::MAX,
+            // The rows of `cached` are read only once.
+            _ => 0..=0,
+        }
     }
 
     /// Returns the contract with this name.
@@ -280,11 +288,15 @@ impl Contract {
     /// Whether requests of this contract do not use the database: the request with this index, or
     /// every request. A custom contract may always use it.
     pub fn leaves_database_idle(&self, request: Option<usize>) -> bool {
-        let repeated = |name: &Name| vec![*name; Self::of(*name, None).exchanges.len()];
-        let of_each: Vec<Name> = self.names.iter().flat_map(repeated).collect();
         let sent = |index: usize| request.is_none_or(|request| request == index);
-        let mut of_sent = of_each.iter().enumerate().filter(|(index, _)| sent(*index));
-        !self.is_custom() && of_sent.all(|(_, name)| !name.has_statements())
+        let mut of_sent = self.name_of_each().enumerate().filter(|(index, _)| sent(*index));
+        !self.is_custom() && of_sent.all(|(_, name)| *name.statements().end() == 0)
+    }
+
+    /// Returns the name of the contract that each exchange is from.
+    pub(crate) fn name_of_each(&self) -> impl Iterator<Item = Name> {
+        let repeated = |name: &Name| repeat_n(*name, Self::of(*name, None).exchanges.len());
+        self.names.iter().flat_map(repeated)
     }
 
     /// Returns whether the first responses define the expected ones, as for a user's command or

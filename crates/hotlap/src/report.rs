@@ -171,8 +171,8 @@ impl Report {
     /// returned, since each load has its own section. Without a comparison, the sentences state
     /// what was measured.
     pub fn headline(&self) -> Vec<String> {
-        if let Some(shared) = self.shared_sentence() {
-            return vec![shared.to_owned()];
+        if !self.shared_sentences().is_empty() {
+            return self.shared_sentences().to_vec();
         }
         if self.tables.len() > 1 {
             let mut firsts = self.tables.iter().filter_map(|t| Some((t, t.sentences.first()?)));
@@ -198,12 +198,23 @@ impl Report {
         }
     }
 
-    /// Returns the only sentence of every table, if there are several tables.
-    pub fn shared_sentence(&self) -> Option<&str> {
-        let [first, others @ ..] = &self.tables[..] else { return None };
-        let [only] = &first.sentences[..] else { return None };
-        let is_shared = !others.is_empty() && others.iter().all(|t| t.sentences == first.sentences);
-        is_shared.then_some(only)
+    /// Returns the only sentence of every table, if there are several tables. Otherwise empty.
+    pub fn shared_sentences(&self) -> &[String] {
+        match &self.tables[..] {
+            [first, others @ ..]
+                if !others.is_empty()
+                    && first.sentences.len() == 1
+                    && others.iter().all(|table| table.sentences == first.sentences) =>
+            {
+                &first.sentences
+            }
+            _ => &[],
+        }
+    }
+
+    /// Returns the sentences of a table, except for those that all tables share.
+    pub fn own_sentences<'a>(&self, load: &'a LoadResults) -> &'a [String] {
+        if self.shared_sentences().is_empty() { &load.sentences } else { &[] }
     }
 
     /// Returns how the run was measured, as names and values. Unknown facts are left out.

@@ -300,8 +300,7 @@ fn resolve(
     if api.is_none() && contracts.get_ref().contains(&contract::Name::Api) {
         return Err((
             contracts.span(),
-            "the contract \"api\" needs a response to compare with: add [api] with body and content_type"
-                .to_owned(),
+            "the contract \"api\" needs a response in [api]: add body and content_type".to_owned(),
         ));
     }
     let protocols = match variant.protocols.as_ref().or(keys.protocols.as_ref()) {

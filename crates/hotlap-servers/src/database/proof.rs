@@ -8,7 +8,6 @@
 //! reason.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 use std::thread;
@@ -42,17 +41,6 @@ const KEPT: usize = 95;
 
 /// How long PostgreSQL may take to tell its processes about a new setting.
 const TOLD: Duration = Duration::from_millis(200);
-
-/// Returns the fewest and the most statements for a request of a contract.
-fn statements(name: Name) -> RangeInclusive<u64> {
-    match name {
-        Name::Queries => 20..=u64::MAX,
-        // Each row is read separately, but one statement may change all rows.
-        Name::Updates => 21..=u64::MAX,
-        Name::Cached => 0..=0,
-        _ => 1..=u64::MAX,
-    }
-}
 
 /// What a request makes a database do.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -127,18 +115,14 @@ impl Prover<'_> {
         let mut proof = Proof::default();
         let needs_database = contract.names.iter().any(|name| name.needs_database());
         let counting = needs_database.then(|| Counting::begin(self.database));
-        let mut asks = contract.exchanges.iter().zip(requests);
-        for name in &contract.names {
-            let own = asks.by_ref().take(Contract::of(*name, None).exchanges.len());
-            for (exchange, request) in own {
-                let load = (exchange, request, &contract.fields);
-                let counting = counting.as_ref().filter(|_| name.needs_database());
-                proof.work.push(
-                    counting.and_then(|counting| {
-                        self.prove_one(&mut proof.checks, counting, *name, load)
-                    }),
-                );
-            }
+        let asks = contract.exchanges.iter().zip(requests).zip(contract.name_of_each());
+        for ((exchange, request), name) in asks {
+            let load = (exchange, request, &contract.fields);
+            let counting = counting.as_ref().filter(|_| name.needs_database());
+            proof.work.push(
+                counting
+                    .and_then(|counting| self.prove_one(&mut proof.checks, counting, name, load)),
+            );
         }
         if let Some(Err(why)) = counting.map(Counting::end) {
             let expected = "no statement is counted under load".to_owned();
@@ -155,7 +139,7 @@ impl Prover<'_> {
         name: Name,
         (exchange, request, fields): (&Exchange, &Request, &Fields),
     ) -> Option<DatabaseWork> {
-        let right = statements(name);
+        let right = name.statements();
         let expected = match right.start() {
             0 => "none once the rows are in memory".to_owned(),
             1 => "at least 1 statement for each request".to_owned(),

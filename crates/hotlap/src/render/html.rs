@@ -154,7 +154,7 @@ fn links(report: &Report) -> Html {
         return Html::default();
     }
     let link = |load: &LoadResults| {
-        let first = load.sentences.first().filter(|_| report.shared_sentence().is_none());
+        let first = report.own_sentences(load).first();
         let first = first.map_or_else(String::new, |sentence| format!(": {sentence}"));
         el("a", &[("href", &format!("#load-{}", load.load))], &load.title) + first.into()
     };
@@ -265,7 +265,7 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
     let mut lead = Html::default();
     if !load.title.is_empty() {
         let noise = load.noise.as_ref().map_or("", |noise| &noise.sentence);
-        let own = if report.shared_sentence().is_some() { &[][..] } else { &load.sentences };
+        let own = report.own_sentences(load);
         lead = els("h2", [&load.title]) + sentences("p", own) + paragraph("noise", noise);
     }
     let extras = load.rows.iter().map(|row| {

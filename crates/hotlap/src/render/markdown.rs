@@ -24,7 +24,7 @@ pub fn render(report: &Report) -> String {
     if !run.state_note.is_empty() {
         out += &format!("> **{}**\n\n", escape(&run.state_note));
     }
-    out += &bold(&report.shared_sentence().map(str::to_owned).into_iter().collect::<Vec<_>>());
+    out += &bold(report.shared_sentences());
     if let Some(found) = report.overview() {
         out += &format!("## {}\n\n", escape(&found.title));
         out += &table(&found.table);
@@ -64,9 +64,7 @@ fn results(report: &Report, load: &LoadResults) -> String {
     if !load.title.is_empty() {
         out += &format!("## {}\n\n", escape(&load.title));
     }
-    if report.shared_sentence().is_none() {
-        out += &bold(&load.sentences);
-    }
+    out += &bold(report.own_sentences(load));
     if load.is_measured {
         out += &table(&load.table());
         load.notes().iter().for_each(|note| out += &paragraph(note));

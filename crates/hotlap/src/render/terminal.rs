@@ -69,7 +69,7 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
     // The result comes last, so that it is the last thing that a reader sees.
     if let [only] = &report.tables[..] {
         out.blank();
-        answer(&mut out, only);
+        answer(&mut out, &only.sentences);
     }
     if let Some(found) = report.overview() {
         out.blank();
@@ -77,15 +77,15 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
         out.table(2, &found.table);
         out.paragraph(DIM, 2, found.note);
     }
-    if let Some(sentence) = report.shared_sentence() {
+    if !report.shared_sentences().is_empty() {
         out.blank();
-        out.paragraph(BOLD, 2, sentence);
+        answer(&mut out, report.shared_sentences());
     }
     out.finish()
 }
 
-fn answer(out: &mut Screen, load: &LoadResults) {
-    load.sentences.iter().for_each(|sentence| out.paragraph(BOLD, 2, sentence));
+fn answer(out: &mut Screen, sentences: &[String]) {
+    sentences.iter().for_each(|sentence| out.paragraph(BOLD, 2, sentence));
 }
 
 /// Renders a comparison of stored runs for a terminal of `width` columns.
@@ -139,8 +139,9 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
         load.notes().iter().for_each(|note| out.paragraph(DIM, 2, note));
         out.blank();
     }
-    if report.tables.len() > 1 && report.shared_sentence().is_none() {
-        answer(out, load);
+    let own = report.own_sentences(load);
+    if report.tables.len() > 1 && !own.is_empty() {
+        answer(out, own);
         out.blank();
     }
     layers(out, report, load);

@@ -239,7 +239,8 @@ impl CapacityResults {
             let why = match row.windows.iter().any(was_late) {
                 true => "the load generator could not offer more",
                 false => {
-                    "the search ended before it found the limit (a longer --duration gives more time)"
+                    "the search ended before it found the limit (a longer --duration gives more \
+                     time)"
                 }
             };
             let rate = number::rate(capacity.value);
