@@ -129,7 +129,7 @@ impl Probe {
         // When the user interrupts, the controller ends the agent.
         let goes_on = AtomicBool::new(false);
         let inferred = infer(&self.target, &self.host, self.limit, &self.contract, &goes_on)?;
-        let requests = inferred.contract.requests(&self.host, &inferred.answers);
+        let requests = inferred.contract.requests(&self.host, &inferred.responses);
         Ok(LearnedRequests { requests, notes: inferred.notes })
     }
 }

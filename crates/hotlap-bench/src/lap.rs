@@ -386,7 +386,8 @@ mod tests {
     /// Regression: a round without a response was left out, so a server that stalled looked better.
     #[test]
     fn a_round_without_a_response_counts() {
-        let lap = |restart, round, answers| (restart, round, Share { amount: answers, of: 0.1 });
+        let lap =
+            |restart, round, responses| (restart, round, Share { amount: responses, of: 0.1 });
         let laps =
             [lap(0, 0, 900.0), lap(0, 1, 0.0), lap(0, 1, 0.0), lap(1, 0, 0.0), lap(1, 1, 0.0)];
         let rates = rates(laps);

@@ -195,12 +195,12 @@ impl Scripted {
 
     fn outcome(&self, script: &Script, load: &Load, rate: f64) -> Outcome {
         let window_ns = u64::try_from(self.lap.as_nanos()).unwrap_or(u64::MAX);
-        let answers = (rate * self.lap.as_secs_f64()).round() as u64;
+        let responses = (rate * self.lap.as_secs_f64()).round() as u64;
         let in_flight = load.shape.in_flight() as f64;
         // Little's law gives the mean latency.
         let mean_ns = (in_flight / rate * 1e9) as u64;
         let mut service = Histogram::new();
-        for n in 0..answers {
+        for n in 0..responses {
             service.record(if n % 100 == 99 { mean_ns * 2 } else { mean_ns * 98 / 99 });
         }
         let mut failures = Failures::default();
@@ -213,11 +213,11 @@ impl Scripted {
         Outcome {
             backend: "scripted".to_owned(),
             window_ns,
-            responses: answers,
+            responses,
             response_time: service.clone(),
             service_time: service,
             failures,
-            statuses: BTreeMap::from([(200, answers)]),
+            statuses: BTreeMap::from([(200, responses)]),
             connections: ConnectionCounts {
                 requested: connections,
                 established: connections,
@@ -227,19 +227,19 @@ impl Scripted {
                 streams: 0,
             },
             bytes: ByteCounts {
-                received: answers * 100,
-                responses: answers * 100,
-                sent: answers * 50,
+                received: responses * 100,
+                responses: responses * 100,
+                sent: responses * 50,
             },
             in_flight: connections,
             series: vec![Tick {
-                responses: answers,
+                responses,
                 failures: 0,
                 max_ns: mean_ns,
-                sum_ns: mean_ns * answers,
+                sum_ns: mean_ns * responses,
             }],
             threads,
-            totals: Totals { responses: answers, sent: answers },
+            totals: Totals { responses, sent: responses },
             ..Outcome::default()
         }
     }

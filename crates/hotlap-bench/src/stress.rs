@@ -353,12 +353,12 @@ impl<'a> Attacked<'a> {
         let warm = self.setting.timing.warm;
         let mut fared = self.measure(warm);
         for _ in 1..WARMUP_ATTEMPTS {
-            if fared.answers > 0 || self.is_interrupted() {
+            if fared.responses > 0 || self.is_interrupted() {
                 break;
             }
             fared = self.measure(warm);
         }
-        if fared.answers == 0 && !self.is_interrupted() {
+        if fared.responses == 0 && !self.is_interrupted() {
             let cause = fared.unreachable.unwrap_or_else(|| {
                 format!(
                     "{} normal clients got no correct response, even without an attack",
@@ -600,7 +600,7 @@ fn infer_exchange(
             notes.push(note);
         }
     }
-    Ok((inferred.contract.exchanges.swap_remove(0), inferred.answers.swap_remove(0)))
+    Ok((inferred.contract.exchanges.swap_remove(0), inferred.responses.swap_remove(0)))
 }
 
 fn failure(phase: &str, cause: String, remedy: &str) -> ServerFailure {
@@ -623,7 +623,7 @@ fn fared(outcome: Result<Outcome, Error>) -> ClientService {
     match outcome {
         Ok(outcome) => ClientService {
             requests_per_s: outcome.rate(),
-            answers: outcome.responses,
+            responses: outcome.responses,
             p99_ns: if outcome.service_time.is_empty() {
                 0
             } else {
@@ -664,16 +664,16 @@ fn allow_files(clients: usize) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn trial(answers: u64, last_rss_bytes: u64, ended: bool) -> StressTrial {
-        let pace = |answers| ClientService {
-            requests_per_s: answers as f64,
-            answers,
+    fn trial(responses: u64, last_rss_bytes: u64, ended: bool) -> StressTrial {
+        let pace = |responses| ClientService {
+            requests_per_s: responses as f64,
+            responses,
             ..ClientService::default()
         };
         let held = |rss_bytes| Held { rss_bytes, threads: 4 };
         let observed = Observed {
             before: pace(10_000),
-            during: pace(answers),
+            during: pace(responses),
             after: pace(10_000),
             held: Some([held(20_000_000), held(20_000_000), held(last_rss_bytes)]),
             recovered_ms: (!ended).then_some(1.0),

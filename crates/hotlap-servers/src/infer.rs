@@ -45,7 +45,7 @@ pub struct Inferred {
     /// The original exchanges, completed with the expected responses.
     pub contract: Contract,
     /// For each exchange, an acceptable response that the server sent.
-    pub answers: Vec<Response>,
+    pub responses: Vec<Response>,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
@@ -66,7 +66,7 @@ pub fn infer(
     contract: &Contract,
     stop: &AtomicBool,
 ) -> Result<Inferred, String> {
-    let mut inferred = Inferred { contract: contract.clone(), answers: vec![], notes: vec![] };
+    let mut inferred = Inferred { contract: contract.clone(), responses: vec![], notes: vec![] };
     let accepts_until = Instant::now() + ACCEPTS;
     let probes = Prober { target, host, limit, stop, accepts_until, wire: None }.probe(contract);
     if stop.load(Ordering::Relaxed) {
@@ -75,7 +75,7 @@ pub fn infer(
     let mut notes: Vec<(String, Vec<String>)> = Vec::new();
     for (exchange, probes) in inferred.contract.exchanges.iter_mut().zip(probes) {
         let (answer, note) = settle(exchange, probes, &contract.fields)?;
-        inferred.answers.push(answer);
+        inferred.responses.push(answer);
         let Some(note) = note else { continue };
         match notes.iter_mut().find(|(known, _)| *known == note) {
             Some((_, names)) => names.push(exchange.name.clone()),

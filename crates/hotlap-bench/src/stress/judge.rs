@@ -103,7 +103,8 @@ pub struct ClientService {
     /// Correct responses per second.
     pub requests_per_s: f64,
     /// The number of correct responses.
-    pub answers: u64,
+    #[serde(alias = "answers")] // its name in older stores
+    pub responses: u64,
     /// The 99th percentile of the response time, in nanoseconds. 0 without responses.
     pub p99_ns: u64,
     /// Failures by kind and phase.
@@ -232,7 +233,7 @@ impl ClientService {
 
     /// The number of requests with a known result.
     pub fn asked(&self) -> u64 {
-        self.answers + self.failed()
+        self.responses + self.failed()
     }
 
     fn error_share(&self) -> f64 {
@@ -333,12 +334,12 @@ mod tests {
 
     use super::*;
 
-    fn pace(answers: u64, p99_ns: u64, timeouts: u64) -> ClientService {
+    fn pace(responses: u64, p99_ns: u64, timeouts: u64) -> ClientService {
         let failure =
             FailureCount { failure: Failure::Timeout, phase: Phase::FirstByte, count: timeouts };
         ClientService {
-            requests_per_s: answers as f64,
-            answers,
+            requests_per_s: responses as f64,
+            responses,
             p99_ns,
             failures: (timeouts > 0).then_some(failure).into_iter().collect(),
             ..ClientService::default()
@@ -405,8 +406,8 @@ mod tests {
 
     #[test]
     fn with_26_times_the_connections_a_26th_of_the_throughput_is_fair() {
-        let shared = |answers, p99| {
-            judge(&Observed { during: pace(answers, p99, 0), crowding: 26.0, ..calm() }).impact
+        let shared = |responses, p99| {
+            judge(&Observed { during: pace(responses, p99, 0), crowding: 26.0, ..calm() }).impact
         };
         assert_eq!(shared(10_000 / 26, 26 * 2_000_000), Impact::Unaffected);
         assert_eq!(shared(10_000 / 26 / 3, 26 * 2_000_000), Impact::Slowed);

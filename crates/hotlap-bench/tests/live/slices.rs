@@ -69,7 +69,7 @@ struct Look {
     /// The state of each thread of the process, as in `/proc`. `T` means stopped.
     states: Vec<char>,
     /// The number of responses that the server has counted.
-    answers: u64,
+    responses: u64,
     /// CPU time, in ticks of 10 ms: user and system time, each rounded down.
     ticks: u64,
 }
@@ -104,9 +104,9 @@ fn look(folder: &Path, pid: u32) -> Option<Look> {
     let state = |thread: std::fs::DirEntry| fields(thread.path())?[0].chars().next();
     let states = threads.filter_map(state).collect();
     let fields = fields(process)?;
-    let answers = std::fs::metadata(folder.join(pid.to_string())).map_or(0, |file| file.len());
+    let responses = std::fs::metadata(folder.join(pid.to_string())).map_or(0, |file| file.len());
     let ticks = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
-    Some(Look { states, answers, ticks })
+    Some(Look { states, responses, ticks })
 }
 
 /// Returns how many of the servers that run with this folder have stopped, and how many have not.
@@ -141,7 +141,7 @@ fn servers_run_in_their_slices_only_and_are_measured_correctly() {
     let mut pids = BTreeMap::new();
     for pair in slices.windows(2) {
         let ((server, _, before), (.., after)) = (&pair[0], &pair[1]);
-        for pid in after.keys().filter(|pid| after[*pid].answers > before[*pid].answers) {
+        for pid in after.keys().filter(|pid| after[*pid].responses > before[*pid].responses) {
             let own = pids.entry(*server).or_insert(*pid);
             assert_eq!(own, pid, "it answered in a slice of {server}");
         }
@@ -167,8 +167,8 @@ fn servers_run_in_their_slices_only_and_are_measured_correctly() {
         assert!(measured_ns <= used_ns, "{measured_ns} of {used_ns} ns");
         // At the first look, a response may have been under way on each of two connections.
         let requests: u64 = usages.iter().map(|usage| usage.requests).sum();
-        let answers = last.answers - first.answers + 2;
-        assert!(requests <= answers, "{requests} of {answers} requests");
+        let responses = last.responses - first.responses + 2;
+        assert!(requests <= responses, "{requests} of {responses} requests");
         let costs: Vec<f64> = own.iter().filter_map(|lap| lap.cost_ns()).collect();
         assert!(costs.iter().any(|cost| *cost >= COST), "{costs:?} ns a request");
     }

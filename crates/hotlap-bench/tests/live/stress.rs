@@ -241,9 +241,9 @@ fn attacks_and_normal_clients_reach_a_server_behind_tls() {
     let [overload, resets, garbage] = &subject.trials[..] else { panic!("{subject:?}") };
     for trial in [overload, resets, garbage] {
         assert_eq!(trial.observed.during.failed(), 0, "{trial:?}");
-        assert!(trial.observed.during.answers > 0 && trial.observed.recovered_ms.is_some());
+        assert!(trial.observed.during.responses > 0 && trial.observed.recovered_ms.is_some());
     }
-    assert!(overload.observed.others.as_ref().unwrap().answers > 0);
+    assert!(overload.observed.others.as_ref().unwrap().responses > 0);
     let fate = |trial: &StressTrial| trial.observed.fate.clone().unwrap();
     assert!(fate(resets).of_class(2) > 0 && fate(resets).of_class(4) == 0, "{:?}", fate(resets));
     assert!(fate(garbage).of_class(4) > 0 && fate(garbage).of_class(2) == 0, "{garbage:?}");

@@ -176,8 +176,8 @@ impl<'a> Bench<'a> {
             if is_main {
                 self.first = Some((answer.clone(), now, right));
             }
-            if self.report.answers.len() < contract.exchanges.len() {
-                self.report.answers.push(answer);
+            if self.report.responses.len() < contract.exchanges.len() {
+                self.report.responses.push(answer);
             }
         }
     }
@@ -337,7 +337,7 @@ impl<'a> Bench<'a> {
         self.same(&answer).map_err(|why| format!("first response: {why}"))?;
         let answer =
             receive(&mut wire, &second).map_err(|why| format!("second response: {why}"))?;
-        let right = match (self.report.answers.get(1), unknown) {
+        let right = match (self.report.responses.get(1), unknown) {
             (Some(known), _) => known.status == answer.status && known.body == answer.body,
             (None, Some(unknown)) => unknown.status == answer.status,
             (None, None) => self.same(&answer).is_ok(),

@@ -77,7 +77,7 @@ pub struct Findings {
     pub conformance: Vec<Check>,
     /// The server's responses to the contract's exchanges, in order. Some may be missing at the
     /// end.
-    pub answers: Vec<Response>,
+    pub responses: Vec<Response>,
     /// Why no further checks were made. Either the server is gone, or its responses cannot be
     /// trusted.
     pub ended: Option<String>,
@@ -116,10 +116,10 @@ impl Findings {
     /// Returns the contract's requests as sent under load, together with the expected responses,
     /// which are the ones found here. Empty unless all requests got a response.
     pub fn requests(&self, contract: &Contract, host: &str) -> Vec<Request> {
-        if self.answers.len() < contract.exchanges.len() {
+        if self.responses.len() < contract.exchanges.len() {
             return Vec::new();
         }
-        contract.requests(host, &self.answers)
+        contract.requests(host, &self.responses)
     }
 }
 

@@ -182,7 +182,7 @@ fn many_requests_are_probed_in_the_time_of_one() {
     let requests = Requests { asks, fields: Fields::default() };
     let contract = Contract::custom_requests(&requests);
     let inferred = infer(&target, "localhost", LIMIT, &contract, &GOES_ON).unwrap();
-    assert_eq!(inferred.answers.len(), 50);
+    assert_eq!(inferred.responses.len(), 50);
     let asked = asked.lock().unwrap();
     let lines: Vec<String> = (0..50).map(|n| format!("GET /{n} HTTP/1.1")).collect();
     // Each round of probes sends all requests. The last round may be cut short.
@@ -210,7 +210,7 @@ fn a_server_that_fails_now_and_then_passes_verification() {
         stop: &GOES_ON,
     });
     assert!(report.passed(), "{:#?}", report.required);
-    assert_eq!(report.answers[0].status, 200);
+    assert_eq!(report.responses[0].status, 200);
 }
 
 /// Regression: refused connections counted as responses that differ, so no body was checked.
@@ -288,7 +288,7 @@ fn the_work_of_probes_is_in_proportion_to_the_body() {
         let before = allocated();
         let contract = Contract::custom(&Ask::default());
         let found = infer(&target(&server), "localhost", LIMIT, &contract, &GOES_ON).unwrap();
-        assert_eq!(found.answers[0].body.len(), bytes);
+        assert_eq!(found.responses[0].body.len(), bytes);
         allocated() - before
     };
     let with_length = |bytes| work(&format!("Content-Length: {bytes}\r\n"), bytes, "");

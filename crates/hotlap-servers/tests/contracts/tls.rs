@@ -81,7 +81,10 @@ fn a_body_that_only_tcp_ends_is_truncated() {
           d\r\nHello, World!\r\n0\r\n\r\n",
     ];
     for response in whole {
-        assert_eq!(inferred(response, End::Tcp).unwrap().answers[0].body.start(), b"Hello, World!");
+        assert_eq!(
+            inferred(response, End::Tcp).unwrap().responses[0].body.start(),
+            b"Hello, World!"
+        );
     }
 }
 
@@ -95,6 +98,6 @@ fn a_body_that_a_reset_ends_is_truncated() {
 #[test]
 fn a_body_that_close_notify_ends_is_whole() {
     for end in [End::Both, End::TlsAlone] {
-        assert_eq!(inferred(UNTIL_CLOSE, end).unwrap().answers[0].body.start(), b"Hello, World!");
+        assert_eq!(inferred(UNTIL_CLOSE, end).unwrap().responses[0].body.start(), b"Hello, World!");
     }
 }

@@ -256,8 +256,8 @@ fn responses<'a>(laps: &'a [&Lap]) -> impl Iterator<Item = (u32, u32, Share)> + 
 /// off one response.
 fn keeps_up(laps: &[&Lap]) -> bool {
     let due: u64 = laps.iter().map(|lap| lap.outcome.due).sum();
-    let answers: u64 = laps.iter().map(|lap| lap.outcome.responses + 1).sum();
-    !laps.is_empty() && answers as f64 >= KEEPS_UP * due as f64
+    let responses: u64 = laps.iter().map(|lap| lap.outcome.responses + 1).sum();
+    !laps.is_empty() && responses as f64 >= KEEPS_UP * due as f64
 }
 
 /// Returns the number of wrong responses in a lap.
@@ -280,7 +280,7 @@ pub struct MeasuredRequest {
     /// The place of the request among the requests of the load.
     pub place: usize,
     /// The number of correct responses in all laps.
-    pub answers: u64,
+    pub responses: u64,
     /// The number of failures in all laps, including wrong responses.
     pub failures: u64,
     /// Service times at saturation, or response times in an open loop, over main laps that count.
@@ -312,7 +312,7 @@ impl MeasuredRequest {
         let times = times_of(count, good).into_iter().zip(times_of(count, paced));
         let requests = times.enumerate().map(|(place, (service, response))| Self {
             place,
-            answers: sum(place, |own| own.responses),
+            responses: sum(place, |own| own.responses),
             failures: sum(place, |own| own.failures),
             service,
             response,
@@ -322,7 +322,7 @@ impl MeasuredRequest {
 
     /// Returns the number of requests with a response or a failure, in all laps.
     pub fn requests(&self) -> u64 {
-        self.answers + self.failures
+        self.responses + self.failures
     }
 }
 

@@ -97,7 +97,7 @@ fn broken(report: &Report, server: &str, load: usize) -> Option<Fault> {
 }
 
 fn row_fault(table: &LoadResults, row: &Row) -> Option<Fault> {
-    let left_out = || row.laps_left_out.clone();
+    let left_out = || row.laps_excluded.clone();
     match row.requests_per_s {
         _ if row.wrong_responses > 0 => {
             let message = format!("{} wrong responses", row.wrong_responses);

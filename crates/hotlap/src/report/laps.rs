@@ -64,7 +64,7 @@ pub struct LapView {
     /// The length of the lap's window, in seconds.
     pub window_s: f64,
     /// The number of correct responses.
-    pub answers: u64,
+    pub responses: u64,
     /// The number of failures.
     pub errors: u64,
     /// The number of correct responses per second.
@@ -93,7 +93,7 @@ pub struct LapView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub generators: Vec<ContributionView>,
     /// The number of correct responses in each tenth of a second.
-    pub series_answers: Vec<u64>,
+    pub series_responses: Vec<u64>,
     /// The mean latency in each tenth of a second, in milliseconds. `null` without responses.
     pub series_mean_ms: Vec<Option<f64>>,
     /// The longest latency in each tenth of a second, in milliseconds. `null` without responses.
@@ -133,7 +133,7 @@ const COLUMNS: &[LapColumn] = &[
 
 /// Lists the responses to each of several generators. Empty if there was only one generator.
 fn by_generator(lap: &LapView) -> String {
-    lap.generators.iter().map(|own| count(own.answers)).collect::<Vec<_>>().join(" + ")
+    lap.generators.iter().map(|own| count(own.responses)).collect::<Vec<_>>().join(" + ")
 }
 
 /// The contribution of one of several generators to a lap.
@@ -141,7 +141,7 @@ fn by_generator(lap: &LapView) -> String {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContributionView {
     /// The number of correct responses.
-    pub answers: u64,
+    pub responses: u64,
     /// The number of failures.
     pub errors: u64,
     /// The number of requests since the connections were opened, inside and outside of the windows.
@@ -158,7 +158,7 @@ pub struct ContributionView {
 impl ContributionView {
     fn of(own: &Contribution) -> Self {
         Self {
-            answers: own.responses,
+            responses: own.responses,
             errors: own.failures,
             sent: own.sent,
             late_ms: rounded(own.late_ns as f64 / 1e6),
@@ -222,7 +222,7 @@ impl LapView {
             rate: lap.rate().map(rounded),
             at_s: lap.at_ms as f64 / 1e3,
             window_s: rounded(lap.outcome.window_ns as f64 / 1e9),
-            answers: lap.outcome.responses,
+            responses: lap.outcome.responses,
             errors: lap.outcome.failures.total(),
             requests_per_s: rounded(lap.requests_per_s()),
             cpu_us: lap.cost_ns().map(|ns| rounded(ns / 1e3)),
@@ -237,7 +237,7 @@ impl LapView {
                 .and_then(|u| Some(rounded(u.cpu_ns? as f64 / u.wall_ns as f64 * 100.0))),
             generator_percent: rounded(lap.outcome.busiest() * 100.0),
             generators: lap.generators.iter().map(ContributionView::of).collect(),
-            series_answers: lap.outcome.series.iter().map(|t| t.responses).collect(),
+            series_responses: lap.outcome.series.iter().map(|t| t.responses).collect(),
             series_mean_ms: lap
                 .outcome
                 .series

@@ -221,9 +221,9 @@ fn percentiles(of: &RequestTimes, concurrency: Concurrency) -> [Option<Figure>; 
 mod tests {
     use super::*;
 
-    fn times(answers: u64, open_ms: impl IntoIterator<Item = u64>) -> Times {
+    fn times(responses: u64, open_ms: impl IntoIterator<Item = u64>) -> Times {
         let mut times = Times::default();
-        (0..answers).for_each(|i| times.answered.record(1_000_000 + i * 1_000));
+        (0..responses).for_each(|i| times.answered.record(1_000_000 + i * 1_000));
         times.censored.open = open_ms.into_iter().map(|ms| ms * 1_000_000).collect();
         times
     }

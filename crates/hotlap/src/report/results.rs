@@ -139,7 +139,7 @@ pub struct Row {
     /// The excluded laps, the validity checks that they failed, and the remedy. Empty if all laps
     /// count.
     #[serde(skip)]
-    pub laps_left_out: String,
+    pub laps_excluded: String,
     /// The number of wrong responses in all laps. A server with any of them is neither compared nor
     /// ranked.
     pub wrong_responses: u64,
@@ -173,7 +173,7 @@ pub struct Row {
     /// Correct responses to each of several generators in the laps that count, in the order of
     /// `host.generators`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub answers_by_generator: Vec<u64>,
+    pub responses_by_generator: Vec<u64>,
     /// Notes about the server.
     pub notes: Vec<String>,
     /// Figures that are published elsewhere, for comparison with the measured figures.
@@ -255,7 +255,7 @@ impl Row {
                 .against
                 .as_ref()
                 .and_then(|found| AgainstReference::of(run, analysis, found)),
-            laps_left_out: warnings::left_out(run, analysis.load, [index]).concat(),
+            laps_excluded: warnings::left_out(run, analysis.load, [index]).concat(),
             wrong_responses: measured.wrong,
             service: Latency::of(&measured.service, concurrency(load.rate)),
             response: response.map(|(times, rate)| {
@@ -276,7 +276,7 @@ impl Row {
                 .map_or_else(String::new, |w| warnings::class(w.class).to_owned()),
             tls: tls(run, index).map(ToString::to_string).unwrap_or_default(),
             conformance: conformance(run, index),
-            answers_by_generator: answers_by_generator(run, analysis.load, index),
+            responses_by_generator: responses_by_generator(run, analysis.load, index),
             notes: notes(run, analysis.load, index),
             published: PublishedView::all_of(run, analysis, index).collect(),
         }
@@ -311,7 +311,7 @@ impl ErrorCount {
 }
 
 /// Counts correct responses to each of several generators, in the laps of a server that count.
-fn answers_by_generator(run: &Run, load: usize, server: usize) -> Vec<u64> {
+fn responses_by_generator(run: &Run, load: usize, server: usize) -> Vec<u64> {
     let mut sums = vec![0; run.host.generators.len()];
     let is_own = |lap: &&Lap| (lap.load, lap.server) == (load, server) && lap.counts();
     for lap in run.laps.iter().filter(is_own) {
@@ -458,11 +458,11 @@ pub const FACTS: &[Fact] = &[
     words("warm-up", |r| joined([r.warmup.clone(), full(r.steady_ms.as_ref())], ", ")),
     field("steady_ms", Value::Figure(|r| r.steady_ms.as_ref())),
     words("responses by generator", |r| {
-        joined(r.answers_by_generator.iter().map(|sum| count(*sum)), " + ")
+        joined(r.responses_by_generator.iter().map(|sum| count(*sum)), " + ")
     }),
     words("laps that count", |r| format!("{} of {}", r.laps.0, r.laps.1)),
     field("laps", Value::Words(|r| r.laps.0.to_string())),
-    field("laps_left_out", Value::Words(|r| (r.laps.1 - r.laps.0).to_string())),
+    field("laps_excluded", Value::Words(|r| (r.laps.1 - r.laps.0).to_string())),
     words("note", |r| r.notes.join(" · ")),
 ];
 

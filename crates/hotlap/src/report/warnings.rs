@@ -63,7 +63,7 @@ impl Said<'_> {
         let mut found: Vec<String> = Vec::new();
         if let Some(laps) = laps.reduce(ExcludedLaps::and) {
             let servers: Vec<usize> = self.servers.iter().map(|(server, _)| *server).collect();
-            found.push(format!("{}{under}: {}.", names(run, &servers), laps_left_out(&laps)));
+            found.push(format!("{}{under}: {}.", names(run, &servers), laps_excluded(&laps)));
         } else {
             found.extend(self.servers.iter().map(|(server, warning)| {
                 format!("{}{under}{}.", run.servers[*server].name, found_of(warning))
@@ -95,11 +95,10 @@ fn control(run: &Run) -> Option<String> {
 fn common(run: &Run, warning: &Warning) -> String {
     match warning {
         Warning::GeneratorLimited { load, servers } => format!(
-            "{}{}: requests/s is a lower bound (≥), because the load generator was busy. Give the \
-             server fewer cores (--server-cpus 1), or add generators on other hosts \
-             (--generator-on).",
+            "{}{}: requests/s is a lower bound (≥), because the load generator was busy. {}",
             names(run, servers),
-            under(run, *load)
+            under(run, *load),
+            relief(run, "add generators on other hosts (--generator-on)")
         ),
         Warning::DelayedAcknowledgements { load, servers } => format!(
             "{}{}: with all connections busy, hardly any response takes less than 40 ms, although \
@@ -173,7 +172,7 @@ fn found_of(warning: &ServerWarning) -> String {
         ServerWarning::Behind { offered, reached } => {
             format!(" did not reach the rate: {}", not_reached(*offered, *reached))
         }
-        ServerWarning::LeftOut(laps) => format!(": {}", laps_left_out(laps)),
+        ServerWarning::LeftOut(laps) => format!(": {}", laps_excluded(laps)),
         ServerWarning::LateWindows { late, windows } => {
             format!(": {late} of {windows} windows do not count")
         }
@@ -232,12 +231,12 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
             .to_owned(),
         ServerWarning::Behind { .. } => format!("{QUEUE_GREW} Offer a lower rate to compare them."),
         ServerWarning::LeftOut(laps) => {
-            let remedy = laps.checks.first().map_or("", |(most, _)| check(most).1);
+            let remedy = laps.checks.first().map(|(most, _)| remedy_of(run, most, laps.are_main));
             let rest = match laps.are_main {
                 true => "",
                 false => " Requests/s and CPU time are not affected.",
             };
-            format!("{remedy}{rest}")
+            format!("{}{rest}", remedy.unwrap_or_default())
         }
         ServerWarning::LateWindows { .. } if !run.host.generators.is_empty() => {
             "A generator was late, stalled or lost. The laps on the page (--export-html) show \
@@ -245,9 +244,9 @@ fn meaning(run: &Run, warning: &ServerWarning) -> String {
              server."
                 .to_owned()
         }
-        ServerWarning::LateWindows { .. } => "The load generator sent late. Give the server fewer \
-             cores (--server-cpus), or use a quieter machine."
-            .to_owned(),
+        ServerWarning::LateWindows { .. } => {
+            format!("The load generator sent late. {}", relief(run, "use a quieter machine"))
+        }
         ServerWarning::MissesBelow { .. } => "Possibly another process or garbage collection \
              disturbs the server at every rate. On a quieter machine, its capacity may be higher."
             .to_owned(),
@@ -284,7 +283,7 @@ pub(super) fn left_out(
 }
 
 /// Describes excluded laps and the validity checks that they failed.
-fn laps_left_out(left_out: &ExcludedLaps) -> String {
+fn laps_excluded(left_out: &ExcludedLaps) -> String {
     let ExcludedLaps { are_main, laps, checks } = left_out;
     let kind = if *are_main { "" } else { " at a common rate" };
     let out = match (*laps, left_out.count()) {
@@ -298,7 +297,7 @@ fn laps_left_out(left_out: &ExcludedLaps) -> String {
         [(only, _)] => format!("{} in the first of them", violation(only)),
         many => {
             let each = |(failed, times): &(Violation, usize)| {
-                format!("{times} × {} (first: {})", check(failed).0, violation(failed))
+                format!("{times} × {} (first: {})", check(failed), violation(failed))
             };
             many.iter().map(each).collect::<Vec<_>>().join(", ")
         }
@@ -327,62 +326,80 @@ fn noted(run: &Run, note: &str, servers: &[usize]) -> String {
     }
 }
 
-/// Returns the name of a validity check, and the remedy for laps that fail the check.
-fn check(violation: &Violation) -> (&'static str, &'static str) {
-    match violation {
-        Violation::LittlesLaw { .. } => (
-            "Little's law",
-            "Something delayed requests outside of the server: repeat the run while the machine is \
-             otherwise idle.",
-        ),
-        Violation::Connections { most, .. } => (
-            "connections",
-            most.map_or(
-                "Check whether the server limits its connections (backlog, `ulimit -n`), or use \
-                 fewer (-c).",
-                remedy,
-            ),
-        ),
-        Violation::Streams { .. } => (
-            "streams",
-            "The server limits the streams of a connection: ask for no more with --streams.",
-        ),
-        Violation::Bytes { .. } => (
-            "bytes",
-            "The server sends more or fewer bytes than its responses should have: `hotlap check` \
-             shows them.",
-        ),
-        Violation::Generator { .. } => (
-            "generator",
-            "Give the server fewer cores (--server-cpus), or add generators on other hosts \
-             (--generator-on).",
-        ),
-        Violation::Failures { most, .. } => {
-            ("failed requests", most.map_or("Look into the server's log.", remedy))
-        }
-        Violation::WrongAnswers { .. } => (
-            "wrong responses",
-            "If that response is right, say so with --expect-status and --expect-body, or in the \
-             requests file.",
-        ),
-        Violation::Late { .. } => {
-            ("lateness", "Give the server fewer cores (--server-cpus), or lower the rate.")
-        }
-        Violation::Generators { .. } => (
-            "generators",
-            "Check the generators' hosts, and their connections to here and to the server.",
-        ),
-        // The reason includes the remedy.
-        Violation::GeneratorLost { .. } => ("generator lost", ""),
-        Violation::SideEffect { .. } => (
-            "side effect",
-            "Check whether the server drops work, and whether `counts` names the right file.",
-        ),
-        Violation::Silence { .. } => (
-            "connection to the servers' host",
-            "Check the network between the two hosts, and whether something stops the agent.",
-        ),
+/// States how to relieve a load generator that is too slow, or else what to do. If the server has
+/// one core, it cannot give cores to the generator.
+fn relief(run: &Run, otherwise: &str) -> String {
+    if run.schedule.server_cpus.len() > 1 {
+        return format!("Give the server fewer cores (--server-cpus), or {otherwise}.");
     }
+    let mut otherwise = otherwise.to_owned();
+    otherwise[..1].make_ascii_uppercase();
+    otherwise + "."
+}
+
+/// Returns the name of a validity check.
+fn check(violation: &Violation) -> &'static str {
+    match violation {
+        Violation::LittlesLaw { .. } => "Little's law",
+        Violation::Connections { .. } => "connections",
+        Violation::Streams { .. } => "streams",
+        Violation::Bytes { .. } => "bytes",
+        Violation::Generator { .. } => "generator",
+        Violation::Failures { .. } => "failed requests",
+        Violation::WrongAnswers { .. } => "wrong responses",
+        Violation::Late { .. } => "lateness",
+        Violation::Generators { .. } => "generators",
+        Violation::GeneratorLost { .. } => "generator lost",
+        Violation::SideEffect { .. } => "side effect",
+        Violation::Silence { .. } => "connection to the servers' host",
+    }
+}
+
+/// Returns the remedy for laps that fail a validity check. Main laps can be late only at a rate that
+/// the user chose.
+fn remedy_of(run: &Run, violation: &Violation, are_main: bool) -> String {
+    let remedy = match violation {
+        Violation::LittlesLaw { .. } => {
+            "Something delayed requests outside of the server: repeat the run while the machine is \
+             otherwise idle."
+        }
+        Violation::Connections { most, .. } => most.map_or(
+            "Check whether the server limits its connections (backlog, `ulimit -n`), or use fewer \
+             (-c).",
+            remedy,
+        ),
+        Violation::Streams { .. } => {
+            "The server limits the streams of a connection: ask for no more with --streams."
+        }
+        Violation::Bytes { .. } => {
+            "The server sends more or fewer bytes than its responses should have: `hotlap check` \
+             shows them."
+        }
+        Violation::Generator { .. } => {
+            return relief(run, "add generators on other hosts (--generator-on)");
+        }
+        Violation::Failures { most, .. } => most.map_or("Look into the server's log.", remedy),
+        Violation::WrongAnswers { .. } => {
+            "If that response is right, say so with --expect-status and --expect-body, or in the \
+             requests file."
+        }
+        Violation::Late { .. } if are_main => {
+            return relief(run, "use a lower rate or a quieter machine");
+        }
+        Violation::Late { .. } => return relief(run, "use a quieter machine"),
+        Violation::Generators { .. } => {
+            "Check the generators' hosts, and their connections to here and to the server."
+        }
+        // The reason includes the remedy.
+        Violation::GeneratorLost { .. } => "",
+        Violation::SideEffect { .. } => {
+            "Check whether the server drops work, and whether `counts` names the right file."
+        }
+        Violation::Silence { .. } => {
+            "Check the network between the two hosts, and whether something stops the agent."
+        }
+    };
+    remedy.to_owned()
 }
 
 /// Returns the class of a warm-up, in words.

@@ -75,7 +75,7 @@ fn each_method_and_status_has_figures_of_its_own_and_no_path_is_exported() {
         .iter()
         .map(|own| {
             let count = |name: &str| own[name].as_u64().unwrap();
-            (own["name"].as_str().unwrap(), count("answers"), count("errors"))
+            (own["name"].as_str().unwrap(), count("responses"), count("errors"))
         })
         .collect();
     let expected = ["GET 200", "GET 404", "HEAD 200", "GET 2xx"].map(|name| (name, 2, 0));

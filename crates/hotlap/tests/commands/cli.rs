@@ -244,7 +244,7 @@ fn the_load_generator_and_the_ceiling_meet() {
     let load = |words: &str| scene.hotlap("load -c 4").words(words).said();
     load(&format!("--format wrk -n 2000 {url}")).has("Requests/sec:").has("Latency");
     let json = load(&format!("--format json -n 2000 {url}")).json();
-    assert_eq!(json["figures"]["answers"], 2000);
+    assert_eq!(json["figures"]["responses"], 2000);
     assert_eq!(json["figures"]["late"], false);
     // Response times have no tag, and service times have the tag `service`.
     let log = load(&format!("--format hlog -n 200 -R 9k {url}")).out;

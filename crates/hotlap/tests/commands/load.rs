@@ -80,7 +80,7 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
     let number = |name: &str| found[name].as_f64().unwrap();
     assert_eq!(found["is_behind"], true);
     assert!(number("reached_per_s") < 510.0, "{found}");
-    assert_eq!(number("due") - number("waiting"), figures["answers"].as_f64().unwrap());
+    assert_eq!(number("due") - number("waiting"), figures["responses"].as_f64().unwrap());
     assert!(number("growth_per_s") >= 480.0, "{found}");
 
     let wrk = load("-c4 -d1s -R 1000 --format wrk --latency", &slow()).out;

@@ -92,7 +92,7 @@ fn each_request_has_its_own_values_and_its_own_figures() {
         .iter()
         .map(|own| {
             let count = |name: &str| own[name].as_u64().unwrap();
-            (own["name"].as_str().unwrap(), count("answers"), count("errors"))
+            (own["name"].as_str().unwrap(), count("responses"), count("errors"))
         })
         .collect();
     assert_eq!(counts, [("user", 300, 0), ("order", 100, 0)]);

@@ -32,7 +32,7 @@ fn generators_send_what_was_typed_as_often_as_the_server_counts() {
     let load = load(&Scene::new(), &[agent(), agent()], "--no-check -n20000 -c8 --format json");
     let said = load.args(typed).arg(server.url()).said().measured();
     let json = said.json();
-    assert_eq!(json["figures"]["answers"], 20_000);
+    assert_eq!(json["figures"]["responses"], 20_000);
     assert_eq!(json["figures"]["service"]["count"], 20_000);
     assert_eq!(server.requests(), 20_000);
     let each = json["generators"]["each"].as_array().unwrap();
@@ -162,7 +162,7 @@ fn ctrl_c_keeps_what_was_measured_and_ends_the_agents() {
     let agents = under_way.agents();
     under_way.load.signal(Signal::INT);
     let json = under_way.load.end().fails(130).json();
-    assert!(json["figures"]["answers"].as_u64().unwrap() > 0, "{json}");
+    assert!(json["figures"]["responses"].as_u64().unwrap() > 0, "{json}");
     agents.into_iter().for_each(is_gone);
 }
 
@@ -181,7 +181,7 @@ fn generators_on_other_hosts_count_what_the_server_counts() {
     let (scene, server) = (Scene::new(), hosts.server());
     let load = load(&scene, &[hosts.agent(1), hosts.agent(2)], "-c8").arg(server.url());
     let json = load.clone().words("--no-check -n10000 --format json").said().measured().json();
-    assert_eq!(json["figures"]["answers"], 10_000, "{json}");
+    assert_eq!(json["figures"]["responses"], 10_000, "{json}");
     assert_eq!(server.requests(), 10_000);
     load.words("-n100").said().measured().has("100 correct responses, 0 errors");
 }

@@ -49,7 +49,7 @@ fn have_costs(export: &Value) {
     let laps = export["laps"].as_array().unwrap();
     assert!(!laps.is_empty(), "{export}");
     for lap in laps.iter().filter(|lap| lap["counts"] == true) {
-        match lap["answers"].as_u64().unwrap() {
+        match lap["responses"].as_u64().unwrap() {
             0 => assert!(lap["max_ms"].as_f64() > slice_ms.map(|ms| ms / 2.0), "{lap}"),
             _ => assert!(lap["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{lap}"),
         }
@@ -63,7 +63,7 @@ fn adds_up(export: &Value, generators: usize) {
     for lap in laps.iter().filter(|lap| lap["counts"] == true) {
         let each = lap["generators"].as_array().unwrap();
         assert_eq!(each.len(), generators, "{lap}");
-        let sum: u64 = each.iter().map(|own| own["answers"].as_u64().unwrap()).sum();
-        assert_eq!(Some(sum), lap["answers"].as_u64(), "{lap}");
+        let sum: u64 = each.iter().map(|own| own["responses"].as_u64().unwrap()).sum();
+        assert_eq!(Some(sum), lap["responses"].as_u64(), "{lap}");
     }
 }

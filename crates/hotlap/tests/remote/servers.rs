@@ -50,7 +50,7 @@ fn a_server_under_an_agent_is_stressed() {
     let said = scene.hotlap(line).args([agent(), ceiling()]).said();
     let export = scene.json("run.json");
     let measured = &export["stress"]["servers"][0]["measured"][0]["observed"];
-    assert!(measured["during"]["answers"].as_u64() > Some(0), "{}", said.flat());
+    assert!(measured["during"]["responses"].as_u64() > Some(0), "{}", said.flat());
     assert!(measured["fate"]["answered"]["400"].as_u64() > Some(0), "{measured}");
     assert!(measured["held"][2]["rss_bytes"].as_u64() > Some(0), "{measured}");
     assert!(measured["idle"].is_array(), "its CPU time is known: {measured}");

@@ -147,7 +147,7 @@ fn an_interrupted_load_writes_its_exports_and_leaves_nothing_else() {
     load.signal(Signal::INT);
     load.end().fails(130);
     assert_eq!(exports(&scene), ["load.json"]);
-    assert!(scene.json("load.json")["figures"]["answers"].is_u64());
+    assert!(scene.json("load.json")["figures"]["responses"].is_u64());
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn the_whole_table_as_markdown() {
 fn the_whole_table_as_csv() {
     let report = Report::of(&hold(&three(), None).run);
     insta::assert_snapshot!(render(&report, Format::Csv), @"
-    load,rank,server,role,version,request,requests,share_percent,requests_per_s,requests_per_s_low,requests_per_s_high,generator_limited,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,database_us,database_us_low,database_us_high,total_us,total_us_low,total_us_high,statements,round_trips,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_reached,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_left_out,lower_bounds
+    load,rank,server,role,version,request,requests,share_percent,requests_per_s,requests_per_s_low,requests_per_s_high,generator_limited,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,database_us,database_us_low,database_us_high,total_us,total_us_low,total_us_high,statements,round_trips,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_reached,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_excluded,lower_bounds
     ,1,go/net-http,reference,go/net-http 1.0,,,,57916.6,57766.5,58067.2,false,42.0116,16.8985,16.8898,16.9072,,,,,,,,,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,,2.2569,,,,,7,7,97.8704,0,20,0,36,0,
     ,2,node/http:cluster,plain,node/http:cluster 1.0,,,,38344.4,38168.4,38521.2,false,27.7257,25.593,25.5691,25.617,,,,,,,,,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,,131,131,98.135,0,20,0,36,0,
     ,3,python3 app.py,plain,python3 app.py 1.0,,,,2102.78,2096.81,2108.76,false,1.5125,469.937,469.745,470.13,,,,,,,,,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,,23,23,98.8174,0,20,0,36,0,
@@ -211,8 +211,8 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
 
     No request errors. More figures: --details
 
-    Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Give the server fewer cores
-    (--server-cpus 1), or add generators on other hosts (--generator-on).
+    Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Add generators on other hosts
+    (--generator-on).
 
     fast: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 4.98×, limited by the load generator.
     The load generator limited 1 server (≥). It is ranked by CPU per request.

@@ -209,7 +209,7 @@ pub fn printed(run: &Run, width: usize) -> String {
 /// Returns a server that one stress scenario did not harm.
 pub fn stressed(name: &str) -> Subject {
     let pace =
-        ClientService { requests_per_s: 10_000.0, answers: 10_000, ..ClientService::default() };
+        ClientService { requests_per_s: 10_000.0, responses: 10_000, ..ClientService::default() };
     let observed = Observed {
         before: pace.clone(),
         during: pace.clone(),

@@ -13,10 +13,10 @@ use hotlap_load::Failure;
 use hotlap_load::outcome::FailureCount;
 
 fn pace(requests_per_s: f64, p99_ms: u64) -> ClientService {
-    let answers = requests_per_s as u64;
+    let responses = requests_per_s as u64;
     ClientService {
         requests_per_s,
-        answers,
+        responses,
         p99_ns: p99_ms * 1_000_000,
         ..ClientService::default()
     }

@@ -44,8 +44,7 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     No request errors. More figures: --details
 
     Note: reference, lean, alike: requests/s is a lower bound (≥), because the
-    load generator was busy. Give the server fewer cores (--server-cpus 1), or add
-    generators on other hosts (--generator-on).
+    load generator was busy. Add generators on other hosts (--generator-on).
 
     lean: 25.0% less CPU per request than reference [24.9, 25.0].
     alike and reference: CPU per request equal within ±0.1% (1.00× [1.00, 1.00]).
@@ -71,8 +70,8 @@ fn rows_that_the_generator_limits_are_told_of_together() {
     let text = shown(&hold(&servers, None).run, 120);
     let notes: Vec<&str> = text.lines().skip_while(|l| !l.contains("Note: ")).collect();
     insta::assert_snapshot!(notes.join("\n"), @"
-    Note: fast, faster: requests/s is a lower bound (≥), because the load generator was busy. Give the server fewer cores
-    (--server-cpus 1), or add generators on other hosts (--generator-on).
+    Note: fast, faster: requests/s is a lower bound (≥), because the load generator was busy. Add generators on other
+    hosts (--generator-on).
 
     fast: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 5.00×, limited by the load generator.
     faster: 80.0% less CPU per request than slow [80.0, 80.0]; throughput at least 5.00×, limited by the load generator.

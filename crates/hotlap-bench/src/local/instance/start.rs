@@ -82,10 +82,10 @@ impl Instance {
     fn as_the_reference(&mut self, target: &Target, limit: Duration) -> Result<(), ServerFailure> {
         let contract = self.participant.contract.with_values(0);
         let ask = |exchange| ask(target, &self.host, limit, exchange, &self.run.stop);
-        let answers: Result<Vec<Response>, String> = contract.exchanges.iter().map(ask).collect();
-        let answers =
-            answers.map_err(|what| self.failure("verify", what, "see its last log lines"))?;
-        self.requests = self.participant.contract.requests(&self.host, &answers);
+        let responses: Result<Vec<Response>, String> = contract.exchanges.iter().map(ask).collect();
+        let responses =
+            responses.map_err(|what| self.failure("verify", what, "see its last log lines"))?;
+        self.requests = self.participant.contract.requests(&self.host, &responses);
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Instance {
             self.participant.contract = inferred.contract;
             if !self.participant.contract.exchanges.iter().all(Exchange::is_safe) {
                 // Each check would send the unsafe request again.
-                self.requests = self.participant.contract.requests(&self.host, &inferred.answers);
+                self.requests = self.participant.contract.requests(&self.host, &inferred.responses);
                 self.notes.extend(notes);
                 return Ok(());
             }

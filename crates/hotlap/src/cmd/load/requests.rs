@@ -112,7 +112,7 @@ impl Asked {
             stop,
         )
         .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
-        Ok((inferred.contract.requests(&self.host, &inferred.answers), inferred.notes))
+        Ok((inferred.contract.requests(&self.host, &inferred.responses), inferred.notes))
     }
 
     /// The probe that a generator on another host sends to learn the expected responses, as

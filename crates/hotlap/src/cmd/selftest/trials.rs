@@ -166,7 +166,7 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let quantiles = [("p50", 0.5, us), ("p98", 0.98, us), ("p99.5", 0.995, slow_us)];
     let mut claims = quantiles.map(|quantile| half.claim(server, quantile)).to_vec();
     let laps = half.laps;
-    let answers: u64 = laps.iter().map(|lap| lap.outcome.responses).sum();
+    let responses: u64 = laps.iter().map(|lap| lap.outcome.responses).sum();
     let slow: f64 = laps
         .iter()
         .map(|lap| {
@@ -174,8 +174,8 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
         })
         .sum();
     // At each of the two edges of a lap, one slow request may count on either side.
-    let tolerance = 0.000_2 + 2.0 * f64::from(LAPS) / answers as f64;
-    let share = slow / answers as f64;
+    let tolerance = 0.000_2 + 2.0 * f64::from(LAPS) / responses as f64;
+    let share = slow / responses as f64;
     claims.push(Claim::new((server, "slow ones"), Unit::Share, share, 0.01, tolerance));
     Ok(claims)
 }

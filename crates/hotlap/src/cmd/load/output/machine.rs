@@ -48,7 +48,7 @@ pub fn json(loaded: &Loaded) -> String {
         let times = Times { name: "latency", answered, survival, concurrency: own.concurrency };
         json!({
             "name": own.name,
-            "answers": own.outcome.responses,
+            "responses": own.outcome.responses,
             "errors": own.outcome.failures,
             "latency": latency(times),
         })
@@ -59,7 +59,7 @@ pub fn json(loaded: &Loaded) -> String {
         "url": loaded.url,
         "figures": {
             "requests_per_s": loaded.rate(),
-            "answers": outcome.responses,
+            "responses": outcome.responses,
             "errors": outcome.failures.total(),
             "late": loaded.is_late(),
             "open_loop": open_loop,
@@ -121,7 +121,7 @@ pub fn csv(loaded: &Loaded) -> String {
         lines.push([name.to_owned(), value.to_string(), unit.to_owned()]);
     };
     put("requests_per_s", loaded.rate(), "1/s");
-    put("answers", outcome.responses as f64, "");
+    put("responses", outcome.responses as f64, "");
     put("errors", outcome.failures.total() as f64, "");
     put("window", outcome.window_ns as f64 / 1e9, "s");
     put("received", outcome.bytes.received as f64, "B");
@@ -158,7 +158,7 @@ pub fn csv(loaded: &Loaded) -> String {
         put("valid", yes(invalid.is_empty()), "");
         put("overlap", *overlap, "");
         for (number, own) in (1..).zip(generators) {
-            put(&format!("answers (generator {number})"), own.responses as f64, "");
+            put(&format!("responses (generator {number})"), own.responses as f64, "");
             put(&format!("errors (generator {number})"), own.failures as f64, "");
         }
     }
@@ -167,7 +167,7 @@ pub fn csv(loaded: &Loaded) -> String {
         let mut put = |figure: &str, value: f64, unit: &str| {
             lines.push([format!("{figure} ({})", own.name), value.to_string(), unit.to_owned()]);
         };
-        put("answers", own.outcome.responses as f64, "");
+        put("responses", own.outcome.responses as f64, "");
         put("errors", own.outcome.failures as f64, "");
         for (label, q) in [("p50", 0.5), ("p99", 0.99)] {
             if let Some(found) = known(&survival, q, own.concurrency) {
