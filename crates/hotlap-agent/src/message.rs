@@ -113,7 +113,7 @@ macro_rules! orders {
         $(
             $(#[$own])*
             #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-            #[allow(missing_docs, reason = "fields are named as in the calls that they carry")]
+            #[allow(missing_docs, reason = "a field is named like the parameter that it carries")]
             pub struct $name { $($(pub $field: $of),+)? }
 
             impl $crate::Order for $name {

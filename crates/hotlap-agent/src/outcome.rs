@@ -157,7 +157,7 @@ impl Invalid {
                 format!("{command} began {:.0} ms late", by.as_secs_f64() * 1e3)
             }
             Self::Overlap { share, error } => format!(
-                "all generators measured together for {:.0}% of the time only (clocks are known \
+                "all generators measured together for only {:.0}% of the time (clocks are known \
                  to within {:.1} ms)",
                 share * 100.0,
                 error.as_secs_f64() * 1e3
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn too_little_overlap_is_invalid_and_so_is_an_uncertain_one() {
         let found = reasons(|g| g.opened_ns += 150 * MS);
-        let expected = "all generators measured together for 85% of the time only";
+        let expected = "all generators measured together for only 85% of the time";
         assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
         // The windows seem to agree, but no clock's offset is known well enough.
         let found = reasons(|g| {
@@ -384,7 +384,7 @@ mod tests {
             g.opened_ns += 3_600_000 * MS;
             g.closed_ns += 3_600_000 * MS;
         });
-        assert!(found.len() == 1 && found[0].contains("for 0%"), "{found:?}");
+        assert!(found.len() == 1 && found[0].contains("for only 0%"), "{found:?}");
     }
 
     #[test]

@@ -219,7 +219,10 @@ fn is_traced_here(thread: i32) -> bool {
 
 /// The requests and reports of ptrace(2).
 mod calls {
-    #![expect(unsafe_code, reason = "no safe library has PTRACE_LISTEN and waits for own tracees")]
+    #![expect(
+        unsafe_code,
+        reason = "no safe library offers PTRACE_LISTEN or waits for particular tracees"
+    )]
 
     use std::io;
 

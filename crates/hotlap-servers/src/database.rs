@@ -496,7 +496,7 @@ impl Place<'_> {
                 "--no-sync".to_owned(),
             ],
         )?;
-        match exit_within(&mut initdb, START_LIMIT, stop)? {
+        match end_of_initdb(&mut initdb, stop)? {
             ProcessExit::Code(0) => {
                 initdb.stop(GRACE);
                 Ok(())
@@ -548,20 +548,16 @@ impl Drop for Database {
     }
 }
 
-/// Waits until a process ends, up to a time limit.
-fn exit_within(
-    process: &mut Process,
-    limit: Duration,
-    stop: &AtomicBool,
-) -> Result<ProcessExit, ServerFailure> {
+/// Waits until `initdb` ends, up to its time limit.
+fn end_of_initdb(initdb: &mut Process, stop: &AtomicBool) -> Result<ProcessExit, ServerFailure> {
     let began = Instant::now();
     loop {
-        match process.wait(LOOK) {
+        match initdb.wait(LOOK) {
             Some(exit) => return Ok(exit),
             None if stop.load(Ordering::Relaxed) => return Err(interrupted()),
-            None if began.elapsed() > limit => {
-                let cause = format!("initdb did not end within {} s", limit.as_secs());
-                return Err(printed(process, cause));
+            None if began.elapsed() > START_LIMIT => {
+                let cause = format!("initdb did not end within {} s", START_LIMIT.as_secs());
+                return Err(printed(initdb, cause));
             }
             None => {}
         }

@@ -121,7 +121,8 @@ pub struct Counts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{phase}: {cause}")]
 pub struct ServerFailure {
-    /// The phase: `toolchain`, `build`, `start`, `verify`, `warm-up`, `lap` or `stress`.
+    /// The phase: `protocol`, `toolchain`, `build`, `database`, `prepare`, `start`, `verify`,
+    /// `warm-up`, `lap`, `recovery` or `stress`. On another host also the order that failed.
     pub phase: String,
     /// What happened.
     pub cause: String,

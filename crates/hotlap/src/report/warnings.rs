@@ -355,8 +355,8 @@ fn check(violation: &Violation) -> &'static str {
     }
 }
 
-/// Returns the remedy for laps that fail a validity check. Main laps can be late only at a rate that
-/// the user chose.
+/// Returns the remedy for laps that fail a validity check. Main laps can be late only at a rate
+/// that the user chose.
 fn remedy_of(run: &Run, violation: &Violation, are_main: bool) -> String {
     let remedy = match violation {
         Violation::LittlesLaw { .. } => {

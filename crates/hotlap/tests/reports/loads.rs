@@ -306,9 +306,7 @@ fn only_servers_on_several_cores_are_to_have_fewer() {
     let mut run = at_a_common_rate();
     run.laps.iter_mut().find(|lap| lap.rate().is_some()).unwrap().failed =
         vec![Violation::Late { lag_us: 2_700.0 }];
-    let advises = |run: &Run| {
-        Report::of(run).warnings.iter().any(|w| w.contains("--server-cpus"))
-    };
+    let advises = |run: &Run| Report::of(run).warnings.iter().any(|w| w.contains("--server-cpus"));
     assert!(!advises(&run));
     run.schedule.server_cpus = vec![0, 1];
     assert!(advises(&run));
