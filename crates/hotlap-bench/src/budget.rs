@@ -182,7 +182,9 @@ impl Budget {
     /// pairs.
     pub fn is_paced(&self, restart: u32) -> bool {
         let paid = self.experiment.budget.as_secs() / BUDGET_A_PACED_RESTART.as_secs();
-        let is_asked = self.experiment.paced && self.experiment.closed_loop().is_some();
+        let is_search = !self.experiment.objectives.is_empty();
+        let is_asked =
+            self.experiment.paced && !is_search && self.experiment.closed_loop().is_some();
         is_asked && u64::from(restart) < paid.clamp(1, u64::from(PACED_RESTARTS))
     }
 
@@ -329,7 +331,8 @@ impl Budget {
     /// The part of the elapsed time that counts against the budget. The budget is for measuring, so
     /// the first start, with its full verification and long warm-ups, does not count.
     fn of_the_budget(&self, elapsed: Duration) -> Duration {
-        elapsed.saturating_sub(self.started.first().copied().unwrap_or_default())
+        let first = self.started.first().copied().unwrap_or_default();
+        elapsed.saturating_sub(first + self.experiment.past.starting)
     }
 
     /// The time to start and warm up all servers once more.
@@ -341,13 +344,13 @@ impl Budget {
     }
 
     /// The time of a restart's paced laps. Until some have run, the estimate is half of one load's
-    /// round.
+    /// round, and its warm-ups.
     fn paced_takes(&self, restart: u32) -> Duration {
         match (self.is_paced(restart), &self.paced[..]) {
             (false, _) => Duration::ZERO,
             (true, []) => {
                 let loads = u32::try_from(self.experiment.loads.len()).unwrap_or(1);
-                self.first_round_takes() / 2 / loads
+                (self.first_round_takes() / 2 + self.warming) / loads
             }
             (true, paced) => mean(paced),
         }

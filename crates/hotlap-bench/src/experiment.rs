@@ -95,6 +95,15 @@ pub struct Past {
     pub probed: Vec<Probed>,
     /// The time spent so far.
     pub spent: Duration,
+    /// The part of `spent` before the first lap. It does not count against the budget.
+    pub starting: Duration,
+}
+
+impl Past {
+    /// The part of the budget that is spent.
+    pub fn of_the_budget(&self) -> Duration {
+        self.spent.saturating_sub(self.starting)
+    }
 }
 
 /// A position in the schedule.
@@ -215,11 +224,12 @@ pub enum Event<'a> {
         /// The cause.
         why: &'a ServerFailure,
     },
-    /// A server did not stop cleanly.
+    /// A server did not stop cleanly, or something else happened since its verification that the
+    /// user should know.
     Unclean {
         /// The participant.
         participant: usize,
-        /// The problem.
+        /// What happened.
         what: String,
     },
 }

@@ -350,13 +350,7 @@ impl Runner for LocalRunner {
 
     fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
         let window = self.slices[load].length();
-        let instance = &mut self.instances[participant];
-        let driven = instance.slice(load, window);
-        // A server whose side effect is counted must write its log before it is frozen.
-        if !instance.has_log() || instance.lost.is_some() || driven.is_err() {
-            self.then_freeze(participant, |_| ());
-        }
-        driven
+        self.then_freeze(participant, |instance| instance.slice(load, window))
     }
 
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
@@ -383,6 +377,10 @@ impl Runner for LocalRunner {
         self.then_freeze(participant, |instance| instance.trial_lap(load, trial))
     }
 
+    fn recover(&mut self, participant: usize, load: usize, rate: f64) -> Result<(), ServerFailure> {
+        self.then_freeze(participant, |instance| instance.recover(load, rate))
+    }
+
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>) {
         self.instances[participant].instruments()
     }
@@ -402,8 +400,15 @@ impl Runner for LocalRunner {
         if self.interrupted() {
             participants.iter().for_each(|&n| self.instances[n].begin_stop(grace));
         }
-        let stop = |&n: &usize| Some((n, self.instances[n].stop(grace)?));
-        participants.iter().filter_map(stop).collect()
+        let mut told = Vec::new();
+        for &participant in participants {
+            let instance = &mut self.instances[participant];
+            // Notes since the last verification have not been reported.
+            let notes = std::mem::take(&mut instance.notes);
+            let own = notes.into_iter().chain(instance.stop(grace));
+            told.extend(own.map(|what| (participant, what)));
+        }
+        told
     }
 
     fn elapsed(&self) -> Duration {

@@ -94,6 +94,19 @@ pub trait Runner {
         trial: TrialWindow,
     ) -> Result<Lap, ServerFailure>;
 
+    /// Waits until a participant has recovered from a lap at a rate.
+    ///
+    /// # Errors
+    /// If the participant does not recover.
+    fn recover(
+        &mut self,
+        _participant: usize,
+        _load: usize,
+        _rate: f64,
+    ) -> Result<(), ServerFailure> {
+        Ok(())
+    }
+
     /// Runs a whole lap at once, outside of an experiment.
     fn whole_lap(
         &mut self,
@@ -123,8 +136,8 @@ pub trait Runner {
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure>;
 
     /// Stops participants one after another, so that each has the machine to itself while it ends.
-    /// If the user interrupted, all participants are stopped at once. Returns a description of each
-    /// problem.
+    /// If the user interrupted, all participants are stopped at once. Returns what the user should
+    /// know about participants.
     fn stop(&mut self, participants: &[usize]) -> Vec<(usize, String)>;
 
     /// Time since the experiment began.

@@ -221,6 +221,17 @@ impl Schedule<'_> {
                 }
             }
         }
+        self.wake(load, order)?;
+        // A search has no slices.
+        if self.experiment.objectives.is_empty() {
+            self.settle_slices(place, load)?;
+        }
+        Ok(again)
+    }
+
+    /// Wakes servers that were frozen for long, for example while others were warmed up or, as the
+    /// A/A control, left out of some rounds.
+    fn wake(&mut self, load: usize, order: Vec<usize>) -> Result<(), Over> {
         for participant in order {
             self.go_on()?;
             if self.running[participant]
@@ -229,11 +240,7 @@ impl Schedule<'_> {
                 self.retire(participant, &why)?;
             }
         }
-        // A search has no slices.
-        if self.experiment.objectives.is_empty() {
-            self.settle_slices(place, load)?;
-        }
-        Ok(again)
+        Ok(())
     }
 
     /// Probes servers until the runner has chosen the slice length of a load. Does nothing once the
@@ -366,6 +373,7 @@ impl Schedule<'_> {
     /// slices. In each step, every server runs twice: first in random order and then in the
     /// mirrored order.
     fn sliced_laps(&mut self, place: Place, load: usize, pairs: u32) -> Result<(), Over> {
+        self.wake(load, self.order(place, (load, 0)))?;
         let slices = self.runner.slices(load).max(1);
         let mut driven = vec![0_u32; self.running.len()];
         let mut nth = 0;
@@ -401,6 +409,7 @@ impl Schedule<'_> {
         };
         let salt = self.experiment.loads.len() as u64 + 1;
         let order = shuffled(self.experiment.seed, place, salt, self.running.len());
+        self.wake(load, order.clone())?;
         for (nth, participant) in (0..).zip(order) {
             self.paced_lap(place, nth, participant, (load, rate))?;
         }
@@ -674,6 +683,20 @@ mod tests {
         assert_eq!(kinds, expected);
         recorded.sort_unstable();
         assert_eq!(recorded, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]);
+    }
+
+    /// Regression: a resumed run was charged for the first start before its interruption, and ended
+    /// after one round.
+    #[test]
+    fn a_resumed_run_has_the_rest_of_its_budget() {
+        let from = Place { restart: 1, round: 0 };
+        let seconds = Duration::from_secs;
+        let past = Past { spent: seconds(65), starting: seconds(45), ..Past::default() };
+        let mut runner = runner(three());
+        let resumed = Experiment { from, past, ..experiment(None, None) };
+        assert_eq!(laps(&resumed, &mut runner).1, Over::Budget);
+        let spent = runner.elapsed().as_secs_f64();
+        assert!((32.0..44.0).contains(&spent), "{spent} s of 40");
     }
 
     /// Regression: the plan left out the warm-ups of later rounds, so the first restarts got so

@@ -229,6 +229,7 @@ impl Scripted {
             bytes: ByteCounts {
                 received: responses * 100,
                 responses: responses * 100,
+                largest: 100,
                 sent: responses * 50,
             },
             in_flight: connections,

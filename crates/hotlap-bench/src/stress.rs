@@ -381,14 +381,21 @@ impl<'a> Attacked<'a> {
         if !first.is_doubtful() {
             return Ok(Some(first));
         }
-        // A server that still does not respond is not silent by chance.
-        if first.observed.recovered_ms.is_none() && self.recover().is_none() {
+        if self.stays_silent(&first) {
             return Ok(Some(first));
         }
         Ok(Some(match self.run_scenario(scenario)? {
+            Some(again) if self.stays_silent(&again) => again,
             Some(again) => first.milder(again),
             None => first,
         }))
+    }
+
+    /// Whether a server that did not respond after a trial still does not respond, so that it is
+    /// not silent by chance.
+    fn stays_silent(&mut self, trial: &StressTrial) -> bool {
+        let Observed { recovered_ms, ended, .. } = &trial.observed;
+        ended.is_some() || recovered_ms.is_none() && self.recover().is_none()
     }
 
     /// Runs one scenario. `None` if interrupted.

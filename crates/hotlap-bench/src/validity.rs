@@ -125,18 +125,19 @@ fn streams(lap: &Lap, load: &Load) -> Option<Violation> {
     (lap.kind == LapKind::Flat && is_less).then_some(Violation::Streams { asked, open })
 }
 
-/// Checks that all bytes belong to correct responses, except for bytes in flight at the window's
-/// two edges. At an edge, one response may be in flight on each connection in HTTP/1.1, and on each
-/// stream in HTTP/2.
+/// Checks that all bytes belong to correct responses, except for bytes in flight at the two edges of
+/// each slice. At an edge, one response may be in flight on each connection in HTTP/1.1, and on each
+/// stream in HTTP/2. Each of them may be the largest response.
 fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
     if o.responses == 0 || o.failures.total() > 0 {
         return None;
     }
     let (expected, received) = (o.bytes.responses, o.bytes.received);
-    let one = expected.div_ceil(o.responses);
+    let one = o.bytes.largest.max(expected.div_ceil(o.responses));
     let streams = if load.protocol == Protocol::Http2 { load.shape.pipeline as u64 } else { 1 };
-    let edges = one * o.connections.requested.max(1) * streams * 2;
+    let slices = lap.usage.and_then(|usage| usage.slices).unwrap_or(1).max(1);
+    let edges = one * o.connections.requested.max(1) * streams * u64::from(slices) * 2;
     (expected.abs_diff(received) > edges).then_some(Violation::Bytes { expected, received })
 }
 
@@ -268,6 +269,21 @@ mod tests {
         assert_eq!(judged(|lap| lap.outcome.bytes.received += 12_800), []);
         let violations = judged(|lap| lap.outcome.bytes.received += 12_801);
         assert_eq!(violations, [Violation::Bytes { expected: 1_000_000, received: 1_012_801 }]);
+    }
+
+    /// Regression: the limit was the mean response, so correct laps of small and large responses
+    /// were excluded.
+    #[test]
+    fn each_response_at_an_edge_may_be_the_largest() {
+        let excess = |received| {
+            judged(|lap| {
+                lap.outcome.bytes.largest = 1_000;
+                lap.usage.as_mut().unwrap().slices = Some(3);
+                lap.outcome.bytes.received += received;
+            })
+        };
+        assert_eq!(excess(3 * 128_000), []);
+        assert_eq!(excess(3 * 128_000 + 1).len(), 1);
     }
 
     /// Regression: with 10 streams per connection, laps with correct responses were excluded.

@@ -527,6 +527,9 @@ pub struct ByteCounts {
     pub received: u64,
     /// The bytes of correct responses, head and body, without the bytes that TLS adds.
     pub responses: u64,
+    /// The bytes of the largest correct response, head and body, without the bytes that TLS adds.
+    #[serde(default)]
+    pub largest: u64,
     /// All bytes to the server, including the bytes that TLS adds.
     pub sent: u64,
 }
@@ -535,6 +538,7 @@ impl ByteCounts {
     fn merge(&mut self, other: Self) {
         self.received += other.received;
         self.responses += other.responses;
+        self.largest = self.largest.max(other.largest);
         self.sent += other.sent;
     }
 }

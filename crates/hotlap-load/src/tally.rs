@@ -169,6 +169,7 @@ impl Tally {
         let service_ns = now_ns - request.sent_ns;
         self.responses += 1;
         self.bytes.responses += bytes;
+        self.bytes.largest = self.bytes.largest.max(bytes);
         self.service_time.record(service_ns);
         self.tick.responses += 1;
         self.tick.sum_ns += service_ns;

@@ -82,11 +82,10 @@ impl SteadyDetector {
         self.state()
     }
 
-    /// Returns what this warm-up, steady from the window `since` on, says about the next warm-up of
-    /// the same program.
-    pub fn summary(&self, class: Class, since: usize) -> PreviousWarmup {
-        let windows = self.curve.len();
-        let last = windows.min(self.shortest_line());
+    /// Returns what a warm-up of this many windows, steady from the window `since` on, says about
+    /// the next warm-up of the same program. The detector has seen at least the last windows.
+    pub fn summary(&self, class: Class, since: usize, windows: usize) -> PreviousWarmup {
+        let last = self.curve.len().min(self.shortest_line());
         PreviousWarmup {
             class,
             needed: windows.min(since + self.settings.stretch),
@@ -390,7 +389,7 @@ mod tests {
         let climb = |i: usize| 1000.0 * if i < 5 { 0.4 } else { 1.0 } * wobble(i, 0.03);
         let mut first = SteadyDetector::new(usual);
         let (at, since, class) = decided(&mut first, (0..100).map(climb)).unwrap();
-        let settings = usual.for_restart(&first.summary(class, since));
+        let settings = usual.for_restart(&first.summary(class, since, first.curve.len()));
         let later = |factor: f64| {
             let speeds = (0..100).map(move |i| climb(i) * factor);
             decided(&mut SteadyDetector::new(settings), speeds).unwrap().0
@@ -423,7 +422,7 @@ mod tests {
         let disturbed = |i: usize| if i < 6 { 600.0 } else { 1000.0 } * wobble(i, 0.01);
         let (at, since, class) = decided(&mut first, (0..).map(disturbed)).unwrap();
         assert!(at > 10 && class == Class::WarmedUp, "{at}, {class:?}");
-        let before = first.summary(class, since);
+        let before = first.summary(class, since, first.curve.len());
         let mut next = SteadyDetector::new(DetectorSettings::default().for_restart(&before));
         let decided = decided(&mut next, (0..).map(|i| 1000.0 * wobble(i, 0.01)));
         assert_eq!(decided, Some((7, 0, Class::Flat)));
@@ -437,7 +436,7 @@ mod tests {
             let mut first = limited(100);
             let (_, since, class) =
                 decided(&mut first, (0..).map(|i| 1000.0 * wobble(i, 0.01))).unwrap();
-            let before = first.summary(class, since);
+            let before = first.summary(class, since, first.curve.len());
             let mut next = SteadyDetector::new(DetectorSettings::default().for_restart(&before));
             let rest = (0..).map(|i| 1000.0 * wobble(i, 0.01));
             decided(&mut next, speeds.iter().copied().chain(rest)).unwrap()
@@ -482,7 +481,10 @@ mod tests {
         let mut detector = limited(100);
         let speeds = [9.0, 14.0, 65.0, 96.0, 96.0, 90.0, 100.0, 94.0, 99.0, 97.0, 92.0, 98.0];
         speeds.iter().for_each(|speed| _ = detector.push(*speed));
-        let flat = PreviousWarmup { compiles: false, ..detector.summary(Class::Flat, 0) };
+        let flat = PreviousWarmup {
+            compiles: false,
+            ..detector.summary(Class::Flat, 0, detector.curve.len())
+        };
         assert_eq!(flat.filling, 3);
         let known = DetectorSettings::default().for_restart(&flat).known.unwrap();
         assert_eq!((known.windows, known.speed), (4, 96.0));

@@ -95,7 +95,8 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
         clock: Duration::ZERO,
         starting: None,
         further: Duration::ZERO,
-        warm_ups: vec![(0, Duration::ZERO); expected.len()],
+        warm_ups: vec![0; expected.len()],
+        frozen: vec![Duration::ZERO; expected.len()],
         is_verified: false,
     };
     let (mut restarts, mut rounds) = (0, 0);
@@ -109,7 +110,8 @@ pub fn forecast(experiment: &Experiment, expected: &[Expected], probe_limit: Dur
     match is_compared {
         true => Forecast { starting, whole, restarts, rounds },
         false => {
-            let whole = starting + experiment.budget.saturating_sub(experiment.past.spent);
+            let whole =
+                starting + experiment.budget.saturating_sub(experiment.past.of_the_budget());
             Forecast { starting, whole, restarts, rounds }
         }
     }
@@ -125,8 +127,10 @@ struct Forecaster<'a> {
     starting: Option<Duration>,
     /// The time of first warm-ups after the first slice, under further loads.
     further: Duration,
-    /// The number of warm-ups so far, and the time at which the last one ended, by participant.
-    warm_ups: Vec<(usize, Duration)>,
+    /// The number of warm-ups so far, by participant.
+    warm_ups: Vec<usize>,
+    /// Since when each participant has been frozen.
+    frozen: Vec<Duration>,
     /// Whether the servers of the first restart have been verified.
     is_verified: bool,
 }
@@ -159,6 +163,7 @@ impl Forecaster<'_> {
         self.starting.get_or_insert(self.clock);
         let service = self.expected[participant].loads[load].service;
         self.clock += SWITCHING + lead_in(window) + service + window + service;
+        self.frozen[participant] = self.clock;
     }
 
     fn measured(&self, participant: usize, load: usize, kind: LapKind, window: Duration) -> Lap {
@@ -206,21 +211,22 @@ impl Runner for Forecaster<'_> {
         _watch: &mut dyn FnMut(f64),
     ) -> Result<Warmup, ServerFailure> {
         let first = self.expected[participant].loads[load].warm_up;
-        let is_first = self.warm_ups[participant].0 < self.experiment.loads.len();
+        let is_first = self.warm_ups[participant] < self.experiment.loads.len();
         let warm_up = if is_first { first } else { WARM_WINDOW.min(first) };
         let took = CONNECTING + warm_up + COUNTED;
         self.clock += took;
         if is_first && self.starting.is_some() {
             self.further += took;
         }
-        let (count, ended) = &mut self.warm_ups[participant];
-        (*count, *ended) = (*count + 1, self.clock);
+        self.warm_ups[participant] += 1;
+        self.frozen[participant] = self.clock;
         Ok(Warmup::flat(load))
     }
 
     fn wake(&mut self, participant: usize, _load: usize) -> Result<(), ServerFailure> {
-        if self.clock - self.warm_ups[participant].1 >= LONG_FREEZE {
+        if self.clock - self.frozen[participant] >= LONG_FREEZE {
             self.clock += SWITCHING + lead_in(AWAKE) + AWAKE;
+            self.frozen[participant] = self.clock;
         }
         Ok(())
     }
@@ -233,6 +239,7 @@ impl Runner for Forecaster<'_> {
     fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
         let length = self.slices[load].length();
         self.clock += SWITCHING + length.mul_f64(PROBE_WINDOWS);
+        self.frozen[participant] = self.clock;
         let is_short = length == LENGTHS[0] && !self.expected[participant].loads[load].recovers;
         let beyond = if is_short { TOLERANCE * TOLERANCE } else { 1.0 };
         let cost = |cpu_ns: f64| Between {
@@ -379,7 +386,9 @@ mod tests {
         let own = experiment(None, None, budget);
         let starting = |expected: [Expected; 4]| forecast(&own, &expected, limit).starting;
         let longer = starting(expected(0, false)) - starting(expected(0, true));
-        assert_eq!(longer, (SWITCHING + LENGTHS[1].mul_f64(PROBE_WINDOWS)) * 24);
+        // The control is not probed, and is frozen for more than 5 s meanwhile.
+        let awake = SWITCHING + lead_in(AWAKE) + AWAKE;
+        assert_eq!(longer, (SWITCHING + LENGTHS[1].mul_f64(PROBE_WINDOWS)) * 24 + awake);
     }
 
     /// The budget starts with the first lap, and the servers are stopped after it is spent.

@@ -541,18 +541,6 @@ impl Instance {
         }
     }
 
-    /// Sends one more request and waits up to `limit` for the response.
-    fn ask_again(&self, limit: Duration) -> Result<Response, String> {
-        let target = self.target.as_ref().ok_or("it is not running")?;
-        ask(
-            target,
-            &self.host,
-            limit,
-            &self.participant.contract.with_values(0).exchanges[0],
-            &self.run.stop,
-        )
-    }
-
     /// Sends one request that is safe to repeat, and waits up to `limit` for the response. `None`
     /// if the contract has no such request.
     fn asks_safely(&self, limit: Duration) -> Option<Result<Response, String>> {
@@ -623,7 +611,10 @@ impl Instance {
         let per_request = u64::from(self.participant.counts.as_ref()?.per_request);
         let (least, most) = (least * per_request, most * per_request);
         let counted = match self.has_log() {
-            true => self.lines(LogWait::Until(before + least)),
+            true => {
+                self.thaw();
+                self.lines(LogWait::Until(before + least))
+            }
             false => before,
         };
         validity::side_effect(counted - before, (least, most))

@@ -100,12 +100,24 @@ impl Schedule<'_> {
                     Err(_) => Some(true),
                 };
                 self.driven(place, nth, *participant, lap)?;
+                self.recover(*participant, *load, rate)?;
                 match is_met {
                     Some(true) => break,
                     Some(false) => rate *= STEP_DOWN.0,
                     None => {}
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Waits until a server has recovered from a lap, or drops the server. The lap counts in both
+    /// cases.
+    fn recover(&mut self, participant: usize, load: usize, rate: f64) -> Result<(), Over> {
+        if self.running[participant]
+            && let Err(why) = self.runner.recover(participant, load, rate)
+        {
+            self.retire(participant, &why)?;
         }
         Ok(())
     }
@@ -191,6 +203,7 @@ impl Schedule<'_> {
                     search.add(self.experiment, place, trial.rate, lap);
                 }
                 self.driven(place, nth, participant, lap)?;
+                self.recover(participant, load, trial.rate)?;
             }
         }
         self.budget.round_run(false, self.elapsed().saturating_sub(began), 1);

@@ -236,9 +236,9 @@ impl Instance {
         }
         self.held = None;
         self.thaw();
-        match self.ask_again(self.run.setting.timeout.max(LIMIT)) {
-            Ok(_) => Ok(outcome),
-            Err(_) => Err(self.unanswered("lap", Ok(outcome))),
+        match self.asks_safely(self.run.setting.timeout.max(LIMIT)) {
+            Some(Err(_)) => Err(self.unanswered("lap", Ok(outcome))),
+            Some(Ok(_)) | None => Ok(outcome),
         }
     }
 
@@ -281,15 +281,11 @@ impl Instance {
         self.judged(load, kind, lap, validity::judge)
     }
 
-    /// Runs one lap of a search, and waits until the server has recovered.
+    /// Runs one lap of a search.
     pub fn trial_lap(&mut self, load: usize, trial: TrialWindow) -> Result<Lap, ServerFailure> {
         let TrialWindow { rate, length, seed, .. } = trial;
         let lap = self.open_loop(load, trial.kind(), Pace::Poisson { rate, seed }, length);
-        let recovered = lap.and_then(|lap| {
-            self.recover(load, rate)?;
-            Ok(lap)
-        });
-        self.judged(load, trial.kind(), recovered, validity::judge_trial)
+        self.judged(load, trial.kind(), lap, validity::judge_trial)
     }
 
     /// Runs one lap in an open loop. The server stays thawed.
@@ -342,7 +338,8 @@ impl Instance {
     /// Waits until a server that was loaded at a rate is idle again. The server is idle once two
     /// single requests in a row take no longer than [`CALM`] or its mean service time under
     /// saturation.
-    fn recover(&mut self, load: usize, rate: f64) -> Result<(), ServerFailure> {
+    pub fn recover(&mut self, load: usize, rate: f64) -> Result<(), ServerFailure> {
+        self.thaw();
         let calm = CALM.max(self.service(load));
         let until = Instant::now() + self.run.setting.timeout.max(RECOVERY);
         let mut in_a_row = 0;

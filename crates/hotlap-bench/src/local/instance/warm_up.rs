@@ -67,6 +67,21 @@ struct Climb {
     count: Option<Count>,
 }
 
+impl Climb {
+    /// Puts an earlier load before this one. A server that is level from the beginning of this load
+    /// has been steady since the earlier one.
+    fn after(mut self, earlier: Self) -> Self {
+        let windows = earlier.windows.len();
+        (self.since, self.class) = match (self.class, earlier.class) {
+            (Class::Flat, Class::NeverSteady) => (windows, Class::WarmedUp),
+            (Class::Flat, class) => (earlier.since, class),
+            (class, _) => (windows + self.since, class),
+        };
+        self.windows.splice(..0, earlier.windows);
+        self
+    }
+}
+
 /// The CPU time of a server's compiler at the end of each window, if the time is known.
 #[derive(Default)]
 struct AtWork(Vec<u64>);
@@ -114,6 +129,11 @@ impl Burst {
         let last = &bursts[bursts.len().checked_sub(BURSTS)?..];
         Between::sum(&last.iter().map(|burst| burst.load).collect::<Vec<_>>())?.cost_ns()
     }
+}
+
+/// How long these windows of a warm-up lasted.
+fn length(windows: &[Between]) -> Duration {
+    WARM_WINDOW * u32::try_from(windows.len()).unwrap_or(u32::MAX)
 }
 
 /// The median cost of the last bursts, in nanoseconds. `None` if there are too few bursts.
@@ -176,11 +196,14 @@ impl Instance {
         self.thaw();
         let was_seen = earlier.is_some_and(|earlier| earlier.compiles);
         let mut compiles = was_seen || self.compiler() != Compiler::Unknown;
-        let mut climb = self.climb(load, compiles, earlier, watch)?;
+        let limit = self.warm_limit(earlier);
+        let mut climb = self.climb(load, compiles, (earlier, limit), watch)?;
         if !compiles && self.compiler() != Compiler::Unknown {
-            // The compiler started only under load, so the warm-up begins again on all cores.
+            // The compiler started only under load, so the warm-up goes on with all cores.
             compiles = true;
-            climb = self.climb(load, compiles, earlier, watch)?;
+            let limit = limit.saturating_sub(length(&climb.windows));
+            let next = self.climb(load, compiles, (earlier, limit), watch)?;
+            climb = next.after(climb);
         }
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
         let mut curve: Vec<f64> = climb.windows.iter().map(per_second).collect();
@@ -192,9 +215,9 @@ impl Instance {
             burst_ns = level_ns(&bursts);
             curve.extend(bursts.iter().flat_map(|burst| burst.windows(WARM_WINDOW)));
         }
-        let Climb { detector, since, class, outcome, count, .. } = climb;
+        let Climb { detector, windows, since, class, outcome, count } = climb;
         self.known[load] = Some(WarmupProfile {
-            steady: detector.summary(class, since),
+            steady: detector.summary(class, since, windows.len()),
             service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
             compiles,
             burst_ns,
@@ -221,7 +244,7 @@ impl Instance {
         &mut self,
         load: usize,
         compiles: bool,
-        earlier: Option<WarmupProfile>,
+        (earlier, limit): (Option<WarmupProfile>, Duration),
         watch: &mut dyn FnMut(f64),
     ) -> Result<Climb, Trouble> {
         // The load lasts at least the timeout of a request, because the first response may take
@@ -235,7 +258,7 @@ impl Instance {
         let session = self.run.setting.generator.start(&plan);
         let session = self.begun("warm-up", session)?;
         self.spread(compiles);
-        let settings = self.detector_settings(compiles, earlier);
+        let settings = self.detector_settings(compiles, earlier, limit);
         let mut detector = SteadyDetector::new(settings);
         let Some(window) = session.wait_for_window() else {
             return Err(self.cut_short("warm-up", session));
@@ -288,6 +311,7 @@ impl Instance {
         &self,
         compiles: bool,
         earlier: Option<WarmupProfile>,
+        limit: Duration,
     ) -> DetectorSettings {
         let usual = DetectorSettings { sees_compiler: compiles, ..DetectorSettings::default() };
         let windows = |time: Duration| {
@@ -295,7 +319,7 @@ impl Instance {
         };
         let settings = DetectorSettings {
             level: windows(self.run.setting.level_for).max(usual.level),
-            max_windows: windows(self.warm_limit(earlier)).max(usual.level),
+            max_windows: windows(limit).max(usual.level),
             ..usual
         };
         earlier.map_or(settings, |earlier| settings.for_restart(&earlier.steady))
@@ -309,8 +333,8 @@ impl Instance {
         climb: &mut Climb,
         watch: &mut dyn FnMut(f64),
     ) -> Result<Vec<Burst>, Trouble> {
-        let spent = WARM_WINDOW * u32::try_from(climb.windows.len()).unwrap_or(u32::MAX);
-        let limit = self.warm_limit(earlier).saturating_sub(spent).max(Burst::SHORTEST);
+        let limit = self.warm_limit(earlier).saturating_sub(length(&climb.windows));
+        let limit = limit.max(Burst::SHORTEST);
         let was_steady = |earlier: &WarmupProfile| earlier.steady.class != Class::NeverSteady;
         let earlier_ns = earlier.filter(was_steady).and_then(|earlier| earlier.burst_ns);
         let (began, mut bursts) = (Instant::now(), Vec::new());

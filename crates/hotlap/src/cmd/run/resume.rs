@@ -174,13 +174,15 @@ fn without_times(lap: &Lap) -> Lap {
 
 fn past(earlier: &Run) -> Past {
     let good = earlier.laps.iter().filter(|l| earlier.is_main(l) && l.counts());
-    let ended = earlier.laps.last().map_or(0, |l| l.at_ms + l.outcome.window_ns / 1_000_000);
+    let ended_ms = earlier.laps.last().map_or(0, |l| l.at_ms + l.outcome.window_ns / 1_000_000);
+    let began_ms = earlier.laps.first().map_or(0, |l| l.at_ms);
     let failure = |(i, server): (usize, &Server)| server.failure.as_ref().map(|_| i);
     Past {
         laps: good.map(without_times).collect(),
         out: earlier.servers.iter().enumerate().filter_map(failure).collect(),
         probed: earlier.schedule.probed.clone(),
         rate: earlier.laps.iter().find(|l| !earlier.is_main(l)).and_then(|l| l.rate()),
-        spent: Duration::from_millis(ended),
+        spent: Duration::from_millis(ended_ms),
+        starting: Duration::from_millis(began_ms),
     }
 }
